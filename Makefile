@@ -1,0 +1,43 @@
+# make demo   sets up .venv and runs the main job
+# make test   sets up .venv and runs all tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test lint types crds bench clean
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /\1  /p' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml deploy/constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "sluice needs Python >= 3.11; set PYTHON=..."; exit 1; }
+	@echo "Setting up $(VENV) (once) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt --editable '.[dev]'
+	@touch $(STAMP)
+
+setup: $(STAMP) ## install sluice and its tools into .venv
+
+demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue, print what happened
+	@$(BIN)/sluice demo
+
+test: $(STAMP) ## run all tests
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP) ## ruff (format and lint) and the import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports
+
+types: $(STAMP) ## mypy, strict
+	@$(BIN)/mypy
+
+crds: $(STAMP) ## write config/crds from the models
+	@$(BIN)/python -m queue_manager.api.crds config/crds
+
+bench: $(STAMP) ## print the benchmark tables
+	@$(BIN)/python -m tests.benchmarks
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""What a batch/v1 Job means: pure decisions and one thin controller."""

@@ -1,0 +1,75 @@
+"""Field errors: what an API server says about a value it refuses.
+
+The texts are API: clients match on them (spec: job-controller-measured.md, section 2.1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+# A decoded JSON tree as it came over the wire. Rules about whole objects (defaults, validation, patches)
+# work on these; decisions work on the Structs of `model`.
+Json = Any
+
+
+class FieldError(NamedTuple):
+    """One refused value. `reason` is a metav1.CauseType, `message` the text after `<field>: `."""
+
+    reason: str
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def invalid(field: str, value: object, detail: str) -> FieldError:
+    return FieldError("FieldValueInvalid", field, f"Invalid value: {show(value)}: {detail}")
+
+
+def invalid_here(field: str, detail: str) -> FieldError:
+    """An invalid value that is not printed (conditions, rule objects)."""
+    return FieldError("FieldValueInvalid", field, f"Invalid value: {detail}")
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    return FieldError("FieldValueRequired", field, f"Required value: {detail}" if detail else "Required value")
+
+
+def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldError:
+    values = ", ".join(json.dumps(v) for v in supported)
+    return FieldError("FieldValueNotSupported", field, f"Unsupported value: {show(value)}: supported values: {values}")
+
+
+def duplicate(field: str, value: object) -> FieldError:
+    return FieldError("FieldValueDuplicate", field, f"Duplicate value: {show(value)}")
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    return FieldError("FieldValueForbidden", field, f"Forbidden: {detail}")
+
+
+def not_found(field: str, value: object) -> FieldError:
+    return FieldError("FieldValueNotFound", field, f"Not found: {show(value)}")
+
+
+def too_many(field: str, actual: int, limit: int) -> FieldError:
+    return FieldError("FieldValueTooMany", field, f"Too many: {actual}: must have at most {limit} items")
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
+
+
+def show(value: object) -> str:
+    """A value as the messages print it: compact JSON, as Go's encoder writes it."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def sentence(errors: Iterable[FieldError]) -> str:
+    """All errors as one text: equal ones once, several in brackets."""
+    texts = list(dict.fromkeys(str(error) for error in errors))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -1,0 +1,213 @@
+"""Wire types: the fields of Job and Pod that decisions need, decoded straight from JSON.
+
+Unknown fields are skipped while decoding, so a record is small (well under 2 KB a pod) and a newer API
+server does no harm. Field names are the API's in snake case.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of all wire types: immutable, keyword-only, camelCase on the wire."""
+
+
+class Key(NamedTuple):
+    """Namespace and name of an object; the namespace of a cluster-scoped object is empty."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class OwnerReference(Record):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Record):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages this object, if there is one."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class Object(Record):
+    """What every API object has."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class Condition(Record):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_probe_time: datetime | None = None
+    last_transition_time: datetime | None = None
+
+    @property
+    def is_true(self) -> bool:
+        return self.status == "True"
+
+
+class LabelSelectorRequirement(Record):
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Record):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+# --- Job ---------------------------------------------------------------------------------------------------
+
+
+class OnExitCodes(Record):
+    operator: str
+    values: tuple[int, ...] = ()
+    container_name: str | None = None
+
+
+class OnPodCondition(Record):
+    type: str
+    status: str = "True"
+
+
+class PodFailurePolicyRule(Record):
+    action: str
+    on_exit_codes: OnExitCodes | None = None
+    on_pod_conditions: tuple[OnPodCondition, ...] = ()
+
+
+class PodFailurePolicy(Record):
+    rules: tuple[PodFailurePolicyRule, ...] | None = ()
+
+
+class SuccessPolicyRule(Record):
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(Record):
+    rules: tuple[SuccessPolicyRule, ...] = ()
+
+
+class JobSpec(Record):
+    parallelism: int | None = None
+    completions: int | None = None
+    active_deadline_seconds: int | None = None
+    backoff_limit: int | None = None
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    completion_mode: str = "NonIndexed"
+    suspend: bool = False
+    ttl_seconds_after_finished: int | None = None
+    pod_replacement_policy: str | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
+    managed_by: str | None = None
+    selector: LabelSelector | None = None
+    # The pod template as it stands on the wire: pods are made from it unread.
+    template: dict[str, Any] = {}
+
+
+class UncountedTerminatedPods(Record):
+    succeeded: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+class JobStatus(Record):
+    conditions: tuple[Condition, ...] = ()
+    start_time: datetime | None = None
+    completion_time: datetime | None = None
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int | None = None
+    ready: int | None = None
+    completed_indexes: str = ""
+    failed_indexes: str | None = None
+    uncounted_terminated_pods: UncountedTerminatedPods | None = None
+
+
+class Job(Object):
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+# --- Pod ---------------------------------------------------------------------------------------------------
+
+
+class TerminatedState(Record):
+    exit_code: int = 0
+    reason: str = ""
+    finished_at: datetime | None = None
+
+
+class ContainerState(Record):
+    terminated: TerminatedState | None = None
+
+
+class ContainerStatus(Record):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+
+
+class ContainerSpec(Record):
+    """Only what decides whether an init container is a sidecar."""
+
+    name: str = ""
+    restart_policy: str | None = None
+
+
+class PodSpec(Record):
+    node_name: str = ""
+    init_containers: tuple[ContainerSpec, ...] = ()
+
+
+class PodStatus(Record):
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(Object):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()

@@ -1,0 +1,75 @@
+"""What the Job controller needs of the world. The engine of the queue manager provides it; tests may too.
+
+Reads are synchronous and come from a cache that already holds the answers to the controller's own writes.
+Writes raise `ApiError`-like exceptions: anything with an integer attribute `status` (an HTTP status code).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from job_controller.model import Job, Key, Object, Pod
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The current time, timezone-aware, in UTC."""
+        ...
+
+
+class Events(Protocol):
+    def event(self, regarding: Object, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Record an Event about an object; returns at once, delivery happens behind."""
+        ...
+
+
+class Queue(Protocol):
+    def add(self, key: Key) -> None: ...
+
+    def add_after(self, key: Key, seconds: float) -> None:
+        """Add later. Of several pending additions of one key the earliest counts."""
+        ...
+
+
+class Cluster(Protocol):
+    """Jobs and pods: cached reads, live writes."""
+
+    def job(self, key: Key) -> Job | None: ...
+
+    def jobs(self, namespace: str) -> Iterable[Job]: ...
+
+    def pods_of(self, job_uid: str) -> Iterable[Pod]:
+        """Pods whose controller reference has this UID."""
+        ...
+
+    def orphans(self, namespace: str) -> Iterable[Pod]:
+        """Pods without a controller reference."""
+        ...
+
+    async def read_job(self, key: Key) -> Job | None:
+        """The Job as the API server has it now, past the cache."""
+        ...
+
+    async def create_pod(self, namespace: str, manifest: Mapping[str, Any]) -> Pod: ...
+
+    async def patch_pod(self, key: Key, patch: Mapping[str, Any]) -> Pod:
+        """Strategic merge patch."""
+        ...
+
+    async def delete_pod(self, key: Key, uid: str) -> None: ...
+
+    async def update_job_status(self, job: Job, status: Mapping[str, Any]) -> Job:
+        """Replace status under the resourceVersion of `job`; 409 when it has moved on."""
+        ...
+
+    async def delete_job(self, key: Key, uid: str) -> None:
+        """Foreground deletion, only of the Job with this UID."""
+        ...
+
+
+class Metrics(Protocol):
+    def inc(self, name: str, labels: Mapping[str, str], by: float = 1) -> None: ...
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None: ...

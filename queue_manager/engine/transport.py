@@ -1,0 +1,68 @@
+"""How bytes reach an API server: over HTTP, or by a call into the embedded one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+
+class Response(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Transport(Protocol):
+    """One API server, seen by one user."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float = 30,
+    ) -> Response:
+        """Any HTTP status is a Response; only a broken connection or the timeout (seconds) raises OSError."""
+        ...
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """A GET whose answer arrives in chunks (watch, log -f). Raises ApiError if the status is not 200."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class ApiError(Exception):
+    """An answer of the API server that is not a success."""
+
+    def __init__(self, status: int, reason: str, message: str, body: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.body = body or {}
+
+    @classmethod
+    def of(cls, status: int, body: bytes) -> ApiError:
+        """From an HTTP answer; a body that is no Status object is kept as text."""
+        try:
+            tree = msgspec.json.decode(body, type=dict[str, Any])
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            tree = {}
+        message = str(tree.get("message") or body[:500].decode("utf-8", "replace") or f"HTTP {status}")
+        return cls(status, str(tree.get("reason") or ""), message, tree)

@@ -7,11 +7,12 @@ server does no harm. Field names are the API's in snake case.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, dataclass_transform
 
 import msgspec
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Base of all wire types: immutable, keyword-only, camelCase on the wire."""
 

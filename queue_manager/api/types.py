@@ -1,0 +1,259 @@
+"""Wire types of kueue.x-k8s.io/v1beta2: the fields that decisions need, decoded straight from JSON.
+
+The full field set, with validation and documentation, is in the pydantic models the CRDs are generated
+from. Unknown fields are skipped here, so an object written by a newer client does no harm.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import job_controller.model as model
+from job_controller.model import Key, LabelSelector, Object, Record
+
+# A resource quantity as it stands on the wire ("500m", "2Gi", 4).
+Quantity = str | int
+
+
+class Condition(model.Condition):
+    observed_generation: int = 0
+
+
+# --- Workload ----------------------------------------------------------------------------------------------
+
+
+class PodSet(Record):
+    """`count` pods made from one template."""
+
+    name: str = "main"
+    count: int = 1
+    min_count: int | None = None
+    template: dict[str, Any] = {}
+    topology_request: dict[str, Any] | None = None
+
+
+class PriorityClassRef(Record):
+    group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class WorkloadSpec(Record):
+    pod_sets: tuple[PodSet, ...] = ()
+    queue_name: str = ""
+    priority_class_ref: PriorityClassRef | None = None
+    priority: int | None = None
+    active: bool = True
+    maximum_execution_time_seconds: int | None = None
+
+
+class PodSetAssignment(Record):
+    """What a pod set got: a flavor for each resource, and the usage of all its pods together."""
+
+    name: str = "main"
+    flavors: dict[str, str] = {}
+    resource_usage: dict[str, Quantity] = {}
+    count: int | None = None
+
+
+class Admission(Record):
+    cluster_queue: str = ""
+    pod_set_assignments: tuple[PodSetAssignment, ...] = ()
+
+
+class RequeueState(Record):
+    count: int | None = None
+    requeue_at: datetime | None = None
+
+
+class ReclaimablePod(Record):
+    name: str = "main"
+    count: int = 0
+
+
+class AdmissionCheckState(Record):
+    name: str = ""
+    state: str = "Pending"
+    last_transition_time: datetime | None = None
+    message: str = ""
+    requeue_after_seconds: int | None = None
+    retry_count: int | None = None
+    pod_set_updates: tuple[dict[str, Any], ...] = ()
+
+
+class PodSetRequest(Record):
+    name: str = "main"
+    resources: dict[str, Quantity] = {}
+
+
+class EvictionCount(Record):
+    reason: str = ""
+    underlying_cause: str = ""
+    count: int = 0
+
+
+class SchedulingStats(Record):
+    evictions: tuple[EvictionCount, ...] = ()
+
+
+class WorkloadStatus(Record):
+    conditions: tuple[Condition, ...] = ()
+    admission: Admission | None = None
+    requeue_state: RequeueState | None = None
+    reclaimable_pods: tuple[ReclaimablePod, ...] = ()
+    admission_checks: tuple[AdmissionCheckState, ...] = ()
+    resource_requests: tuple[PodSetRequest, ...] = ()
+    accumulated_past_execution_time_seconds: int | None = None
+    scheduling_stats: SchedulingStats | None = None
+
+
+class Workload(Object):
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+    def condition(self, type: str) -> Condition | None:
+        return next((c for c in self.status.conditions if c.type == type), None)
+
+    def is_true(self, type: str) -> bool:
+        condition = self.condition(type)
+        return condition is not None and condition.status == "True"
+
+    def is_false(self, type: str) -> bool:
+        condition = self.condition(type)
+        return condition is not None and condition.status == "False"
+
+    @property
+    def local_queue(self) -> Key:
+        return Key(self.metadata.namespace, self.spec.queue_name)
+
+
+# --- queues and flavors ------------------------------------------------------------------------------------
+
+
+class ResourceQuota(Record):
+    name: str = ""
+    nominal_quota: Quantity = "0"
+    borrowing_limit: Quantity | None = None
+    lending_limit: Quantity | None = None
+
+
+class FlavorQuotas(Record):
+    name: str = ""
+    resources: tuple[ResourceQuota, ...] = ()
+
+
+class ResourceGroup(Record):
+    covered_resources: tuple[str, ...] = ()
+    flavors: tuple[FlavorQuotas, ...] = ()
+
+
+class FlavorFungibility(Record):
+    when_can_borrow: str = "MayStopSearch"
+    when_can_preempt: str = "TryNextFlavor"
+    preference: str | None = None
+
+
+class BorrowWithinCohort(Record):
+    policy: str = "Never"
+    max_priority_threshold: int | None = None
+
+
+class Preemption(Record):
+    reclaim_within_cohort: str = "Never"
+    borrow_within_cohort: BorrowWithinCohort | None = None
+    within_cluster_queue: str = "Never"
+
+
+class AdmissionCheckRule(Record):
+    name: str = ""
+    on_flavors: tuple[str, ...] = ()
+
+
+class AdmissionChecksStrategy(Record):
+    admission_checks: tuple[AdmissionCheckRule, ...] = ()
+
+
+class FairSharing(Record):
+    weight: Quantity | None = None
+
+
+class ClusterQueueSpec(Record):
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    cohort_name: str = ""
+    queueing_strategy: str = "BestEffortFIFO"
+    namespace_selector: LabelSelector | None = None
+    flavor_fungibility: FlavorFungibility = FlavorFungibility()
+    preemption: Preemption = Preemption()
+    admission_checks_strategy: AdmissionChecksStrategy | None = None
+    stop_policy: str = "None"
+    fair_sharing: FairSharing | None = None
+
+
+class ResourceUsage(Record):
+    name: str = ""
+    total: Quantity = "0"
+    borrowed: Quantity | None = None
+
+
+class FlavorUsage(Record):
+    name: str = ""
+    resources: tuple[ResourceUsage, ...] = ()
+
+
+class QueueStatus(Record):
+    """The part of the status that ClusterQueues and LocalQueues share. None: never written."""
+
+    conditions: tuple[Condition, ...] = ()
+    pending_workloads: int | None = None
+    reserving_workloads: int | None = None
+    admitted_workloads: int | None = None
+    flavors_reservation: tuple[FlavorUsage, ...] | None = None
+    flavors_usage: tuple[FlavorUsage, ...] | None = None
+
+
+class ClusterQueue(Object):
+    spec: ClusterQueueSpec = ClusterQueueSpec()
+    status: QueueStatus = QueueStatus()
+
+
+class LocalQueueSpec(Record):
+    cluster_queue: str = ""
+    stop_policy: str = "None"
+
+
+class LocalQueue(Object):
+    spec: LocalQueueSpec = LocalQueueSpec()
+    status: QueueStatus = QueueStatus()
+
+
+class Taint(Record):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class ResourceFlavorSpec(Record):
+    node_labels: dict[str, str] = {}
+    node_taints: tuple[Taint, ...] = ()
+    # Injected into pods as they stand.
+    tolerations: tuple[dict[str, Any], ...] = ()
+
+
+class ResourceFlavor(Object):
+    spec: ResourceFlavorSpec = ResourceFlavorSpec()
+
+
+class WorkloadPriorityClass(Object):
+    value: int = 0
+
+
+class PriorityClass(Object):
+    """scheduling.k8s.io/v1: the priority of pods, a fallback for that of the Workload."""
+
+    value: int = 0
+    global_default: bool = False
+
+
+class Namespace(Object):
+    """core/v1: only its labels matter here."""

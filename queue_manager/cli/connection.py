@@ -1,0 +1,62 @@
+"""Which cluster a client command talks to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from queue_manager.cli.exits import Refusal
+from queue_manager.engine.client import Client
+from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.transport import ApiError
+
+T = TypeVar("T")
+
+
+def default_data_dir() -> Path:
+    """Where `sluice up` keeps its cluster: $SLUICE_DATA_DIR, else ~/.sluice."""
+    return Path(os.environ.get("SLUICE_DATA_DIR") or Path.home() / ".sluice")
+
+
+def find_kubeconfig(chosen: str | None) -> Path:
+    """The file named on the command line, else $KUBECONFIG, else that of `sluice up`, else kubectl's.
+
+    Of a $KUBECONFIG with several files the first that exists counts.
+    """
+    if chosen:
+        candidates = [Path(chosen)]
+    elif os.environ.get("KUBECONFIG"):
+        candidates = [Path(part) for part in os.environ["KUBECONFIG"].split(os.pathsep) if part]
+    else:
+        candidates = [default_data_dir() / "kubeconfig", Path.home() / ".kube" / "config"]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    tried = ", ".join(str(candidate) for candidate in candidates)
+    raise Refusal(f"no kubeconfig (looked at {tried}); start a cluster with `sluice up`, or name one with --kubeconfig")
+
+
+@asynccontextmanager
+async def connect(kubeconfig: str | None, context: str | None) -> AsyncIterator[Client]:
+    """A client of the chosen cluster. Raises Refusal in words when it cannot be reached or says no."""
+    path = find_kubeconfig(kubeconfig)
+    try:
+        transport = HttpTransport.from_kubeconfig(path, context)
+    except (OSError, ValueError, KeyError) as error:
+        raise Refusal(f"{path}: {error}") from error
+    try:
+        yield Client(transport)
+    except ApiError as error:
+        raise Refusal(f"{error.status} {error.reason}: {error.message}") from error
+    except OSError as error:
+        raise Refusal(f"no answer from the cluster of {path}: {error}; is `sluice up` running?") from error
+    finally:
+        await transport.close()
+
+
+async def with_client(kubeconfig: str | None, context: str | None, act: Callable[[Client], Awaitable[T]]) -> T:
+    async with connect(kubeconfig, context) as client:
+        return await act(client)

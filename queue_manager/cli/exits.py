@@ -1,0 +1,16 @@
+"""Exit codes and the one exception that ends a command with a message instead of a traceback."""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_WAITING = 1
+EXIT_NEVER = 2
+EXIT_ERROR = 3
+
+
+class Refusal(Exception):
+    """The command cannot do what it was asked; the text says why and what to do."""
+
+    def __init__(self, message: str, code: int = EXIT_ERROR) -> None:
+        super().__init__(message)
+        self.code = code

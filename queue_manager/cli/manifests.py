@@ -1,0 +1,146 @@
+"""Manifests from files, folders or standard input, each value with the line it stands on."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from queue_manager.cli.exits import EXIT_NEVER, Refusal
+
+# An anchor that is used over and over can make a small file expand without end.
+MAX_NODES = 200_000
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as kubectl reads it: a date stays a string."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One document of a file. `tree` is what it says, `root` remembers where."""
+
+    source: str
+    tree: dict[str, Any]
+    root: yaml.MappingNode
+
+    def place(self, field: str = "") -> str:
+        """`file:line` of a field path like spec.template.spec.containers[0].image, or of what holds it."""
+        node: yaml.Node = self.root
+        line = node.start_mark.line
+        for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", field):
+            found = _child(node, name, index)
+            if found is None:
+                break
+            line, node = found
+        return f"{self.source}:{line + 1}"
+
+
+def _child(node: yaml.Node, name: str, index: str) -> tuple[int, yaml.Node] | None:
+    if name and isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == name:
+                return key.start_mark.line, value
+    elif index and isinstance(node, yaml.SequenceNode) and int(index) < len(node.value):
+        item = node.value[int(index)]
+        return item.start_mark.line, item
+    return None
+
+
+def read(source: str) -> list[Manifest]:
+    """All documents of a file, of a folder's *.yaml, *.yml and *.json in order of name, or of `-`.
+
+    Raises Refusal with every place that is no YAML or no object.
+    """
+    manifests: list[Manifest] = []
+    problems: list[str] = []
+    for name, text in _texts(source):
+        try:
+            manifests += _documents(name, text)
+        except _Unreadable as problem:
+            problems.append(str(problem))
+    if problems:
+        raise Refusal("\n  ".join(["nothing was submitted:", *problems]), EXIT_NEVER)
+    return manifests
+
+
+def _texts(source: str) -> Iterator[tuple[str, str]]:
+    if source == "-":
+        yield "<stdin>", sys.stdin.read()
+        return
+    path = Path(source)
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+        if not files:
+            raise Refusal(f"{source}: no {', '.join(SUFFIXES)} file in this folder", EXIT_NEVER)
+    else:
+        files = [path]
+    for file in files:
+        try:
+            yield str(file), file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise Refusal(f"{file}: {error.strerror}", EXIT_NEVER) from error
+        except UnicodeDecodeError as error:
+            raise Refusal(f"{file}: byte {error.start} is not UTF-8", EXIT_NEVER) from error
+
+
+class _Unreadable(Exception):
+    pass
+
+
+def _documents(name: str, text: str) -> Iterator[Manifest]:
+    loader = _Loader(text)
+    try:
+        while loader.check_node():
+            root = loader.get_node()
+            if isinstance(root, yaml.ScalarNode) and root.tag == "tag:yaml.org,2002:null":
+                continue  # an empty document between two ---
+            if not isinstance(root, yaml.MappingNode):
+                raise _Unreadable(
+                    f"{name}:{root.start_mark.line + 1}: a manifest is a mapping with apiVersion and kind"
+                )
+            _bound(name, root)
+            tree = loader.construct_document(root)
+            yield Manifest(name, tree, root)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _Unreadable(f"{name}:{mark.line + 1 if mark else 1}: {error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise _Unreadable(f"{name}:1: {error}") from error
+    except RecursionError as error:
+        raise _Unreadable(f"{name}:1: nested too deeply") from error
+    finally:
+        loader.dispose()
+
+
+def _bound(name: str, root: yaml.Node) -> None:
+    """Refuse documents whose aliases expand to more than MAX_NODES values."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        known = sizes.get(id(node))
+        if known is not None:
+            return known
+        sizes[id(node)] = MAX_NODES + 1  # a node inside itself has no end
+        total = 1
+        if isinstance(node, yaml.MappingNode):
+            total += sum(size(key) + size(value) for key, value in node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            total += sum(size(item) for item in node.value)
+        sizes[id(node)] = total
+        return total
+
+    if size(root) > MAX_NODES:
+        raise _Unreadable(f"{name}:{root.start_mark.line + 1}: more than {MAX_NODES} values once aliases are expanded")

@@ -1,0 +1,70 @@
+"""Tables for people, JSON for programs: the same rows either way."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its heading and what a row shows under it."""
+
+    heading: str
+    cell: Callable[[Any], str]
+    style: Callable[[Any], str] | None = None
+    right: bool = False
+    wrap: bool = False
+
+
+def table(columns: Sequence[Column], rows: Sequence[object], title: str = "") -> Table:
+    drawn = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        drawn.add_column(
+            column.heading,
+            justify="right" if column.right else "left",
+            no_wrap=not column.wrap,
+            overflow="fold" if column.wrap else "ellipsis",
+        )
+    for row in rows:
+        drawn.add_row(*(Text(c.cell(row), style=c.style(row) if c.style else "") for c in columns))
+    return drawn
+
+
+def show(form: str, columns: Sequence[Column], rows: Sequence[object], empty: str) -> None:
+    """Print rows as a table or as a JSON list; `empty` is what a person reads when there are none."""
+    if form == "json":
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows, order="deterministic")).decode() + "\n")
+    elif rows:
+        # Into a pipe or file nothing is cut off: width is what the widest row needs.
+        console().print(table(columns, rows))
+    else:
+        sys.stdout.write(empty + "\n")
+
+
+def console() -> Console:
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+    return Console(highlight=False, width=240, soft_wrap=False)
+
+
+def duration(seconds: float) -> str:
+    """Two significant units: 45s, 3m20s, 2h05m, 4d3h."""
+    total = max(0, int(seconds))
+    minutes, secs = divmod(total, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d{hours}h"
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    if minutes:
+        return f"{minutes}m{secs:02}s"
+    return f"{secs}s"

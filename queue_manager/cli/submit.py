@@ -1,0 +1,117 @@
+"""`sluice submit`: all Jobs of the files are checked by the API server before the first is created."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from queue_manager.api import labels
+from queue_manager.cli import manifests, output
+from queue_manager.cli.connection import connect
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
+from queue_manager.cli.manifests import Manifest
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import JOBS
+from queue_manager.engine.transport import ApiError, Response
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    namespace: str
+    name: str
+    queue: str
+    note: str
+
+
+COLUMNS = (
+    output.Column("NAMESPACE", lambda row: row.namespace),
+    output.Column("NAME", lambda row: row.name),
+    output.Column("QUEUE", lambda row: row.queue or "-"),
+    output.Column("NOTE", lambda row: row.note, wrap=True),
+)
+
+
+def run(args: argparse.Namespace) -> int:
+    found = manifests.read(args.file)
+    if not found:
+        raise Refusal(f"{args.file}: no manifest in it", EXIT_NEVER)
+    jobs = [(manifest, prepare(manifest, args.queue, args.namespace)) for manifest in found]
+    rows = asyncio.run(_submit(args, jobs))
+    output.show(args.output, COLUMNS, rows, "nothing submitted")
+    return EXIT_OK
+
+
+async def _submit(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, Any]]]) -> list[Submitted]:
+    async with connect(args.kubeconfig, args.context) as client:
+        return await submit(client, jobs)
+
+
+def prepare(manifest: Manifest, queue: str | None, namespace: str | None) -> dict[str, Any]:
+    """The Job as it will be sent: with the queue and namespace of the command line where it names none."""
+    tree = copy.deepcopy(manifest.tree)
+    kind = f"{tree.get('apiVersion')}/{tree.get('kind')}"
+    if kind != "batch/v1/Job":
+        raise Refusal(f"{manifest.place('kind')}: only batch/v1 Jobs can be submitted, this is {kind}", EXIT_NEVER)
+    meta = tree.setdefault("metadata", {})
+    if not isinstance(meta, dict):
+        raise Refusal(f"{manifest.place('metadata')}: metadata is a mapping with a name", EXIT_NEVER)
+    meta.setdefault("namespace", namespace or "default")
+    if queue:
+        marks = meta.get("labels") or {}
+        if isinstance(marks, dict):
+            meta["labels"] = {labels.QUEUE_NAME: queue, **marks}
+    return tree
+
+
+async def submit(client: Client, jobs: list[tuple[Manifest, dict[str, Any]]]) -> list[Submitted]:
+    """Check every Job (server-side dry run, unknown fields refused), then create them in order.
+
+    Raises Refusal with all that is wrong, each with its file and line, before anything is created.
+    """
+    problems: list[str] = []
+    for manifest, job in jobs:
+        answer = await _post(client, job, dry_run=True)
+        if answer.status >= 300:
+            problems += explain(manifest, answer)
+    if problems:
+        raise Refusal("\n  ".join(["nothing was submitted:", *problems]), EXIT_NEVER)
+    rows: list[Submitted] = []
+    for manifest, job in jobs:
+        answer = await _post(client, job, dry_run=False)
+        if answer.status >= 300:
+            done = f"; already submitted: {', '.join(row.name for row in rows)}" if rows else ""
+            raise Refusal("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
+        rows.append(_row(orjson.loads(answer.body)))
+    return rows
+
+
+async def _post(client: Client, job: dict[str, Any], *, dry_run: bool) -> Response:
+    query = {"fieldValidation": "Strict", "fieldManager": "sluice-submit"}
+    if dry_run:
+        query["dryRun"] = "All"
+    path = JOBS.path(str(job["metadata"]["namespace"]))
+    return await client.transport.request("POST", path, query=query, body=orjson.dumps(job))
+
+
+def explain(manifest: Manifest, answer: Response) -> list[str]:
+    """One line for each cause, at the line of the field it names."""
+    error = ApiError.of(answer.status, answer.body)
+    causes = (error.body.get("details") or {}).get("causes") or []
+    lines = [
+        f"{manifest.place(cause.get('field', ''))}: {cause.get('field')}: {cause.get('message')}" for cause in causes
+    ]
+    return list(dict.fromkeys(lines)) or [f"{manifest.place('metadata.name')}: {error.message}"]
+
+
+def _row(job: dict[str, Any]) -> Submitted:
+    meta = job["metadata"]
+    queue = (meta.get("labels") or {}).get(labels.QUEUE_NAME, "")
+    note = "waits in its queue" if queue else "names no queue: starts at once"
+    if not queue and job.get("spec", {}).get("suspend"):
+        note = "names no queue and is suspended: somebody must set spec.suspend to false"
+    return Submitted(meta["namespace"], meta["name"], queue, note)

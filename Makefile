@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint types crds bench clean
+.PHONY: help setup demo test lint types crds control-plane bench clean
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /\1  /p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml deploy/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "sluice needs Python >= 3.11; set PYTHON=..."; exit 1; }
@@ -35,6 +35,9 @@ types: $(STAMP) ## mypy, strict
 
 crds: $(STAMP) ## write config/crds from the models
 	@$(BIN)/python -m queue_manager.api.crds config/crds
+
+control-plane: ## provide kube-apiserver, etcd and kubectl for the tests that compare with them
+	@$(PYTHON) tests/control_plane/provide.py
 
 bench: $(STAMP) ## print the benchmark tables
 	@$(BIN)/python -m tests.benchmarks

@@ -1,0 +1,83 @@
+"""`sluice ps`: one line per Job."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from job_controller.model import Job
+from queue_manager.api.types import Workload
+from queue_manager.cli import output
+from queue_manager.cli.connection import connect
+from queue_manager.cli.exits import EXIT_OK
+from queue_manager.engine.client import Client
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.resources import JOBS, WORKLOADS
+from queue_manager.visibility.jobs import JobRow, job_rows
+
+STYLES = {
+    "Running": "green",
+    "Starting": "cyan",
+    "Reserved": "cyan",
+    "Pending": "yellow",
+    "Backoff": "yellow",
+    "Evicted": "yellow",
+    "Deactivated": "red",
+    "Failed": "red",
+    "Succeeded": "dim",
+    "Deleting": "dim",
+}
+
+
+def pods(row: JobRow) -> str:
+    """Succeeded of wanted, then what is on the way: `2/4 +1 run`, `0/1 1 failed`."""
+    text = f"{row.succeeded}/{row.completions if row.completions is not None else '?'}"
+    if row.active:
+        text += f" +{row.active}"
+    if row.failed:
+        text += f" {row.failed} failed"
+    return text
+
+
+def time(row: JobRow) -> str:
+    """How long it has been running, or has been waiting if it never started."""
+    if row.running_seconds is not None:
+        return f"{output.duration(row.running_seconds)} run"
+    if row.waiting_seconds is not None:
+        return f"{output.duration(row.waiting_seconds)} wait"
+    return "-"
+
+
+def reason(row: JobRow) -> str:
+    return f"{row.reason}: {row.message}" if row.reason and row.message else row.reason
+
+
+COLUMNS = (
+    output.Column("NAMESPACE", lambda row: row.namespace),
+    output.Column("NAME", lambda row: row.name),
+    output.Column("QUEUE", lambda row: row.queue or "-"),
+    output.Column("PRIO", lambda row: str(row.priority), right=True),
+    output.Column("STATE", lambda row: row.state, style=lambda row: STYLES.get(row.state, "")),
+    output.Column("PODS", pods),
+    output.Column("TIME", time, right=True),
+    output.Column("REASON", reason, wrap=True),
+)
+
+
+def run(args: argparse.Namespace) -> int:
+    rows = asyncio.run(_rows(args))
+    output.show(args.output, COLUMNS, rows, "no Jobs; submit one with: sluice submit -f FILE")
+    return EXIT_OK
+
+
+async def _rows(args: argparse.Namespace) -> list[JobRow]:
+    async with connect(args.kubeconfig, args.context) as client:
+        rows = await job_table(client, args.namespace or "")
+    return [row for row in rows if not args.queue or row.queue == args.queue]
+
+
+async def job_table(client: Client, namespace: str = "") -> list[JobRow]:
+    """Rows of all Jobs of a namespace, or of all namespaces."""
+    jobs = await client.list(JOBS, namespace, type=Job)
+    workloads = await client.list(WORKLOADS, namespace, type=Workload)
+    return job_rows(jobs, workloads, SystemClock().now())

@@ -1,0 +1,167 @@
+"""One row per Job: what state it is in, since when, and why. Pure: objects and the time in, rows out.
+
+A Job's state for people, first match wins. It follows from API objects alone, so every reader of the same
+objects sees the same state:
+
+    Deleting     deletionTimestamp is set
+    Succeeded    condition Complete
+    Failed       condition Failed
+    Deactivated  its Workload has spec.active=false: an operator must act
+    Backoff      evicted, and requeueAt lies ahead
+    Evicted      evicted, its pods are still going away
+    Running      not suspended, and a pod is ready or has succeeded
+    Starting     not suspended, no pod ready yet
+    Reserved     quota is reserved, the Job is not started yet
+    Suspended    suspended, and no queue knows it: only a user can start it
+    Pending      waits in its queue
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from job_controller.model import Job, Key
+from queue_manager.api import labels
+from queue_manager.api.types import Workload
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A Job as `sluice ps` shows it. Times are in seconds; None: the phase was never entered."""
+
+    namespace: str
+    name: str
+    queue: str
+    priority: int
+    state: str
+    ready: int
+    active: int
+    succeeded: int
+    failed: int
+    completions: int | None
+    waiting_seconds: float | None
+    running_seconds: float | None
+    retries: int
+    reason: str
+    message: str
+
+
+def job_rows(jobs: Iterable[Job], workloads: Iterable[Workload], now: datetime) -> list[JobRow]:
+    """Rows ordered by namespace, then by what a person looks for first: running, waiting, ended."""
+    by_job = {owner.uid: w for w in workloads if (owner := w.metadata.controller) is not None}
+    rows = [job_row(job, by_job.get(job.metadata.uid), now) for job in jobs]
+    return sorted(rows, key=lambda row: (row.namespace, _ORDER.index(row.state), -row.priority, row.name))
+
+
+_ORDER = (
+    "Running",
+    "Starting",
+    "Reserved",
+    "Evicted",
+    "Pending",
+    "Backoff",
+    "Suspended",
+    "Deactivated",
+    "Deleting",
+    "Failed",
+    "Succeeded",
+)
+
+
+def job_row(job: Job, workload: Workload | None, now: datetime) -> JobRow:
+    state = job_state(job, workload, now)
+    reason, message = why(job, workload, state)
+    waiting, running = spans(job, workload, now)
+    status = job.status
+    return JobRow(
+        namespace=job.metadata.namespace,
+        name=job.metadata.name,
+        queue=job.metadata.labels.get(labels.QUEUE_NAME, ""),
+        priority=(workload.spec.priority or 0) if workload else 0,
+        state=state,
+        ready=status.ready or 0,
+        active=status.active,
+        succeeded=status.succeeded,
+        failed=status.failed,
+        completions=job.spec.completions,
+        waiting_seconds=waiting,
+        running_seconds=running,
+        retries=_retries(workload),
+        reason=reason,
+        message=message,
+    )
+
+
+def job_state(job: Job, workload: Workload | None, now: datetime) -> str:
+    """The state of the table above."""
+    if job.metadata.deletion_timestamp is not None:
+        return "Deleting"
+    ended = _ended(job)
+    if ended:
+        return ended
+    if workload is not None:
+        if not workload.spec.active:
+            return "Deactivated"
+        requeue = workload.status.requeue_state
+        if requeue and requeue.requeue_at and requeue.requeue_at > now:
+            return "Backoff"
+        if workload.is_true(labels.EVICTED) and not job.spec.suspend:
+            return "Evicted"
+    if not job.spec.suspend:
+        return "Running" if job.status.ready or job.status.succeeded else "Starting"
+    if workload is None:
+        return "Pending" if job.metadata.labels.get(labels.QUEUE_NAME) else "Suspended"
+    return "Reserved" if workload.is_true(labels.QUOTA_RESERVED) else "Pending"
+
+
+def _ended(job: Job) -> str:
+    for condition in job.status.conditions:
+        if condition.is_true and condition.type in ("Complete", "Failed"):
+            return "Succeeded" if condition.type == "Complete" else "Failed"
+    return ""
+
+
+def why(job: Job, workload: Workload | None, state: str) -> tuple[str, str]:
+    """Reason token and sentence behind the state; both empty where the state says it all."""
+    if state in ("Failed", "Succeeded"):
+        type = "Failed" if state == "Failed" else "Complete"
+        condition = next(c for c in job.status.conditions if c.type == type and c.is_true)
+        return condition.reason, condition.message
+    if workload is None:
+        return "", ""
+    if state in ("Deactivated", "Backoff", "Evicted"):
+        evicted = workload.condition(labels.EVICTED)
+        return (evicted.reason, evicted.message) if evicted else ("", "")
+    if state in ("Pending", "Reserved"):
+        type = labels.QUOTA_RESERVED if state == "Pending" else labels.ADMITTED
+        waiting = workload.condition(type)
+        return (waiting.reason, waiting.message) if waiting and waiting.status == "False" else ("", "")
+    if state == "Starting":
+        ready = workload.condition(labels.PODS_READY)
+        return (ready.reason, ready.message) if ready and ready.status == "False" else ("", "")
+    return "", ""
+
+
+def spans(job: Job, workload: Workload | None, now: datetime) -> tuple[float | None, float | None]:
+    """Seconds spent waiting for the start (still going on while there is none), and running since it."""
+    created = job.metadata.creation_timestamp or now
+    started = job.status.start_time
+    ended = job.status.completion_time or _failed_at(job)
+    waiting = ((started or ended or now) - created).total_seconds() if workload or job.spec.suspend else None
+    running = ((ended or now) - started).total_seconds() if started else None
+    return waiting, running
+
+
+def _failed_at(job: Job) -> datetime | None:
+    return next((c.last_transition_time for c in job.status.conditions if c.type == "Failed" and c.is_true), None)
+
+
+def _retries(workload: Workload | None) -> int:
+    state = workload.status.requeue_state if workload else None
+    return (state.count or 0) if state else 0
+
+
+def key_of(row: JobRow) -> Key:
+    return Key(row.namespace, row.name)

@@ -1,0 +1,152 @@
+"""A real kube-apiserver with etcd on loopback, for tests: TLS, RBAC, random ports, gone when closed.
+
+with ControlPlane.start() as plane:
+    plane.kubeconfig   # path of an administrator's kubeconfig
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import secrets
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.control_plane import provide
+
+READY_WITHIN = 60.0
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    url: str
+    token: str
+    ca: Path
+    kubeconfig: Path
+    folder: Path
+
+    def ssl_context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.ca))
+
+    @classmethod
+    @contextlib.contextmanager
+    def start(cls, *extra_flags: str) -> Iterator[ControlPlane]:
+        """Start etcd and kube-apiserver; raises RuntimeError with the tail of the log when they do not come up."""
+        folder = Path(tempfile.mkdtemp(prefix="sluice-control-plane-"))
+        processes: list[subprocess.Popen[bytes]] = []
+        try:
+            etcd_port, peer_port, port = free_ports(3)
+            etcd = f"http://127.0.0.1:{etcd_port}"
+            processes.append(
+                _spawn(
+                    folder,
+                    "etcd",
+                    f"--data-dir={folder / 'etcd'}",
+                    f"--listen-client-urls={etcd}",
+                    f"--advertise-client-urls={etcd}",
+                    f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
+                    "--unsafe-no-fsync",
+                    "--log-level=error",
+                )
+            )
+            token = secrets.token_hex(16)
+            (folder / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
+            key = folder / "service-accounts.key"
+            key.write_bytes(_new_key())
+            processes.append(
+                _spawn(
+                    folder,
+                    "kube-apiserver",
+                    f"--etcd-servers={etcd}",
+                    f"--secure-port={port}",
+                    "--bind-address=127.0.0.1",
+                    f"--cert-dir={folder / 'certs'}",
+                    f"--service-account-key-file={key}",
+                    f"--service-account-signing-key-file={key}",
+                    "--service-account-issuer=https://kubernetes.default.svc",
+                    f"--token-auth-file={folder / 'tokens.csv'}",
+                    "--authorization-mode=RBAC",
+                    "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+                    "--service-cluster-ip-range=10.0.0.0/24",
+                    *extra_flags,
+                )
+            )
+            ca = folder / "certs" / "apiserver.crt"
+            plane = cls(f"https://127.0.0.1:{port}", token, ca, folder / "kubeconfig", folder)
+            _wait_ready(plane, processes)
+            plane.kubeconfig.write_text(json.dumps(_kubeconfig(plane)))
+            yield plane
+        finally:
+            for process in reversed(processes):
+                process.terminate()
+            for process in reversed(processes):
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now; all are held until all are found, so they differ."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for sock in held:
+            sock.bind(("127.0.0.1", 0))
+        return [sock.getsockname()[1] for sock in held]
+    finally:
+        for sock in held:
+            sock.close()
+
+
+def _spawn(folder: Path, name: str, *flags: str) -> subprocess.Popen[bytes]:
+    binary = provide.find(name)
+    if binary is None:
+        raise RuntimeError(f"{name} is missing; run: make control-plane")
+    with (folder / f"{name}.log").open("wb") as log:
+        return subprocess.Popen([binary, *flags], stdout=log, stderr=log, cwd=folder)
+
+
+def _new_key() -> bytes:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+
+
+def _wait_ready(plane: ControlPlane, processes: list[subprocess.Popen[bytes]]) -> None:
+    deadline = time.monotonic() + READY_WITHIN
+    while time.monotonic() < deadline and all(process.poll() is None for process in processes):
+        with contextlib.suppress(OSError):
+            request = urllib.request.Request(f"{plane.url}/readyz", headers={"Authorization": f"Bearer {plane.token}"})
+            with urllib.request.urlopen(request, context=plane.ssl_context(), timeout=2) as answer:
+                if answer.status == 200:
+                    return
+        time.sleep(0.1)
+    logs = "\n".join(log.read_text()[-2000:] for log in sorted(plane.folder.glob("*.log")))
+    raise RuntimeError(f"the control plane did not become ready within {READY_WITHIN:.0f} s:\n{logs}")
+
+
+def _kubeconfig(plane: ControlPlane) -> dict[str, object]:
+    authority = base64.b64encode(plane.ca.read_bytes()).decode()
+    cluster = {"server": plane.url, "certificate-authority-data": authority}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": "admin", "user": {"token": plane.token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+        "current-context": "test",
+    }

@@ -52,3 +52,16 @@ RESOURCE_FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "Res
 WORKLOAD_PRIORITY_CLASSES = Resource(
     "kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", namespaced=False
 )
+
+_BY_KIND = {
+    (resource.api_version, resource.kind): resource
+    for resource in (
+        *(PODS, NODES, NAMESPACES, EVENTS, CONFIG_MAPS, LIMIT_RANGES, JOBS, PRIORITY_CLASSES, CRDS),
+        *(WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOAD_PRIORITY_CLASSES),
+    )
+}
+
+
+def by_kind(api_version: str, kind: str) -> Resource:
+    """The resource of a manifest. Raises KeyError for kinds that Sluice does not talk about."""
+    return _BY_KIND[api_version, kind]

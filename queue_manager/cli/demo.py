@@ -1,0 +1,158 @@
+"""`sluice demo`: a temporary cluster with little quota, a dozen Jobs, the queue live, and what became of them."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from job_controller.model import Job, Pod
+from queue_manager.cli import manifests, output, ps, queues
+from queue_manager.assets import samples
+from queue_manager.cli.exits import EXIT_OK, EXIT_WAITING
+from queue_manager.cli.submit import prepare, submit
+from queue_manager.configuration import KueueConfig
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import JOBS, PODS, by_kind
+from queue_manager.local.cluster import ClusterOptions, LocalCluster
+from queue_manager.visibility.jobs import JobRow
+
+ENDED = ("Succeeded", "Failed")
+EXPECT = "sluice/expect"  # annotation of a sample Job: the condition it must end with
+REFRESH = 0.25  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one Job. Times in seconds."""
+
+    name: str
+    queue: str
+    priority: int
+    expected: str
+    ended: str
+    as_expected: bool
+    waited: float | None
+    ran: float | None
+    failed_pods: int
+    output: str
+
+
+SUMMARY = (
+    output.Column("", lambda row: "✔" if row.as_expected else "✘", style=lambda r: "green" if r.as_expected else "red"),
+    output.Column("JOB", lambda row: row.name),
+    output.Column("QUEUE", lambda row: row.queue),
+    output.Column("PRIO", lambda row: str(row.priority), right=True),
+    output.Column("ENDED", lambda row: row.ended),
+    output.Column("WAITED", lambda row: "-" if row.waited is None else output.duration(row.waited), right=True),
+    output.Column("RAN", lambda row: "-" if row.ran is None else output.duration(row.ran), right=True),
+    output.Column("FAILED PODS", lambda row: str(row.failed_pods), right=True),
+    output.Column("LAST LINE OF ITS LOG", lambda row: row.output, wrap=True),
+)
+
+
+def run(args: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:
+        outcomes = asyncio.run(demo(Path(folder), args.timeout, quiet=args.output == "json"))
+    as_expected = all(outcome.as_expected for outcome in outcomes)
+    output.show(args.output, SUMMARY, outcomes, "no Jobs ran")
+    if args.output == "table":
+        right = sum(outcome.as_expected for outcome in outcomes)
+        output.console().print(f"\n{right} of {len(outcomes)} Jobs ended as expected.")
+    return EXIT_OK if outcomes and as_expected else EXIT_WAITING
+
+
+async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[Outcome]:
+    """Run all samples on a cluster in `folder`; one Outcome a Job, also for those not ended in `timeout` seconds."""
+    options = ClusterOptions(data_dir=folder, nodes=2, cpu="2", memory="4Gi", sample_queue=False)
+    async with LocalCluster(options, KueueConfig()) as cluster:
+        client = cluster.client
+        for manifest in manifests.read(str(samples() / "queues.yaml")):
+            tree = manifest.tree
+            await client.create(by_kind(tree["apiVersion"], tree["kind"]), tree["metadata"].get("namespace", ""), tree)
+        found = [(manifest, prepare(manifest, None, None)) for manifest in manifests.read(str(samples() / "jobs"))]
+        await submit(client, found)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(watch(client, Console(quiet=quiet, highlight=False)), timeout)
+        return await outcomes(client)
+
+
+async def watch(client: Client, console: Console) -> None:
+    """Show Jobs and queues until every Job has ended: redrawn on a terminal, a line for each change elsewhere."""
+    if console.is_terminal and not console.quiet:
+        with Live(console=console, refresh_per_second=8, transient=True) as live:
+            rows = await ps.job_table(client)
+            while not _all_ended(rows):
+                live.update(await picture(client, rows))
+                await asyncio.sleep(REFRESH)
+                rows = await ps.job_table(client)
+        return
+    seen: dict[str, str] = {}
+    while True:
+        rows = await ps.job_table(client)
+        for row in rows:
+            if seen.get(row.name) != row.state:
+                console.print(f"{row.name:12} {seen.get(row.name, 'Submitted'):>10} → {row.state:10} {ps.pods(row)}")
+                seen[row.name] = row.state
+        if _all_ended(rows):
+            return
+        await asyncio.sleep(REFRESH)
+
+
+async def picture(client: Client, rows: Sequence[JobRow]) -> Group:
+    return Group(
+        output.table(queues.COLUMNS, await queues.queue_table(client)),
+        Text(),
+        output.table(ps.COLUMNS, rows),
+    )
+
+
+def _all_ended(rows: Sequence[JobRow]) -> bool:
+    return bool(rows) and all(row.state in ENDED for row in rows)
+
+
+async def outcomes(client: Client) -> list[Outcome]:
+    """One Outcome a Job, in order of their start."""
+    rows = {row.name: row for row in await ps.job_table(client)}
+    jobs = await client.list(JOBS, type=Job)
+    late = max((job.status.start_time for job in jobs if job.status.start_time), default=None)
+    jobs.sort(key=lambda job: (job.status.start_time or late or 0, job.metadata.name))
+    return [await outcome(client, job, rows[job.metadata.name]) for job in jobs]
+
+
+async def outcome(client: Client, job: Job, row: JobRow) -> Outcome:
+    expected = job.metadata.annotations.get(EXPECT, "Complete")
+    ended = {"Succeeded": "Complete"}.get(row.state, row.state)
+    return Outcome(
+        name=row.name,
+        queue=row.queue,
+        priority=row.priority,
+        expected=expected,
+        ended=ended,
+        as_expected=ended == expected,
+        waited=row.waiting_seconds,
+        ran=row.running_seconds,
+        failed_pods=row.failed,
+        output=await last_line(client, job),
+    )
+
+
+async def last_line(client: Client, job: Job) -> str:
+    """The last line that the newest pod of a Job printed; empty when it printed nothing."""
+    pods = await client.list(
+        PODS, job.metadata.namespace, label_selector=f"batch.kubernetes.io/controller-uid={job.metadata.uid}", type=Pod
+    )
+    if not pods:
+        return ""
+    newest = max(pods, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name))
+    path = PODS.path(newest.metadata.namespace, newest.metadata.name, "log")
+    answer = await client.transport.request("GET", path, query={"tailLines": "1"}, accept="*/*")
+    return answer.body.decode("utf-8", "replace").strip() if answer.status == 200 else ""

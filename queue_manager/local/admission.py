@@ -1,0 +1,37 @@
+"""Admission: rules about requests, run by the API server between decoding and storing.
+
+The order is that of a Kubernetes API server: all `mutate`, then defaults and validation of the kind, then all
+`validate`. Admission sees every write, also those to subresources and dry runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from job_controller.fields import FieldError, Json
+from queue_manager.engine.resources import Resource
+
+
+@dataclass(slots=True)
+class Review:
+    """One write to be judged. `object` is the object as it would be stored (on DELETE: as it is)."""
+
+    operation: Literal["CREATE", "UPDATE", "DELETE"]
+    resource: Resource
+    subresource: str
+    object: Json
+    old: Json | None
+    user: str
+    dry_run: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+class Admission(Protocol):
+    """A set of rules. Errors refuse the request with 422; raise StatusError for any other answer."""
+
+    def mutate(self, review: Review) -> list[FieldError] | None:
+        """May edit `review.object` in place."""
+        ...
+
+    def validate(self, review: Review) -> list[FieldError]: ...

@@ -1,0 +1,167 @@
+"""What the API server answers when it refuses: metav1.Status objects with the texts clients match on.
+
+Texts and details are those of a Kubernetes API server (spec: job-controller-measured.md, section 2.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from job_controller.fields import FieldError, sentence
+from queue_manager.engine.resources import Resource
+
+
+class StatusError(Exception):
+    """A request that ends with an error. `details` and `extra_metadata` go into the Status as they are."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.metadata = metadata or {}
+        self.warnings: list[str] = []
+
+    def status(self) -> dict[str, Any]:
+        """The Status object to answer with."""
+        status: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": dict(self.metadata),
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if not self.reason:
+            del status["reason"]
+        if self.details is not None:
+            status["details"] = dict(self.details)
+        status["code"] = self.code
+        return status
+
+
+def success(resource: Resource, name: str, uid: str) -> dict[str, Any]:
+    """The Status that answers a deletion that is done."""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {**_details(resource, name), "uid": uid},
+    }
+
+
+def _details(resource: Resource, name: str, kind: str = "") -> dict[str, Any]:
+    details = {"name": name, "group": resource.group, "kind": kind or resource.plural}
+    return {key: value for key, value in details.items() if value}
+
+
+def _kind_name(resource: Resource) -> str:
+    return f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+
+
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
+
+
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(resource: Resource | None, name: str, message: str, causes: Iterable[FieldError] = ()) -> StatusError:
+    """403. Without a resource the message stands for itself."""
+    if resource is None:
+        return StatusError(403, "Forbidden", f"forbidden: {message}", {})
+    details = _details(resource, name) | _causes(causes)
+    quoted = f' "{name}"'
+    return StatusError(403, "Forbidden", f"{resource}{quoted} is forbidden: {message}", details)
+
+
+def not_found(resource: Resource, name: str) -> StatusError:
+    return StatusError(404, "NotFound", f'{resource} "{name}" not found', _details(resource, name))
+
+
+def no_such_path() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def method_not_allowed() -> StatusError:
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+
+
+def not_acceptable(accepted: Iterable[str]) -> StatusError:
+    text = ", ".join(accepted)
+    return StatusError(406, "NotAcceptable", f"only the following media types are accepted: {text}")
+
+
+def already_exists(resource: Resource, name: str) -> StatusError:
+    return StatusError(409, "AlreadyExists", f'{resource} "{name}" already exists', _details(resource, name))
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def conflict(resource: Resource, name: str, why: str = MODIFIED) -> StatusError:
+    message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
+    return StatusError(409, "Conflict", message, _details(resource, name))
+
+
+def precondition_failed(resource: Resource, name: str, why: str) -> StatusError:
+    """409 of a DELETE whose Preconditions do not hold; names the kind, not the resource."""
+    message = f'Operation cannot be fulfilled on {_kind_name(resource)} "{name}": {why}'
+    return StatusError(409, "Conflict", message, _details(resource, name, resource.kind))
+
+
+def gone(message: str, *, continue_token: str = "") -> StatusError:
+    """410: a resourceVersion that the history no longer covers."""
+    return StatusError(410, "Expired", message, metadata={"continue": continue_token} if continue_token else None)
+
+
+def too_large(limit: int) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def unsupported_media_type(message: str) -> StatusError:
+    return StatusError(415, "UnsupportedMediaType", message)
+
+
+def invalid(resource: Resource, name: str, errors: Iterable[FieldError]) -> StatusError:
+    """422 with one cause per refused value."""
+    found = list(errors)
+    return StatusError(
+        422,
+        "Invalid",
+        f'{_kind_name(resource)} "{name}" is invalid: {sentence(found)}',
+        _details(resource, name, resource.kind) | _causes(found),
+    )
+
+
+def _causes(errors: Iterable[FieldError]) -> dict[str, Any]:
+    causes = [{"reason": e.reason, "message": e.message, "field": e.field} for e in errors]
+    return {"causes": causes} if causes else {}
+
+
+def too_many_requests(message: str, seconds: int) -> StatusError:
+    return StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": seconds} if seconds else {})
+
+
+def internal(message: str) -> StatusError:
+    cause = {"message": message}
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [cause]})
+
+
+def from_the_future(asked: int, current: int) -> StatusError:
+    """504: the resourceVersion asked for has not been written yet."""
+    message = f"Too large resource version: {asked}, current: {current}"
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return StatusError(504, "Timeout", f"Timeout: {message}", {"causes": [cause], "retryAfterSeconds": 1})

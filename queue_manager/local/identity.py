@@ -1,0 +1,46 @@
+"""Names and UIDs that the API server gives: random, but from the injected source, so a run can be repeated."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from random import Random
+
+# Without vowels and look-alikes, as upstream: no words, no misreadings.
+ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+SUFFIX_LENGTH = 5
+MAX_GENERATED_PREFIX = 63 - SUFFIX_LENGTH
+
+
+class Identities:
+    """Generated names, and UUIDs (version 7) that sort in the order they were given."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._last = 0  # milliseconds << 12 | counter
+
+    def name(self, prefix: str) -> str:
+        """`prefix` cut so that the result fits a DNS label, plus five random characters."""
+        suffix = "".join(self._rng.choices(ALPHABET, k=SUFFIX_LENGTH))
+        return prefix[:MAX_GENERATED_PREFIX] + suffix
+
+    def uid(self, now: datetime) -> str:
+        """A new UID. Later calls give greater ones, even within a millisecond or with the clock set back."""
+        stamp = int(now.timestamp() * 1000) << 12
+        self._last = stamp = max(stamp, self._last + 1)
+        value = (stamp >> 12) << 80 | 7 << 76 | (stamp & 0xFFF) << 64 | 2 << 62 | self._rng.getrandbits(62)
+        return str(uuid.UUID(int=value))
+
+    def seen(self, uid: str) -> None:
+        """Never give a UID that sorts before this one (read from disk)."""
+        try:
+            value = uuid.UUID(uid)
+        except ValueError:
+            return
+        if value.version == 7:
+            self._last = max(self._last, value.int >> 80 << 12 | value.int >> 64 & 0xFFF)
+
+
+def timestamp(now: datetime) -> str:
+    """metav1.Time: whole seconds, UTC."""
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

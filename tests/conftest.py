@@ -1,0 +1,39 @@
+"""What needs kubectl or a control plane is skipped visibly where it is missing; under CI a skip is a failure."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from tests.control_plane import provide
+
+NEEDS = {
+    "kubectl": lambda: "" if kubectl() else "kubectl is not on PATH (install it, or run: make control-plane)",
+    "control_plane": lambda: (
+        f"{', '.join(provide.missing())} not found (run: make control-plane)" if provide.missing() else ""
+    ),
+}
+
+
+def kubectl() -> str | None:
+    """The kubectl to test with: that on PATH, else the one of `make control-plane`."""
+    found = provide.find("kubectl")
+    return shutil.which("kubectl") or (str(found) if found else None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    reasons = {name: missing() for name, missing in NEEDS.items()}
+    for item in items:
+        for name, reason in reasons.items():
+            if reason and item.get_closest_marker(name):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") and reporter is not None and reporter.stats.get("skipped"):
+        reporter.write_line("under CI nothing may be skipped", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,23 @@
+"""Run all benchmarks, or those named: `python -m tests.benchmarks [reflector api_server ...]`. They print, never assert."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+
+def main(wanted: list[str]) -> int:
+    found = sorted(path.stem.removeprefix("bench_") for path in Path(__file__).parent.glob("bench_*.py"))
+    unknown = [name for name in wanted if name not in found]
+    if unknown:
+        print(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(found)}", file=sys.stderr)
+        return 2
+    for name in wanted or found:
+        print(f"\n== {name} ==", flush=True)
+        import_module(f"tests.benchmarks.bench_{name}").main()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

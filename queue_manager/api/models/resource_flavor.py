@@ -1,0 +1,58 @@
+"""ResourceFlavor: a kind of machine that quota is counted in (spec: kueue.md 3.4)."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field
+
+from queue_manager.api.models.base import ApiModel, CustomKind, Name, Quantity, Rule, cel
+from queue_manager.api.models.common import Labels, Taints, Tolerations
+
+
+class ResourceFlavorSpec(ApiModel):
+    """What distinguishes the nodes of this flavor."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(
+            Rule(
+                "!has(self.topologyName) || has(self.nodeLabels) && size(self.nodeLabels) >= 1",
+                "at least one nodeLabel is required when topology is set",
+            ),
+            Rule(
+                "!has(oldSelf.topologyName) || has(self.topologyName) && self.topologyName == oldSelf.topologyName",
+                "topologyName is immutable when topologyName is set",
+            ),
+        )
+    )
+
+    node_labels: Labels | None = None
+    """
+    Labels of the nodes of this flavor, at most 8. A workload whose node selector or required node affinity
+    contradicts them does not get this flavor; pods that get it are given them as node selector.
+    """
+
+    node_taints: Taints | None = None
+    """
+    Taints of the nodes of this flavor, at most 8. A workload that does not tolerate them does not get this
+    flavor, unless the flavor's own tolerations do. PreferNoSchedule is ignored.
+    """
+
+    tolerations: Tolerations | None = None
+    """Tolerations given to the pods that get this flavor, at most 8."""
+
+    topology_name: Name | None = None
+    """The Topology of the nodes of this flavor. Needs at least one node label; immutable once set."""
+
+    resource_weights: Annotated[dict[str, Quantity], Field(max_length=16)] | None = None
+    """Factors, above 0, by which borrowing in this flavor counts in fair sharing. Absent means 1."""
+
+
+class ResourceFlavor(CustomKind):
+    """A kind of machine or a way to pay for it, described by labels and taints of its nodes."""
+
+    plural: ClassVar[str] = "resourceflavors"
+    short_names: ClassVar[tuple[str, ...]] = ("flavor", "flavors", "rf")
+
+    spec: ResourceFlavorSpec | None = None
+    """What distinguishes the nodes of this flavor."""

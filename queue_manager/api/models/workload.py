@@ -1,0 +1,199 @@
+"""Workload: what a Job asks the queue for, and what it got (spec: kueue.md 3.1)."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from queue_manager.api.models.base import (
+    ApiModel,
+    Count,
+    CustomKind,
+    Int32,
+    Name,
+    PodSetName,
+    PodTemplate,
+    Positive,
+    PrinterColumn,
+    Rule,
+    cel,
+    list_map,
+)
+from queue_manager.api.models.topology import PodSetTopologyRequest
+from queue_manager.api.models.workload_status import WorkloadStatus
+
+
+def _holds(who: str, condition: str) -> str:
+    return (
+        f"has({who}.status) && has({who}.status.conditions)"
+        f" && {who}.status.conditions.exists(c, c.type == '{condition}' && c.status == 'True')"
+    )
+
+
+RESERVED, WAS_RESERVED = _holds("self", "QuotaReserved"), _holds("oldSelf", "QuotaReserved")
+ADMITTED, WAS_ADMITTED = _holds("self", "Admitted"), _holds("oldSelf", "Admitted")
+BOTH_REFER = "has(oldSelf.spec.priorityClassRef) && has(self.spec.priorityClassRef)"
+REF = "spec.priorityClassRef"
+
+COUNT_RULE = Rule(
+    "!has(self.minCount) || self.minCount <= self.count",
+    "minCount should be positive and less or equal to count",
+)
+PRIORITY_RULE = Rule(
+    "!has(self.priorityClassRef) || has(self.priority)",
+    "priority should not be nil when priorityClassRef is set",
+)
+POD_CLASS_RULE = Rule(
+    "self.group != 'scheduling.k8s.io' || self.kind == 'PriorityClass'",
+    "only the PriorityClass kind is allowed for the scheduling.k8s.io group",
+)
+WORKLOAD_CLASS_RULE = Rule(
+    "self.group != 'kueue.x-k8s.io' || self.kind == 'WorkloadPriorityClass'",
+    "only the WorkloadPriorityClass kind is allowed for the kueue.x-k8s.io group",
+)
+ASSIGNMENTS_RULE = Rule(
+    f"!({RESERVED} && has(self.status.admission)) || (has(self.spec.podSets) ? size(self.spec.podSets) : 0) =="
+    " (has(self.status.admission.podSetAssignments) ? size(self.status.admission.podSetAssignments) : 0)",
+    "podSetAssignments must have the same number of podSets as the spec",
+)
+REF_RULE = Rule(
+    f"!({WAS_RESERVED}) || has(oldSelf.{REF}) == has(self.{REF})",
+    "priorityClassRef is immutable while workload quota reserved",
+)
+REF_GROUP_RULE = Rule(
+    f"!({WAS_RESERVED} && {BOTH_REFER}) || oldSelf.{REF}.group == self.{REF}.group",
+    "priorityClassRef.group is immutable while workload quota reserved",
+)
+REF_KIND_RULE = Rule(
+    f"!({WAS_RESERVED} && {BOTH_REFER}) || oldSelf.{REF}.kind == self.{REF}.kind",
+    "priorityClassRef.kind is immutable while workload quota reserved",
+)
+REF_NAME_RULE = Rule(
+    f"!({WAS_RESERVED} && {BOTH_REFER} && self.{REF}.group == 'scheduling.k8s.io'"
+    f" && self.{REF}.kind == 'PriorityClass') || oldSelf.{REF}.name == self.{REF}.name",
+    "priorityClassRef.name is immutable for scheduling.k8s.io/priorityclass while workload quota reserved",
+)
+QUEUE_RULE = Rule(
+    f"!({WAS_RESERVED} && {RESERVED} && has(oldSelf.spec.queueName) && has(self.spec.queueName))"
+    " || oldSelf.spec.queueName == self.spec.queueName",
+    "queueName is immutable while workload quota reserved",
+)
+EXECUTION_TIME_RULE = Rule(
+    f"!({WAS_ADMITTED} && {ADMITTED}) ||"
+    " (has(oldSelf.spec.maximumExecutionTimeSeconds) ? oldSelf.spec.maximumExecutionTimeSeconds : 0) =="
+    " (has(self.spec.maximumExecutionTimeSeconds) ? self.spec.maximumExecutionTimeSeconds : 0)",
+    "maximumExecutionTimeSeconds is immutable while workload quota reserved",
+)
+
+
+class PriorityClassRef(ApiModel):
+    """The class that gives a workload its priority."""
+
+    model_config = ConfigDict(json_schema_extra=cel(POD_CLASS_RULE, WORKLOAD_CLASS_RULE))
+
+    group: Literal["kueue.x-k8s.io", "scheduling.k8s.io"]
+    """kueue.x-k8s.io for a WorkloadPriorityClass, scheduling.k8s.io for a PriorityClass of pods."""
+
+    kind: Literal["WorkloadPriorityClass", "PriorityClass"]
+    """The kind that belongs to the group."""
+
+    name: Annotated[Name, Field(min_length=1)]
+    """The name of the class."""
+
+
+class PodSet(ApiModel):
+    """Pods that are alike."""
+
+    model_config = ConfigDict(json_schema_extra=cel(COUNT_RULE))
+
+    name: PodSetName = "main"
+    """The name of the set."""
+
+    template: PodTemplate
+    """The pods. Where requests are missing, limits count as requests."""
+
+    count: Count = 1
+    """How many pods there are."""
+
+    min_count: Positive | None = None
+    """How many pods would do, for partial admission. Only one pod set may have it."""
+
+    topology_request: PodSetTopologyRequest | None = None
+    """Where the pods should be, relative to each other."""
+
+
+class PreemptionGate(ApiModel):
+    """Something that must open before the workload may preempt others."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """The name of the gate."""
+
+
+class WorkloadSpec(ApiModel):
+    """What is asked for."""
+
+    model_config = ConfigDict(json_schema_extra=cel(PRIORITY_RULE))
+
+    pod_sets: Annotated[list[PodSet], Field(min_length=1, max_length=18), list_map("name")] | None = None
+    """The pods, in sets that are alike. Immutable while quota is reserved, except that a count may be lowered."""
+
+    queue_name: Name | None = None
+    """The LocalQueue. Immutable while quota is reserved."""
+
+    priority_class_ref: PriorityClassRef | None = None
+    """The class that the priority came from."""
+
+    priority: Int32 | None = None
+    """Higher goes first. Needed when a priority class is named; may be changed at any time."""
+
+    active: bool | None = True
+    """false evicts the workload and keeps it out of the queue; true lets it queue again."""
+
+    maximum_execution_time_seconds: Positive | None = None
+    """
+    Seconds in admitted state, over all attempts, after which the workload is deactivated. Unset: no limit.
+    Immutable while admitted.
+    """
+
+    preemption_gates: Annotated[list[PreemptionGate], Field(max_length=8), list_map("name")] | None = None
+    """Gates, closed at first, that keep the workload from preempting others."""
+
+
+class Workload(CustomKind):
+    """A unit of admission: all pods of one Job, or none."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(
+            ASSIGNMENTS_RULE,
+            REF_RULE,
+            REF_GROUP_RULE,
+            REF_KIND_RULE,
+            REF_NAME_RULE,
+            QUEUE_RULE,
+            EXECUTION_TIME_RULE,
+        )
+    )
+
+    plural: ClassVar[str] = "workloads"
+    namespaced: ClassVar[bool] = True
+    short_names: ClassVar[tuple[str, ...]] = ("kwl", "kueueworkload", "kueueworkloads")
+    selectable: ClassVar[tuple[str, ...]] = (".status.admission.clusterQueue",)
+    columns: ClassVar[tuple[PrinterColumn, ...]] = (
+        PrinterColumn("Queue", ".spec.queueName", "string", "Name of the queue this workload was submitted to"),
+        PrinterColumn(
+            "Reserved in",
+            ".status.admission.clusterQueue",
+            "string",
+            "Name of the ClusterQueue where the workload is reserving quota",
+        ),
+        PrinterColumn("Admitted", ".status.conditions[?(@.type=='Admitted')].status", "string", "Admission status"),
+        PrinterColumn("Finished", ".status.conditions[?(@.type=='Finished')].status", "string", "Workload finished"),
+        PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time this workload was created"),
+    )
+
+    spec: WorkloadSpec
+    """What is asked for."""
+
+    status: WorkloadStatus | None = None
+    """What it got, and what happened."""

@@ -1,0 +1,232 @@
+"""The status of a Workload (spec: kueue.md 3.1)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from queue_manager.api.models.base import (
+    ATOMIC,
+    ApiModel,
+    CheckName,
+    Count,
+    Int32,
+    Name,
+    PodSetName,
+    Quantities,
+    Rule,
+    Time,
+    cel,
+    list_map,
+)
+from queue_manager.api.models.common import Conditions, Tolerations
+from queue_manager.api.models.topology import TopologyAssignment
+
+CLUSTER_RULE = Rule(
+    "!has(oldSelf.clusterName) || !has(self.clusterName) || oldSelf.clusterName == self.clusterName",
+    "clusterName is immutable once set",
+)
+NOMINATED_RULE = Rule(
+    "!has(self.clusterName) || !has(self.nominatedClusterNames) || size(self.nominatedClusterNames) == 0",
+    "clusterName and nominatedClusterNames are mutually exclusive",
+)
+
+Reason = Annotated[str, Field(max_length=316)]
+ClusterName = Annotated[str, Field(max_length=256)]
+
+
+class PodSetAssignment(ApiModel):
+    """The quota that one pod set got."""
+
+    name: PodSetName = "main"
+    """The pod set."""
+
+    flavors: dict[str, Name] | None = None
+    """The flavor of each resource."""
+
+    resource_usage: Quantities | None = None
+    """
+    Quota of all pods of the set together, with LimitRange defaults and runtime overhead as they were at
+    admission. Does not change when pods are reclaimed.
+    """
+
+    count: Count | None = None
+    """How many pods were admitted."""
+
+    topology_assignment: TopologyAssignment | None = None
+    """The domains that the pods were assigned to."""
+
+    delayed_topology_request: Literal["Pending", "Ready"] | None = None
+    """Whether the topology is assigned later, and whether that has happened."""
+
+
+class Admission(ApiModel):
+    """The quota that the workload got. Can be taken back, but not changed."""
+
+    cluster_queue: Name | None = None
+    """The ClusterQueue that gave it."""
+
+    pod_set_assignments: Annotated[list[PodSetAssignment], Field(max_length=18), list_map("name")] | None = None
+    """The quota of each pod set."""
+
+
+class RequeueState(ApiModel):
+    """Retries after pods did not get ready in time. Cleared when the workload is reactivated."""
+
+    count: Count | None = None
+    """How many times the workload was requeued."""
+
+    requeue_at: Time | None = None
+    """When it may queue again; absent when it may already."""
+
+
+class ReclaimablePod(ApiModel):
+    """Pods that no longer need their quota."""
+
+    name: PodSetName
+    """The pod set."""
+
+    count: Count
+    """How many of its pods are done."""
+
+
+class PodSetUpdate(ApiModel):
+    """What an admission check adds to the pods of a set. Keys that exist must not get another value."""
+
+    name: PodSetName
+    """The pod set."""
+
+    labels: dict[str, str] | None = None
+    """Labels to add."""
+
+    annotations: dict[str, str] | None = None
+    """Annotations to add."""
+
+    node_selector: dict[str, str] | None = None
+    """Node labels to demand."""
+
+    tolerations: Tolerations | None = None
+    """Tolerations to add."""
+
+
+class AdmissionCheckState(ApiModel):
+    """The answer of one admission check."""
+
+    name: CheckName
+    """The AdmissionCheck."""
+
+    state: Literal["Pending", "Ready", "Retry", "Rejected"]
+    """Ready lets the workload start, Retry evicts it for now, Rejected deactivates it."""
+
+    last_transition_time: Time
+    """When the state last changed."""
+
+    message: Annotated[str, Field(max_length=32768)]
+    """Details for people. May be empty."""
+
+    requeue_after_seconds: Count | None = None
+    """With Retry: how long to wait, from lastTransitionTime, before queueing again. Unset: not at all."""
+
+    retry_count: Count | None = None
+    """How many times the state became Retry."""
+
+    pod_set_updates: Annotated[list[PodSetUpdate], Field(max_length=18), ATOMIC] | None = None
+    """What the check adds to the pods. Immutable while Ready."""
+
+
+class PodSetRequest(ApiModel):
+    """What a pod set asks for, as the scheduler counted it."""
+
+    name: PodSetName
+    """The pod set."""
+
+    resources: Quantities | None = None
+    """
+    All pods of the set together, with LimitRange defaults, runtime overhead and the resource transformations
+    of the configuration applied.
+    """
+
+
+class EvictionStats(ApiModel):
+    """Evictions for one reason."""
+
+    reason: Reason
+    """The reason."""
+
+    underlying_cause: Reason
+    """What is behind it. May be empty."""
+
+    count: Count
+    """How many there were."""
+
+
+class SchedulingStats(ApiModel):
+    """Counters over the life of a workload; never reset."""
+
+    evictions: Annotated[list[EvictionStats], Field(max_length=256), list_map("reason", "underlyingCause")] | None = (
+        None
+    )
+    """Evictions by reason and cause."""
+
+
+class UnhealthyNode(ApiModel):
+    """A failed node under a pod of the workload."""
+
+    name: Annotated[str, Field(max_length=63)]
+    """The node."""
+
+
+class PreemptionGateState(ApiModel):
+    """Whether a gate lets the workload preempt others."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """The gate."""
+
+    state: Literal["Closed", "Open"]
+    """Open lets the workload preempt."""
+
+    last_transition_time: Time
+    """When the state last changed."""
+
+
+class WorkloadStatus(ApiModel):
+    """What the workload got, and what happened."""
+
+    model_config = ConfigDict(json_schema_extra=cel(CLUSTER_RULE, NOMINATED_RULE))
+
+    conditions: Conditions | None = None
+    """QuotaReserved, Admitted, PodsReady, Evicted, Preempted, Requeued, DeactivationTarget and Finished."""
+
+    admission: Admission | None = None
+    """The quota that the workload holds. Can be taken back, but not changed."""
+
+    requeue_state: RequeueState | None = None
+    """Retries after pods did not get ready in time."""
+
+    reclaimable_pods: Annotated[list[ReclaimablePod], Field(max_length=18), list_map("name")] | None = None
+    """Pods that no longer need their quota. Can only grow while quota is reserved."""
+
+    admission_checks: Annotated[list[AdmissionCheckState], Field(max_length=8), list_map("name")] | None = None
+    """The answers of the admission checks."""
+
+    resource_requests: Annotated[list[PodSetRequest], Field(max_length=18), list_map("name")] | None = None
+    """What was asked for at the last try; empty while admitted."""
+
+    accumulated_past_execution_time_seconds: Int32 | None = None
+    """Seconds in admitted state in all past attempts."""
+
+    scheduling_stats: SchedulingStats | None = None
+    """Counters over the life of the workload."""
+
+    nominated_cluster_names: Annotated[list[ClusterName], Field(max_length=20), ATOMIC] | None = None
+    """Clusters that may take the workload; cleared when one has."""
+
+    cluster_name: ClusterName | None = None
+    """The cluster that took the workload. Immutable once set, until the workload is evicted."""
+
+    unhealthy_nodes: Annotated[list[UnhealthyNode], Field(max_length=8), list_map("name")] | None = None
+    """Failed nodes whose pods wait for another place."""
+
+    preemption_gates: Annotated[list[PreemptionGateState], Field(max_length=8), list_map("name")] | None = None
+    """The state of the preemption gates."""

@@ -1,0 +1,88 @@
+"""How long a failed pod is not replaced (spec 2.8).
+
+The delay after n failures is base * 2^(n-1) up to a maximum, measured from the finish time of the last of them.
+
+Per index, n stands on the failed pod that is replaced, so it survives everything.
+
+For the whole Job, n is the number of failures after the newest success. Nothing in the API stores it, so it is
+a History: finish times keyed by pod UID. Each sync adds to it all finished pods that still exist, whether they are
+already counted or not. Adding is idempotent and has no order, so a sync that crashes and runs again changes
+nothing, and after a restart the History is rebuilt from the finished pods, which nobody deletes before the
+Job ends unless asked to. What is lost with a restart are only the failures whose pods were deleted as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from job_controller.labels import BACKOFF_SECONDS, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT
+from job_controller.model import Job, Pod, Record
+from job_controller.options import JobControllerOptions
+from job_controller.pod_facts import count_annotation, finish_time
+
+ZERO = timedelta(0)
+
+
+class History(Record):
+    """Finish times of the failed pods that are newer than the newest success, by pod UID."""
+
+    failures: Mapping[str, datetime] = {}
+    last_success: datetime | None = None
+
+    @property
+    def last_failure(self) -> datetime | None:
+        return max(self.failures.values(), default=None)
+
+
+def extend(history: History, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> History:
+    """The history with these finished pods in it. A finish time once known stays; on a tie success wins."""
+    last_success = history.last_success
+    for pod in succeeded:
+        ended = finish_time(pod)
+        if last_success is None or ended > last_success:
+            last_success = ended
+    failures = dict(history.failures)
+    for pod in failed:
+        if pod.metadata.uid not in failures:
+            failures[pod.metadata.uid] = finish_time(pod)
+    if last_success is not None:
+        failures = {uid: ended for uid, ended in failures.items() if ended > last_success}
+    return History(failures=failures, last_success=last_success)
+
+
+def base_of(job: Job, options: JobControllerOptions) -> float:
+    """Seconds of the first delay: the Job's own annotation, or the controller's option."""
+    text = job.metadata.annotations.get(BACKOFF_SECONDS, "")
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else options.backoff_base
+
+
+def delay(failures: int, base: float, maximum: float) -> timedelta:
+    """The delay after this many failures; none after none."""
+    if failures <= 0:
+        return ZERO
+    return timedelta(seconds=min(base * 2.0 ** min(failures - 1, 62), maximum))
+
+
+def remaining(history: History, now: datetime, base: float, maximum: float) -> timedelta:
+    """How long the Job still has to wait with new pods."""
+    last = history.last_failure
+    if last is None:
+        return ZERO
+    return max(ZERO, last + delay(len(history.failures), base, maximum) - now)
+
+
+def remaining_of_index(replaced: Pod, now: datetime, base: float, maximum: float) -> timedelta:
+    """How long the index of this failed pod still has to wait. Ignored failures lengthen the wait too."""
+    failures = failure_count(replaced) + ignored_count(replaced) + 1
+    return max(ZERO, finish_time(replaced) + delay(failures, base, maximum) - now)
+
+
+def failure_count(pod: Pod) -> int:
+    """Counted failures of the pod's index before this pod."""
+    return count_annotation(pod, INDEX_FAILURE_COUNT)
+
+
+def ignored_count(pod: Pod) -> int:
+    """Failures of the pod's index before this pod that the pod failure policy ignored."""
+    return count_annotation(pod, INDEX_IGNORED_FAILURE_COUNT)

@@ -1,0 +1,78 @@
+"""Indexes of an Indexed Job: which succeeded, which failed, which one comes next (spec 2.2.15, 2.6, 2.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+from datetime import datetime, timedelta
+
+from job_controller import indexes
+from job_controller.backoff import failure_count, ignored_count, remaining_of_index
+from job_controller.decision import PodPlan
+from job_controller.model import Job, Pod
+from job_controller.pod_facts import completion_index, finish_time
+from job_controller.pod_failure_policy import FAIL_INDEX, Outcome
+
+
+def stored_completed(job: Job) -> frozenset[int]:
+    """Indexes in status.completedIndexes that the Job (still) has."""
+    return frozenset(indexes.parse(job.status.completed_indexes, job.spec.completions or 0))
+
+
+def stored_failed(job: Job) -> frozenset[int]:
+    """Indexes in status.failedIndexes that the Job (still) has."""
+    return frozenset(indexes.parse(job.status.failed_indexes or "", job.spec.completions or 0))
+
+
+def text_of(numbers: Set[int]) -> str:
+    """A set of indexes as status stores it."""
+    return indexes.format(sorted(numbers))
+
+
+def exhausts_index(pod: Pod, outcome: Outcome, limit: int) -> bool:
+    """Whether the failure of this pod fails its index: backoffLimitPerIndex=1 allows the pods with counts 0 and 1."""
+    return outcome.action == FAIL_INDEX or (outcome.counts and failure_count(pod) >= limit)
+
+
+def last_failures(failed: Iterable[Pod], settled: Set[int]) -> dict[int, Pod]:
+    """Per unsettled index the failed pod that carries the failure counts for the next one.
+
+    Settled are indexes that have an active pod, succeeded or failed. The last failed pod of any other index keeps
+    its finalizer, and stays uncounted, until its replacement is active: only so do the counts survive.
+    """
+    last: dict[int, Pod] = {}
+    for pod in failed:
+        index = completion_index(pod)
+        if index in settled:
+            continue
+        current = last.get(index)
+        if current is None or _follows(pod, current):
+            last[index] = pod
+    return last
+
+
+def _follows(pod: Pod, current: Pod) -> bool:
+    mine = failure_count(pod) + ignored_count(pod)
+    other = failure_count(current) + ignored_count(current)
+    if mine != other:
+        return mine > other
+    return (finish_time(pod), pod.metadata.uid) >= (finish_time(current), current.metadata.uid)
+
+
+def free_indexes(completions: int, taken: Set[int]) -> Iterator[int]:
+    """The indexes that need a pod, lowest first."""
+    return (index for index in range(completions) if index not in taken)
+
+
+def replacement(index: int, replaced: Pod | None, outcome: Outcome | None) -> PodPlan:
+    """The pod for an index of a Job with backoffLimitPerIndex: the counts of the one it replaces, and one more."""
+    if replaced is None:
+        return PodPlan(index=index, failures=0)
+    failures, ignored = failure_count(replaced), ignored_count(replaced)
+    if outcome is None or outcome.counts:
+        return PodPlan(index=index, failures=failures + 1, ignored=ignored)
+    return PodPlan(index=index, failures=failures, ignored=ignored + 1)
+
+
+def index_delay(replaced: Pod | None, now: datetime, base: float, maximum: float) -> timedelta:
+    """How long an index still has to wait for its next pod."""
+    return remaining_of_index(replaced, now, base, maximum) if replaced is not None else timedelta(0)

@@ -1,0 +1,56 @@
+"""Reading and writing the conditions of a Job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from job_controller.model import Condition, JobStatus
+from job_controller.reasons import COMPLETE, FAILED
+
+Conditions = tuple[Condition, ...]
+
+
+def find(conditions: Sequence[Condition], type: str) -> Condition | None:
+    """The condition of this type; a true one if several were written."""
+    found = None
+    for condition in conditions:
+        if condition.type == type:
+            if condition.is_true:
+                return condition
+            found = found or condition
+    return found
+
+
+def is_true(conditions: Sequence[Condition], type: str) -> bool:
+    return any(c.type == type and c.status == "True" for c in conditions)
+
+
+def finished(status: JobStatus) -> Condition | None:
+    """The terminal condition of a finished Job."""
+    for condition in status.conditions:
+        if condition.type in (COMPLETE, FAILED) and condition.status == "True":
+            return condition
+    return None
+
+
+def put(conditions: Conditions, type: str, status: str, reason: str, message: str, now: datetime) -> Conditions:
+    """The conditions with this one added, or changed where it stands.
+
+    Both times become `now` (whole seconds) when anything changes. An entry a user wrote with another status is
+    overwritten, not joined by a second one of its type.
+    """
+    wanted = Condition(
+        type=type, status=status, reason=reason, message=message, last_probe_time=now, last_transition_time=now
+    )
+    current = find(conditions, type)
+    if current is None:
+        return (*conditions, wanted)
+    same = (current.status, current.reason, current.message) == (status, reason, message)
+    if same:
+        return conditions
+    if current.status == status:
+        wanted = msgspec.structs.replace(wanted, last_transition_time=current.last_transition_time or now)
+    return tuple(wanted if c is current else c for c in conditions)

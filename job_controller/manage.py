@@ -1,0 +1,111 @@
+"""How many pods a running Job should have, and which to create or remove (spec 2.6).
+
+Two deliberate differences from the built-in controller: an index that waits for its backoff does not occupy
+a place that a later index could use, and pods of indexes that are settled go before useful ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from job_controller import backoff
+from job_controller.backoff import History
+from job_controller.completion_indexes import free_indexes, index_delay, last_failures, replacement
+from job_controller.decision import PodPlan
+from job_controller.model import Pod
+from job_controller.pod_facts import completion_index
+from job_controller.pod_selection import surplus, surplus_indexed
+from job_controller.situation import Situation
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Pods to remove (without ever counting them) or to create, never both. wait: seconds until more is due."""
+
+    remove: tuple[Pod, ...] = ()
+    create: tuple[PodPlan, ...] = ()
+    wait: float | None = None
+
+
+def wanted_active(s: Situation) -> int:
+    parallelism = s.job.spec.parallelism if s.job.spec.parallelism is not None else 1
+    if s.completions is None:
+        return len(s.active) if s.succeeded_count > 0 else parallelism
+    return min(parallelism, max(0, s.completions - s.succeeded_count))
+
+
+def manage(s: Situation, history: History) -> Plan:
+    """What to do with the pods of a Job that goes on."""
+    if s.suspended:
+        return Plan(remove=s.active)
+    wanted = wanted_active(s)
+    remove = _too_many(s, wanted)
+    if remove:
+        return Plan(remove=tuple(remove[: s.options.max_deletes]))
+    missing = wanted - len(s.active) - (len(s.terminating) if s.only_terminal else 0)
+    if missing <= 0:
+        return Plan()
+    return _per_index(s, missing) if s.per_index else _with_common_backoff(s, missing, history)
+
+
+def _too_many(s: Situation, wanted: int) -> list[Pod]:
+    if not s.indexed:
+        return surplus(s.active, wanted)
+    return surplus_indexed(s.active, wanted, s.completions or 0, s.completed | s.failed_indexes(s.failed))
+
+
+def _with_common_backoff(s: Situation, missing: int, history: History) -> Plan:
+    wait = backoff.remaining(history, s.now, *_scale(s))
+    if wait:
+        return Plan(wait=wait.total_seconds())
+    number = min(missing, s.options.max_creates)
+    if not s.indexed:
+        return Plan(create=(PodPlan(),) * number, wait=_next_batch(missing, number))
+    taken = _taken(s)
+    plans = [
+        PodPlan(index=index) for index, _ in zip(free_indexes(s.completions or 0, taken), range(number), strict=False)
+    ]
+    return Plan(create=tuple(plans), wait=_next_batch(missing, number))
+
+
+def _next_batch(missing: int, number: int) -> float | None:
+    return 0.0 if missing > number else None
+
+
+def _per_index(s: Situation, missing: int) -> Plan:
+    """The lowest free indexes whose own backoff is over."""
+    number = min(missing, s.options.max_creates)
+    replaced = delayed(s)
+    plans: list[PodPlan] = []
+    waits: list[timedelta] = []
+    for index in free_indexes(s.completions or 0, _taken(s)):
+        if len(plans) == number:
+            break
+        old = replaced.get(index)
+        wait = index_delay(old, s.now, *_scale(s))
+        if wait:
+            waits.append(wait)
+        else:
+            plans.append(replacement(index, old, s.outcomes[old.metadata.uid] if old is not None else None))
+    wait_for = min(waits).total_seconds() if waits and len(plans) < number else None
+    return Plan(create=tuple(plans), wait=wait_for if wait_for is not None else _next_batch(missing, number))
+
+
+def delayed(s: Situation) -> dict[int, Pod]:
+    """Failed pods that keep their finalizer until they are replaced, by index (spec 2.7)."""
+    if not s.per_index:
+        return {}
+    settled = {completion_index(pod) for pod in s.active} | s.completed | s.failed_indexes(s.failed)
+    return last_failures(s.failed, settled)
+
+
+def _taken(s: Situation) -> set[int]:
+    taken = {completion_index(pod) for pod in s.active} | s.completed | s.failed_indexes(s.failed)
+    if s.only_terminal:
+        taken |= {completion_index(pod) for pod in s.terminating}
+    return taken
+
+
+def _scale(s: Situation) -> tuple[float, float]:
+    return backoff.base_of(s.job, s.options), s.options.backoff_max

@@ -1,0 +1,112 @@
+"""What one pod says about itself: phase, readiness, index, failure counts, when it finished."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from job_controller.labels import COMPLETION_INDEX
+from job_controller.model import ContainerStatus, Job, Pod
+
+NEVER = datetime.min.replace(tzinfo=UTC)
+INT32_MAX = 2**31 - 1
+_NUMBER = re.compile(r"[+]?[0-9]+", re.ASCII)
+
+
+def is_terminal(pod: Pod) -> bool:
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
+def is_active(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is None and not is_terminal(pod)
+
+
+def is_ready(pod: Pod) -> bool:
+    return any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
+
+
+def replaces_only_failed(job: Job) -> bool:
+    """podReplacementPolicy is Failed, which a podFailurePolicy implies."""
+    return job.spec.pod_replacement_policy == "Failed" or job.spec.pod_failure_policy is not None
+
+
+def is_failed(pod: Pod, only_terminal: bool) -> bool:
+    """Whether the pod counts as failed (spec 2.4).
+
+    `only_terminal` (replaces_only_failed of its Job): a pod being deleted has not failed until it has ended;
+    without it, it has failed as soon as its deletion begins.
+    """
+    if pod.status.phase == "Failed":
+        return True
+    return not only_terminal and pod.metadata.deletion_timestamp is not None and pod.status.phase != "Succeeded"
+
+
+def failed_by_itself(pod: Pod) -> bool:
+    """Failed, and not because it was being deleted.
+
+    Pods that a Job deletes because it succeeds are no failures of the Job, also when a crash left them with
+    their finalizer until they ended.
+    """
+    if pod.status.phase != "Failed":
+        return False
+    asked = deletion_requested(pod)
+    return asked is None or finish_time(pod) < asked
+
+
+def deletion_requested(pod: Pod) -> datetime | None:
+    """When the deletion began: deletionTimestamp lies the grace period ahead of it."""
+    stamp = pod.metadata.deletion_timestamp
+    return stamp and stamp - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+
+
+def completion_index(pod: Pod) -> int:
+    """The index the pod works on; -1 if it has none that can be read."""
+    text = pod.metadata.annotations.get(COMPLETION_INDEX)
+    if text is None or not _NUMBER.fullmatch(text):
+        return -1
+    index = int(text)
+    return index if index <= INT32_MAX else -1
+
+
+def count_annotation(pod: Pod, name: str) -> int:
+    """A failure count stored on the pod; unreadable, negative and too large ones are 0 (spec 2.7)."""
+    text = pod.metadata.annotations.get(name, "")
+    if not _NUMBER.fullmatch(text):
+        return 0
+    count = int(text)
+    return count if count <= INT32_MAX else 0
+
+
+def finish_time(pod: Pod) -> datetime:
+    """When the pod ended (spec 2.8): its last container; else when it stopped being ready; else when its
+    deletion began; else when it was created."""
+    return (
+        _containers_finished(pod)
+        or _became_unready(pod)
+        or deletion_requested(pod)
+        or pod.metadata.creation_timestamp
+        or NEVER
+    )
+
+
+def _containers_finished(pod: Pod) -> datetime | None:
+    sidecars = {c.name for c in pod.spec.init_containers if c.restart_policy == "Always"}
+    statuses: list[ContainerStatus] = list(pod.status.container_statuses)
+    if not statuses:
+        return None
+    statuses += [s for s in pod.status.init_container_statuses if s.name in sidecars]
+    latest: datetime | None = None
+    for status in statuses:
+        ended = status.state.terminated
+        if ended is None or ended.finished_at is None:
+            return None
+        if latest is None or ended.finished_at > latest:
+            latest = ended.finished_at
+    return latest
+
+
+def _became_unready(pod: Pod) -> datetime | None:
+    for condition in pod.status.conditions:
+        if condition.type == "Ready" and condition.status == "False":
+            return condition.last_transition_time
+    return None

@@ -1,0 +1,157 @@
+"""Everything one sync knows about a Job and its pods, worked out once (spec 2.2, steps 9 to 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from job_controller import conditions
+from job_controller.completion_indexes import exhausts_index, stored_completed, stored_failed
+from job_controller.labels import DELETING
+from job_controller.model import Job, Pod, UncountedTerminatedPods
+from job_controller.options import JobControllerOptions
+from job_controller.pod_facts import completion_index, failed_by_itself, is_failed, is_ready, replaces_only_failed
+from job_controller.pod_failure_policy import COUNTED, Outcome, evaluate
+from job_controller.reasons import SUSPENDED
+
+NOTHING_UNCOUNTED = UncountedTerminatedPods()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """`stamp` is now in whole seconds, as the API stores times. Pods are those of this Job's UID.
+
+    tracked     carry our finalizer: each of them is still to be counted, or just noted as uncounted
+    succeeded   and
+    failed      tracked pods that ended and are not noted anywhere yet
+    interrupted lost the finalizer for a deletion that did not happen
+    """
+
+    job: Job
+    now: datetime
+    stamp: datetime
+    options: JobControllerOptions
+    indexed: bool
+    completions: int | None
+    only_terminal: bool
+    active: tuple[Pod, ...]
+    terminating: tuple[Pod, ...]
+    tracked: tuple[Pod, ...]
+    succeeded: tuple[Pod, ...]
+    failed: tuple[Pod, ...]
+    interrupted: tuple[Pod, ...]
+    uncounted: UncountedTerminatedPods
+    outcomes: Mapping[str, Outcome]
+    stored_completed: frozenset[int]
+    completed: frozenset[int]
+    stored_failed: frozenset[int]
+    start_time: datetime | None
+    resumed: bool
+
+    @property
+    def deleting(self) -> bool:
+        return self.job.metadata.deletion_timestamp is not None
+
+    @property
+    def suspended(self) -> bool:
+        return self.job.spec.suspend
+
+    @property
+    def per_index(self) -> bool:
+        return self.indexed and self.job.spec.backoff_limit_per_index is not None
+
+    @property
+    def succeeded_count(self) -> int:
+        """Successes so far: noted, counted and new."""
+        if self.indexed:
+            return len(self.completed)
+        return self.job.status.succeeded + len(self.succeeded) + len(self.uncounted.succeeded)
+
+    def failed_count(self, new: Sequence[Pod]) -> int:
+        """Failures so far, with these new ones; what the pod failure policy ignores is left out."""
+        counted = sum(self.outcomes[pod.metadata.uid].counts for pod in new)
+        return self.job.status.failed + counted + len(self.uncounted.failed)
+
+    def failed_indexes(self, new: Sequence[Pod]) -> frozenset[int]:
+        """Indexes that failed for good, with these new failures."""
+        limit = self.job.spec.backoff_limit_per_index
+        if limit is None or not self.indexed:
+            return frozenset()
+        fresh = {completion_index(pod) for pod in new if exhausts_index(pod, self.outcomes[pod.metadata.uid], limit)}
+        return self.stored_failed | fresh if fresh - self.stored_failed else self.stored_failed
+
+    def failed_by_themselves(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.failed if failed_by_itself(pod))
+
+    def ready(self, pods: Iterable[Pod]) -> int:
+        return sum(is_ready(pod) for pod in pods)
+
+
+def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOptions) -> Situation:
+    """Sort the pods of a Job. O(pods)."""
+    spec, status = job.spec, job.status
+    indexed = spec.completion_mode == "Indexed"
+    limit = spec.completions or 0
+    only_terminal = replaces_only_failed(job)
+    uncounted = status.uncounted_terminated_pods or NOTHING_UNCOUNTED
+    noted = {*uncounted.succeeded, *uncounted.failed}
+    stored = stored_completed(job) if indexed else frozenset()
+    completed = set(stored)
+    active: list[Pod] = []
+    terminating: list[Pod] = []
+    tracked: list[Pod] = []
+    succeeded: list[Pod] = []
+    failed: list[Pod] = []
+    interrupted: list[Pod] = []
+    for pod in pods:
+        meta = pod.metadata
+        phase = pod.status.phase
+        if phase not in ("Succeeded", "Failed"):
+            (active if meta.deletion_timestamp is None else terminating).append(pod)
+        if options.finalizer not in meta.finalizers:
+            if DELETING in meta.annotations and meta.deletion_timestamp is None:
+                interrupted.append(pod)
+            continue
+        tracked.append(pod)
+        if meta.uid in noted:
+            continue
+        if phase == "Succeeded":
+            if indexed:
+                index = completion_index(pod)
+                if not 0 <= index < limit:
+                    continue
+                completed.add(index)
+            succeeded.append(pod)
+        elif is_failed(pod, only_terminal) and (not indexed or 0 <= completion_index(pod) < limit):
+            failed.append(pod)
+    resumed = not spec.suspend and conditions.is_true(status.conditions, SUSPENDED)
+    stamp = now.replace(microsecond=0)
+    starts = resumed or (status.start_time is None and not spec.suspend)
+    return Situation(
+        job=job,
+        now=now,
+        stamp=stamp,
+        options=options,
+        indexed=indexed,
+        completions=limit if indexed else spec.completions,
+        only_terminal=only_terminal,
+        active=tuple(active),
+        terminating=tuple(terminating),
+        tracked=tuple(tracked),
+        succeeded=tuple(succeeded),
+        failed=tuple(failed),
+        interrupted=tuple(interrupted),
+        uncounted=uncounted,
+        outcomes={pod.metadata.uid: _outcome(job, pod) for pod in failed},
+        stored_completed=stored,
+        completed=frozenset(completed) if len(completed) > len(stored) else stored,
+        stored_failed=stored_failed(job) if indexed and status.failed_indexes else frozenset(),
+        start_time=stamp if starts else status.start_time,
+        resumed=resumed,
+    )
+
+
+def _outcome(job: Job, pod: Pod) -> Outcome:
+    policy = job.spec.pod_failure_policy
+    return COUNTED if policy is None else evaluate(policy, pod)

@@ -1,0 +1,28 @@
+"""spec.successPolicy: when an Indexed Job has succeeded before all its indexes have (spec 2.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from job_controller.indexes import parse
+from job_controller.model import SuccessPolicy, SuccessPolicyRule
+
+
+def matched(policy: SuccessPolicy | None, succeeded: Set[int], completions: int) -> str | None:
+    """The message of the first rule that holds, or None. Rules that list no valid index are passed over."""
+    if policy is None or not succeeded:
+        return None
+    for number, rule in enumerate(policy.rules):
+        if _holds(rule, succeeded, completions):
+            return f"Matched rules at index {number}"
+    return None
+
+
+def _holds(rule: SuccessPolicyRule, succeeded: Set[int], completions: int) -> bool:
+    if rule.succeeded_indexes is None:
+        return rule.succeeded_count is not None and len(succeeded) >= rule.succeeded_count
+    listed = parse(rule.succeeded_indexes, completions)
+    if not listed:
+        return False
+    done = sum(index in succeeded for index in listed)
+    return done == len(listed) or (rule.succeeded_count is not None and done >= rule.succeeded_count)

@@ -1,0 +1,260 @@
+"""decide: what one sync of a Job is to do.
+
+A pure function of the Job, its pods, what is remembered, and the time. It works out the whole sequence of steps in
+the belief that every write succeeds; decision.py says in which order and why. When a step fails, the
+controller asks again with what is then true and `pods_done`: nothing more is created or deleted in that
+sync, but what did happen is written down.
+
+    look      sort the pods                                      situation.py
+    judge     has the Job failed or succeeded?                   verdict.py
+    manage    otherwise: too many pods, or too few?              manage.py, pod_selection.py
+    settle    note the pods that ended                           accounting.py
+    conclude  the terminal condition, when nothing is left open
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from job_controller import accounting, backoff, conditions, reasons
+from job_controller.decision import (
+    Count,
+    CreatePods,
+    Decision,
+    DeletePods,
+    Event,
+    Memory,
+    PrunePods,
+    ReleasePods,
+    Step,
+    TrackPods,
+    WriteStatus,
+)
+from job_controller.labels import FAILED_PODS_LIMIT
+from job_controller.manage import Plan, delayed, manage
+from job_controller.model import Job, JobStatus, Pod
+from job_controller.options import JobControllerOptions
+from job_controller.pod_facts import finish_time
+from job_controller.situation import Situation, look
+from job_controller.verdict import Verdict, completed, deadline_in, judge
+
+DEFAULTS = JobControllerOptions()
+_UNKNOWN_MODE = Event("Warning", reasons.EVENT_UNKNOWN_COMPLETION_MODE, reasons.UNKNOWN_COMPLETION_MODE_MESSAGE)
+
+
+def decide(
+    job: Job,
+    pods: Iterable[Pod],
+    memory: Memory | None,
+    now: datetime,
+    options: JobControllerOptions = DEFAULTS,
+    *,
+    pods_done: bool = False,
+) -> Decision:
+    """The steps for an unfinished Job (spec 2.2).
+
+    pods: all pods whose controller is this very Job. memory: of the previous Decision for this UID, None at
+    first. now: aware. pods_done: create and delete nothing (after a step that failed).
+    """
+    if job.spec.completion_mode not in ("NonIndexed", "Indexed"):
+        return Decision(events=(_UNKNOWN_MODE,), memory=memory or Memory())
+    owned = tuple(pods)
+    s = look(job, owned, now, options)
+    memory = remember(s, owned, memory)
+    if s.interrupted:
+        return Decision(steps=(TrackPods(s.interrupted),), memory=memory, requeue_after=0.0)
+    verdict = judge(s)
+    plan = Plan()
+    if not pods_done:
+        if verdict is not None:
+            plan = Plan(remove=s.active)
+        elif not s.deleting:
+            plan = manage(s, memory.history)
+    return _steps(s, memory, verdict, plan, owned, pods_done)
+
+
+def remember(s: Situation, pods: Sequence[Pod], memory: Memory | None) -> Memory:
+    """The history of failures with this sync's pods. Without a memory it starts from all pods that still exist."""
+    if s.per_index:
+        return memory or Memory()
+    succeeded, failed = s.succeeded, s.failed
+    if memory is None:
+        memory = Memory()
+        ended = [p for p in pods if p.metadata.deletion_timestamp is None]
+        failed = (*failed, *(p for p in ended if p.status.phase == "Failed"))
+        if failed:
+            succeeded = (*succeeded, *(p for p in ended if p.status.phase == "Succeeded"))
+    history = memory.history
+    if not failed and not history.failures:
+        # A success matters only to failures before it. Those still to come ended later, or their pods exist.
+        return memory if not succeeded else Memory(backoff.extend(history, _last(succeeded), ()))
+    return Memory(backoff.extend(history, succeeded, failed))
+
+
+def _last(pods: Sequence[Pod]) -> tuple[Pod, ...]:
+    return (max(pods, key=finish_time),)
+
+
+def _steps(
+    s: Situation, memory: Memory, verdict: Verdict | None, plan: Plan, owned: Sequence[Pod], pods_done: bool
+) -> Decision:
+    job = s.job
+    ending = verdict is not None
+    removed = {pod.metadata.uid for pod in plan.remove}
+    active = len(s.active) - len(removed) + len(plan.create)
+    verdict = verdict or completed(s, active)
+    failed_indexes = s.failed_indexes(_judged_failures(s, verdict))
+    keep = {pod.metadata.uid for pod in delayed(s).values()} if verdict is None else set()
+    ledger = accounting.settle(s, verdict, keep, removed if ending else set())
+
+    status = accounting.noted_status(s, ledger, failed_indexes)
+    terminating = len(s.terminating) + _lingering(plan.remove, ending)
+    status = msgspec.structs.replace(
+        status,
+        active=active,
+        ready=s.ready(s.active) - s.ready(plan.remove),
+        terminating=terminating,
+        start_time=s.start_time,
+    )
+    status, events = _suspension(s, status, verdict)
+    if verdict is not None:
+        status = msgspec.structs.replace(status, conditions=_interim(s, status, verdict))
+
+    steps: list[Step] = []
+    if plan.remove:
+        steps.append(DeletePods(plan.remove, release=not ending))
+    if plan.create:
+        steps.append(CreatePods(plan.create, _creation_reason(s)))
+    if status != job.status:
+        counts = [
+            *accounting.action_counts(ledger),
+            *accounting.index_counts(s, failed_indexes),
+            *accounting.pod_counts(s, job.status, status),
+        ]
+        steps.append(WriteStatus(status, events, tuple(counts)))
+    if ledger.release:
+        steps.append(ReleasePods(tuple(ledger.release)))
+    final, final_events, final_counts = _after_release(s, status, ledger, verdict)
+    if final != status:
+        steps.append(WriteStatus(final, final_events, final_counts))
+    prune = _to_prune(s, owned, ledger)
+    if prune and not pods_done:
+        steps.append(PrunePods(prune))
+    return Decision(
+        steps=tuple(steps),
+        memory=memory,
+        requeue_after=_requeue(s, verdict, plan, ledger),
+        action=_action(s, plan, ending, pods_done),
+    )
+
+
+def _judged_failures(s: Situation, verdict: Verdict | None) -> Sequence[Pod]:
+    """The new failures that may fail an index: not those that only die with a Job that succeeds."""
+    return s.failed_by_themselves() if verdict is not None and verdict.type == "Complete" else s.failed
+
+
+def _lingering(removed: Sequence[Pod], ending: bool) -> int:
+    """How many deleted pods are still there afterwards: not those without finalizer that no node knows."""
+    return sum(ending or bool(pod.spec.node_name) or len(pod.metadata.finalizers) > 1 for pod in removed)
+
+
+def _suspension(s: Situation, status: JobStatus, verdict: Verdict | None) -> tuple[JobStatus, tuple[Event, ...]]:
+    """Suspended is set once no pod is active, and cleared on resume. startTime follows (spec 2.2.17)."""
+    if s.deleting:
+        return status, ()
+    if s.resumed:
+        reason, message, flag = reasons.JOB_RESUMED, reasons.RESUMED_MESSAGE, "False"
+        event = Event("Normal", reasons.EVENT_RESUMED, message)
+    elif s.suspended and verdict is None and status.active == 0:
+        if conditions.is_true(status.conditions, reasons.SUSPENDED):
+            return status, ()
+        reason, message, flag = reasons.JOB_SUSPENDED, reasons.SUSPENDED_MESSAGE, "True"
+        event = Event("Normal", reasons.EVENT_SUSPENDED, message)
+        status = msgspec.structs.replace(status, start_time=None)
+    else:
+        return status, ()
+    changed = conditions.put(status.conditions, reasons.SUSPENDED, flag, reason, message, s.stamp)
+    return msgspec.structs.replace(status, conditions=changed), (event,)
+
+
+def _interim(s: Situation, status: JobStatus, verdict: Verdict) -> conditions.Conditions:
+    if conditions.is_true(status.conditions, verdict.interim):
+        return status.conditions
+    return conditions.put(status.conditions, verdict.interim, "True", verdict.reason, verdict.message, s.stamp)
+
+
+def _after_release(
+    s: Situation, status: JobStatus, ledger: accounting.Ledger, verdict: Verdict | None
+) -> tuple[JobStatus, tuple[Event, ...], tuple[Count, ...]]:
+    """The second write: noted pods become numbers, and the Job ends if nothing is left open."""
+    released = {pod.metadata.uid for pod in ledger.release}
+    final = accounting.counted_status(status, released, s.indexed)
+    counts = accounting.pod_counts(s, status, final)
+    uncounted = final.uncounted_terminated_pods
+    open_ends = (
+        ledger.full or final.active or final.terminating or (uncounted and (uncounted.succeeded or uncounted.failed))
+    )
+    if verdict is None or open_ends:
+        return final, (), tuple(counts)
+    final = accounting.concluded_status(s, final, verdict)
+    labels = {
+        "completion_mode": s.job.spec.completion_mode,
+        "result": "succeeded" if verdict.type == "Complete" else "failed",
+        "reason": verdict.reason,
+    }
+    return final, _ending_events(s, final, verdict), (*counts, Count("jobs_finished_total", labels))
+
+
+def _ending_events(s: Situation, status: JobStatus, verdict: Verdict) -> tuple[Event, ...]:
+    if verdict.type == "Failed":
+        return (Event("Warning", verdict.reason, verdict.message),)
+    events = [Event("Normal", reasons.EVENT_COMPLETED, reasons.COMPLETED_MESSAGE)]
+    if s.completions is not None and status.succeeded > s.completions:
+        events.insert(0, Event("Warning", reasons.EVENT_TOO_MANY_SUCCEEDED, reasons.TOO_MANY_SUCCEEDED_MESSAGE))
+    return tuple(events)
+
+
+def _to_prune(s: Situation, owned: Sequence[Pod], ledger: accounting.Ledger) -> tuple[Pod, ...]:
+    """Counted failed pods beyond the limit that the Job's annotation sets, oldest first."""
+    text = s.job.metadata.annotations.get(FAILED_PODS_LIMIT, "")
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        return ()
+    released = {pod.metadata.uid for pod in ledger.release}
+    done = [
+        pod
+        for pod in owned
+        if pod.status.phase == "Failed"
+        and pod.metadata.deletion_timestamp is None
+        and (s.options.finalizer not in pod.metadata.finalizers or pod.metadata.uid in released)
+    ]
+    done.sort(key=lambda pod: (finish_time(pod), pod.metadata.uid))
+    return tuple(done[: max(0, len(done) - int(text))])
+
+
+def _creation_reason(s: Situation) -> str:
+    failed = s.job.status.failed + len(s.failed) + len(s.uncounted.failed)
+    if s.only_terminal and failed:
+        return "recreate_failed"
+    return "recreate_terminating_or_failed" if failed or s.terminating else "new"
+
+
+def _requeue(s: Situation, verdict: Verdict | None, plan: Plan, ledger: accounting.Ledger) -> float | None:
+    waits = [0.0] if ledger.full else []
+    if verdict is None:
+        waits += [seconds for seconds in (plan.wait, deadline_in(s)) if seconds is not None]
+    return max(0.0, min(waits)) if waits else None
+
+
+def _action(
+    s: Situation, plan: Plan, ending: bool, pods_done: bool
+) -> Literal["reconciling", "tracking", "pods_created", "pods_deleted"]:
+    """The label of the sync metrics."""
+    if ending or s.deleting or pods_done:
+        return "reconciling"
+    if plan.create:
+        return "pods_created"
+    return "pods_deleted" if plan.remove or s.suspended else "tracking"

@@ -4,6 +4,7 @@ The full field set, with validation and documentation, is in the pydantic models
 from. Unknown fields are skipped here, so an object written by a newer client does no harm.
 """
 
+# ruff: noqa: RUF012 - msgspec copies mutable defaults
 from __future__ import annotations
 
 from datetime import datetime
@@ -51,7 +52,7 @@ class WorkloadSpec(Record):
 class PodSetAssignment(Record):
     """What a pod set got: a flavor for each resource, and the usage of all its pods together."""
 
-    name: str = "main"
+    name: str = ""
     flavors: dict[str, str] = {}
     resource_usage: dict[str, Quantity] = {}
     count: int | None = None
@@ -68,13 +69,13 @@ class RequeueState(Record):
 
 
 class ReclaimablePod(Record):
-    name: str = "main"
+    name: str = ""
     count: int = 0
 
 
 class AdmissionCheckState(Record):
     name: str = ""
-    state: str = "Pending"
+    state: str = ""
     last_transition_time: datetime | None = None
     message: str = ""
     requeue_after_seconds: int | None = None
@@ -83,7 +84,7 @@ class AdmissionCheckState(Record):
 
 
 class PodSetRequest(Record):
-    name: str = "main"
+    name: str = ""
     resources: dict[str, Quantity] = {}
 
 

@@ -1,0 +1,115 @@
+"""One admission cycle: the heads of the queues against the quota as it is now (spec: kueue.md 6.1, 6.4, 6.5).
+
+At most one Workload per ClusterQueue is looked at. Each gets its flavors; then they are taken in order
+(those that need not borrow first, then priority, then time in line) and each must still fit after those
+before it. The quota tree is left as it was found: whoever acts on the outcomes does the counting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from queue_manager.api import labels
+from queue_manager.scheduling.amounts import Amounts
+from queue_manager.scheduling.assignment import Assignment, Mode, assign
+from queue_manager.scheduling.info import Info
+from queue_manager.scheduling.state import SchedulerState
+from queue_manager.scheduling.tree import FlavorResource, Node
+
+
+class Retry(Enum):
+    """When a refused Workload is worth another look."""
+
+    NEXT_CYCLE = "next cycle"  # it lost against another head
+    CHANGE = "change"  # not before quota is freed or raised: the same holds for every equal Workload
+    NAMESPACE = "namespace"  # not before namespace labels or the selector change; does not block a queue
+    EDIT = "edit"  # not before something changes
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    info: Info
+    cluster_queue: str
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    info: Info
+    cluster_queue: str
+    reason: str
+    message: str
+    retry: Retry
+    requests: tuple[tuple[str, Amounts], ...] = ()  # per pod set
+
+
+Outcome = Admit | Refuse
+
+
+def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: datetime) -> list[Outcome]:
+    """Decide about one head per ClusterQueue, given as (ClusterQueue, head)."""
+    outcomes: list[Outcome] = []
+    entries: list[Admit] = []
+    for name, info in heads:
+        refused = _inadmissible(state, name, info, now)
+        if refused is not None:
+            outcomes.append(refused)
+            continue
+        queue = state.queues[name]
+        entries.append(Admit(info, name, assign(info, queue.queue.spec, queue.node, state.flavors)))
+    entries.sort(key=lambda e: (e.assignment.borrow, e.info.rank))
+    counted: list[tuple[Node, dict[FlavorResource, int]]] = []
+    try:
+        for entry in entries:
+            outcomes.append(_process(state, entry, counted))
+    finally:
+        for node, usage in reversed(counted):
+            node.remove_all(usage)
+    return outcomes
+
+
+def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -> Refuse | None:
+    if name not in state.queues:
+        message = f"ClusterQueue {name} not found"
+        return Refuse(info, name, labels.MISCONFIGURED, message, Retry.EDIT)
+    if state.inactive(name) is not None:
+        return Refuse(info, name, labels.SUSPENDED, f"ClusterQueue {name} is inactive", Retry.EDIT)
+    if info.in_backoff(now):
+        return Refuse(info, name, labels.PENDING_EVALUATION, labels.PENDING_EVALUATION_MESSAGE, Retry.EDIT)
+    if not state.selects_namespace(name, info.key.namespace):
+        message = labels.NAMESPACE_MISMATCH_MESSAGE
+        return Refuse(info, name, labels.MISCONFIGURED, message, Retry.NAMESPACE)
+    if info.error:
+        return Refuse(info, name, labels.MISCONFIGURED, info.error, Retry.EDIT)
+    return None
+
+
+def _process(state: SchedulerState, entry: Admit, counted: list[tuple[Node, dict[FlavorResource, int]]]) -> Outcome:
+    node = state.queues[entry.cluster_queue].node
+    assignment = entry.assignment
+    if assignment.mode is not Mode.FIT:
+        if assignment.mode is Mode.NO_CANDIDATES:
+            _count(node, _reservable(node, assignment.usage), counted)
+        return refusal(entry, assignment.reason, assignment.message, Retry.CHANGE)
+    if any(amount > node.available(fr) for fr, amount in assignment.usage.items()):
+        return refusal(entry, labels.WAITING_FOR_QUOTA, labels.NO_LONGER_FITS_MESSAGE, Retry.NEXT_CYCLE)
+    _count(node, assignment.usage, counted)
+    return entry
+
+
+def _count(node: Node, usage: dict[FlavorResource, int], counted: list[tuple[Node, dict[FlavorResource, int]]]) -> None:
+    node.add_all(usage)
+    counted.append((node, usage))
+
+
+def _reservable(node: Node, usage: dict[FlavorResource, int]) -> dict[FlavorResource, int]:
+    """What a waiting Workload keeps others of its cohort from taking in this cycle: up to its own nominal."""
+    return {fr: max(0, min(amount, node.quota(fr).nominal - node.usage.get(fr, 0))) for fr, amount in usage.items()}
+
+
+def refusal(entry: Admit, reason: str, message: str, retry: Retry) -> Refuse:
+    requests = tuple((p.name, p.requests) for p in entry.assignment.pod_sets)
+    return Refuse(entry.info, entry.cluster_queue, reason, message, retry, requests)

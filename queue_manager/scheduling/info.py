@@ -1,0 +1,135 @@
+"""A Workload as queues and scheduler see it: what it asks for, and where it stands in line.
+
+Two Workloads with the same `shape` get the same answer from the scheduler at the same moment. That is what
+lets a queue of a hundred thousand equal Workloads be parked and woken as one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from job_controller.fields import Json
+from job_controller.model import Key
+from queue_manager.api import labels
+from queue_manager.api.types import PodSet, Workload
+from queue_manager.scheduling.amounts import Amounts
+from queue_manager.scheduling.requests import over_limits, pod_requests
+
+Timestamp = Literal["Eviction", "Creation"]
+PODS = "pods"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Rank(NamedTuple):
+    """Place in line; smaller goes first. Total: no two Workloads have the same (spec: kueue.md 5.2)."""
+
+    minus_priority: int
+    seconds: int  # the API keeps whole seconds
+    arrival: int  # order within one second
+    uid: str
+
+
+class PodSetInfo(msgspec.Struct, frozen=True):
+    name: str
+    count: int
+    single: Amounts  # requests of one pod
+    pod_spec: Json
+
+    @property
+    def total(self) -> Amounts:
+        return {name: value * self.count for name, value in self.single.items()}
+
+
+class Info(msgspec.Struct, frozen=True, eq=False):
+    """One Workload, read once and kept while it is unchanged."""
+
+    key: Key
+    uid: str
+    queue: Key
+    rank: Rank
+    shape: bytes
+    pod_sets: tuple[PodSetInfo, ...]
+    queued_at: datetime
+    requeue_at: datetime | None = None
+    held: bool = False  # Requeued is False: somebody will say when
+    error: str = ""  # why it can never be admitted as it is
+
+    @property
+    def priority(self) -> int:
+        return -self.rank.minus_priority
+
+    def in_backoff(self, now: datetime) -> bool:
+        return self.held or (self.requeue_at is not None and self.requeue_at > now)
+
+
+def info(workload: Workload, timestamp: Timestamp = "Eviction") -> Info:
+    """Read a Workload. What cannot be read (a bad quantity) becomes its `error`."""
+    error = ""
+    try:
+        pod_sets = tuple(_pod_set(pod_set, workload) for pod_set in workload.spec.pod_sets)
+        error = _over_limits(workload)
+    except ValueError as e:
+        pod_sets, error = (), f"resources validation failed: {e}"
+    queued_at = queue_time(workload, timestamp)
+    requeue = workload.status.requeue_state
+    return Info(
+        key=workload.metadata.key,
+        uid=workload.metadata.uid,
+        queue=workload.local_queue,
+        rank=_rank(workload, queued_at),
+        shape=_shape(workload, pod_sets),
+        pod_sets=pod_sets,
+        queued_at=queued_at,
+        requeue_at=requeue.requeue_at if requeue else None,
+        held=workload.is_false(labels.REQUEUED),
+        error=error,
+    )
+
+
+def queue_time(workload: Workload, timestamp: Timestamp = "Eviction") -> datetime:
+    """Since when it is in line: an eviction sends it to the back, a preemption does not (spec 5.2)."""
+    evicted = workload.condition(labels.EVICTED)
+    created = workload.metadata.creation_timestamp or _EPOCH
+    if evicted is None or not evicted.is_true or evicted.last_transition_time is None:
+        return created
+    if evicted.reason == labels.ADMISSION_CHECK:
+        return evicted.last_transition_time
+    if evicted.reason == labels.PODS_READY_TIMEOUT and timestamp == "Eviction":
+        return evicted.last_transition_time
+    return created
+
+
+def _rank(workload: Workload, queued_at: datetime) -> Rank:
+    sequence = workload.metadata.annotations.get(labels.SEQUENCE, "")
+    arrival = int(sequence) if sequence.isdecimal() else 0
+    return Rank(-(workload.spec.priority or 0), int(queued_at.timestamp()), arrival, workload.metadata.uid)
+
+
+def _pod_set(pod_set: PodSet, workload: Workload) -> PodSetInfo:
+    reclaimed = sum(r.count for r in workload.status.reclaimable_pods if r.name == pod_set.name)
+    spec = pod_set.template.get("spec") or {}
+    single = pod_requests(spec)
+    negative = next((name for name, value in single.items() if value < 0), None)
+    if negative:
+        raise ValueError(f"negative request for {negative}")
+    return PodSetInfo(pod_set.name, max(0, pod_set.count - reclaimed), single, spec)
+
+
+def _over_limits(workload: Workload) -> str:
+    for i, pod_set in enumerate(workload.spec.pod_sets):
+        text = over_limits(pod_set.template.get("spec") or {}, f"spec.podSets[{i}].template.spec")
+        if text:
+            return f"resources validation failed: {text}"
+    return ""
+
+
+def _shape(workload: Workload, pod_sets: tuple[PodSetInfo, ...]) -> bytes:
+    parts = [
+        (p.name, p.count, p.single, *(p.pod_spec.get(k) for k in ("nodeSelector", "affinity", "tolerations")))
+        for p in pod_sets
+    ]
+    where = (workload.metadata.namespace, workload.spec.priority or 0)
+    return msgspec.json.encode((where, parts), order="sorted")

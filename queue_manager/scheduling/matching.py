@@ -1,0 +1,106 @@
+"""May pods of this template run on the nodes of this flavor?
+
+Taints against tolerations, node selector and required node affinity against the flavor's node labels. Only
+keys that the flavor names count: it says nothing about the other labels of its nodes (spec: kueue.md 6.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from job_controller.fields import Json
+from job_controller.model import LabelSelector
+from queue_manager.api.types import ResourceFlavor, Taint
+
+
+def first_untolerated(taints: Sequence[Taint], tolerations: Sequence[Json]) -> Taint | None:
+    """The first taint that keeps pods away. PreferNoSchedule never does."""
+    for taint in taints:
+        if taint.effect != "PreferNoSchedule" and not any(_tolerates(t, taint) for t in tolerations):
+            return taint
+    return None
+
+
+def _tolerates(toleration: Json, taint: Taint) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.effect:
+        return False
+    if toleration.get("key") and toleration["key"] != taint.key:
+        return False
+    operator = toleration.get("operator") or "Equal"
+    if operator == "Exists":
+        return True
+    return operator == "Equal" and bool(toleration.get("key")) and (toleration.get("value") or "") == taint.value
+
+
+def refusal(flavor: ResourceFlavor, pod_spec: Json) -> str:
+    """Why pods of this spec cannot use the flavor; empty if they can."""
+    spec = flavor.spec
+    tolerations = [*(pod_spec.get("tolerations") or ()), *spec.tolerations]
+    taint = first_untolerated(spec.node_taints, tolerations)
+    name = flavor.metadata.name
+    if taint is not None:
+        return f"untolerated taint {{{taint.key} {taint.value} {taint.effect} <nil>}} in flavor {name}"
+    if not _labels_match(spec.node_labels, pod_spec):
+        return f"flavor {name} doesn't match node affinity"
+    return ""
+
+
+def _labels_match(labels: Mapping[str, str], pod_spec: Json) -> bool:
+    selector = pod_spec.get("nodeSelector") or {}
+    if any(labels[key] != value for key, value in selector.items() if key in labels):
+        return False
+    affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not required:
+        return True
+    return any(_term_matches(labels, term) for term in required.get("nodeSelectorTerms") or ())
+
+
+def _term_matches(labels: Mapping[str, str], term: Json) -> bool:
+    """Terms are alternatives; one that names only unknown keys matches everything."""
+    known = [e for e in term.get("matchExpressions") or () if e.get("key") in labels]
+    return all(_expression_matches(labels[e["key"]], e) for e in known)
+
+
+def _expression_matches(value: str, expression: Json) -> bool:
+    values = expression.get("values") or []
+    match expression.get("operator"):
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return True
+        case "DoesNotExist":
+            return False
+        case "Gt":
+            return _number(value) is not None and bool(values) and (_number(value) or 0) > (_number(values[0]) or 0)
+        case "Lt":
+            return _number(value) is not None and bool(values) and (_number(value) or 0) < (_number(values[0]) or 0)
+    return False
+
+
+def _number(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """metav1.LabelSelector: none selects nothing, an empty one everything."""
+    if selector is None:
+        return False
+    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
+        return False
+    for requirement in selector.match_expressions:
+        value = labels.get(requirement.key)
+        matches = {
+            "In": value is not None and value in requirement.values,
+            "NotIn": value is None or value not in requirement.values,
+            "Exists": value is not None,
+            "DoesNotExist": value is None,
+        }.get(requirement.operator, False)
+        if not matches:
+            return False
+    return True

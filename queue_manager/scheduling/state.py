@@ -1,0 +1,182 @@
+"""What the scheduler knows: queues, flavors, namespaces, and who holds how much quota.
+
+Usage is counted once per Workload UID: from its assignment in status.admission, or, between the decision and
+the answer to its write, from the assumption the scheduler made. Rebuilding everything from the API gives the
+same numbers (invariant S2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from job_controller.model import Key
+from queue_manager.api import labels
+from queue_manager.api.types import ClusterQueue, ResourceFlavor, Workload
+from queue_manager.scheduling.amounts import amount
+from queue_manager.scheduling.matching import selects
+from queue_manager.scheduling.tree import FlavorResource, Node, Quota, Usage, compute_subtrees, link
+
+
+class Holding(NamedTuple):
+    """The quota one Workload holds."""
+
+    uid: str
+    key: Key
+    cluster_queue: str
+    queue: Key  # LocalQueue
+    usage: Usage
+    admitted: bool
+    ready: bool = True  # its pods are ready, or nobody waits for them
+    assumed: bool = False
+
+
+@dataclass(slots=True)
+class QueueState:
+    """A ClusterQueue with its place in the quota tree."""
+
+    queue: ClusterQueue
+    node: Node
+    holdings: dict[str, Holding] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.queue.metadata.name
+
+
+class SchedulerState:
+    def __init__(self) -> None:
+        self.queues: dict[str, QueueState] = {}
+        self.flavors: dict[str, ResourceFlavor] = {}
+        self.namespaces: dict[str, Mapping[str, str]] = {}  # labels
+        self.holdings: dict[str, Holding] = {}  # by Workload uid, also of ClusterQueues that are gone
+
+    # --- queues and flavors ---
+
+    def set_queue(self, queue: ClusterQueue) -> None:
+        known = self.queues.get(queue.metadata.name)
+        if known is not None and known.queue.spec == queue.spec:
+            known.queue = queue
+            return
+        self._rebuild([*(s.queue for s in self.queues.values() if s.name != queue.metadata.name), queue])
+
+    def drop_queue(self, name: str) -> None:
+        self._rebuild([s.queue for s in self.queues.values() if s.name != name])
+
+    def _rebuild(self, queues: Iterable[ClusterQueue]) -> None:
+        """Build the quota tree anew. Specs change rarely; usage is put back from the holdings."""
+        cohorts: dict[str, Node] = {}
+        self.queues = {}
+        roots: list[Node] = []
+        for queue in sorted(queues, key=lambda q: q.metadata.name):
+            node = Node(queue.metadata.name, quotas_of(queue))
+            cohort = queue.spec.cohort_name
+            if cohort:
+                if cohort not in cohorts:
+                    cohorts[cohort] = Node(cohort)
+                    roots.append(cohorts[cohort])
+                link(node, cohorts[cohort])
+            else:
+                roots.append(node)
+            self.queues[queue.metadata.name] = QueueState(queue, node)
+        compute_subtrees(roots)
+        for holding in self.holdings.values():
+            self._count(holding)
+
+    def relatives(self, name: str) -> list[str]:
+        """The ClusterQueues that share quota with this one, itself included."""
+        state = self.queues.get(name)
+        if state is None or state.node.parent is None:
+            return [name]
+        root = state.node.root
+        return [s.name for s in self.queues.values() if s.node.root is root]
+
+    def missing_flavors(self, name: str) -> list[str]:
+        spec = self.queues[name].queue.spec
+        named = (f.name for group in spec.resource_groups for f in group.flavors)
+        return list(dict.fromkeys(f for f in named if f not in self.flavors))
+
+    def inactive(self, name: str) -> tuple[str, str] | None:
+        """Why the ClusterQueue admits nothing, as (reason, message) of its Active condition; None: it does."""
+        queue = self.queues[name].queue
+        if queue.metadata.deletion_timestamp is not None:
+            return labels.TERMINATING, labels.TERMINATING_MESSAGE
+        reasons, texts = [], []
+        if queue.spec.stop_policy not in ("", labels.STOP_NONE):
+            reasons.append(labels.STOPPED)
+            texts.append("is stopped")
+        missing = self.missing_flavors(name)
+        if missing:
+            reasons.append(labels.FLAVOR_NOT_FOUND)
+            texts.append(f"references missing ResourceFlavor(s): {','.join(missing)}")
+        checks = queue.spec.admission_checks_strategy
+        if checks and checks.admission_checks:
+            names = ",".join(check.name for check in checks.admission_checks)
+            reasons.append(labels.ADMISSION_CHECK_NOT_FOUND)
+            texts.append(f"references missing AdmissionCheck(s): {names}")
+        return (reasons[0], f"Can't admit new workloads: {', '.join(texts)}.") if reasons else None
+
+    def selects_namespace(self, name: str, namespace: str) -> bool:
+        return selects(self.queues[name].queue.spec.namespace_selector, self.namespaces.get(namespace, {}))
+
+    # --- who holds quota ---
+
+    def hold(self, holding: Holding) -> None:
+        """Count a Workload's usage; what it held before is given back."""
+        if self.holdings.get(holding.uid) != holding:
+            self.release(holding.uid)
+            self.holdings[holding.uid] = holding
+            self._count(holding)
+
+    def _count(self, holding: Holding) -> None:
+        state = self.queues.get(holding.cluster_queue)
+        if state is not None:
+            state.holdings[holding.uid] = holding
+            state.node.add_all(holding.usage)
+
+    def release(self, uid: str) -> Holding | None:
+        holding = self.holdings.pop(uid, None)
+        if holding is not None and (state := self.queues.get(holding.cluster_queue)):
+            del state.holdings[uid]
+            state.node.remove_all(holding.usage)
+        return holding
+
+
+def quotas_of(queue: ClusterQueue) -> dict[FlavorResource, Quota]:
+    """The quotas of a ClusterQueue in exact amounts."""
+    result = {}
+    for group in queue.spec.resource_groups:
+        for flavor in group.flavors:
+            for quota in flavor.resources:
+                limits = (quota.borrowing_limit, quota.lending_limit)
+                borrowing, lending = (None if q is None else amount(quota.name, q) for q in limits)
+                fr = FlavorResource(flavor.name, quota.name)
+                result[fr] = Quota(amount(quota.name, quota.nominal_quota), borrowing, lending)
+    return result
+
+
+def holding_of(workload: Workload) -> Holding | None:
+    """What a Workload holds by its own status: nothing unless it has a reservation and is not finished."""
+    admission = workload.status.admission
+    if admission is None or not workload.is_true(labels.QUOTA_RESERVED) or workload.is_true(labels.FINISHED):
+        return None
+    usage: dict[FlavorResource, int] = {}
+    reclaimed = {r.name: r.count for r in workload.status.reclaimable_pods}
+    for assigned in admission.pod_set_assignments:
+        count = assigned.count or 0
+        back = min(count, reclaimed.get(assigned.name, 0))
+        for resource, quantity in assigned.resource_usage.items():
+            value = amount(resource, quantity)
+            value -= value // count * back if count else 0
+            fr = FlavorResource(assigned.flavors.get(resource, ""), resource)
+            usage[fr] = usage.get(fr, 0) + value
+    return Holding(
+        uid=workload.metadata.uid,
+        key=workload.metadata.key,
+        cluster_queue=admission.cluster_queue,
+        queue=workload.local_queue,
+        usage=usage,
+        admitted=workload.is_true(labels.ADMITTED),
+        ready=workload.is_true(labels.PODS_READY) or workload.is_true(labels.EVICTED),
+    )

@@ -1,0 +1,106 @@
+"""Objects for the tests of queues and scheduling: short calls, real types."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
+from queue_manager.scheduling.info import Info, info
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+def wire(seconds: float) -> str:
+    return at(seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def workload(name="w", *, requests=None, priority=0, created=0, queue="lq", count=1, uid=None, **more) -> Workload:
+    """A pending Workload of one pod set. `more`: conditions, status, spec, pod (pod spec fields), annotations."""
+    container = {"name": "c", "image": "x", "resources": {"requests": requests or {"cpu": "1"}}}
+    tree = {
+        "metadata": {
+            "name": name,
+            "namespace": more.get("namespace", "ns"),
+            "uid": uid or f"uid-{name}",
+            "creationTimestamp": wire(created),
+            "annotations": more.get("annotations", {}),
+            "generation": 1,
+        },
+        "spec": {
+            "queueName": queue,
+            "priority": priority,
+            "podSets": [
+                {
+                    "name": "main",
+                    "count": count,
+                    "template": {"spec": {"containers": [container], **more.get("pod", {})}},
+                }
+            ],
+            **more.get("spec", {}),
+        },
+        "status": {"conditions": list(more.get("conditions", ())), **more.get("status", {})},
+    }
+    return msgspec.convert(tree, Workload)
+
+
+def pending(name="w", **kwargs) -> Info:
+    return info(workload(name, **kwargs))
+
+
+def condition(type: str, status: str, reason: str = "R", message: str = "m", seconds: float = 0) -> dict:
+    return {
+        "type": type,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": wire(seconds),
+    }
+
+
+def cluster_queue(name="cq", *, quotas=None, groups=None, strategy="BestEffortFIFO", **spec) -> ClusterQueue:
+    """`quotas`: {flavor: {resource: nominal or full quota}}, all resources in one group."""
+    if groups is None:
+        groups = [quotas or {"default": {"cpu": "2"}}]
+    tree = {
+        "metadata": {"name": name, "uid": f"uid-{name}", "generation": 1},
+        "spec": {
+            "resourceGroups": [
+                {
+                    "coveredResources": list(next(iter(group.values()))),
+                    "flavors": [
+                        {
+                            "name": flavor,
+                            "resources": [
+                                {"name": r, **(q if isinstance(q, dict) else {"nominalQuota": q})}
+                                for r, q in resources.items()
+                            ],
+                        }
+                        for flavor, resources in group.items()
+                    ],
+                }
+                for group in groups
+            ],
+            "namespaceSelector": {},
+            "queueingStrategy": strategy,
+            **spec,
+        },
+    }
+    return msgspec.convert(tree, ClusterQueue)
+
+
+def local_queue(name="lq", cluster_queue="cq", namespace="ns", **spec) -> LocalQueue:
+    tree = {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"},
+        "spec": {"clusterQueue": cluster_queue, **spec},
+    }
+    return msgspec.convert(tree, LocalQueue)
+
+
+def flavor(name="default", **spec) -> ResourceFlavor:
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, ResourceFlavor)

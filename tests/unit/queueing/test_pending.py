@@ -1,0 +1,224 @@
+"""The line of one ClusterQueue."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queue_manager.queueing.pending import PendingWorkloads, Why
+from queue_manager.scheduling.cycle import Retry
+from tests.unit.queueing.builders import T0, at, condition, pending
+
+WHY = Why("WaitingForQuota", "full")
+
+
+def line(strategy="BestEffortFIFO", *infos):
+    queue = PendingWorkloads(strategy)
+    for info in infos:
+        queue.put(info, T0)
+    return queue
+
+
+def drain(queue):
+    names = []
+    while (head := queue.head()) is not None:
+        names.append(head.key.name)
+        queue.remove(head.key)
+    return names
+
+
+def test_priority_comes_first_then_time_then_arrival():
+    queue = line(
+        "StrictFIFO",
+        pending("young", created=5),
+        pending("second", created=1, annotations={"sluice/sequence": "12"}),
+        pending("first", created=1, annotations={"sluice/sequence": "9"}, uid="zzz"),
+        pending("high", created=9, priority=10),
+    )
+    assert drain(queue) == ["high", "first", "second", "young"]
+
+
+def test_besteffort_parks_all_equal_workloads_with_one_refusal():
+    queue = line("BestEffortFIFO", *(pending(f"big{i}", requests={"cpu": "9"}, created=i) for i in range(50)))
+    queue.put(pending("small", created=99), T0)
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head().key.name == "small"
+    assert (queue.active, queue.inadmissible) == (1, 50)
+    assert queue.bypassed(pending("big7").key) == WHY
+
+
+def test_a_new_workload_equal_to_a_parked_one_is_parked_at_once():
+    queue = line("BestEffortFIFO", pending("a"))
+    queue.refused(pending("a").key, Retry.CHANGE, WHY)
+    queue.put(pending("b", created=1), T0)
+    assert queue.head() is None
+    assert queue.inadmissible == 2
+
+
+def test_strictfifo_waits_for_its_first_workload_and_does_not_try_it_again_by_itself():
+    queue = line("StrictFIFO", pending("big", requests={"cpu": "9"}), pending("small", created=1))
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head() is None
+    assert queue.wake(T0)
+    assert queue.head().key.name == "big"
+
+
+def test_strictfifo_tries_a_newcomer_that_stands_before_the_blocked_one():
+    queue = line("StrictFIFO", pending("big", requests={"cpu": "9"}))
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    queue.put(pending("high", priority=1, created=5), T0)
+    assert queue.head().key.name == "high"
+
+
+def test_a_change_that_alters_nothing_for_the_scheduler_does_not_unblock():
+    queue = line("StrictFIFO", pending("big"))
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    queue.put(pending("big", conditions=[condition("PodsReady", "False")]), T0)
+    assert queue.head() is None
+
+
+def test_removing_the_blocked_one_lets_the_next_try():
+    queue = line("StrictFIFO", pending("big"), pending("next", created=1))
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    queue.remove(pending("big").key)
+    assert queue.head().key.name == "next"
+
+
+def test_switching_to_besteffort_frees_what_was_blocked():
+    queue = line("StrictFIFO", pending("big", requests={"cpu": "9"}), pending("small", created=1))
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    queue.set_strategy("BestEffortFIFO", T0)
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head().key.name == "small"
+
+
+BACKOFF = [
+    pytest.param({"status": {"requeueState": {"count": 1, "requeueAt": "2026-01-01T00:00:10Z"}}}, id="requeueAt"),
+    pytest.param({"conditions": [condition("Requeued", "False", "PodsReadyTimeout")]}, id="Requeued=False"),
+]
+
+
+@pytest.mark.parametrize("state", BACKOFF)
+@pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
+def test_a_workload_in_backoff_is_passed_by_and_no_wake_up_brings_it_back(strategy, state):
+    queue = line(strategy, pending("resting", **state), pending("next", created=5))
+    queue.wake(at(5))
+    assert drain(queue) == ["next"]
+    assert queue.inadmissible == 1
+
+
+def test_a_backoff_that_is_over_ends_the_rest():
+    queue = line("StrictFIFO", pending("w", **BACKOFF[0].values[0]))
+    queue.wake(at(10))
+    assert queue.head().key.name == "w"
+
+
+def test_a_workload_on_hold_stays_until_it_is_put_again():
+    queue = PendingWorkloads("StrictFIFO")
+    queue.put(pending("w"), T0, hold=True)
+    queue.wake(at(5))
+    assert queue.head() is None
+    queue.put(pending("w"), T0)
+    assert queue.head().key.name == "w"
+
+
+def test_a_workload_of_a_wrong_namespace_does_not_block_a_strict_queue():
+    queue = line("StrictFIFO", pending("a"), pending("b", created=1))
+    queue.refused(queue.head().key, Retry.NAMESPACE, WHY)
+    assert queue.head().key.name == "b"
+    queue.wake(T0)
+    assert queue.head().key.name == "a"
+
+
+def test_who_lost_against_another_head_stays_first():
+    queue = line("BestEffortFIFO", pending("a"))
+    queue.refused(queue.head().key, Retry.NEXT_CYCLE, WHY)
+    assert queue.head().key.name == "a"
+
+
+def test_a_raised_priority_moves_a_workload_forward():
+    queue = line("StrictFIFO", pending("a"), pending("b", created=1))
+    queue.put(pending("b", created=1, priority=5), T0)
+    assert drain(queue) == ["b", "a"]
+
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "put", "remove", "refuse", "namespace", "wake", "admit"]),
+        st.integers(0, 11),  # Workload
+        st.integers(0, 2),  # priority
+        st.integers(1, 3),  # cpu
+        st.integers(0, 2),  # created
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(operations, st.sampled_from(["StrictFIFO", "BestEffortFIFO"]))
+def test_the_head_is_always_the_first_workload_that_was_not_refused_since_the_last_change(steps, strategy):
+    """A model that looks at everything, against the heaps that do not."""
+    queue = PendingWorkloads(strategy)
+    model: dict = {}
+    parked: set = set()
+    refused: set = set()
+    blocked = None
+
+    def first():
+        strict = strategy == "StrictFIFO"
+        able = [i for k, i in model.items() if k not in refused and (strict or i.shape not in parked)]
+        best = min(able, key=lambda i: i.rank, default=None)
+        return None if best is not None and best.key == blocked else best
+
+    for op, n, priority, cpu, created in steps:
+        info = pending(f"w{n}", priority=priority, requests={"cpu": str(cpu)}, created=created)
+        head = first()
+        if op == "put":
+            old = model.get(info.key)
+            same = old is not None and (old.rank, old.shape) == (info.rank, info.shape)
+            if not same:
+                refused.discard(info.key)
+                blocked = None if blocked == info.key else blocked
+                if old is not None and all(i.shape != old.shape for i in model.values() if i is not old):
+                    parked.discard(old.shape)
+            queue.put(info, T0)
+            model[info.key] = info
+        elif op == "remove" or (op == "admit" and head is not None):
+            key = info.key if op == "remove" else head.key
+            old = model.pop(key, None)
+            queue.remove(key)
+            refused.discard(key)
+            blocked = None if blocked == key else blocked
+            members = [i for i in model.values() if old and i.shape == old.shape and i.key not in refused]
+            if old is not None and not members:
+                parked.discard(old.shape)
+        elif op == "refuse" and head is not None:
+            queue.refused(head.key, Retry.CHANGE, WHY)
+            if strategy == "StrictFIFO":
+                blocked = head.key
+            else:
+                parked.add(head.shape)
+        elif op == "namespace" and head is not None:
+            queue.refused(head.key, Retry.NAMESPACE, WHY)
+            refused.add(head.key)
+            if all(i.shape != head.shape or i.key in refused for i in model.values()):
+                parked.discard(head.shape)
+        elif op == "wake":
+            queue.wake(T0)
+            parked, refused, blocked = set(), set(), None
+        expected, got = first(), queue.head()
+        assert (got and got.key) == (expected and expected.key)
+        assert len(queue) == len(model)
+        assert queue.active + queue.inadmissible == len(model)
+        assert queue.active >= 0
+        assert queue.inadmissible >= 0
+
+
+def test_many_workloads_drain_in_order():
+    rng = random.Random(7)
+    queue = PendingWorkloads("BestEffortFIFO")
+    infos = [pending(f"w{i}", priority=rng.randrange(5), created=rng.randrange(100)) for i in range(2000)]
+    for info in infos:
+        queue.put(info, T0)
+    assert drain(queue) == [i.key.name for i in sorted(infos, key=lambda i: i.rank)]

@@ -1,0 +1,77 @@
+"""From LocalQueue to ClusterQueue: where a Workload stands."""
+
+from job_controller.model import Key
+from queue_manager.api.types import ClusterQueue
+from queue_manager.queueing.queues import Queues
+from tests.unit.queueing.builders import T0, cluster_queue, local_queue, pending
+
+
+def queues(*objects):
+    result = Queues()
+    for obj in objects:
+        put(result, obj)
+    return result
+
+
+def put(queues, obj):
+    (queues.set_cluster_queue if isinstance(obj, ClusterQueue) else queues.set_local_queue)(obj, T0)
+
+
+def heads(q):
+    return [(name, info.key.name) for name, info in q.heads(lambda name: True)]
+
+
+def test_a_workload_stands_in_line_whatever_came_first():
+    both = [local_queue(), cluster_queue()]
+    for objects in (both, both[::-1]):
+        before, after = queues(*objects), Queues()
+        before.put(pending("w"), T0)
+        after.put(pending("w"), T0)
+        for obj in objects:
+            put(after, obj)
+        assert heads(before) == heads(after) == [("cq", "w")]
+
+
+def test_one_head_per_active_cluster_queue():
+    q = queues(cluster_queue("a"), cluster_queue("b"), local_queue("la", "a"), local_queue("lb", "b"))
+    for name in ("la", "lb"):
+        q.put(pending(f"{name}1", queue=name), T0)
+        q.put(pending(f"{name}2", queue=name, created=1), T0)
+    assert heads(q) == [("a", "la1"), ("b", "lb1")]
+    assert [name for name, _ in q.heads(lambda name: name == "b")] == ["b"]
+
+
+def test_a_stopped_local_queue_holds_its_workloads_until_it_is_started():
+    q = queues(cluster_queue(), local_queue())
+    q.put(pending("w"), T0)
+    q.set_local_queue(local_queue(stopPolicy="Hold"), T0)
+    q.wake(["cq"], T0)
+    assert heads(q) == []
+    assert q.waiting(Key("ns", "lq")) == 1
+    q.set_local_queue(local_queue(), T0)
+    assert heads(q) == [("cq", "w")]
+
+
+def test_a_workload_that_changes_its_queue_leaves_the_old_one():
+    q = queues(cluster_queue("a"), cluster_queue("b"), local_queue("la", "a"), local_queue("lb", "b"))
+    q.put(pending("w", queue="la"), T0)
+    q.put(pending("w", queue="lb"), T0)
+    assert heads(q) == [("b", "w")]
+    assert q.waiting(Key("ns", "la")) == 0
+
+
+def test_a_deleted_local_queue_takes_its_workloads_out_and_a_new_one_brings_them_back():
+    q = queues(cluster_queue(), local_queue())
+    q.put(pending("w"), T0)
+    q.drop_local_queue(Key("ns", "lq"))
+    assert heads(q) == []
+    q.set_local_queue(local_queue(), T0)
+    assert heads(q) == [("cq", "w")]
+
+
+def test_positions_count_over_the_cluster_queue_and_within_each_local_queue():
+    q = queues(cluster_queue(), local_queue("x"), local_queue("y"))
+    for i, queue in enumerate("xyx"):
+        q.put(pending(f"w{i}", queue=queue, created=i), T0)
+    line = [(p.info.key.name, p.in_cluster_queue, p.in_local_queue) for p in q.positions("cq")]
+    assert line == [("w0", 0, 0), ("w1", 1, 0), ("w2", 2, 1)]

@@ -56,13 +56,26 @@ class ApiError(Exception):
         self.reason = reason
         self.message = message
         self.body = body or {}
+        # How long the server asks us to stay away, in seconds; None: it says nothing.
+        self.retry_after: float | None = _seconds((self.body.get("details") or {}).get("retryAfterSeconds"))
 
     @classmethod
-    def of(cls, status: int, body: bytes) -> ApiError:
+    def of(cls, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ApiError:
         """From an HTTP answer; a body that is no Status object is kept as text."""
         try:
             tree = msgspec.json.decode(body, type=dict[str, Any])
         except (msgspec.DecodeError, msgspec.ValidationError):
             tree = {}
         message = str(tree.get("message") or body[:500].decode("utf-8", "replace") or f"HTTP {status}")
-        return cls(status, str(tree.get("reason") or ""), message, tree)
+        error = cls(status, str(tree.get("reason") or ""), message, tree)
+        header = next((value for name, value in (headers or {}).items() if name.lower() == "retry-after"), None)
+        error.retry_after = error.retry_after if header is None else _seconds(header)
+        return error
+
+
+def _seconds(value: object) -> float | None:
+    """A Retry-After in seconds. Its other form, a date, is not used by Kubernetes and counts as absent."""
+    try:
+        return None if value is None else max(0.0, float(str(value)))
+    except ValueError:
+        return None

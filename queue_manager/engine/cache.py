@@ -1,0 +1,222 @@
+"""A local copy of one collection of the API that reads its own writes and never goes back in time.
+
+Two streams of knowledge meet here. The *watch* tells everything, in order, but late. The *answers* to our
+own writes tell one object each, at once, but in any order. What makes them safe to mix is that
+resourceVersions of one collection are ordered, and one number, the `progress` of the watch: everything
+that happened up to that revision has been told. From it follow the rules:
+
+- of two states of an object the one with the greater resourceVersion wins;
+- an answer about an unknown object at or below `progress` is about an object the watch has already seen
+  deleted (or never had): it is old news, and ignored;
+- an object that we deleted ahead of the watch leaves a tombstone, so that older events still under way do
+  not bring it back. The watch's own DELETED event, or a list without the object, takes the tombstone away;
+- a list at revision R deletes what it does not contain, except objects newer than R: those we wrote
+  ourselves after the list was taken, and the watch from R on will tell about them.
+
+Everything is keyed by uid where a name could be reused: a new object under an old name is told to
+subscribers as the deletion of the old one and the addition of the new one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from job_controller.model import Key
+from queue_manager.engine.codec import HasMetadata, revision
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=HasMetadata)
+
+FOR_EVER = 1 << 64
+# Tombstones whose DELETED event came before the answer to our DELETE are never asked for again; the oldest
+# give way. At worst one that was still needed lets a deleted object show until its DELETED event comes.
+MAX_TOMBSTONES = 4096
+
+
+class Cache(Generic[T]):
+    """Objects of one collection, with indexes and subscribers. Reads are synchronous and never block."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.synced = False
+        self.progress = 0  # resourceVersion up to which the watch has told everything
+        self._objects: dict[Key, T] = {}
+        self._by_uid: dict[str, T] = {}
+        self._tombstones: dict[str, int] = {}  # uid -> states up to this revision are gone
+        self._indexes: dict[str, _Index[T]] = {}
+        self._subscribers: list[Callable[[T | None, T | None], None]] = []
+
+    # --- reading ---
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """The object of this name; the namespace of a cluster-scoped one is empty."""
+        return self._objects.get(Key(namespace, name))
+
+    def by_uid(self, uid: str) -> T | None:
+        """The object with this uid."""
+        return self._by_uid.get(uid)
+
+    def values(self) -> list[T]:
+        """All objects, as of now: the list does not change when the cache does."""
+        return list(self._objects.values())
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.values())
+
+    def index(self, name: str, values_of: Callable[[T], Iterable[str]]) -> None:
+        """Keep the objects findable by the values that `values_of` computes from each."""
+        if name in self._indexes:
+            raise ValueError(f"the cache of {self.name} already has an index {name!r}")
+        index = self._indexes[name] = _Index(values_of)
+        for obj in self._objects.values():
+            index.change(None, obj)
+
+    def lookup(self, name: str, value: str) -> list[T]:
+        """The objects that have this value in this index, in the order in which they got it."""
+        return [self._by_uid[uid] for uid in self._indexes[name].uids.get(value, ())]
+
+    def subscribe(self, changed: Callable[[T | None, T | None], None]) -> None:
+        """Call `changed(old, new)` at every change from now on, and once for each object there is.
+
+        An added object has no old state, a deleted one no new state. Calls are synchronous: the function
+        should do no more than add keys to queues.
+        """
+        self._subscribers.append(changed)
+        for obj in self._objects.values():
+            self._tell(changed, None, obj)
+
+    # --- answers to our own writes ---
+
+    def learn(self, obj: T) -> None:
+        """Take the answer to a write of ours. Old news is ignored."""
+        if obj.metadata.uid in self._by_uid or revision(obj) > self.progress:
+            self._store(obj)
+
+    def forget(self, obj: T) -> None:
+        """Take it that we deleted this very object: no state of it comes back."""
+        self.forget_uid(obj.metadata.uid)
+
+    def forget_uid(self, uid: str, up_to: int = FOR_EVER) -> None:
+        """The object is gone, or left our selector at revision `up_to`: that and older states stay out."""
+        current = self._by_uid.get(uid)
+        if current is not None and revision(current) <= up_to:
+            self._remove(current)
+        if up_to > self.progress:
+            self._tombstones[uid] = max(up_to, self._tombstones.get(uid, 0))
+            if len(self._tombstones) > MAX_TOMBSTONES:
+                del self._tombstones[next(iter(self._tombstones))]
+
+    # --- the watch ---
+
+    def observe(self, obj: T) -> None:
+        """Take an ADDED or MODIFIED event."""
+        self._store(obj)
+        self.advance(revision(obj))
+
+    def observe_deleted(self, obj: HasMetadata) -> None:
+        """Take a DELETED event: the object is gone, or no longer selected."""
+        uid, up_to = obj.metadata.uid, revision(obj)
+        current = self._by_uid.get(uid)
+        if current is not None and revision(current) <= up_to:
+            self._remove(current)
+        if self._tombstones.get(uid, 0) in (FOR_EVER, up_to):
+            del self._tombstones[uid]
+        self.advance(up_to)
+
+    def advance(self, progress: int) -> None:
+        """Take a BOOKMARK: the watch has told everything up to this revision."""
+        self.progress = max(self.progress, progress)
+
+    def reset(self, objects: Collection[T], progress: int, undecodable: Collection[Key] = ()) -> None:
+        """Take a complete list of revision `progress`. Objects named in `undecodable` exist, unreadably."""
+        if progress < self.progress:
+            self._start_over(progress)
+        listed = {obj.metadata.uid for obj in objects}
+        for old in self.values():
+            meta = old.metadata
+            if meta.uid not in listed and revision(old) <= progress and meta.key not in undecodable:
+                self._remove(old)
+        self._tombstones = {uid: up_to for uid, up_to in self._tombstones.items() if uid in listed}
+        for obj in objects:
+            self._store(obj)
+        self.progress = progress
+        self.synced = True
+
+    def _start_over(self, progress: int) -> None:
+        """A consistent list is older than what we have seen: the server was restored from a backup."""
+        log.warning(
+            "the API server went back in time, its state replaces the cache",
+            extra={"cache": self.name, "seen": self.progress, "listed": progress},
+        )
+        self._tombstones.clear()
+        for old in self.values():
+            self._remove(old)
+
+    # --- changes ---
+
+    def _store(self, new: T) -> None:
+        meta = new.metadata
+        if revision(new) <= self._tombstones.get(meta.uid, -1):
+            return
+        old = self._objects.get(meta.key)
+        if old is not None and revision(new) <= revision(old):
+            return
+        if old is not None and old.metadata.uid != meta.uid:
+            self.forget_uid(old.metadata.uid)
+            old = None
+        self._objects[meta.key] = new
+        self._by_uid[meta.uid] = new
+        self._changed(old, new)
+
+    def _remove(self, old: T) -> None:
+        del self._objects[old.metadata.key]
+        del self._by_uid[old.metadata.uid]
+        self._changed(old, None)
+
+    def _changed(self, old: T | None, new: T | None) -> None:
+        for index in self._indexes.values():
+            index.change(old, new)
+        for subscriber in self._subscribers:
+            self._tell(subscriber, old, new)
+
+    def _tell(self, subscriber: Callable[[T | None, T | None], None], old: T | None, new: T | None) -> None:
+        """A subscriber that fails must not keep the others from hearing, nor end the watch."""
+        try:
+            subscriber(old, new)
+        except Exception:
+            obj = new if new is not None else old
+            key = "" if obj is None else str(obj.metadata.key)
+            log.exception("a cache subscriber failed", extra={"cache": self.name, "key": key})
+
+
+class _Index(Generic[T]):
+    """uids by value, each set in order of arrival (a dict, so that iteration is deterministic)."""
+
+    def __init__(self, values_of: Callable[[T], Iterable[str]]) -> None:
+        self._values_of = values_of
+        self.uids: dict[str, dict[str, None]] = {}
+
+    def change(self, old: T | None, new: T | None) -> None:
+        before = () if old is None else tuple(self._values_of(old))
+        after = () if new is None else tuple(self._values_of(new))
+        if before == after:
+            return
+        if old is not None:
+            for value in before:
+                if value not in after:
+                    self._discard(value, old.metadata.uid)
+        if new is not None:
+            for value in after:
+                self.uids.setdefault(value, {})[new.metadata.uid] = None
+
+    def _discard(self, value: str, uid: str) -> None:
+        uids = self.uids.get(value, {})
+        uids.pop(uid, None)
+        if not uids:
+            self.uids.pop(value, None)

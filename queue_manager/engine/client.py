@@ -1,0 +1,286 @@
+"""Reads and writes of API objects. What the API server answers to a write, the caches know at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Generic
+
+import msgspec
+from typing_extensions import TypeVar
+
+from job_controller.model import ObjectMeta
+from queue_manager.engine.cache import Cache, T
+from queue_manager.engine.codec import UNDECODABLE, complete, decoder, encode, revision
+from queue_manager.engine.resources import Resource
+from queue_manager.engine.selectors import matcher
+from queue_manager.engine.transport import JSON, MERGE_PATCH, ApiError, Response, Transport
+
+log = logging.getLogger(__name__)
+
+PAGE = 500  # objects per answer of a list
+# A server that is too busy says when to come back. It has not executed the request, so any may be repeated.
+BUSY = (429, 503)
+BUSY_RETRIES = 3
+LONGEST_WAIT = 10.0  # seconds
+
+O = TypeVar("O", default=dict[str, Any])  # noqa: E741 - O as in object
+
+
+class Head(msgspec.Struct, frozen=True):
+    """As much of an answer as tells what it is."""
+
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def is_gone(self) -> bool:
+        """It was being deleted and nothing holds it any more: this write was its last.
+
+        The rule by which an API server decides (registry/generic ShouldDeleteDuringUpdate).
+        """
+        meta = self.metadata
+        return meta.deletion_timestamp is not None and not meta.finalizers and not meta.deletion_grace_period_seconds
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One answer of a list, its items still unread."""
+
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "continue_": "continue"}):
+    resource_version: str = ""
+    continue_: str = ""
+
+
+class Client:
+    """One API server, seen by one user. Any answer that is no success raises ApiError; no answer OSError."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self._learners: dict[Resource, list[_Learner[Any]]] = {}
+
+    def teach(
+        self, cache: Cache[T], resource: Resource, type: type[T], *, label_selector: str = "", field_selector: str = ""
+    ) -> None:
+        """From now on this cache learns every answer that is an object of its resource and selectors."""
+        learner = _Learner(cache, resource, type, label_selector, field_selector)
+        self._learners.setdefault(resource, []).append(learner)
+
+    async def get(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        type: type[O] = dict,  # type: ignore[assignment]
+    ) -> O:
+        """The object as it is now. 404: there is none."""
+        return await self._object("GET", resource, resource.path(namespace, name), type=type)
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        type: type[O] = dict,  # type: ignore[assignment]
+    ) -> list[O]:
+        """All objects as they are now, of one namespace or of all. Raises ApiError 410 if reading took too long."""
+        query = {"limit": str(PAGE), "labelSelector": label_selector, "fieldSelector": field_selector}
+        objects: list[O] = []
+        while True:
+            answer = await self._send("GET", resource.path(namespace), query=query)
+            page = decoder(Page).decode(answer.body)
+            for raw in page.items or ():
+                obj = decoder(type).decode(raw)
+                complete(obj, resource)
+                objects.append(obj)
+            if not page.metadata.continue_:
+                return objects
+            query["continue"] = page.metadata.continue_
+
+    async def create(
+        self,
+        resource: Resource,
+        namespace: str,
+        obj: object,
+        *,
+        name: str = "",
+        subresource: str = "",
+        type: type[O] = dict,  # type: ignore[assignment]
+    ) -> O:
+        """Create a Struct or a tree. 409 AlreadyExists, 422 Invalid.
+
+        With `name` and `subresource`, post to an object that is there: (pod, "binding"), (pod, "eviction").
+        """
+        body = encode(obj) if subresource else encode(obj, resource)
+        return await self._object("POST", resource, resource.path(namespace, name, subresource), body=body, type=type)
+
+    async def replace(
+        self,
+        resource: Resource,
+        obj: object,
+        *,
+        subresource: str = "",
+        type: type[O] = dict,  # type: ignore[assignment]
+    ) -> O:
+        """Put the object in place of the one of its name. 409 Conflict: its resourceVersion is not the latest."""
+        body = encode(obj, resource)
+        meta = decoder(Head).decode(body).metadata
+        path = resource.path(meta.namespace, meta.name, subresource)
+        return await self._object("PUT", resource, path, body=body, type=type)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: object,
+        *,
+        subresource: str = "",
+        content_type: str = MERGE_PATCH,
+        field_manager: str = "",
+        force: bool = False,
+        type: type[O] = dict,  # type: ignore[assignment]
+    ) -> O:
+        """Change an object. A resourceVersion or uid in the patch is a precondition (409)."""
+        query = {"fieldManager": field_manager, "force": "true" if force else ""}
+        path = resource.path(namespace, name, subresource)
+        body = encode(patch)
+        return await self._object("PATCH", resource, path, query=query, body=body, content_type=content_type, type=type)
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "",
+        grace_period: int | None = None,
+    ) -> None:
+        """Delete an object; finalizers and graceful termination (seconds) may keep it for a while.
+
+        `uid` and `resource_version` are preconditions (409); `propagation` is Foreground, Background or Orphan.
+        """
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if any(preconditions.values()):
+            options["preconditions"] = {name: value for name, value in preconditions.items() if value}
+        if propagation:
+            options["propagationPolicy"] = propagation
+        if grace_period is not None:
+            options["gracePeriodSeconds"] = grace_period
+        answer = await self._send("DELETE", resource.path(namespace, name), body=encode(options))
+        if resource in self._learners:
+            self._learn_deleted(resource, answer.body)
+
+    # --- requests ---
+
+    async def _object(
+        self,
+        method: str,
+        resource: Resource,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        type: type[O],
+    ) -> O:
+        answer = await self._send(method, path, query=query, body=body, content_type=content_type)
+        obj = decoder(type).decode(answer.body)
+        if resource in self._learners:
+            self._learn(resource, answer.body, obj)
+        return obj
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+    ) -> Response:
+        """A request until its answer; one that the server was too busy for is repeated when it says so."""
+        given = {name: value for name, value in (query or {}).items() if value}
+        for attempt in range(BUSY_RETRIES + 1):
+            answer = await self.transport.request(method, path, query=given, body=body, content_type=content_type)
+            if answer.status < 300:
+                break
+            error = ApiError.of(answer.status, answer.body, answer.headers)
+            if answer.status not in BUSY or error.retry_after is None or attempt == BUSY_RETRIES:
+                raise error
+            await asyncio.sleep(min(error.retry_after, LONGEST_WAIT))
+        return answer
+
+    # --- read your own writes ---
+
+    def _learn(self, resource: Resource, body: bytes, obj: object) -> None:
+        head = decoder(Head).decode(body)
+        if head.kind != resource.kind or not head.metadata.uid:
+            return  # the answer of a subresource that is not the object itself
+        for learner in self._learners[resource]:
+            if head.is_gone:
+                learner.cache.forget_uid(head.metadata.uid)
+            else:
+                learner.learn(head, body, obj)
+
+    def _learn_deleted(self, resource: Resource, body: bytes) -> None:
+        """The answer to DELETE is the object that goes on living, its last state, or a Status naming its uid."""
+        head = decoder(Head).decode(body)
+        if head.kind == resource.kind and head.metadata.deletion_timestamp is not None and not head.is_gone:
+            for learner in self._learners[resource]:
+                learner.learn(head, body, None)
+            return
+        uid = head.metadata.uid if head.kind == resource.kind else decoder(Deleted).decode(body).details.uid
+        if uid:
+            for learner in self._learners[resource]:
+                learner.cache.forget_uid(uid)
+
+
+class Details(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """The Status that answers a DELETE which took effect at once."""
+
+    details: Details = Details()
+
+
+class _Learner(Generic[T]):
+    """A cache and which answers are for it."""
+
+    def __init__(
+        self, cache: Cache[T], resource: Resource, type: type[T], label_selector: str, field_selector: str
+    ) -> None:
+        self.cache = cache
+        self._resource = resource
+        self._type = type
+        self._matches: Callable[[Mapping[str, Any]], bool] | None = matcher(label_selector, field_selector)
+
+    def learn(self, head: Head, body: bytes, decoded: object) -> None:
+        if self._matches is not None and not self._matches(decoder(dict).decode(body)):
+            self.cache.forget_uid(head.metadata.uid, revision(head))
+            return
+        if isinstance(decoded, self._type):
+            self.cache.learn(decoded)
+            return
+        try:
+            obj = decoder(self._type).decode(body)
+        except UNDECODABLE:
+            log.warning(
+                "the answer to a write cannot be decoded for the cache",
+                extra={"resource": str(self._resource), "key": str(head.metadata.key)},
+                exc_info=True,
+            )
+            return
+        self.cache.learn(obj)

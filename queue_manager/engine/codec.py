@@ -1,0 +1,76 @@
+"""JSON to objects and back.
+
+Decoders are made once per type: building one costs far more than using it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from job_controller.model import Object, ObjectMeta
+from queue_manager.engine.resources import Resource
+
+O = TypeVar("O")  # noqa: E741 - O as in object
+
+
+class HasMetadata(Protocol):
+    """What an object must have to be cached."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+UNDECODABLE = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)
+
+
+def decoder(type: type[O]) -> msgspec.json.Decoder[O]:
+    """The decoder of a Struct class, or of plain trees for `dict`."""
+    return _decoder(type)  # type: ignore[arg-type]
+
+
+@cache
+def _decoder(type: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(dict[str, Any] if type is dict else type)
+
+
+def encode(obj: object, resource: Resource | None = None) -> bytes:
+    """An object as JSON; given its resource, apiVersion and kind are filled in where it leaves them empty."""
+    if resource is None or _names_its_kind(obj):
+        return msgspec.json.encode(obj)
+    tree: dict[str, Any] = msgspec.to_builtins(obj)
+    return msgspec.json.encode({**tree, "apiVersion": resource.api_version, "kind": resource.kind})
+
+
+def _names_its_kind(obj: object) -> bool:
+    if isinstance(obj, Mapping):
+        return bool(obj.get("kind") and obj.get("apiVersion"))
+    return bool(getattr(obj, "kind", "") and getattr(obj, "api_version", ""))
+
+
+def complete(obj: object, resource: Resource) -> None:
+    """Give a decoded object its apiVersion and kind: items of a list come without them.
+
+    The strings are those of the resource, so that a hundred thousand objects share two of them.
+    """
+    if isinstance(obj, dict):
+        obj.update(apiVersion=resource.api_version, kind=resource.kind)
+    elif isinstance(obj, Object):
+        force_setattr(obj, "kind", resource.kind)
+        force_setattr(obj, "api_version", resource.api_version)
+
+
+def share_strings(meta: ObjectMeta) -> None:
+    """Let all objects of a namespace share its name."""
+    force_setattr(meta, "namespace", sys.intern(meta.namespace))
+
+
+def revision(obj: HasMetadata) -> int:
+    """The resourceVersion as a number; 0 if it is none. Within one resource a greater one is newer."""
+    text = obj.metadata.resource_version
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,195 @@
+"""How to reach a cluster and who we are there: from a kubeconfig file, or from inside a pod.
+
+Read directly with pyyaml, as client-go resolves it: token, token file (renewed while we run), basic
+authentication, client certificate as file or data, CA as file or data, tls-server-name. A user with an
+`exec` or `auth-provider` plugin is left to `kubernetes.aio.config`, imported only then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import ssl as tls
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+RENEW_AFTER = 60.0  # seconds; the kubelet renews a token well before it ends, client-go reads it as often
+
+
+class KubeconfigError(ValueError):
+    """The file does not say how to connect; the text says what is missing and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    server: str
+    authorization: Callable[[], Awaitable[str]]
+    ssl: tls.SSLContext | None = None
+    server_hostname: str | None = None
+
+
+def load(path: str | Path, context: str | None = None) -> Access:
+    """Access by this kubeconfig, in the given or its current context."""
+    path = Path(path)
+    tree = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    if not isinstance(tree, dict):
+        raise KubeconfigError(f"{path}: is no kubeconfig: expected a mapping")
+    chosen = context or tree.get("current-context") or ""
+    if not chosen:
+        raise KubeconfigError(f"{path}: no current-context is set; name a context")
+    entry = _named(path, tree, "contexts", "context", chosen)
+    cluster = _named(path, tree, "clusters", "cluster", str(entry.get("cluster") or ""))
+    user = _named(path, tree, "users", "user", str(entry["user"])) if entry.get("user") else {}
+    server = str(cluster.get("server") or "")
+    if not server.startswith(("http://", "https://")):
+        raise KubeconfigError(f"{path}: the cluster of context {chosen!r} has no http(s) server: {server!r}")
+    return Access(
+        server=server,
+        authorization=_authorization(path, chosen, user),
+        ssl=_ssl(path, cluster, user) if server.startswith("https://") else None,
+        server_hostname=cluster.get("tls-server-name"),
+    )
+
+
+def service_account(root: Path = SERVICE_ACCOUNT) -> Access:
+    """Access from inside a pod, with its service account."""
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise KubeconfigError("not in a pod: KUBERNETES_SERVICE_HOST is not set")
+    return Access(
+        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        authorization=_TokenFile(root / "token"),
+        ssl=tls.create_default_context(cafile=str(root / "ca.crt")),
+    )
+
+
+def _named(path: Path, tree: Mapping[str, Any], section: str, field: str, name: str) -> Mapping[str, Any]:
+    for entry in tree.get(section) or []:
+        if entry.get("name") == name:
+            return entry.get(field) or {}
+    known = ", ".join(repr(entry.get("name")) for entry in tree.get(section) or []) or "none"
+    raise KubeconfigError(f"{path}: {section} has no entry {name!r}; there are: {known}")
+
+
+# --- who we are --------------------------------------------------------------------------------------------
+
+
+def _authorization(path: Path, context: str, user: Mapping[str, Any]) -> Callable[[], Awaitable[str]]:
+    if file := user.get("tokenFile"):
+        return _TokenFile(path.parent / file)
+    if token := user.get("token"):
+        return _Fixed(f"Bearer {token}")
+    if "username" in user:
+        pair = f"{user['username']}:{user.get('password', '')}".encode()
+        return _Fixed("Basic " + base64.b64encode(pair).decode())
+    if "exec" in user or "auth-provider" in user:
+        return _Plugin(path, context)
+    return _Fixed("")
+
+
+class _Fixed:
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    async def __call__(self) -> str:
+        return self._value
+
+
+class _TokenFile:
+    """A token that is renewed in place; a file that cannot be read for a moment leaves the last token."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._value = ""
+        self._read_at = float("-inf")
+
+    async def __call__(self) -> str:
+        now = asyncio.get_running_loop().time()
+        if now - self._read_at >= RENEW_AFTER:
+            try:
+                self._value = "Bearer " + self._path.read_text().strip()
+                self._read_at = now
+            except OSError:
+                if not self._value:
+                    raise
+        return self._value
+
+
+class _Plugin:
+    """A token that a program or an identity provider gives; asked again when a minute has passed.
+
+    The loader of `kubernetes.aio` itself keeps the token until it expires.
+    """
+
+    def __init__(self, path: Path, context: str) -> None:
+        self._path, self._context = path, context
+        self._value = ""
+        self._read_at = float("-inf")
+        self._lock = asyncio.Lock()
+        self._loader: Any = None
+
+    async def __call__(self) -> str:
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if now - self._read_at >= RENEW_AFTER:
+                self._value = await self._ask()
+                self._read_at = now
+        return self._value
+
+    async def _ask(self) -> str:
+        from kubernetes.aio.client import Configuration
+        from kubernetes.aio.config import load_kube_config
+
+        configuration = Configuration()
+        if self._loader is None:
+            self._loader = await load_kube_config(  # type: ignore[no-untyped-call]
+                str(self._path), context=self._context, client_configuration=configuration
+            )
+        else:
+            await self._loader.load_and_set(configuration)
+        token = configuration.api_key.get("BearerToken")
+        if not token:
+            raise ConnectionError(f"{self._path}: the plugin of context {self._context!r} gave no token")
+        return str(token)
+
+
+# --- whom we trust -----------------------------------------------------------------------------------------
+
+
+def _ssl(path: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> tls.SSLContext:
+    authority = _content(path, cluster, "certificate-authority")
+    context = tls.create_default_context(cadata=authority.decode() if authority else None)
+    if cluster.get("insecure-skip-tls-verify"):
+        context.check_hostname = False
+        context.verify_mode = tls.CERT_NONE
+    certificate, key = _content(path, user, "client-certificate"), _content(path, user, "client-key")
+    if certificate and key:
+        _present(context, certificate, key)
+    elif certificate or key:
+        raise KubeconfigError(f"{path}: client-certificate and client-key must be given together")
+    return context
+
+
+def _content(path: Path, entry: Mapping[str, Any], field: str) -> bytes | None:
+    """A field that is given as data, or as a file relative to the kubeconfig. Data wins, as in client-go."""
+    if data := entry.get(f"{field}-data"):
+        try:
+            return base64.b64decode(data, validate=True)
+        except ValueError as error:
+            raise KubeconfigError(f"{path}: {field}-data is not base64") from error
+    return (path.parent / entry[field]).read_bytes() if entry.get(field) else None
+
+
+def _present(context: tls.SSLContext, certificate: bytes, key: bytes) -> None:
+    """OpenSSL's Python binding reads certificates of ours only from a file, so make one for a moment."""
+    with tempfile.NamedTemporaryFile(prefix="sluice-") as file:  # mode 0600
+        file.write(certificate + b"\n" + key)
+        file.flush()
+        context.load_cert_chain(file.name)

@@ -1,0 +1,311 @@
+"""Keeps a cache equal to a collection of the API server: list once, then watch.
+
+    list ──ok──> watch from its revision ──ends or breaks──> watch from where it ended
+      ^                    │
+      └── 410 Gone ────────┘        (the cache stays as it is until the new list is there)
+
+Everything that can happen to a watch is handled by going once around: the server ends it (timeoutSeconds),
+the connection breaks, it falls silent (a watchdog; API servers send a bookmark every minute), an ERROR event
+arrives, the server is too busy and says for how long. Failures are spaced by a jittered backoff. An object
+that cannot be decoded is counted, logged with its key and kept out; its last readable state stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from random import Random
+from typing import Any, Generic, cast
+
+import msgspec
+
+from job_controller.model import Key, Object
+from job_controller.ports import Metrics
+from queue_manager.engine.backoff import Backoff
+from queue_manager.engine.cache import Cache, T
+from queue_manager.engine.client import PAGE, Page
+from queue_manager.engine.codec import UNDECODABLE, complete, decoder, share_strings
+from queue_manager.engine.resources import Resource
+from queue_manager.engine.transport import ApiError, Transport
+
+log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 300  # a watch lasts so long, up to twice (client-go: 5 to 10 minutes)
+SILENCE = 150.0  # seconds without a byte after which a watch is given up
+SHORT_WATCH = 1.0  # seconds; a watch that ends sooner is a failure, not an end
+LIST_TIMEOUT = 60.0  # seconds per page
+BREATHER = 2000  # events after which other tasks get their turn, even if more are there already
+
+
+class Expired(Exception):
+    """The server has forgotten the revision from which we wanted to go on."""
+
+
+class Reflector(Generic[T]):
+    """Fills one cache. `run` it as a task; `synced` is set with the first list."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        resource: Resource,
+        type: type[T],
+        cache: Cache[T],
+        *,
+        rng: Random,
+        label_selector: str = "",
+        field_selector: str = "",
+        metrics: Metrics | None = None,
+        undecodable: Callable[[Object, str], None] | None = None,
+        silence: float = SILENCE,
+    ) -> None:
+        """`undecodable` is called with the head of an object and the reason why its body cannot be read."""
+        self.cache = cache
+        self.resource = resource
+        self.synced = asyncio.Event()
+        self.undecodable_count = 0
+        self._transport = transport
+        self._rng = rng
+        self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        self._metrics = metrics
+        self._undecodable = undecodable
+        self._silence = silence
+        self._backoff = Backoff(rng)
+        self._object: msgspec.json.Decoder[T] = decoder(type)
+        self._event = _event_decoder(type)
+
+    async def run(self) -> None:
+        """List and watch for ever."""
+        listed = False
+        while True:
+            try:
+                if not listed:
+                    await self._list()
+                    listed = True
+                await self._watch()
+            except Expired as expired:
+                listed = False
+                self._log(logging.INFO, "watch expired, listing anew", expired)
+            except (ApiError, OSError, *UNDECODABLE) as error:
+                await self._pause(error)
+
+    # --- list ---
+
+    async def _list(self) -> None:
+        """All pages of one revision into the cache. 410 in between: from the beginning."""
+        objects: list[T] = []
+        unreadable: set[Key] = set()
+        query = {"limit": str(PAGE), **self._chosen()}
+        while True:
+            page = await self._page(query)
+            for raw in page.items or ():
+                obj = self._decode(raw)
+                if obj is not None:
+                    objects.append(obj)
+                elif (head := self._head(raw)) is not None:
+                    unreadable.add(head.metadata.key)
+            if not page.metadata.continue_:
+                break
+            query["continue"] = page.metadata.continue_
+            await asyncio.sleep(0)
+        self.cache.reset(objects, int(page.metadata.resource_version or 0), unreadable)
+        self._backoff.reset()
+        self.synced.set()
+        self._count("reflector_lists_total")
+
+    async def _page(self, query: dict[str, str]) -> Page:
+        answer = await self._transport.request("GET", self.resource.path(), query=query, timeout=LIST_TIMEOUT)
+        if answer.status != 200:
+            error = ApiError.of(answer.status, answer.body, answer.headers)
+            if answer.status == 410 and "continue" in query:
+                raise Expired(error.message)
+            raise error
+        return decoder(Page).decode(answer.body)
+
+    # --- watch ---
+
+    async def _watch(self) -> None:
+        """One watch, from the progress of the cache to its end."""
+        loop = asyncio.get_running_loop()
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": str(self.cache.progress),
+            "timeoutSeconds": str(WATCH_SECONDS + self._rng.randrange(WATCH_SECONDS)),
+            **self._chosen(),
+        }
+        began, before = loop.time(), self.cache.progress
+        try:
+            async with (
+                asyncio.timeout(self._silence) as watchdog,
+                self._transport.stream(self.resource.path(), query=query) as chunks,
+            ):
+                await self._read(chunks, watchdog)
+        except ApiError as error:
+            if error.status == 410:
+                raise Expired(error.message) from error
+            raise
+        except TimeoutError:
+            log.info("watch fell silent, connecting anew", extra={"resource": str(self.resource)})
+        if self.cache.progress == before and loop.time() - began < SHORT_WATCH:
+            raise ConnectionError("the watch ended at once")
+
+    async def _read(self, chunks: AsyncIterator[bytes], watchdog: asyncio.Timeout) -> None:
+        """Split the chunks into lines and take each; a line may come in many chunks."""
+        loop = asyncio.get_running_loop()
+        rest: list[bytes] = []
+        taken = 0
+        async for chunk in chunks:
+            watchdog.reschedule(loop.time() + self._silence)
+            end = chunk.rfind(b"\n") + 1
+            if not end:
+                rest.append(chunk)
+                continue
+            rest.append(chunk[:end])
+            taken += self._take(b"".join(rest))
+            rest = [chunk[end:]] if end < len(chunk) else []
+            if taken >= BREATHER:
+                taken = 0
+                await asyncio.sleep(0)
+
+    def _take(self, lines: bytes) -> int:
+        """Take complete lines, all at once if all can be decoded. Returns how many."""
+        try:
+            events = self._event.decode_lines(lines)
+        except UNDECODABLE:
+            return self._take_singly(lines)
+        for event in events:
+            self._apply(event)
+        self._backoff.reset()
+        return len(events)
+
+    def _take_singly(self, lines: bytes) -> int:
+        """Bookmarks of strict types, errors, and objects that cannot be decoded end up here."""
+        events = [line for line in lines.splitlines() if line.strip()]
+        for line in events:
+            raw = _RAW_EVENT.decode(line)
+            try:
+                event = self._event.decode(line)
+            except UNDECODABLE:
+                self._apply_raw(raw)
+            else:
+                self._apply(event)
+        return len(events)
+
+    def _apply(self, event: _Event) -> None:
+        obj = event.object
+        match event.type:
+            case "ADDED" | "MODIFIED":
+                self._finish(obj)
+                self.cache.observe(obj)
+            case "DELETED":
+                self._finish(obj)
+                self.cache.observe_deleted(obj)
+            case "BOOKMARK":
+                self.cache.advance(int(obj.metadata.resource_version or 0))
+            case other:
+                # An ERROR's object is a Status, which a lenient type may have swallowed.
+                raise ApiError(500, "", f"unexpected watch event {other}")
+
+    def _apply_raw(self, event: _RawEvent) -> None:
+        """An event whose object is not of our type."""
+        if event.type == "ERROR":
+            self._raise(event.object)
+        head = self._head(event.object)
+        if head is None:
+            return
+        if event.type == "DELETED":
+            self.cache.observe_deleted(head)
+        elif event.type != "BOOKMARK":
+            self._report(head, event.object)
+        self.cache.advance(int(head.metadata.resource_version or 0))
+
+    def _raise(self, status: msgspec.Raw) -> None:
+        tree = decoder(dict).decode(status)
+        error = ApiError(
+            int(tree.get("code") or 500), str(tree.get("reason") or ""), str(tree.get("message") or ""), tree
+        )
+        if error.status == 410 or error.reason in ("Expired", "Gone"):
+            raise Expired(error.message)
+        raise error
+
+    # --- objects ---
+
+    def _decode(self, raw: msgspec.Raw) -> T | None:
+        try:
+            obj = self._object.decode(raw)
+        except UNDECODABLE:
+            head = self._head(raw)
+            if head is not None:
+                self._report(head, raw)
+            return None
+        self._finish(obj)
+        return obj
+
+    def _finish(self, obj: T) -> None:
+        complete(obj, self.resource)
+        share_strings(obj.metadata)
+
+    def _head(self, raw: msgspec.Raw) -> Object | None:
+        """The metadata of an object that cannot be decoded as a whole; None if not even that can."""
+        try:
+            head: Object = decoder(Object).decode(raw)
+        except UNDECODABLE:
+            self._report(Object(), raw)
+            return None
+        complete(head, self.resource)
+        return head
+
+    def _report(self, head: Object, raw: msgspec.Raw) -> None:
+        try:
+            self._object.decode(raw)
+            why = "its metadata cannot be decoded"
+        except UNDECODABLE as error:
+            why = str(error)
+        self.undecodable_count += 1
+        self._count("reflector_undecodable_total")
+        log.error(
+            "an object cannot be decoded and is left out",
+            extra={"resource": str(self.resource), "key": str(head.metadata.key), "error": why},
+        )
+        if self._undecodable is not None and head.metadata.name:
+            self._undecodable(head, why)
+
+    # --- failures ---
+
+    async def _pause(self, error: Exception) -> None:
+        delay = self._backoff.delay(getattr(error, "retry_after", None) or 0.0)
+        self._count("reflector_failures_total")
+        self._log(logging.WARNING, f"list or watch failed, again in {delay:.1f} s", error)
+        await asyncio.sleep(delay)
+
+    def _log(self, level: int, text: str, error: Exception) -> None:
+        log.log(level, text, extra={"resource": str(self.resource), "error": f"{type(error).__name__}: {error}"})
+
+    def _count(self, metric: str) -> None:
+        if self._metrics is not None:
+            self._metrics.inc(metric, {"resource": str(self.resource)})
+
+    def _chosen(self) -> dict[str, str]:
+        return {name: value for name, value in self._selectors.items() if value}
+
+
+class _Event(msgspec.Struct):
+    """A watch event; in decoders `object` has the type of the reflector."""
+
+    type: str
+    object: Any
+
+
+class _RawEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_RAW_EVENT = msgspec.json.Decoder(_RawEvent)
+
+
+def _event_decoder(type: type[Any]) -> msgspec.json.Decoder[_Event]:
+    """One pass over the line gives the event and its object."""
+    event = msgspec.defstruct("Event", [("type", str), ("object", type)], gc=False)
+    return cast("msgspec.json.Decoder[_Event]", msgspec.json.Decoder(event))

@@ -1,0 +1,227 @@
+"""What controllers stand on: caches, a client, event recorders, workers and tasks, started and stopped together.
+
+    runtime = Runtime(transport, clock, rng)
+    controller = Controller(runtime)        # takes caches, queues; registers workers and tasks
+    async with runtime:                     # reflectors -> synced -> workers and tasks
+        await stopped                       # the program's own reason to end
+
+Controllers are constructed before the start, so that every index and subscriber is there when the first
+object arrives. A worker loop, reflector or task that dies ends the `async with` block with its error;
+a failing sync of a key does not, its key is repeated by the queue. Stopping takes less than five seconds:
+queues let go of what is not begun, hands get a moment to finish, Events a moment to be delivered, and what
+still runs then is cancelled. That is safe: every write leaves the world so that the next start goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from random import Random
+from types import TracebackType
+from typing import Any, Self
+
+from job_controller.model import Object
+from job_controller.ports import Clock
+from queue_manager.engine.cache import Cache, T
+from queue_manager.engine.client import Client
+from queue_manager.engine.events import EventRecorder
+from queue_manager.engine.metrics import Registry
+from queue_manager.engine.reflector import Reflector
+from queue_manager.engine.resources import Resource
+from queue_manager.engine.transport import Transport
+from queue_manager.engine.workqueue import K, WorkQueue
+
+log = logging.getLogger(__name__)
+
+# Together less than 5 s, the time in which a program must have stopped.
+FINISH_SECONDS = 2.0  # for hands to finish what they hold
+DELIVER_SECONDS = 1.0  # for Events
+CANCEL_SECONDS = 0.5  # for each of tasks, workers and reflectors to let go
+
+COMPONENT = "sluice"  # reports what no controller can: objects it never got to see
+
+Work = Callable[[], Coroutine[Any, Any, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A coroutine that runs while the runtime does."""
+
+    name: str
+    run: Work
+    among: list[asyncio.Task[object]]
+
+
+class Runtime:
+    """One program's connection to one API server."""
+
+    def __init__(self, transport: Transport, clock: Clock, rng: Random, *, metrics: Registry | None = None) -> None:
+        self.client = Client(transport)
+        self.clock = clock
+        self.rng = rng
+        self.metrics = Registry() if metrics is None else metrics
+        self._transport = transport
+        self._reflectors: dict[tuple[Resource, type, str, str], Reflector[Any]] = {}
+        self._recorders: dict[str, EventRecorder] = {}
+        self._queues: list[WorkQueue[Any]] = []
+        self._parts: list[_Part] = []  # workers and tasks that begin when the caches are synced
+        self._supporting: list[asyncio.Task[object]] = []  # reflectors and recorders: stopped last
+        self._working: list[asyncio.Task[object]] = []
+        self._tasks: list[asyncio.Task[object]] = []
+        self._parent: asyncio.Task[Any] | None = None  # who is inside `async with`
+        self._begun = False
+        self._stopping = False
+        self._death: BaseException | None = None
+        self._interrupted = False
+
+    # --- what controllers ask for ---
+
+    def cache(
+        self, resource: Resource, type: type[T], *, label_selector: str = "", field_selector: str = ""
+    ) -> Cache[T]:
+        """The cache of a collection; the same arguments give the same one."""
+        chosen = (resource, type, label_selector, field_selector)
+        if chosen not in self._reflectors:
+            reflector = self._reflectors[chosen] = self._reflector(resource, type, label_selector, field_selector)
+            self._support(f"reflector {resource}", reflector.run)
+        cache: Cache[T] = self._reflectors[chosen].cache
+        return cache
+
+    def recorder(self, component: str) -> EventRecorder:
+        """The recorder of Events that `component` reports."""
+        recorder = self._recorders.get(component)
+        if recorder is None:
+            recorder = EventRecorder(self.client, self.clock, component, metrics=self.metrics)
+            self._recorders[component] = recorder
+            self._support(f"events {component}", recorder.run)
+        return recorder
+
+    def worker(self, queue: WorkQueue[K], sync: Callable[[K], Awaitable[object]], concurrency: int = 1) -> None:
+        """Have keys of the queue worked on by `sync`, so many at a time."""
+        self._queues.append(queue)
+        self._part(_Part(f"worker {queue.name}", lambda: queue.run(sync, concurrency), self._working))
+
+    def task(self, run: Work) -> None:
+        """Run a coroutine function beside the workers until the runtime stops. It may return; it must not fail."""
+        self._part(_Part(f"task {getattr(run, '__qualname__', '')}", run, self._tasks))
+
+    # --- life ---
+
+    async def __aenter__(self) -> Self:
+        if self._parent is not None:
+            raise RuntimeError("a Runtime runs once")
+        self._parent = asyncio.current_task()
+        try:
+            for reflector in self._reflectors.values():
+                self._start(f"reflector {reflector.resource}", reflector.run, self._supporting)
+            for recorder in self._recorders.values():
+                self._start(f"events {recorder.component}", recorder.run, self._supporting)
+            for reflector in list(self._reflectors.values()):
+                await reflector.synced.wait()
+        except asyncio.CancelledError as error:
+            await self._stop(0.0)
+            self._settle(error)
+            raise
+        self._begun = True
+        for part in self._parts:
+            self._start(part.name, part.run, part.among)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop everything. Raises the error of a part that died, unless the block itself failed."""
+        await self._stop(0.0 if error is not None else FINISH_SECONDS)
+        self._settle(error)
+
+    def _settle(self, error: BaseException | None) -> None:
+        """Turn the cancellation by which a death ended the block into that death."""
+        assert self._parent is not None
+        cancelled_by_others = self._interrupted and self._parent.uncancel() > 0
+        by_death = isinstance(error, asyncio.CancelledError) and self._interrupted and not cancelled_by_others
+        if self._death is not None and (error is None or by_death):
+            raise self._death
+
+    async def _stop(self, patience: float) -> None:
+        """Tasks first, then workers with some patience, Events, and last what feeds the caches."""
+        self._stopping = True
+        await _cancel(self._tasks)
+        for queue in self._queues:
+            queue.close()
+        if self._working and patience:
+            await asyncio.wait(self._working, timeout=patience)
+        await _cancel(self._working)
+        if self._begun:
+            for recorder in self._recorders.values():
+                await recorder.drain(DELIVER_SECONDS if patience else 0.0)
+        await _cancel(self._supporting)
+
+    # --- parts ---
+
+    def _reflector(self, resource: Resource, type: type[T], label_selector: str, field_selector: str) -> Reflector[T]:
+        cache: Cache[T] = Cache(str(resource))
+        self.client.teach(cache, resource, type, label_selector=label_selector, field_selector=field_selector)
+        return Reflector(
+            self._transport,
+            resource,
+            type,
+            cache,
+            rng=self.rng,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            metrics=self.metrics,
+            undecodable=self._report_undecodable,
+        )
+
+    def _report_undecodable(self, head: Object, why: str) -> None:
+        self.recorder(COMPONENT).event(head, "Warning", "Undecodable", f"The object is ignored: {why}")
+
+    def _support(self, name: str, run: Work) -> None:
+        """A reflector or recorder asked for late starts at once; the others with the runtime."""
+        if self._parent is not None and not self._stopping:
+            self._start(name, run, self._supporting)
+
+    def _part(self, part: _Part) -> None:
+        self._parts.append(part)
+        if self._begun and not self._stopping:
+            self._start(part.name, part.run, part.among)
+
+    def _start(self, name: str, run: Work, among: list[asyncio.Task[object]]) -> None:
+        task: asyncio.Task[object] = asyncio.create_task(run(), name=name)
+        task.add_done_callback(self._ended)
+        among.append(task)
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        if task.cancelled():
+            error: BaseException | None = None if self._stopping else RuntimeError("cancelled by nobody we know")
+        else:
+            error = _single(task.exception())
+        if error is None:
+            return
+        log.critical("a part of the runtime died", extra={"part": task.get_name()}, exc_info=error)
+        if self._death is None:
+            self._death = error
+        if not self._stopping and not self._interrupted and self._parent is not None:
+            self._interrupted = True
+            self._parent.cancel()
+
+
+async def _cancel(tasks: list[asyncio.Task[object]]) -> None:
+    """Cancel and wait, but not for ever: a task that does not let go is left behind, and named."""
+    for task in tasks:
+        task.cancel()
+    running = [task for task in tasks if not task.done()]
+    if not running:
+        return
+    _, stuck = await asyncio.wait(running, timeout=CANCEL_SECONDS)
+    for task in stuck:
+        log.error("a part of the runtime does not stop", extra={"part": task.get_name()})
+
+
+def _single(error: BaseException | None) -> BaseException | None:
+    """The error in a group of one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,212 @@
+"""Keys that need work: each at most once in line, each in at most one pair of hands.
+
+A key is in some of three places. *Waiting*: in line, first come first served. *Processing*: a worker has
+it; if it is added meanwhile it is marked and goes to the end of the line when the worker is done, so that
+no change is missed and no key starves the others. *Delayed*: a timer will add it; of several delays of one
+key the earliest counts. Delays are independent of the other two: a key whose deadline is an hour away may
+be worked on many times before.
+
+A worker that fails gets its key back after a delay that doubles with each failure in a row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from job_controller.ports import Metrics
+from queue_manager.engine.transport import ApiError
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+FIRST_DELAY = 1.0  # seconds
+LONGEST_DELAY = 60.0  # seconds
+
+
+class WorkQueue(Generic[K]):
+    """A work queue on the running event loop. Metrics carry the names of client-go's."""
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        first_delay: float = FIRST_DELAY,
+        longest_delay: float = LONGEST_DELAY,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.name = name
+        self._first_delay = first_delay
+        self._longest_delay = longest_delay
+        self._metrics = metrics
+        self._labels = {"name": name}
+        self._line: deque[K] = deque()
+        self._waiting: dict[K, float] = {}  # -> loop time of the addition; 0 before the loop runs
+        self._processing: set[K] = set()
+        self._again: set[K] = set()  # added while processing
+        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._failures: dict[K, int] = {}
+        self._idle: deque[asyncio.Future[None]] = deque()  # workers with nothing to do, longest first
+        self._closed = False
+
+    # --- adding ---
+
+    def add(self, key: K) -> None:
+        """Have the key worked on, soon and after all that are in line already."""
+        if self._closed or key in self._waiting or key in self._again:
+            return
+        self._count("workqueue_adds_total")
+        if key in self._processing:
+            self._again.add(key)
+        else:
+            self._enqueue(key)
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Add the key later. Of several pending additions of one key the earliest counts."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        if self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        timer = self._timers.get(key)
+        if timer is not None:
+            if timer.when() <= due:
+                return
+            timer.cancel()
+        self._timers[key] = loop.call_at(due, self._due, key)
+
+    def add_rate_limited(self, key: K) -> None:
+        """Add the key after a delay that doubles with each call, until it is forgotten."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        self._count("workqueue_retries_total")
+        self.add_after(key, min(self._longest_delay, self._first_delay * 2.0 ** min(failures, 32)))
+
+    def forget(self, key: K) -> None:
+        """The next failure of this key is its first."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: K) -> int:
+        """How often the key failed in a row."""
+        return self._failures.get(key, 0)
+
+    def __len__(self) -> int:
+        """Keys in line; those being processed or delayed are not counted."""
+        return len(self._line)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing in line and nothing in hands."""
+        return not self._line and not self._processing
+
+    # --- working ---
+
+    async def run(self, worker: Callable[[K], Awaitable[object]], concurrency: int = 1) -> None:
+        """Work with so many hands until `close`, then return when all are empty."""
+        async with asyncio.TaskGroup() as hands:
+            for number in range(concurrency):
+                hands.create_task(self._hand(worker), name=f"{self.name}-{number}")
+
+    def finish(self) -> None:
+        """Take no more keys; `run` returns when those in line are done."""
+        self._closed = True
+        self._release()
+
+    def close(self) -> None:
+        """Take no more keys and let go of those not begun; `run` returns when the rest is done."""
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._line.clear()
+        self._waiting.clear()
+        self._again.clear()
+        self._release()
+
+    def _release(self) -> None:
+        for future in self._idle:
+            if not future.done():
+                future.set_result(None)
+
+    async def _hand(self, worker: Callable[[K], Awaitable[object]]) -> None:
+        loop = asyncio.get_running_loop()
+        while await self._something():
+            key = self._line.popleft()
+            self._observe("workqueue_queue_duration_seconds", loop.time() - self._waiting.pop(key))
+            self._processing.add(key)
+            began = loop.time()
+            try:
+                await worker(key)
+            except Exception as error:
+                self._failed(key, error)
+            else:
+                self.forget(key)
+            finally:
+                self._processing.discard(key)
+                self._observe("workqueue_work_duration_seconds", loop.time() - began)
+                if key in self._again:
+                    self._again.discard(key)
+                    self._enqueue(key)
+
+    async def _something(self) -> bool:
+        """Wait for a key in line; false when the queue is closed."""
+        while not self._line and not self._closed:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(future)
+            try:
+                await future
+            except BaseException:
+                if future.done() and not future.cancelled():
+                    self._wake()  # the key that woke us is for another
+                raise
+            finally:
+                if future in self._idle:
+                    self._idle.remove(future)
+        return bool(self._line)
+
+    def _enqueue(self, key: K) -> None:
+        self._line.append(key)
+        self._waiting[key] = _loop_time()
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._idle:
+            future = self._idle.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+
+    def _due(self, key: K) -> None:
+        del self._timers[key]
+        self.add(key)
+
+    def _failed(self, key: K, error: Exception) -> None:
+        self.add_rate_limited(key)
+        extra = {"queue": self.name, "key": str(key), "failures": self.failures(key), "error": str(error)}
+        if isinstance(error, ApiError | OSError):
+            # Part of life: conflicts, a server that is away. What it was is in the text.
+            log.warning("sync failed, will be repeated", extra=extra)
+        else:
+            log.exception("sync failed, will be repeated", extra=extra)
+
+    def _count(self, metric: str) -> None:
+        if self._metrics is not None:
+            self._metrics.inc(metric, self._labels)
+
+    def _observe(self, metric: str, seconds: float) -> None:
+        if self._metrics is not None:
+            self._metrics.observe(metric, self._labels, seconds)
+
+
+def _loop_time() -> float:
+    """Keys may be added before the loop runs; such have waited since its beginning, as far as we know."""
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return 0.0

@@ -1,0 +1,130 @@
+"""An event loop whose time is virtual: when nothing is ready it is at once the time of the next timer.
+
+Programs on it run as fast as the machine computes and always in the same order: there is no selector, no
+socket, no thread and no clock, so nothing from outside can come in between. A day of waiting costs nothing.
+What would hang a real loop is an error here: `Deadlock` if tasks wait and no timer is set, `Livelock` if
+they keep each other busy while time stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn, TypeVar
+
+R = TypeVar("R")
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+MAX_ROUNDS = 1_000_000  # of the loop, without time going on
+
+
+class Deadlock(RuntimeError):
+    """All tasks wait for something that no timer and no task will bring."""
+
+
+class Livelock(RuntimeError):
+    """Tasks keep running and time does not go on."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """`time()` begins at 0 and moves only from timer to timer."""
+
+    def __init__(self, max_rounds: int = MAX_ROUNDS) -> None:
+        super().__init__()
+        self._now = 0.0
+        self._rounds = 0
+        self._max_rounds = max_rounds
+        self._clock_resolution = 1e-9  # timers due at the very same time are one round
+        self._selector = _Leap(self)
+
+    def time(self) -> float:
+        return self._now
+
+    def leap(self, timeout: float | None) -> None:
+        """Nothing more to do at this time (timeout None: ever): go on to the next timer."""
+        if timeout is None:
+            raise Deadlock("nothing is ready and no timer is set; waiting:\n" + _waiting(self))
+        if timeout <= 0:
+            self._rounds += 1
+            if self._rounds > self._max_rounds:
+                raise Livelock(f"{self._max_rounds} rounds at time {self._now}; waiting:\n" + _waiting(self))
+            return
+        self._rounds = 0
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        self._now = max(self._now, timers[0].when())
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+        raise RuntimeError(f"no threads under virtual time: {func!r}")
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are no sockets, so there are no events."""
+
+    def _write_to_self(self) -> None:
+        """There is no other thread to be woken by."""
+
+
+class _Leap:
+    """Stands where the loop expects a selector."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        self._loop.leap(timeout)
+        return []
+
+
+class VirtualClock:
+    """The wall clock of a virtual loop: `start` plus the loop's time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, start: datetime = START) -> None:
+        self._loop = loop
+        self._start = start
+
+    def now(self) -> datetime:
+        """The current virtual time, timezone-aware, in UTC."""
+        return self._start + timedelta(seconds=self._loop.time())
+
+
+def virtual_clock() -> VirtualClock:
+    """The clock of the loop that runs now, with the start given to `run_virtual`."""
+    loop = asyncio.get_running_loop()
+    return VirtualClock(loop, getattr(loop, "start", START))
+
+
+def run_virtual(coro: Coroutine[Any, Any, R], start: datetime = START, until: datetime | timedelta | None = None) -> R:
+    """Run a coroutine in virtual time and return its result; what it left running is cancelled.
+
+    `start` is what `virtual_clock().now()` says in the beginning. Raises TimeoutError if the coroutine is
+    not done at `until` (a time, or a duration), Deadlock and Livelock if it will never be.
+    """
+    end = until - start if isinstance(until, datetime) else until
+
+    async def limited() -> R:
+        async with asyncio.timeout(None if end is None else end.total_seconds()):
+            return await coro
+
+    def loop() -> VirtualLoop:
+        loop = VirtualLoop()
+        loop.start = start  # type: ignore[attr-defined]
+        return loop
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(limited())
+
+
+def _waiting(loop: asyncio.AbstractEventLoop) -> str:
+    tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
+    return "\n".join(f"  {task.get_name()}: {_where(task)}" for task in tasks) or "  no task"
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    """The innermost coroutine that a task waits in."""
+    coro: Any = task.get_coro()
+    while getattr(getattr(coro, "cr_await", None), "cr_frame", None) is not None:
+        coro = coro.cr_await
+    frame = getattr(coro, "cr_frame", None)
+    if frame is None:
+        return "done"
+    return f"{coro.__qualname__} ({frame.f_code.co_filename}:{frame.f_lineno})"

@@ -34,11 +34,17 @@ class Queue(Protocol):
 
 
 class Cluster(Protocol):
-    """Jobs and pods: cached reads, live writes."""
+    """Jobs and pods: cached reads, live writes.
+
+    A write to an object that is not there raises an error of status 404, and from then on reads do not show
+    that object either.
+    """
 
     def job(self, key: Key) -> Job | None: ...
 
     def jobs(self, namespace: str) -> Iterable[Job]: ...
+
+    def pod(self, key: Key) -> Pod | None: ...
 
     def pods_of(self, job_uid: str) -> Iterable[Pod]:
         """Pods whose controller reference has this UID."""
@@ -58,10 +64,12 @@ class Cluster(Protocol):
         """Strategic merge patch."""
         ...
 
-    async def delete_pod(self, key: Key, uid: str) -> None: ...
+    async def delete_pod(self, key: Key, uid: str, resource_version: str = "") -> None:
+        """Delete the pod with this UID, and if given only in this very version: 409 otherwise."""
+        ...
 
     async def update_job_status(self, job: Job, status: Mapping[str, Any]) -> Job:
-        """Replace status under the resourceVersion of `job`; 409 when it has moved on."""
+        """Change fields of status (a merge patch) under the resourceVersion of `job`; 409 when it has moved on."""
         ...
 
     async def delete_job(self, key: Key, uid: str) -> None:

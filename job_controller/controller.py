@@ -1,0 +1,236 @@
+"""The Job controller: hears of changes, decides, performs.
+
+All decisions are sync.decide's. What is left here is what needs the world: which key to look at when, claiming
+pods, and what to do when a write fails. Memory is keyed by UID, so a Job created under the name of a deleted
+one inherits nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from typing_extensions import TypeIs
+
+from job_controller import conditions, patches
+from job_controller.decision import Decision, Memory
+from job_controller.model import Job, Key, Pod
+from job_controller.options import JobControllerOptions
+from job_controller.perform import (
+    CONFLICT,
+    GONE,
+    PREFIX,
+    REFUSED,
+    Errors,
+    Performer,
+    StatusConflict,
+    is_namespace_terminating,
+    status_of,
+)
+from job_controller.pod_facts import is_terminal
+from job_controller.pod_selection import claims, matches
+from job_controller.ports import Clock, Cluster, Events, Metrics, Queue
+from job_controller.sync import decide
+
+log = logging.getLogger(__name__)
+
+# How often one sync decides anew because somebody else wrote to the Job.
+ATTEMPTS = 4
+# After a pod changed under our hands: until its change has reached us.
+CONFLICT_DELAY = 0.5
+
+
+class JobController:
+    """Runs Jobs. `job_changed` and `pod_changed` are told of every change, `sync` works on keys of the queue."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: Queue,
+        events: Events,
+        clock: Clock,
+        metrics: Metrics,
+        options: JobControllerOptions | None = None,
+    ) -> None:
+        self.options = options or JobControllerOptions()
+        self._cluster = cluster
+        self._queue = queue
+        self._clock = clock
+        self._metrics = metrics
+        self._performer = Performer(cluster, events, metrics, self.options)
+        self._memories: dict[str, Memory] = {}  # by Job UID
+        self._synced: dict[Key, datetime] = {}  # when the last sync began or ended
+        self._window = timedelta(seconds=self.options.sync_batch_period)
+
+    # --- what wakes a Job ---
+
+    def job_changed(self, old: Job | None, new: Job | None) -> None:
+        """A Job was added (no old), changed, or deleted (no new)."""
+        job = new if new is not None else old
+        if job is None:
+            return
+        key = job.metadata.key
+        if new is None or conditions.finished(new.status) is not None:
+            self._forget(job)
+        if new is None:
+            self._queue.add(key)
+        elif not self.options.manages(new):
+            if old is None and new.spec.managed_by is not None:
+                self._count("jobs_by_external_controller_total", {"controller_name": new.spec.managed_by})
+        elif conditions.finished(new.status) is None:
+            spec_changed = old is None or old.metadata.generation != new.metadata.generation
+            self._queue.add(key) if spec_changed else self._wake(key)
+
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod was added (no old), changed, or deleted (no new)."""
+        self._count_tracked(old, new)
+        keys = [self._job_of(pod) for pod in (old, new) if pod is not None]
+        for key in dict.fromkeys(key for key in keys if key is not None):
+            self._wake(key)
+        if new is not None and new.metadata.controller is None and _claims_changed(old, new):
+            for job in self._cluster.jobs(new.metadata.namespace):
+                if self.options.manages(job) and matches(job.spec.selector, new.metadata.labels):
+                    self._wake(job.metadata.key)
+
+    def _job_of(self, pod: Pod) -> Key | None:
+        owner = pod.metadata.controller
+        if owner is None or owner.kind != "Job":
+            return None
+        job = self._cluster.job(Key(pod.metadata.namespace, owner.name))
+        return job.metadata.key if job is not None and job.metadata.uid == owner.uid else None
+
+    def _wake(self, key: Key) -> None:
+        """Sync soon: at once if the Job was at rest, else when the batch window since its last sync is over."""
+        last = self._synced.get(key)
+        left = self._window - (self._clock.now() - last) if last is not None else timedelta(0)
+        if timedelta(0) < left <= self._window:
+            self._queue.add_after(key, left.total_seconds())
+        else:
+            self._queue.add(key)
+
+    def _forget(self, job: Job) -> None:
+        self._memories.pop(job.metadata.uid, None)
+        self._synced.pop(job.metadata.key, None)
+        self._performer.forget(job.metadata.uid)
+
+    # --- one sync ---
+
+    async def sync(self, key: Key) -> None:
+        """Bring one Job forward. Raises what should be repeated with backoff."""
+        job = self._cluster.job(key)
+        if not self._is_ours(job):
+            return
+        began = self._synced[key] = self._clock.now()
+        labels = {"completion_mode": job.spec.completion_mode, "action": "reconciling", "result": "success"}
+        try:
+            labels["action"] = await self._with_fresh_job(job)
+        except Exception:
+            labels["result"] = "error"
+            raise
+        finally:
+            ended = self._clock.now()
+            if self._is_ours(self._cluster.job(key)):
+                self._synced[key] = ended
+            else:
+                self._synced.pop(key, None)
+            self._count("job_syncs_total", labels)
+            self._metrics.observe(PREFIX + "job_sync_duration_seconds", labels, (ended - began).total_seconds())
+
+    def _is_ours(self, job: Job | None) -> TypeIs[Job]:
+        return job is not None and self.options.manages(job) and conditions.finished(job.status) is None
+
+    async def _with_fresh_job(self, job: Job) -> str:
+        """Sync, again if somebody else changed the Job meanwhile. The action, for metrics."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return await self._once(job)
+            except StatusConflict:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            fresh = await self._cluster.read_job(job.metadata.key)
+            if not self._is_ours(fresh):
+                break
+            job = fresh
+        return "reconciling"
+
+    async def _once(self, job: Job) -> str:
+        pods = await self._claim(job)
+        decision = self._decide(job, pods)
+        errors = await self._performer.perform(job, decision)
+        if errors:
+            await self._after_errors(job, errors)
+        elif decision.requeue_after is not None:
+            self._queue.add_after(job.metadata.key, decision.requeue_after)
+        return decision.action
+
+    def _decide(self, job: Job, pods: Iterable[Pod], *, pods_done: bool = False) -> Decision:
+        uid = job.metadata.uid
+        memory = self._memories.get(uid)
+        decision = decide(job, pods, memory, self._clock.now(), self.options, pods_done=pods_done)
+        self._memories[uid] = decision.memory
+        return decision
+
+    async def _after_errors(self, job: Job, errors: Errors) -> None:
+        """Write down what did happen, then have the rest repeated."""
+        current = self._cluster.job(job.metadata.key)
+        if self._is_ours(current) and current.metadata.uid == job.metadata.uid:
+            owned = claims(current, self._cluster.pods_of(current.metadata.uid), ()).owned
+            decision = self._decide(current, owned, pods_done=True)
+            errors = errors + await self._performer.perform(current, decision)
+        serious = [error for error in errors if status_of(error) != CONFLICT and not is_namespace_terminating(error)]
+        if serious:
+            raise serious[0]
+        if any(status_of(error) == CONFLICT for error in errors):
+            self._queue.add_after(job.metadata.key, CONFLICT_DELAY)
+
+    # --- which pods are the Job's ---
+
+    async def _claim(self, job: Job) -> list[Pod]:
+        """The pods of the Job, after adopting and releasing by its selector (spec 2.2.9)."""
+        meta = job.metadata
+        found = claims(job, self._cluster.pods_of(meta.uid), self._cluster.orphans(meta.namespace))
+        owned = list(found.owned)
+        if found.adopt and await self._may_adopt(job):
+            for pod in found.adopt:
+                adopted = await self._reassign(pod, patches.adopt(job, pod, self.options.finalizer))
+                if adopted is not None:
+                    owned.append(adopted)
+        for pod in found.release:
+            await self._reassign(pod, patches.let_go(job, pod, self.options.finalizer))
+        return owned
+
+    async def _may_adopt(self, job: Job) -> bool:
+        """The cache may not know yet that the Job is deleted or another: the API server does."""
+        live = await self._cluster.read_job(job.metadata.key)
+        return live is not None and live.metadata.uid == job.metadata.uid and live.metadata.deletion_timestamp is None
+
+    async def _reassign(self, pod: Pod, patch: patches.Tree) -> Pod | None:
+        try:
+            return await self._cluster.patch_pod(pod.metadata.key, patch)
+        except Exception as error:
+            if status_of(error) in (GONE, REFUSED):
+                return None
+            raise
+
+    # --- metrics ---
+
+    def _count(self, name: str, labels: dict[str, str]) -> None:
+        self._metrics.inc(PREFIX + name, labels)
+
+    def _count_tracked(self, old: Pod | None, new: Pod | None) -> None:
+        before, after = (pod is not None and self._awaits_counting(pod) for pod in (old, new))
+        if before != after:
+            self._count("terminated_pods_tracking_finalizer_total", {"event": "add" if after else "delete"})
+
+    def _awaits_counting(self, pod: Pod) -> bool:
+        return is_terminal(pod) and self.options.finalizer in pod.metadata.finalizers
+
+
+def _claims_changed(old: Pod | None, new: Pod) -> bool:
+    """Whether an ownerless pod may have become some Job's."""
+    return (
+        old is None
+        or old.metadata.labels != new.metadata.labels
+        or old.metadata.owner_references != new.metadata.owner_references
+    )

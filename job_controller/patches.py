@@ -1,0 +1,64 @@
+"""The patches a Job controller sends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from job_controller.labels import DELETING
+from job_controller.model import Job, JobStatus, Pod
+from job_controller.pods import owner_reference
+
+Tree = dict[str, Any]
+
+
+def status_changes(old: JobStatus, new: JobStatus) -> Tree:
+    """Merge patch from one status to another: only what differs, null for what is no more.
+
+    Zero counters are left out, as the API leaves them out; ready, terminating and failedIndexes are not.
+    """
+    before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
+    changes = {name: after.get(name) for name in (*after, *before) if before.get(name) != after.get(name)}
+    uncounted = changes.get("uncountedTerminatedPods")
+    if uncounted is not None:
+        changes["uncountedTerminatedPods"] = {kind: uncounted.get(kind) for kind in ("succeeded", "failed")}
+    return changes
+
+
+def release(pod: Pod, finalizer: str, *, this_version: bool = False) -> Tree:
+    """Take the finalizer off: strategic merge, so that other finalizers may come and go meanwhile."""
+    metadata: Tree = {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}
+    if this_version:
+        metadata["resourceVersion"] = pod.metadata.resource_version
+    return {"metadata": metadata}
+
+
+def begin_deletion(pod: Pod, finalizer: str) -> Tree:
+    """Take the finalizer off a pod that is to be deleted uncounted, and mark it.
+
+    Refused (409) if the pod has changed meanwhile: it may just have succeeded.
+    """
+    patch = release(pod, finalizer, this_version=True)
+    patch["metadata"]["annotations"] = {DELETING: "true"}
+    return patch
+
+
+def track(pod: Pod, finalizer: str) -> Tree:
+    """The reverse of begin_deletion."""
+    return {
+        "metadata": {"uid": pod.metadata.uid, "finalizers": [finalizer], "annotations": {DELETING: None}},
+    }
+
+
+def adopt(job: Job, pod: Pod, finalizer: str) -> Tree:
+    return {
+        "metadata": {"uid": pod.metadata.uid, "ownerReferences": [owner_reference(job)], "finalizers": [finalizer]},
+    }
+
+
+def let_go(job: Job, pod: Pod, finalizer: str) -> Tree:
+    """Owner reference and finalizer go in one patch."""
+    patch = release(pod, finalizer)
+    patch["metadata"]["ownerReferences"] = [{"$patch": "delete", "uid": job.metadata.uid}]
+    return patch

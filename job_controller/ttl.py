@@ -1,0 +1,65 @@
+"""spec.ttlSecondsAfterFinished: finished Jobs delete themselves (spec 2.11). Whoever manages them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from job_controller import conditions
+from job_controller.model import Job, Key
+from job_controller.perform import CONFLICT, GONE, status_of
+from job_controller.ports import Clock, Cluster, Metrics, Queue
+
+DURATION = "ttl_after_finished_controller_job_deletion_duration_seconds"
+BUCKETS = tuple(0.1 * 2**n for n in range(14))
+
+
+def expiry(job: Job) -> datetime | None:
+    """When the Job is to be deleted. A terminal condition without a time never expires."""
+    ttl = job.spec.ttl_seconds_after_finished
+    ended = conditions.finished(job.status)
+    if ttl is None or ended is None or job.metadata.deletion_timestamp is not None:
+        return None
+    return ended.last_transition_time and ended.last_transition_time + timedelta(seconds=ttl)
+
+
+class TtlController:
+    """`job_changed` is told of every change, `sync` works on keys of its own queue."""
+
+    def __init__(self, cluster: Cluster, queue: Queue, clock: Clock, metrics: Metrics) -> None:
+        self._cluster = cluster
+        self._queue = queue
+        self._clock = clock
+        self._metrics = metrics
+
+    def job_changed(self, old: Job | None, new: Job | None) -> None:
+        due = expiry(new) if new is not None else None
+        if new is not None and due is not None:
+            self._queue.add_after(new.metadata.key, max(0.0, (due - self._clock.now()).total_seconds()))
+
+    async def sync(self, key: Key) -> None:
+        """Delete the Job if its time is over, by what the API server says now: the TTL may have been extended."""
+        cached = self._cluster.job(key)
+        if cached is None or self._waits(cached):
+            return
+        live = await self._cluster.read_job(key)
+        if live is None or self._waits(live):
+            return
+        due = expiry(live)
+        assert due is not None
+        try:
+            await self._cluster.delete_job(key, live.metadata.uid)
+        except Exception as error:
+            if status_of(error) not in (GONE, CONFLICT):
+                raise
+            return
+        self._metrics.observe(DURATION, {}, max(0.0, (self._clock.now() - due).total_seconds()))
+
+    def _waits(self, job: Job) -> bool:
+        """Whether it is not time yet; then the key comes back when it is."""
+        due = expiry(job)
+        if due is None:
+            return True
+        left = (due - self._clock.now()).total_seconds()
+        if left > 0:
+            self._queue.add_after(job.metadata.key, left)
+        return left > 0

@@ -6,11 +6,17 @@ and ports differ from run to run and are compared by their form only; a line `..
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 README = Path(__file__).resolve().parents[2] / "README.md"
+LAST_LINE_OF_UP = "Ctrl-C"
 VARIABLE = (
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r"(?<![\w.-])\d+(\.\d+)?(ms|s|m\d+s|m|h\d+m)(?![\w-])"), "TIME"),
@@ -65,3 +71,84 @@ def _matches(want: list[str], have: list[str]) -> bool:
     if want[0] == "...":
         return any(_matches(want[1:], have[skip:]) for skip in range(len(have) + 1))
     return bool(have) and want[0] == have[0] and _matches(want[1:], have[1:])
+
+
+class Session:
+    """A shell user with an empty home. `sluice up` goes on in the background until the session is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = {
+            **os.environ,
+            "HOME": str(folder),
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "COLUMNS": "150",
+        }
+        self.env.pop("KUBECONFIG", None)
+        self._cluster: subprocess.Popen[str] | None = None
+
+    def run(self, step: Step) -> list[str]:
+        """Run one command and return the lines it printed; `sluice up` prints until it has as many as expected."""
+        if step.command.startswith("sluice up"):
+            return self._up(step)
+        if step.command.startswith("export "):
+            name, _, value = step.command.removeprefix("export ").partition("=")
+            self.env[name] = value.replace("~", str(self.folder))
+            return []
+        done = subprocess.run(
+            ["bash", "-c", step.command],
+            check=False,
+            cwd=README.parent,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=90,
+        )
+        return self._home(done.stdout).splitlines()
+
+    def _up(self, step: Step) -> list[str]:
+        self._cluster = subprocess.Popen(
+            ["bash", "-c", f"exec {step.command}"],
+            cwd=README.parent,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self._cluster.stdout is not None
+        lines: list[str] = []
+        for line in self._cluster.stdout:
+            lines.append(self._home(line).rstrip())
+            if line.startswith(LAST_LINE_OF_UP):
+                break
+        return lines
+
+    def _home(self, text: str) -> str:
+        return text.replace(str(self.folder), "~")
+
+    def close(self) -> int | None:
+        """Ctrl-C for `sluice up`; returns its exit code."""
+        if self._cluster is None:
+            return None
+        self._cluster.send_signal(signal.SIGINT)
+        return self._cluster.wait(30)
+
+
+def rewrite() -> None:
+    """Put what the commands print today into the README: `python -m tests.local.readme`."""
+    lines = README.read_text().splitlines()
+    with tempfile.TemporaryDirectory() as folder:
+        session = Session(Path(folder))
+        try:
+            outputs = [(step, session.run(step)) for block in steps("\n".join(lines)) for step in block]
+        finally:
+            session.close()
+    for step, output in reversed(outputs):
+        if "..." not in step.output:
+            lines[step.line : step.line + len(step.output)] = output
+    README.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    rewrite()

@@ -6,7 +6,7 @@ The texts are API: clients match on them (spec: job-controller-measured.md, sect
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 # A decoded JSON tree as it came over the wire. Rules about whole objects (defaults, validation, patches)
@@ -51,8 +51,8 @@ def forbidden(field: str, detail: str) -> FieldError:
     return FieldError("FieldValueForbidden", field, f"Forbidden: {detail}")
 
 
-def not_found(field: str, value: object) -> FieldError:
-    return FieldError("FieldValueNotFound", field, f"Not found: {show(value)}")
+def not_found(field: str, value: object, detail: str = "") -> FieldError:
+    return FieldError("FieldValueNotFound", field, f"Not found: {show(value)}" + (f": {detail}" if detail else ""))
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
@@ -64,9 +64,46 @@ def too_long(field: str, limit: int) -> FieldError:
 
 
 def show(value: object) -> str:
-    """A value as the messages print it: compact JSON, as Go's encoder writes it."""
+    """A value as the messages print it: text quoted, anything else as compact JSON the way Go's encoder writes it.
+
+    The order of keys is kept: maps must come sorted (`in_order`), structs in the order of their fields.
+    """
+    if isinstance(value, str):
+        return quote(value)
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def quote(text: str) -> str:
+    """Go's %q: printable characters as they are, others escaped."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_ESCAPES.get(char) or (char if char.isprintable() else _escape(char)) for char in text) + '"'
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def in_order(mapping: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A map as Go prints it: sorted by key, a missing one as null."""
+    return None if mapping is None else dict(sorted(mapping.items()))
 
 
 def sentence(errors: Iterable[FieldError]) -> str:

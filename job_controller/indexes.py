@@ -1,0 +1,192 @@
+"""Completion indexes as text ("0-3,5") and as sorted intervals.
+
+An interval is a pair (first, last), both included. Lists of intervals are sorted, do not overlap and do not
+touch, so a Job of 100 000 indexes that all succeeded is one pair, and every operation costs the number of
+intervals, not of indexes (spec: job-controller.md, section 1.7).
+
+Two readers exist on purpose: `check` refuses what is malformed (status and successPolicy validation), `parse`
+takes what it can get (the controller must go on whatever stands in a status).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+from job_controller.fields import quote
+
+Interval = tuple[int, int]
+Intervals = list[Interval]
+
+_is_integer = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
+_END = float("inf")
+
+
+class BadIndexes(ValueError):
+    """An index string that cannot be right; the text is what the API server says about it."""
+
+
+def check(text: str, completions: int) -> int:
+    """How many indexes a well-formed text lists. Raises BadIndexes."""
+    total, previous = 0, -1
+    seen = False
+    for fragment in text.split(",") if text else ():
+        first, last = _interval(fragment, completions)
+        if seen and previous >= first:
+            raise BadIndexes(f"non-increasing order, previous: {previous}, current: {first}")
+        total += last - first + 1
+        previous, seen = last, True
+    return total
+
+
+def _interval(fragment: str, completions: int) -> Interval:
+    parts = fragment.split("-")
+    if len(parts) > 2:
+        raise BadIndexes(
+            f"the fragment {quote(fragment)} violates the requirement that an index interval "
+            "can have at most two parts separated by '-'"
+        )
+    first = _index(parts[0], completions)
+    if len(parts) == 1:
+        return first, first
+    last = _index(parts[1], completions)
+    if first >= last:
+        raise BadIndexes(f"non-increasing order, previous: {first}, current: {last}")
+    return first, last
+
+
+def _index(text: str, completions: int) -> int:
+    if not _is_integer(text):
+        raise BadIndexes(f"cannot convert string to integer for index: {quote(text)}")
+    index = int(text)
+    if index >= completions:
+        raise BadIndexes(f"too large index: {quote(text)}")
+    return index
+
+
+def first_overlap(one: str, other: str, completions: int) -> int | None:
+    """The first index that both texts list; malformed fragments are passed over."""
+    left, right = _well_formed(one, completions), _well_formed(other, completions)
+    return overlap(left, right)
+
+
+def _well_formed(text: str, completions: int) -> Intervals:
+    found = []
+    for fragment in text.split(",") if text else ():
+        try:
+            found.append(_interval(fragment, completions))
+        except BadIndexes:
+            continue
+    return found
+
+
+def parse(text: str, completions: int) -> list[int]:
+    """The indexes below `completions` a text lists, ascending; what is malformed is skipped."""
+    return list(expand(parse_intervals(text, completions)))
+
+
+def parse_intervals(text: str, completions: int) -> Intervals:
+    """The indexes below `completions` a text lists; malformed or backward fragments are skipped."""
+    found: Intervals = []
+    for fragment in text.split(",") if text else ():
+        head, dash, tail = fragment.partition("-")
+        if not _is_integer(head) or (dash and not _is_integer(tail)):
+            continue
+        first = int(head)
+        if first >= completions:
+            break
+        last = min(int(tail), completions - 1) if dash else first
+        if found and first <= found[-1][1] + 1:
+            first = found.pop()[0] if first == found[-1][1] + 1 else found[-1][1] + 1
+        if 0 <= first <= last:
+            found.append((first, last))
+    return found
+
+
+def to_text(indexes: Iterable[int]) -> str:
+    """Text of ascending indexes."""
+    return intervals_to_text(compress(indexes))
+
+
+def intervals_to_text(intervals: Iterable[Interval]) -> str:
+    """Text of intervals: a run of two as "a,b", longer ones as "a-c"."""
+    return ",".join(
+        f"{first}-{last}" if last > first + 1 else f"{first},{last}" if last > first else str(first)
+        for first, last in intervals
+    )
+
+
+def count(intervals: Iterable[Interval]) -> int:
+    return sum(last - first + 1 for first, last in intervals)
+
+
+def compress(indexes: Iterable[int]) -> Intervals:
+    """Intervals of ascending indexes; repeated ones count once."""
+    found: Intervals = []
+    start = end = -2
+    for index in indexes:
+        if index == end + 1 and start >= 0:
+            end = index
+        elif index > end or start < 0:
+            if start >= 0:
+                found.append((start, end))
+            start = end = index
+    if start >= 0:
+        found.append((start, end))
+    return found
+
+
+def expand(intervals: Iterable[Interval]) -> Iterator[int]:
+    for first, last in intervals:
+        yield from range(first, last + 1)
+
+
+def contains(intervals: Sequence[Interval], index: int) -> bool:
+    at = bisect_right(intervals, (index, _END)) - 1
+    return at >= 0 and index <= intervals[at][1]
+
+
+def merge(one: Sequence[Interval], other: Sequence[Interval]) -> Intervals:
+    """All indexes of both."""
+    if not one or not other:
+        return list(one or other)
+    found: Intervals = []
+    start, end = -1, -2
+    for first, last in sorted([*one, *other]):
+        if first <= end + 1:
+            end = max(end, last)
+            continue
+        if end >= start:
+            found.append((start, end))
+        start, end = first, last
+    found.append((start, end))
+    return found
+
+
+def overlap(one: Sequence[Interval], other: Sequence[Interval]) -> int | None:
+    """The first index in both, if any."""
+    i = j = 0
+    while i < len(one) and j < len(other):
+        if one[i][0] <= other[j][1] and other[j][0] <= one[i][1]:
+            return max(one[i][0], other[j][0])
+        if one[i][0] <= other[j][0]:
+            i += 1
+        else:
+            j += 1
+    return None
+
+
+def gaps(intervals: Iterable[Interval], completions: int) -> Intervals:
+    """The indexes below `completions` that are not listed."""
+    found: Intervals = []
+    start = 0
+    for first, last in intervals:
+        if first >= completions:
+            break
+        if first > start:
+            found.append((start, first - 1))
+        start = last + 1
+    if start < completions:
+        found.append((start, completions - 1))
+    return found

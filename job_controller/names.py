@@ -1,0 +1,170 @@
+"""Names and label texts: what may be one, and how a refusal is worded.
+
+Each check returns the messages an API server gives, in its order; an empty list means the text is fine. The
+texts are API (Kubernetes apimachinery `util/validation`).
+"""
+
+from __future__ import annotations
+
+import re
+
+_ALNUM = "[A-Za-z0-9]"
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_QUALIFIED = f"({_ALNUM}[-A-Za-z0-9_.]*)?{_ALNUM}"
+_LABEL_VALUE = f"({_QUALIFIED})?"
+_DNS1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+
+_is_label = re.compile(_LABEL).fullmatch
+_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_is_qualified = re.compile(_QUALIFIED).fullmatch
+_is_label_value = re.compile(_LABEL_VALUE).fullmatch
+_is_path = re.compile(_PATH).fullmatch
+_is_port_charset = re.compile("[-a-z0-9]+").fullmatch
+_is_environment = re.compile("[ -<>-~]+").fullmatch
+_is_config_key = re.compile(r"[-._a-zA-Z0-9]+").fullmatch
+
+MUST_BE_SET = "must be non-empty"
+
+
+def _regex(text: str, regex: str, *examples: str) -> str:
+    shown = ",  or ".join(f"'{example}'" for example in examples)
+    return f"{text} (e.g. {shown}, regex used for validation is '{regex}')"
+
+
+_LABEL_TEXT = _regex(
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end with an alphanumeric character",
+    _LABEL,
+    "my-name",
+    "123-abc",
+)
+_SUBDOMAIN_TEXT = _regex(
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character",
+    _SUBDOMAIN,
+    "example.com",
+)
+_QUALIFIED_TEXT = _regex(
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+    _QUALIFIED,
+    "MyName",
+    "my.name",
+    "123-abc",
+)
+_LABEL_VALUE_TEXT = _regex(
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character",
+    _LABEL_VALUE,
+    "MyValue",
+    "my_value",
+    "12345",
+)
+_ENVIRONMENT_TEXT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_CONFIG_KEY_TEXT = _regex(
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+    r"[-._a-zA-Z0-9]+",
+    "key.name",
+    "KEY_NAME",
+    "key-name",
+)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _check(text: str, limit: int, unit: str, matches: bool, message: str) -> list[str]:
+    found = [f"must be no more than {limit} {unit}"] if _bytes(text) > limit else []
+    return found if matches else [*found, message]
+
+
+def dns_label(text: str) -> list[str]:
+    """RFC 1123 label: container names, hostnames, namespaces."""
+    if len(text) <= 63 and _is_label(text):
+        return []
+    return _check(text, 63, "characters", _is_label(text) is not None, _LABEL_TEXT)
+
+
+def dns_subdomain(text: str) -> list[str]:
+    """RFC 1123 subdomain: names of most objects."""
+    if len(text) <= 253 and _is_subdomain(text):
+        return []
+    return _check(text, 253, "characters", _is_subdomain(text) is not None, _SUBDOMAIN_TEXT)
+
+
+def label_value(text: str) -> list[str]:
+    if len(text) <= 63 and _is_label_value(text):
+        return []
+    return _check(text, 63, "bytes", _is_label_value(text) is not None, _LABEL_VALUE_TEXT)
+
+
+def qualified_name(text: str) -> list[str]:
+    """`name` or `dns.prefix/name`: label keys, condition types, resource names."""
+    prefix, slash, name = text.rpartition("/")
+    if "/" in prefix:
+        example = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return [f"a qualified name {_QUALIFIED_TEXT}{example}"]
+    found: list[str] = []
+    if slash:
+        found = [f"prefix part {text}" for text in (dns_subdomain(prefix) if prefix else [MUST_BE_SET])]
+    if not name:
+        found.append("name part " + MUST_BE_SET)
+    elif _bytes(name) > 63:
+        found.append("name part must be no more than 63 bytes")
+    if not _is_qualified(name):
+        found.append("name part " + _QUALIFIED_TEXT)
+    return found
+
+
+def path_segment(text: str) -> list[str]:
+    """What no object name may be, whatever its kind: it could not stand in a URL."""
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{char}'" for char in "/%" if char in text]
+
+
+def domain_prefixed_path(text: str) -> list[tuple[str, str]]:
+    """`example.com/some/path`: pairs of the part at fault and what is wrong with it."""
+    domain, _, path = text.partition("/")
+    if not domain or not path:
+        return [(text, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    found = [(domain, message) for message in dns_subdomain(domain)]
+    if not _is_path(path):
+        found.append((path, f"Invalid path (regex used for validation is '{_PATH}')"))
+    return found
+
+
+def environment_name(text: str) -> list[str]:
+    if not text:
+        return [MUST_BE_SET]
+    return [] if _is_environment(text) else [_ENVIRONMENT_TEXT]
+
+
+def config_key(text: str) -> list[str]:
+    """A key of a ConfigMap or Secret."""
+    found = ["must be no more than 253 characters"] if len(text) > 253 else []
+    if not _is_config_key(text):
+        found.append(_CONFIG_KEY_TEXT)
+    if text in (".", "..") or text.startswith(".."):
+        found.append(f"must not be '{text}'" if text in (".", "..") else "must not start with '..'")
+    return found
+
+
+def port_name(text: str) -> list[str]:
+    """IANA service name: at most 15 of a-z, 0-9, hyphen, with a letter in it."""
+    found = ["must be no more than 15 characters"] if len(text) > 15 else []
+    if not _is_port_charset(text):
+        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not any("a" <= char <= "z" for char in text):
+        found.append("must contain at least one letter (a-z)")
+    if "--" in text:
+        found.append("must not contain consecutive hyphens")
+    if text.startswith("-") or text.endswith("-"):
+        found.append("must not begin or end with a hyphen")
+    return found
+
+
+def port_number(port: int) -> list[str]:
+    return [] if 1 <= port <= 65535 else ["must be between 1 and 65535, inclusive"]

@@ -105,14 +105,13 @@ class History:
         """Wake all readers that wait at the end of the log."""
         sleepers, self._sleepers = self._sleepers, []
         for sleeper in sleepers:
-            if not sleeper.done():
-                sleeper.set_result(None)
+            _wake(sleeper)
 
     async def wait(self, seconds: float) -> None:
         """Until woken, or for so many seconds of loop time."""
         loop = asyncio.get_running_loop()
         sleeper = loop.create_future()
-        timer = loop.call_later(seconds, lambda: sleeper.done() or sleeper.set_result(None))
+        timer = loop.call_later(seconds, _wake, sleeper)
         self._sleepers.append(sleeper)
         try:
             await sleeper
@@ -120,3 +119,8 @@ class History:
             timer.cancel()
             if sleeper in self._sleepers:
                 self._sleepers.remove(sleeper)
+
+
+def _wake(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)

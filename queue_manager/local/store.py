@@ -172,6 +172,9 @@ class Store:
         before: dict[str, Stored | None] = {}
         for change in collection.history.after(revision):
             before.setdefault(change.new.key, change.old)
+        for change in self._pending:
+            if change.resource == resource and change.revision > revision:
+                before.setdefault(change.new.key, change.old)
         if not before:
             yield from self.scan(resource, namespace, after)
             return
@@ -232,9 +235,7 @@ class Store:
         self.revision += 1
         meta["resourceVersion"] = str(self.revision)
         labels = meta.get("labels") or NO_FIELDS
-        last = Stored(
-            old.key, old.namespace, old.name, old.uid, self.revision, labels, old.fields, orjson.dumps(obj)
-        )
+        last = Stored(old.key, old.namespace, old.name, old.uid, self.revision, labels, old.fields, orjson.dumps(obj))
         collection.unset(old.key)
         self._written(Change("DELETED", resource, old, last))
         return last

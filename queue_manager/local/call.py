@@ -1,0 +1,92 @@
+"""One request to one resource, parsed: what the verbs work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from job_controller.fields import Json, not_supported
+from queue_manager.engine.resources import Resource
+from queue_manager.local import errors
+from queue_manager.local.exchange import Request
+from queue_manager.local.kind import Kind
+from queue_manager.local.views import View
+
+FIELD_VALIDATION = ("Strict", "Warn", "Ignore")
+
+
+class Target(NamedTuple):
+    """What a URL path of the resource API names."""
+
+    group: str
+    version: str
+    namespace: str
+    plural: str
+    name: str
+    subresource: str
+
+
+@lru_cache(maxsize=4096)
+def parse_path(path: str) -> Target | None:
+    """`/api/v1/...` and `/apis/<group>/<version>/...`; None for any other path."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) >= 3:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) >= 4:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    # /namespaces/x is a namespace, as are its subresources; /namespaces/x/pods is what lies in it.
+    if rest[0] == "namespaces" and len(rest) >= 3 and not (group == "" and rest[2] in ("status", "finalize")):
+        namespace, rest = rest[1], rest[2:]
+    if len(rest) > 3 or not all(rest):
+        return None
+    return Target(group, version, namespace, *rest, *("",) * (3 - len(rest)))
+
+
+@dataclass(slots=True)
+class Call:
+    """A request on its way through the server. `warnings` go into the answer's headers."""
+
+    request: Request
+    kind: Kind
+    namespace: str
+    name: str
+    subresource: str
+    view: View
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def resource(self) -> Resource:
+        return self.kind.resource
+
+    @property
+    def table(self) -> str:
+        """The name of the resource in the store."""
+        return str(self.kind.resource)
+
+    def option(self, name: str) -> str:
+        return self.request.query.get(name, "")
+
+    @property
+    def dry_run(self) -> bool:
+        return bool(self.option("dryRun"))
+
+
+def check_write_options(call: Call, options: str) -> None:
+    """dryRun and fieldValidation have values that exist. Raises 422 about `options`, e.g. CreateOptions."""
+    problems = []
+    dry_run = call.option("dryRun")
+    if dry_run and dry_run != "All":
+        problems.append(not_supported("dryRun", dry_run, ["All"]))
+    validation = call.option("fieldValidation")
+    if validation and validation not in FIELD_VALIDATION:
+        problems.append(not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
+    if problems:
+        raise errors.invalid(Resource("meta.k8s.io", "v1", "", options), "", problems)
+
+
+def name_of(obj: Json) -> str:
+    return str(obj["metadata"].get("name", ""))

@@ -1,0 +1,250 @@
+"""The API server: one function from request to answer.
+
+`handle` reads the URL, finds the kind, and hands over to the verb. It does no I/O of its own: sockets are the
+business of http.py, disks of the journal. An answer leaves only when the writes it tells of (and those it has seen) are
+committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import orjson
+
+from job_controller.fields import Json
+from job_controller.ports import Clock
+from queue_manager.engine.resources import CRDS, NAMESPACES
+from queue_manager.engine.transport import Response
+from queue_manager.local import errors
+from queue_manager.local.admission import Admission, Review
+from queue_manager.local.call import Call, Target, parse_path
+from queue_manager.local.deletion import DeleteOptions, Deleter
+from queue_manager.local.errors import StatusError
+from queue_manager.local.exchange import Request, Stream, flag, negotiate, refuse, respond
+from queue_manager.local.identity import timestamp
+from queue_manager.local.kind import Kind
+from queue_manager.local.listing import list_objects
+from queue_manager.local.namespaces import finalize
+from queue_manager.local.pods import LogSource, Pods
+from queue_manager.local.reviews import review
+from queue_manager.local.store import Change, Store, decode
+from queue_manager.local.views import View
+from queue_manager.local.watch import Watch
+from queue_manager.local.writing import Writer
+
+__all__ = ["Admission", "ApiServer", "LogSource", "Request", "Response", "Review", "Stream"]
+
+log = logging.getLogger(__name__)
+
+FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+HEALTH = ("/healthz", "/livez", "/readyz")
+
+
+class Catalogue(Protocol):
+    """The kinds that are served (`registry.Registry`)."""
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None: ...
+
+    def all(self) -> Sequence[Kind]: ...
+
+    def install(self, crd: Json) -> Any: ...
+
+    def remove(self, crd: Json) -> Any: ...
+
+
+class ApiServer:
+    """An embedded Kubernetes API server over a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Any,
+        clock: Clock,
+        admission: Sequence[Admission] = (),
+        logs: LogSource | None = None,
+    ) -> None:
+        self.store = store
+        self.registry: Catalogue = registry
+        self._clock = clock
+        self._closing = False
+        self._writer = Writer(store, admission)
+        self._deleter = Deleter(store, admission)
+        self._pods = Pods(store, self._writer, self._deleter, logs)
+        for stored in list(store.scan(str(CRDS))):
+            self.registry.install(decode(stored))
+        store.subscribe(self._definitions_changed)
+        self._create_first_namespaces()
+
+    def close(self) -> None:
+        """End all watches; requests are still answered."""
+        self._closing = True
+        self.store.wake_all()
+
+    async def handle(self, request: Request) -> Response | Stream:
+        """Answer a request. Never raises: what goes wrong is an answer too."""
+        try:
+            return await self._answer(request)
+        except StatusError as error:
+            return refuse(error)
+        except OSError as error:
+            log.error("%s %s: %s", request.method, request.path, error)
+            return refuse(errors.internal(str(error)))
+        except Exception as error:
+            log.exception("%s %s failed", request.method, request.path)
+            return refuse(errors.internal(f"{type(error).__name__}: {error}"))
+
+    async def _answer(self, request: Request) -> Response | Stream:
+        target = parse_path(request.path)
+        kind = self.registry.find(target.group, target.version, target.plural) if target else None
+        if target is None or kind is None:
+            return self._outside(request, target)
+        if target.namespace and not kind.resource.namespaced:
+            raise errors.no_such_path()
+        form = negotiate(request.headers.get("accept", ""))
+        view = View(kind, form, request.query.get("includeObject", ""))
+        call = Call(request, kind, target.namespace, target.name, target.subresource, view)
+        try:
+            answer = self._verb(call)
+            await self.store.settled()
+        except StatusError as error:
+            error.warnings = call.warnings
+            raise
+        return answer
+
+    def _outside(self, request: Request, target: Target | None) -> Response:
+        """Paths that are no stored resource."""
+        if target is not None and request.method == "POST":
+            answer = review(target, request)
+            if answer is not None:
+                return respond(201, orjson.dumps(answer))
+        if target is None and request.path in HEALTH:
+            return Response(200, {"Content-Type": "text/plain; charset=utf-8"}, b"ok")
+        if request.method == "GET":
+            from queue_manager.local.discovery import discovery
+
+            found = discovery(self.registry, request.path, request.headers.get("accept", ""))
+            if found is not None:
+                content_type, body = found
+                return Response(200, {"Content-Type": content_type}, body)
+        raise errors.no_such_path()
+
+    # --- verbs ---------------------------------------------------------------------------------------------
+
+    def _verb(self, call: Call) -> Response | Stream:
+        if call.subresource:
+            return self._subresource(call)
+        if call.name:
+            return self._object(call)
+        return self._collection(call)
+
+    def _collection(self, call: Call) -> Response | Stream:
+        method = call.request.method
+        if method == "GET":
+            if flag(call.request.query, "watch"):
+                return self._watch(call)
+            return respond(200, list_objects(self.store, call), call.warnings)
+        if call.resource.namespaced and not call.namespace:
+            raise errors.method_not_allowed()
+        match method:
+            case "POST":
+                return self._shown(call, 201, self._writer.create(call))
+            case "DELETE":
+                body = self._deleter.delete_collection(call, DeleteOptions.of(call))
+                return respond(200, body, call.warnings)
+        raise errors.method_not_allowed()
+
+    def _object(self, call: Call) -> Response | Stream:
+        if call.resource.namespaced and not call.namespace:
+            raise errors.no_such_path()
+        match call.request.method:
+            case "GET" if flag(call.request.query, "watch"):
+                return self._watch(_one_object(call))
+            case "GET":
+                return self._shown(call, 200, self._writer.require(call).data)
+            case "PUT":
+                return self._shown(call, 200, self._writer.update(call))
+            case "PATCH":
+                return self._shown(call, 200, self._writer.patch(call))
+            case "DELETE":
+                return self._delete(call)
+        raise errors.method_not_allowed()
+
+    def _subresource(self, call: Call) -> Response | Stream:
+        method, name = call.request.method, call.subresource
+        if call.resource.namespaced and not call.namespace:
+            raise errors.no_such_path()
+        if name == "status" and call.kind.has_status:
+            match method:
+                case "GET":
+                    return self._shown(call, 200, self._writer.require(call).data)
+                case "PUT":
+                    return self._shown(call, 200, self._writer.update(call))
+                case "PATCH":
+                    return self._shown(call, 200, self._writer.patch(call))
+            raise errors.method_not_allowed()
+        if name == "finalize" and call.resource == NAMESPACES:
+            if method != "PUT":
+                raise errors.method_not_allowed()
+            return self._shown(call, 200, finalize(self._writer, call))
+        return self._act(call)
+
+    def _act(self, call: Call) -> Response | Stream:
+        """Subresources that do something."""
+        if call.subresource not in call.kind.subresources:
+            raise errors.no_such_path()
+        match call.subresource, call.request.method:
+            case "log", "GET":
+                return self._pods.log(call)
+            case "binding", "POST":
+                return respond(201, self._pods.bind(call), call.warnings)
+            case "eviction", "POST":
+                return respond(201, self._pods.evict(call), call.warnings)
+            case "log" | "binding" | "eviction", _:
+                raise errors.method_not_allowed()
+        raise errors.no_such_path()
+
+    def _delete(self, call: Call) -> Response:
+        options = DeleteOptions.of(call)
+        outcome = self._deleter.delete(call, options)
+        body = outcome.body(call, options)
+        if outcome.gone:
+            return respond(200, body, call.warnings)
+        return self._shown(call, outcome.status, body)
+
+    def _watch(self, call: Call) -> Stream:
+        watch = Watch(self.store, call, lambda: self._closing)
+        return Stream(200, {"Content-Type": "application/json"}, watch.chunks())
+
+    def _shown(self, call: Call, status: int, data: bytes) -> Response:
+        return respond(status, call.view.one(data, self.store.now()), call.warnings)
+
+    # --- the server's own objects --------------------------------------------------------------------------
+
+    def _create_first_namespaces(self) -> None:
+        kind = self.registry.find("", "v1", NAMESPACES.plural)
+        if kind is None or self.store.count(str(NAMESPACES)):
+            return
+        for name in FIRST_NAMESPACES:
+            created = timestamp(self.store.now())
+            meta = {"name": name, "uid": self.store.new_uid(), "creationTimestamp": created}
+            obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+            obj |= {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+            kind.prepare_create(obj)
+            self.store.put(str(NAMESPACES), obj, dict(kind.fields(obj)))
+
+    def _definitions_changed(self, change: Change) -> None:
+        """Serve the kinds that CustomResourceDefinitions define, and no others."""
+        if change.resource != str(CRDS):
+            return
+        if change.type == "DELETED":
+            self.registry.remove(decode(change.new))
+        else:
+            self.registry.install(decode(change.new))
+
+
+def _one_object(call: Call) -> Call:
+    """The watch of a single object is the watch of its collection with a field selector."""
+    query = {**call.request.query, "fieldSelector": f"metadata.name={call.name}"}
+    return Call(call.request._replace(query=query), call.kind, call.namespace, "", "", call.view)

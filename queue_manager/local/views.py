@@ -1,0 +1,109 @@
+"""Objects on their way out: as they are stored, as rows of a Table, or only their metadata.
+
+Plain JSON is spliced from the stored bytes; nothing is decoded for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from job_controller.fields import Json
+from queue_manager.local.exchange import Form
+from queue_manager.local.kind import Kind
+from queue_manager.local.store import Stored, decode
+from queue_manager.local.tables import to_table
+
+META_VERSION = "meta.k8s.io/v1"
+
+_EVENT_HEAD = {
+    "ADDED": b'{"type":"ADDED","object":',
+    "MODIFIED": b'{"type":"MODIFIED","object":',
+    "DELETED": b'{"type":"DELETED","object":',
+    "BOOKMARK": b'{"type":"BOOKMARK","object":',
+    "ERROR": b'{"type":"ERROR","object":',
+}
+_EVENT_TAIL = b"}\n"
+
+
+class View:
+    """How one request wants to see objects of one kind."""
+
+    def __init__(self, kind: Kind, form: Form, include_object: str = "Metadata") -> None:
+        self._kind = kind
+        self._form = form
+        self._include = include_object or "Metadata"
+        self._headers = True
+
+    def one(self, data: bytes, now: datetime) -> bytes:
+        """A single object."""
+        if self._form == "json":
+            return data
+        tree = orjson.loads(data)
+        if self._form == "partial":
+            return orjson.dumps(partial(tree))
+        meta = {"resourceVersion": tree["metadata"].get("resourceVersion", "")}
+        return orjson.dumps(self._table([tree], meta, now))
+
+    def many(self, stored: Iterable[Stored], meta: dict[str, Any], now: datetime) -> bytes:
+        """A list with its metadata."""
+        if self._form == "json":
+            resource = self._kind.resource
+            head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta})
+            return b'%b,"items":[%b]}' % (head[:-1], b",".join([item.data for item in stored]))
+        trees = [decode(item) for item in stored]
+        if self._form == "table":
+            return orjson.dumps(self._table(trees, meta, now))
+        listed = {"kind": "PartialObjectMetadataList", "apiVersion": META_VERSION, "metadata": meta}
+        return orjson.dumps(listed | {"items": [partial(tree) for tree in trees]})
+
+    def events(self, changes: Iterable[tuple[str, Stored]], now: datetime) -> bytes:
+        """Watch events, a line each."""
+        parts: list[bytes] = []
+        for kind, stored in changes:
+            parts.append(_EVENT_HEAD[kind])
+            parts.append(stored.data if self._form == "json" else self._event_object(stored, now))
+            parts.append(_EVENT_TAIL)
+        return b"".join(parts)
+
+    def _event_object(self, stored: Stored, now: datetime) -> bytes:
+        if self._form == "partial":
+            return orjson.dumps(partial(decode(stored)))
+        table = self._table([decode(stored)], {"resourceVersion": str(stored.revision)}, now)
+        if not self._headers:
+            table["columnDefinitions"] = None
+        self._headers = False
+        return orjson.dumps(table)
+
+    def bookmark(self, revision: int, *, initial_events_end: bool = False) -> bytes:
+        """A watch event that says only how far the watch has come."""
+        meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if initial_events_end:
+            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+        resource = self._kind.resource
+        tree: dict[str, Any] = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
+        if self._form == "partial":
+            tree = partial(tree)
+        elif self._form == "table":
+            row = {"cells": [], "object": partial(tree)}
+            tree = {"kind": "Table", "apiVersion": META_VERSION, "metadata": {"resourceVersion": str(revision)}}
+            tree |= {"columnDefinitions": None, "rows": [row] if initial_events_end else []}
+        return b"".join((_EVENT_HEAD["BOOKMARK"], orjson.dumps(tree), _EVENT_TAIL))
+
+    def _table(self, trees: list[Json], meta: dict[str, Any], now: datetime) -> Json:
+        table = to_table(self._kind, trees, now, self._include)
+        table["metadata"] = meta
+        return table
+
+
+def partial(tree: Json) -> Json:
+    """PartialObjectMetadata of an object."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": META_VERSION, "metadata": tree["metadata"]}
+
+
+def error_event(status: Json) -> bytes:
+    """The last event of a watch that cannot go on."""
+    return b"".join((_EVENT_HEAD["ERROR"], orjson.dumps(status), _EVENT_TAIL))

@@ -1,0 +1,218 @@
+"""The node agent: for every pod bound to its nodes one worker, called when something happened. No polling.
+
+It is an ordinary client of the API server. What it knows beyond the API lies in files (layout.py), so it may be
+killed at any time: containers go on, and a new agent finds them and the exit codes of those that ended meanwhile.
+Processes of pods that the API no longer knows are ended.
+
+There is no sandbox: containers are processes of the user who runs the agent, on the host's file system and network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from job_controller.fields import Json
+from queue_manager.engine.cache import Cache
+from queue_manager.engine.resources import CONFIG_MAPS, PODS, Resource
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.engine.workqueue import WorkQueue
+from queue_manager.local.agent import supervisor
+from queue_manager.local.agent.environment import ConfigError, Host
+from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.sweep import Sweeper
+from queue_manager.local.agent.worker import SHORTEST_GRACE, NodePod, PodWorker, Tools, waits_for_its_end
+from queue_manager.local.logs import LogIndexer
+
+log = logging.getLogger(__name__)
+
+SECRETS = Resource("", "v1", "secrets", "Secret")
+# Pods worked on at the same time; more only means more status writes in flight.
+CONCURRENCY = 32
+
+
+class Agent:
+    """Runs the pods of its nodes. Construct it before the runtime starts; end it with `shutdown`.
+
+    Without `shutdown` (the program is killed, or the runtime just stops) containers go on running.
+    """
+
+    def __init__(self, runtime: Runtime, directory: Path, hosts: Sequence[Host]) -> None:
+        """`directory`: where pods live, made readable by its owner only. `hosts`: the nodes this agent serves."""
+        self.layout = Layout(directory.resolve())
+        self.layout.prepare()
+        self._runtime = runtime
+        self._hosts = {host.name: host for host in hosts}
+        self._queue: WorkQueue[str] = WorkQueue("agent")
+        self._workers: dict[str, PodWorker] = {}
+        self._sweeper = Sweeper()
+        self._indexer = LogIndexer(runtime.clock.now)
+        self._shutdown: float | None = None
+        self._idle = asyncio.Event()
+        self._events = runtime.recorder("kubelet")
+        self._caches: list[Cache[NodePod]] = []
+        for host in hosts:
+            cache = runtime.cache(PODS, NodePod, field_selector=f"spec.nodeName={host.name}")
+            cache.subscribe(self._changed)
+            self._caches.append(cache)
+        runtime.task(self._begin)
+        runtime.worker(self._queue, self._sync, CONCURRENCY)
+
+    # --- life ---
+
+    async def shutdown(self, grace: float = 10.0) -> None:
+        """End all pods as a node that shuts down does: Failed/Terminated, with a DisruptionTarget condition.
+
+        Each gets its grace period, at most `grace` seconds. Returns when no process of any pod is left. The runtime
+        must still be running, for the statuses are written.
+        """
+        self._shutdown = grace
+        self._idle.clear()
+        for uid in self._workers:
+            self._queue.add(uid)
+        if self._workers:
+            try:
+                await asyncio.wait_for(self._idle.wait(), grace + 10)
+            except TimeoutError:
+                log.error("pods did not end in time", extra={"pods": sorted(self._workers)})
+        await self._sweeper.finish()
+
+    async def _begin(self) -> None:
+        """What earlier agents left of pods that are gone."""
+        if os.geteuid() == 0:
+            log.warning("running as root: containers are plain processes with all rights of root (no sandbox)")
+        orphans = [uid for uid in self.layout.pods() if self._pod(uid) is None]
+        await asyncio.gather(*(self._end_orphan(uid) for uid in orphans))
+
+    async def _end_orphan(self, uid: str) -> None:
+        """A pod that was deleted while no agent was there to see it."""
+        processes = [process for run in self.layout.all_runs(uid) if (process := supervisor.adopt(run))]
+        ended = [asyncio.Event() for _ in processes]
+        for process, event in zip(processes, ended, strict=True):
+            process.watch(event.set)
+            process.signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(asyncio.gather(*(event.wait() for event in ended)), SHORTEST_GRACE)
+        except TimeoutError:
+            for process in processes:
+                process.signal(signal.SIGKILL)
+        self._forget(uid)
+
+    # --- one pod ---
+
+    def _changed(self, old: NodePod | None, new: NodePod | None) -> None:
+        pod = new or old
+        if pod is not None:
+            self._queue.add(pod.metadata.uid)
+
+    def _pod(self, uid: str) -> NodePod | None:
+        return next((pod for cache in self._caches if (pod := cache.by_uid(uid)) is not None), None)
+
+    async def _sync(self, uid: str) -> None:
+        pod = self._pod(uid)
+        worker = self._workers.get(uid)
+        if worker is None:
+            worker = await self._begin_pod(uid, pod)
+        if worker is None:
+            return
+        await worker.sync(pod, self._shutdown)
+        if worker.ended:
+            self._end_pod(uid, pod)
+
+    async def _begin_pod(self, uid: str, pod: NodePod | None) -> PodWorker | None:
+        """A worker for a pod that is to run here; none for one that is over, gone, or comes too late."""
+        if pod is None:
+            self._forget(uid)
+            return None
+        if pod.is_over:
+            if waits_for_its_end(pod):
+                await self.delete(pod)
+            if self.layout.pod(uid).exists() and any(map(supervisor.adopt, self.layout.all_runs(uid))):
+                self._sweeper.request(uid)
+            return None
+        if self._shutdown is not None:
+            return None
+        worker = self._workers[uid] = self._worker(pod)
+        return worker
+
+    def _worker(self, pod: NodePod) -> PodWorker:
+        spec = msgspec.json.decode(pod.spec, type=dict[str, object])
+        uid = pod.metadata.uid
+        host = self._hosts[str(spec["nodeName"])]
+        tools = Tools(self.layout, host, self._source, self, self._indexer, self._runtime.clock.now)
+        return PodWorker(pod, tools, lambda seconds: self._queue.add_after(uid, seconds))
+
+    def _end_pod(self, uid: str, pod: NodePod | None) -> None:
+        self._workers.pop(uid).release()
+        if pod is None:
+            self._forget(uid)
+        else:
+            self._sweeper.request(uid)
+        if not self._workers:
+            self._idle.set()
+
+    def _forget(self, uid: str) -> None:
+        """The pod is gone from the API: its logs and files go too, as in a cluster."""
+        if self.layout.pod(uid).exists():
+            self._sweeper.request(uid)
+            self.layout.remove(uid)
+
+    # --- what workers report ---
+
+    async def patch_status(self, pod: NodePod, status: Json) -> None:
+        """Write the changed fields of a status. A pod that is gone, or another of the name, needs none."""
+        meta = pod.metadata
+        patch = {"metadata": {"uid": meta.uid}, "status": status}
+        try:
+            await self._runtime.client.patch(
+                PODS,
+                meta.namespace,
+                meta.name,
+                patch,
+                subresource="status",
+                content_type=STRATEGIC_PATCH,
+                type=NodePod,
+            )
+        except ApiError as error:
+            if not _is_gone(error):
+                raise
+
+    async def delete(self, pod: NodePod) -> None:
+        """Nothing of the pod runs any more: let the API server drop it."""
+        meta = pod.metadata
+        try:
+            await self._runtime.client.delete(PODS, meta.namespace, meta.name, uid=meta.uid, grace_period=0)
+        except ApiError as error:
+            if not _is_gone(error):
+                raise
+
+    def event(self, pod: NodePod, type: str, reason: str, message: str) -> None:
+        """Record an Event about a pod."""
+        self._events.event(pod, "Warning" if type == "Warning" else "Normal", reason, message)
+
+    async def _source(self, kind: str, namespace: str, name: str) -> Mapping[str, str] | None:
+        """The data of a ConfigMap or Secret as the API has it now."""
+        resource = CONFIG_MAPS if kind == "configmap" else SECRETS
+        try:
+            found = await self._runtime.client.get(resource, namespace, name)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise ConfigError(f"failed to read {kind} {namespace}/{name}: {error.message}") from error
+        data: dict[str, str] = found.get("data") or {}
+        if kind == "configmap":
+            return data
+        return {key: base64.b64decode(value).decode("utf-8", "replace") for key, value in data.items()}
+
+
+def _is_gone(error: ApiError) -> bool:
+    """404, or 409 because the uid is another one's."""
+    return error.status == 404 or (error.status == 409 and "uid" in error.message.lower())

@@ -1,0 +1,210 @@
+"""What the agent knows of the containers of one pod, and what follows from it: pure decisions.
+
+Theory. A container is a series of attempts (starts). It is in one of three states, which are those of the API:
+
+    waiting  --start-->  running  --exit-->  terminated  --restart policy, after a backoff-->  running ...
+
+A start that fails (command not found, no such ConfigMap) leaves it waiting, with a reason, to be tried again.
+Init containers run one after another, each to success; the regular ones start together when all of them are done.
+A sidecar (an init container with restartPolicy Always) only has to be running for the next to follow, and ends when
+the regular ones are done.
+
+`plan` says what to start now and when to look again. It never looks at a clock or a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from job_controller.fields import Json
+
+CRASH_BACKOFF = timedelta(seconds=10)
+CRASH_BACKOFF_CAP = timedelta(seconds=300)
+# A container that ran this long without failing starts with a fresh backoff.
+CRASH_BACKOFF_RESET = timedelta(seconds=600)
+
+CONTAINER_CREATING = "ContainerCreating"
+POD_INITIALIZING = "PodInitializing"
+CRASH_LOOP = "CrashLoopBackOff"
+STATUS_UNKNOWN = "ContainerStatusUnknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    code: int
+    finished_at: datetime
+    reason: str = ""  # empty: Completed or Error by the code
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start of a container; `number` counts restarts from 0."""
+
+    number: int
+    started_at: datetime
+    exit: Exit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the last try to start a container failed, and when the next one is due (None: never)."""
+
+    reason: str
+    message: str
+    retry_at: datetime | None
+    delay: timedelta = CRASH_BACKOFF
+
+
+@dataclass(slots=True)
+class Container:
+    spec: Json
+    init: bool = False
+    current: Attempt | None = None
+    previous: Attempt | None = None
+    refusal: Refusal | None = None
+    backoff: timedelta | None = None  # wait after the next exit; None: restart at once
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["name"])
+
+    @property
+    def sidecar(self) -> bool:
+        return self.init and self.spec.get("restartPolicy") == "Always"
+
+    @property
+    def running(self) -> bool:
+        return self.current is not None and self.current.exit is None
+
+    @property
+    def exit(self) -> Exit | None:
+        return self.current.exit if self.current is not None else None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.exit is not None and self.exit.code == 0
+
+    @property
+    def next_number(self) -> int:
+        return 0 if self.current is None else self.current.number + 1
+
+    def started(self, attempt: Attempt) -> None:
+        """A new attempt runs; the backoff for the one after it grows."""
+        old = self.exit
+        if old is not None and self.current is not None:
+            healthy = old.finished_at - self.current.started_at >= CRASH_BACKOFF_RESET
+            self.backoff = CRASH_BACKOFF if healthy or self.backoff is None else grown(self.backoff)
+            self.previous = self.current
+        self.current, self.refusal = attempt, None
+
+    def ended(self, exit: Exit) -> None:
+        if self.current is not None:
+            self.current = Attempt(self.current.number, self.current.started_at, exit)
+
+    def refused(self, reason: str, message: str, now: datetime, *, retry: bool = True) -> None:
+        """A start failed. The first retry comes after 10 s, later ones wait twice as long, up to 300 s."""
+        delay = CRASH_BACKOFF if self.refusal is None else grown(self.refusal.delay)
+        self.refusal = Refusal(reason, message, now + delay if retry else None, delay)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to do now. `finished`: nothing will ever start again; sidecars still running have to be stopped."""
+
+    start: list[Container] = field(default_factory=list)
+    wake: datetime | None = None
+    finished: bool = False
+
+    def look_again(self, when: datetime | None) -> None:
+        if when is not None:
+            self.wake = when if self.wake is None else min(self.wake, when)
+
+
+def containers_of(spec: Json) -> list[Container]:
+    """The containers of a pod in the order of their start."""
+    init = [Container(c, init=True) for c in spec.get("initContainers") or ()]
+    return init + [Container(c) for c in spec["containers"]]
+
+
+def grown(delay: timedelta) -> timedelta:
+    return min(delay * 2, CRASH_BACKOFF_CAP)
+
+
+def plan(containers: Sequence[Container], restart_policy: str, now: datetime) -> Plan:
+    """What to start at this moment (kuberuntime computePodActions)."""
+    result = Plan()
+    regular = [c for c in containers if not c.init]
+    if not any(c.current for c in regular) and not _initialize(containers, restart_policy, now, result):
+        return result
+    if _all_done(regular, restart_policy):
+        result.start.clear()
+        result.finished = True
+        return result
+    for container in containers if any(c.current for c in regular) else regular:
+        if not container.init or container.sidecar:
+            _keep_running(container, restart_policy, now, result)
+    return result
+
+
+def waiting_since_crash(container: Container, restart_policy: str, now: datetime) -> datetime | None:
+    """When a crashed container may start again, if that is still ahead."""
+    if container.exit is None or not _restarts(container, restart_policy) or container.backoff is None:
+        return None
+    due = container.exit.finished_at + container.backoff
+    return due if due > now else None
+
+
+def failed_for_good(container: Container, restart_policy: str) -> bool:
+    return container.exit is not None and container.exit.code != 0 and not _restarts(container, restart_policy)
+
+
+def _initialize(containers: Sequence[Container], restart_policy: str, now: datetime, result: Plan) -> bool:
+    """Take the next step of initialization; true when it is complete."""
+    for container in _init(containers):
+        if container.sidecar:
+            _keep_running(container, restart_policy, now, result)
+            if not container.running:
+                return False
+        elif failed_for_good(container, restart_policy):
+            result.start.clear()
+            result.finished = True
+            return False
+        elif not container.succeeded:
+            _keep_running(container, restart_policy, now, result)
+            return False
+    return True
+
+
+def _init(containers: Sequence[Container]) -> Iterator[Container]:
+    return (c for c in containers if c.init)
+
+
+def _all_done(regular: Sequence[Container], restart_policy: str) -> bool:
+    return all(c.exit is not None and not _restarts(c, restart_policy) for c in regular)
+
+
+def _restarts(container: Container, restart_policy: str) -> bool:
+    """Whether its exit is followed by another start. An init container that succeeded is done under any policy."""
+    if container.sidecar:
+        return True
+    if container.succeeded:
+        return restart_policy == "Always" and not container.init
+    return restart_policy != "Never"
+
+
+def _keep_running(container: Container, restart_policy: str, now: datetime, result: Plan) -> None:
+    """Start it if it does not run, now or when its backoff is over."""
+    if container.running or (container.exit is not None and not _restarts(container, restart_policy)):
+        return
+    if container.refusal is not None:
+        due = container.refusal.retry_at
+        if due is None or due > now:
+            result.look_again(due)
+            return
+    elif (later := waiting_since_crash(container, restart_policy, now)) is not None:
+        result.look_again(later)
+        return
+    result.start.append(container)

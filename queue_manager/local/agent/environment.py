@@ -1,0 +1,174 @@
+"""What a container sees: its environment, its arguments, the file that is executed.
+
+Nothing of the agent's own environment is inherited.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from job_controller.fields import Json
+from job_controller.quantities import exact
+from queue_manager.local.agent.sweep import MARK
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
+_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
+_VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+
+# Reads a ConfigMap or Secret: (kind, namespace, name) -> its data as text, None if there is no such object.
+Source = Callable[[str, str, str], Awaitable[Mapping[str, str] | None]]
+
+
+class ConfigError(Exception):
+    """The container cannot be configured now; waiting reason CreateContainerConfigError."""
+
+
+class CreateError(Exception):
+    """The container cannot be created now; waiting reason CreateContainerError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the downward API tells of the node."""
+
+    name: str
+    ip: str
+    allocatable: Mapping[str, str]
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """`$(NAME)` becomes the variable's value, `$$` one dollar; unknown references stay as they are."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        return variables.get(match[1], match[0])
+
+    return _REFERENCE.sub(value, text)
+
+
+async def environment(pod: Json, container: Json, host: Host, source: Source, home: str) -> dict[str, str]:
+    """All variables of a container. Later ones may use earlier ones. Raises ConfigError."""
+    metadata = pod["metadata"]
+    variables = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8"}
+    variables["HOSTNAME"] = pod["spec"].get("hostname") or metadata["name"]
+    own: dict[str, str] = {}
+    for entry in container.get("envFrom") or ():
+        own |= await _env_from(entry, metadata["namespace"], source)
+    for entry in container.get("env") or ():
+        value = await _env_value(entry, own, pod, container, host, source)
+        if value is not None:
+            own[entry["name"]] = value
+    return variables | own | {MARK: metadata["uid"]}
+
+
+def arguments(container: Json, variables: Mapping[str, str]) -> list[str]:
+    """command and args with their references expanded."""
+    return [expand(text, variables) for text in (*(container.get("command") or ()), *(container.get("args") or ()))]
+
+
+def executable(command: str, directory: str, path: str) -> str:
+    """The absolute path of the program that `command` names. Raises CreateError, in a container runtime's words."""
+    if "/" in command:
+        candidate = os.path.join(directory, command)
+        if not os.path.exists(candidate):
+            raise CreateError(f'exec: "{command}": stat {command}: no such file or directory')
+        if not _can_run(candidate):
+            raise CreateError(f'exec: "{command}": permission denied')
+        return candidate
+    for folder in path.split(":"):
+        candidate = os.path.join(directory, folder, command)
+        if command and _can_run(candidate):
+            return candidate
+    raise CreateError(f'exec: "{command}": executable file not found in $PATH')
+
+
+def working_directory(container: Json, home: str) -> str:
+    """Where the container starts: its workingDir on this machine, else its own directory. Raises CreateError."""
+    directory = os.path.join(home, container.get("workingDir") or "")
+    if not os.path.isdir(directory):
+        raise CreateError(f'workingDir "{container["workingDir"]}": no such directory on this machine')
+    return directory
+
+
+def field(path: str, pod: Json, host: Host) -> str:
+    """A fieldRef of the downward API. Raises ConfigError for a path it does not know."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    if match := _SUBSCRIPT.fullmatch(path):
+        return str((metadata.get(match[1]) or {}).get(match[2], ""))
+    match path:
+        case "metadata.name" | "metadata.namespace" | "metadata.uid":
+            return str(metadata[path.removeprefix("metadata.")])
+        case "spec.nodeName":
+            return host.name
+        case "spec.serviceAccountName":
+            return str(spec.get("serviceAccountName", ""))
+        case "status.podIP" | "status.podIPs" | "status.hostIP" | "status.hostIPs":
+            return host.ip
+    raise ConfigError(f"unsupported fieldPath: {path}")
+
+
+def resource_field(reference: Json, pod: Json, container: Json, host: Host) -> str:
+    """A resourceFieldRef. An absent limit is what the node can give, an absent request is the limit or 0."""
+    kind, _, name = reference["resource"].partition(".")
+    wanted = reference.get("containerName") or container["name"]
+    all_containers = [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]
+    target = next((c for c in all_containers if c["name"] == wanted), None)
+    if target is None or kind not in ("limits", "requests"):
+        raise ConfigError(f"container {wanted} not found" if target is None else f"unsupported resource: {reference}")
+    resources = target.get("resources") or {}
+    limit = (resources.get("limits") or {}).get(name)
+    value = limit if kind == "limits" else (resources.get("requests") or {}).get(name, limit)
+    if value is None:
+        value = host.allocatable.get(name, "0") if kind == "limits" else "0"
+    parts = exact(value) / (exact(reference.get("divisor") or "1") or 1)
+    return str(-(-parts.numerator // parts.denominator))
+
+
+async def _env_from(entry: Json, namespace: str, source: Source) -> dict[str, str]:
+    kind, reference = (
+        ("configmap", entry.get("configMapRef")) if "configMapRef" in entry else ("secret", entry.get("secretRef"))
+    )
+    reference = reference or {}
+    data = await source(kind, namespace, reference.get("name", ""))
+    if data is None and not reference.get("optional"):
+        raise ConfigError(f'{kind} "{reference.get("name", "")}" not found')
+    prefix = entry.get("prefix") or ""
+    return {prefix + key: value for key, value in (data or {}).items() if _VARIABLE.fullmatch(prefix + key)}
+
+
+async def _env_value(
+    entry: Json, known: Mapping[str, str], pod: Json, container: Json, host: Host, source: Source
+) -> str | None:
+    origin = entry.get("valueFrom")
+    if not origin:
+        return expand(entry.get("value") or "", known)
+    if reference := origin.get("fieldRef"):
+        return field(reference["fieldPath"], pod, host)
+    if reference := origin.get("resourceFieldRef"):
+        return resource_field(reference, pod, container, host)
+    if reference := origin.get("configMapKeyRef"):
+        return await _key("configmap", "ConfigMap", reference, pod["metadata"]["namespace"], source)
+    if reference := origin.get("secretKeyRef"):
+        return await _key("secret", "Secret", reference, pod["metadata"]["namespace"], source)
+    raise ConfigError(f"env {entry['name']}: unsupported valueFrom {', '.join(sorted(origin))}")
+
+
+async def _key(kind: str, title: str, reference: Json, namespace: str, source: Source) -> str | None:
+    name, key = reference.get("name", ""), reference["key"]
+    data = await source(kind, namespace, name)
+    if data is not None and key in data:
+        return data[key]
+    if reference.get("optional"):
+        return None
+    if data is None:
+        raise ConfigError(f'{kind} "{name}" not found')
+    raise ConfigError(f"couldn't find key {key} in {title} {namespace}/{name}")
+
+
+def _can_run(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)

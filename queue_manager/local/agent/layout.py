@@ -1,0 +1,115 @@
+"""Where the agent keeps what it knows of a pod: plain files that survive any crash of the agent.
+
+    <root>/<pod uid>/<container>/work/     the working directory and HOME of the container
+    <root>/<pod uid>/<container>/<n>.log   stdout and stderr of its n-th start (n counts restarts from 0)
+    <root>/<pod uid>/<container>/<n>.idx   when the log had which size (see logs.py)
+    <root>/<pod uid>/<container>/<n>.pid   pid of the supervisor; its mtime is the start time
+    <root>/<pod uid>/<container>/<n>.exit  exit code and a newline; its mtime is the finish time
+
+A file without its trailing newline is one being written and counts as absent.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """The files of one start of one container."""
+
+    container: Path
+    number: int
+
+    @property
+    def base(self) -> str:
+        """The common part of all names; also how the supervisor is recognised among processes."""
+        return f"{self.container}/{self.number}"
+
+    @property
+    def work(self) -> Path:
+        return self.container / "work"
+
+    @property
+    def log(self) -> Path:
+        return Path(self.base + ".log")
+
+    @property
+    def index(self) -> Path:
+        return Path(self.base + ".idx")
+
+    @property
+    def pid(self) -> Path:
+        return Path(self.base + ".pid")
+
+    @property
+    def exit(self) -> Path:
+        return Path(self.base + ".exit")
+
+    def read_pid(self) -> tuple[int, datetime] | None:
+        """The supervisor's pid and the start time."""
+        return _number_and_time(self.pid)
+
+    def remove(self) -> None:
+        for path in (self.log, self.index, self.exit, self.pid):
+            path.unlink(missing_ok=True)
+
+    def read_exit(self) -> tuple[int, datetime] | None:
+        """Exit code (128 + signal for a killed process) and finish time."""
+        return _number_and_time(self.exit)
+
+
+class Layout:
+    """All pods of one data directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def prepare(self) -> None:
+        """Create the directory, readable by its owner only."""
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.root.chmod(0o700)
+
+    def pods(self) -> Iterator[str]:
+        """UIDs of all pods that left something here."""
+        yield from sorted(path.name for path in self.root.iterdir() if path.is_dir()) if self.root.exists() else ()
+
+    def pod(self, uid: str) -> Path:
+        return self.root / uid
+
+    def run(self, uid: str, container: str, number: int) -> RunFiles:
+        return RunFiles(self.root / uid / container, number)
+
+    def create(self, uid: str, container: str) -> None:
+        """Make the directories of a container, including its working directory."""
+        (self.root / uid / container / "work").mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def runs(self, uid: str, container: str) -> list[RunFiles]:
+        """The starts of a container so far, oldest first. A start counts once its supervisor has a pid."""
+        directory = self.root / uid / container
+        numbers = sorted(int(path.stem) for path in directory.glob("*.pid") if path.stem.isdecimal())
+        return [RunFiles(directory, number) for number in numbers]
+
+    def all_runs(self, uid: str) -> list[RunFiles]:
+        directory = self.root / uid
+        names = sorted(path.name for path in directory.iterdir()) if directory.exists() else []
+        return [run for name in names for run in self.runs(uid, name)]
+
+    def remove(self, uid: str) -> None:
+        """Forget a pod. What cannot be removed (a process still writes there) is left for the next start."""
+        shutil.rmtree(self.root / uid, ignore_errors=True)
+
+
+def _number_and_time(path: Path) -> tuple[int, datetime] | None:
+    try:
+        text = path.read_bytes()
+        modified = path.stat().st_mtime
+    except FileNotFoundError:
+        return None
+    if not text.endswith(b"\n"):
+        return None
+    return int(text.split(b"\n", 1)[0]), datetime.fromtimestamp(modified, UTC)

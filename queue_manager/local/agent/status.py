@@ -1,0 +1,309 @@
+"""The status of a pod as a kubelet writes it (kubelet_pods.go, status/generate.go), from what is known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from job_controller.fields import Json
+from queue_manager.local.agent.containers import (
+    CONTAINER_CREATING,
+    CRASH_LOOP,
+    POD_INITIALIZING,
+    Attempt,
+    Container,
+    failed_for_good,
+    waiting_since_crash,
+)
+from queue_manager.scheduling.amounts import amount
+
+NODE_SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
+DEADLINE = "Pod was active on the node longer than the specified deadline"
+LOST = "The container could not be located when the pod was terminated"
+
+
+# A container that was running by the API, and of which nothing is left here.
+VANISHED = "The container could not be located when the pod was deleted.  The container used to be Running"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why the agent ends a pod that would have gone on: the phase becomes Failed, with this reason."""
+
+    reason: str
+    message: str
+    disruption: bool = False
+
+
+DEADLINE_EXCEEDED = Verdict("DeadlineExceeded", DEADLINE)
+SHUTDOWN = Verdict("Terminated", NODE_SHUTDOWN, disruption=True)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that a status depends on. `ending`: no container will start any more."""
+
+    pod: Json
+    containers: Sequence[Container]
+    host_ip: str
+    now: datetime
+    start_time: datetime
+    ending: bool = False
+    verdict: Verdict | None = None
+    not_ready: Mapping[str, str] = field(default_factory=dict)  # container -> why its probe keeps it unready
+
+    @property
+    def restart_policy(self) -> str:
+        return str(self.pod["spec"].get("restartPolicy") or "Always")
+
+
+def timestamp(when: datetime) -> str:
+    """metav1.Time: whole seconds, UTC."""
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def phase(view: View) -> str:
+    """Pending, Running, Succeeded or Failed."""
+    regular = [c for c in view.containers if not c.init]
+    if any(c.running for c in view.containers):
+        initialized = any(c.current for c in regular)
+        return "Running" if initialized else "Pending"
+    if view.verdict is not None:
+        return "Failed"
+    if any(c.init and not c.sidecar and failed_for_good(c, view.restart_policy) for c in view.containers):
+        return "Failed"
+    if view.ending:
+        return "Succeeded" if all(c.succeeded for c in regular) else "Failed"
+    if not any(c.current for c in regular):
+        return "Pending"
+    if any(c.current is None for c in regular):
+        return "Pending"
+    if view.restart_policy == "Always":
+        return "Running"
+    if all(c.succeeded for c in regular):
+        return "Succeeded"
+    if all(c.succeeded or failed_for_good(c, view.restart_policy) for c in regular):
+        return "Failed"
+    return "Running"
+
+
+def pod_status(view: View) -> Json:
+    """The fields of status that a kubelet owns. Conditions are only our own."""
+    current = phase(view)
+    status: dict[str, Any] = {
+        "phase": current,
+        "startTime": timestamp(view.start_time),
+        "hostIP": view.host_ip,
+        "hostIPs": [{"ip": view.host_ip}],
+        "podIP": view.host_ip,
+        "podIPs": [{"ip": view.host_ip}],
+        "qosClass": qos_class(view.pod["spec"]),
+        "observedGeneration": view.pod["metadata"].get("generation", 1),
+        "conditions": _conditions(view, current),
+        "containerStatuses": [_container_status(c, view) for c in view.containers if not c.init],
+    }
+    if any(c.init for c in view.containers):
+        status["initContainerStatuses"] = [_container_status(c, view) for c in view.containers if c.init]
+    if view.verdict is not None and current == "Failed":
+        status |= {"reason": view.verdict.reason, "message": view.verdict.message}
+    return status
+
+
+def qos_class(spec: Json) -> str:
+    """Guaranteed, Burstable or BestEffort by cpu and memory of all containers (helper/qos)."""
+    requested = limited = False
+    guaranteed = True
+    for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
+        resources = container.get("resources") or {}
+        requests, limits = _positive(resources.get("requests")), _positive(resources.get("limits"))
+        requested, limited = requested or bool(requests), limited or bool(limits)
+        guaranteed = guaranteed and set(limits) == {"cpu", "memory"} and (not requests or requests == limits)
+    if not requested and not limited:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _positive(quantities: Mapping[str, str] | None) -> dict[str, int]:
+    amounts = {name: amount(name, text) for name, text in (quantities or {}).items() if name in ("cpu", "memory")}
+    return {name: value for name, value in amounts.items() if value > 0}
+
+
+# --- containers --------------------------------------------------------------------------------------------
+
+
+def _container_status(container: Container, view: View) -> Json:
+    ready = container.succeeded if container.init and not container.sidecar else _ready(container, view)
+    status: dict[str, Any] = {
+        "name": container.name,
+        "image": container.spec.get("image") or "",
+        "imageID": "",
+        "ready": ready,
+        "started": container.running,
+        "restartCount": container.current.number if container.current else 0,
+        "state": _state(container, view),
+        "lastState": {},
+    }
+    shown = container.current
+    if "waiting" in status["state"] and container.exit is not None:
+        status["lastState"] = {"terminated": _terminated(container.current, view, container.name)}
+    elif container.previous is not None:
+        status["lastState"] = {"terminated": _terminated(container.previous, view, container.name)}
+    if shown is not None:
+        status["containerID"] = _container_id(view, container.name, shown)
+    return status
+
+
+def _ready(container: Container, view: View) -> bool:
+    return container.running and container.name not in view.not_ready
+
+
+def _state(container: Container, view: View) -> Json:
+    if container.running and container.current is not None:
+        return {"running": {"startedAt": timestamp(container.current.started_at)}}
+    if view.ending and (container.current is not None or _is_initialized(view)):
+        return {"terminated": _terminated(container.current, view, container.name)}
+    if container.refusal is not None:
+        return _waiting(container.refusal.reason, container.refusal.message)
+    if (due := waiting_since_crash(container, view.restart_policy, view.now)) is not None:
+        return _waiting(CRASH_LOOP, _back_off(container, view.pod["metadata"], due))
+    if container.current is not None:
+        return {"terminated": _terminated(container.current, view, container.name)}
+    pending_init = any(c.init for c in view.containers)
+    return _waiting(POD_INITIALIZING if pending_init else CONTAINER_CREATING)
+
+
+def _waiting(reason: str, message: str = "") -> Json:
+    return {"waiting": {"reason": reason, "message": message} if message else {"reason": reason}}
+
+
+def _back_off(container: Container, metadata: Json, due: datetime) -> str:
+    delay = due - container.exit.finished_at if container.exit else timedelta()
+    pod = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
+    return f"back-off {go_duration(delay)} restarting failed container={container.name} pod={pod}"
+
+
+def go_duration(delay: timedelta) -> str:
+    """10s, 1m20s, 5m0s."""
+    minutes, seconds = divmod(round(delay.total_seconds()), 60)
+    return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+
+
+def _terminated(attempt: Attempt | None, view: View, name: str) -> Json:
+    """A container that never started when its pod ends is reported lost, as a kubelet does."""
+    if attempt is None or attempt.exit is None:
+        unknown = {"startedAt": None, "finishedAt": None}
+        return {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": LOST, **unknown}
+    end = attempt.exit
+    state: dict[str, Any] = {
+        "exitCode": end.code,
+        "reason": end.reason or ("Completed" if end.code == 0 else "Error"),
+        "startedAt": timestamp(attempt.started_at),
+        "finishedAt": timestamp(end.finished_at),
+        "containerID": _container_id(view, name, attempt),
+    }
+    return state | ({"message": end.message} if end.message else {})
+
+
+def _container_id(view: View, name: str, attempt: Attempt) -> str:
+    return f"process://{view.pod['metadata']['uid']}/{name}/{attempt.number}"
+
+
+# --- conditions --------------------------------------------------------------------------------------------
+
+
+def _conditions(view: View, current: str) -> list[Json]:
+    over = current in ("Succeeded", "Failed")
+    ready = _containers_ready(view, current)
+    found = [
+        _condition("PodReadyToStartContainers", not over),
+        _condition("Initialized", *_initialized(view, current)),
+        _condition("Ready", *ready),
+        _condition("ContainersReady", *ready),
+        _condition("PodScheduled", True),
+    ]
+    if view.verdict is not None and view.verdict.disruption and over:
+        found.append(_condition("DisruptionTarget", True, "TerminationByKubelet", view.verdict.message))
+    old = {c["type"]: c for c in (view.pod.get("status") or {}).get("conditions") or ()}
+    generation = view.pod["metadata"].get("generation", 1)
+    return [_dated(c, old.get(c["type"]), generation, view.now) for c in found]
+
+
+def _condition(type: str, value: bool, reason: str = "", message: str = "") -> dict[str, Any]:
+    texts = {"reason": reason, "message": message}
+    return {"type": type, "status": str(value), **{key: text for key, text in texts.items() if text}}
+
+
+def _dated(condition: dict[str, Any], old: Json | None, generation: int, now: datetime) -> Json:
+    """The transition time moves only with the status."""
+    unchanged = old is not None and old.get("status") == condition["status"]
+    since = old["lastTransitionTime"] if unchanged and old and old.get("lastTransitionTime") else timestamp(now)
+    return {**condition, "lastProbeTime": None, "lastTransitionTime": since, "observedGeneration": generation}
+
+
+def _initialized(view: View, current: str) -> tuple[bool, str, str]:
+    if current == "Succeeded":
+        return True, "PodCompleted", ""
+    if any(c.current for c in view.containers if not c.init):
+        return True, "", ""
+    if missing := _uninitialized(view):
+        return False, "ContainersNotInitialized", f"containers with incomplete status: {_go_list(missing)}"
+    return True, "", ""
+
+
+def _uninitialized(view: View) -> list[str]:
+    return [c.name for c in view.containers if c.init and not (c.running if c.sidecar else c.succeeded)]
+
+
+def _is_initialized(view: View) -> bool:
+    """Sidecars end with their pod: then it is enough that they ran."""
+    return all(c.current is not None if c.sidecar else c.succeeded for c in view.containers if c.init)
+
+
+def _containers_ready(view: View, current: str) -> tuple[bool, str, str]:
+    if current in ("Succeeded", "Failed"):
+        return False, "PodCompleted" if current == "Succeeded" else "PodFailed", ""
+    unready = [c.name for c in view.containers if (c.sidecar or not c.init) and not _ready(c, view)]
+    if unready:
+        return False, "ContainersNotReady", f"containers with unready status: {_go_list(unready)}"
+    return True, "", ""
+
+
+def _go_list(names: Iterable[str]) -> str:
+    return f"[{' '.join(names)}]"
+
+
+# --- what has to be written --------------------------------------------------------------------------------
+
+
+def status_patch(old: Json, new: Json) -> Json:
+    """The fields of `new` that say something else than `old`, conditions one by one; empty if nothing does."""
+    changed = {key: value for key, value in new.items() if key != "conditions" and not _same(old.get(key), value)}
+    changed.pop("observedGeneration", None)
+    known = {c.get("type"): c for c in old.get("conditions") or ()}
+    conditions = [c for c in new["conditions"] if not _same_condition(known.get(c["type"]), c)]
+    if conditions:
+        changed["conditions"] = conditions
+    if changed and "observedGeneration" in new:
+        changed["observedGeneration"] = new["observedGeneration"]
+    return changed
+
+
+def _same(old: Json, new: Json) -> bool:
+    return bool(_bare(old) == _bare(new))
+
+
+def _bare(value: Json) -> Json:
+    """Without what an API server may leave out: nulls and empty things."""
+    if isinstance(value, dict):
+        return {key: bare for key, part in value.items() if (bare := _bare(part)) not in (None, {}, [], "")}
+    if isinstance(value, list | tuple):
+        return [_bare(part) for part in value]
+    return value
+
+
+def _same_condition(old: Json | None, new: Json) -> bool:
+    return old is not None and all(
+        (old.get(key) or "") == (new.get(key) or "") for key in ("status", "reason", "message")
+    )

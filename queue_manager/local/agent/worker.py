@@ -1,0 +1,378 @@
+"""One pod on this node, from binding to its end.
+
+Theory. `sync` looks at the pod and its processes, does the next step and reports; it never waits for a process. It is
+called again when the pod changes, a process ends, or at the time it asked for. The life of a pod:
+
+    starting/running --all containers done--------------------------------------> ended
+        |  deleted, past its deadline, node shutdown, done but for sidecars
+        v
+    stopping: SIGTERM to every process group, SIGKILL when the grace period is over --none runs--> ended
+
+An ended pod gets its terminal status in one write, and if it is being deleted, is then deleted for good (grace 0).
+Everything that must survive the agent is in files (layout.py) or in the API; a new worker finds the processes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import msgspec
+
+from job_controller.fields import Json
+from job_controller.model import Object
+from queue_manager.local.agent import environment as env
+from queue_manager.local.agent import supervisor
+from queue_manager.local.agent.containers import (
+    CRASH_BACKOFF,
+    CRASH_BACKOFF_CAP,
+    STATUS_UNKNOWN,
+    Attempt,
+    Container,
+    Exit,
+    containers_of,
+    plan,
+    waiting_since_crash,
+)
+from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.status import (
+    DEADLINE_EXCEEDED,
+    SHUTDOWN,
+    VANISHED,
+    Verdict,
+    View,
+    pod_status,
+    status_patch,
+)
+
+DEFAULT_GRACE = 30
+# A pod that is gone from the API, or deleted with grace 0, still gets this long to end by itself.
+SHORTEST_GRACE = 1
+
+
+class NodePod(Object):
+    """A pod as the agent reads it: the spec undecoded until it is needed."""
+
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def tree(self) -> Json:
+        """The pod as JSON."""
+        metadata = msgspec.to_builtins(self.metadata)
+        return {"metadata": metadata, "spec": msgspec.json.decode(self.spec), "status": self.status}
+
+    @property
+    def is_over(self) -> bool:
+        return self.status.get("phase") in ("Succeeded", "Failed")
+
+
+def waits_for_its_end(pod: NodePod) -> bool:
+    """It is being deleted, and the API server waits for the node to say that nothing runs any more."""
+    return pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds != 0
+
+
+class Reports(Protocol):
+    """Where a worker tells what happened."""
+
+    async def patch_status(self, pod: NodePod, status: Json) -> None: ...
+
+    async def delete(self, pod: NodePod) -> None: ...
+
+    def event(self, pod: NodePod, type: str, reason: str, message: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Stop:
+    """The pod is being ended. `kill_at` in event loop time."""
+
+    verdict: Verdict | None
+    kill_at: float
+
+
+class LogIndex(Protocol):
+    """Is told which logs grow."""
+
+    def add(self, run: RunFiles) -> None: ...
+
+    def remove(self, run: RunFiles) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What all workers of a node share."""
+
+    layout: Layout
+    host: env.Host
+    source: env.Source
+    reports: Reports
+    logs: LogIndex
+    now: Callable[[], datetime]
+
+
+class PodWorker:
+    """Runs one pod. `look_again` asks for another sync after so many seconds."""
+
+    def __init__(self, pod: NodePod, tools: Tools, look_again: Callable[[float], None]) -> None:
+        self.pod = pod
+        self.uid = pod.metadata.uid
+        self.tree = pod.tree()
+        self.containers = containers_of(self.tree["spec"])
+        self.ended = False
+        self._layout, self._host, self._reports = tools.layout, tools.host, tools.reports
+        self._tools, self._now, self._look_again = tools, tools.now, look_again
+        self._processes: dict[str, supervisor.Process] = {}
+        self._stop: Stop | None = None
+        self._told: set[tuple[str, str, int]] = set()
+        since = pod.status.get("startTime")
+        self._start_time = datetime.fromisoformat(since) if since else self._now()
+        for container in self.containers:
+            self._recover(container)
+
+    @property
+    def running(self) -> bool:
+        return any(c.running for c in self.containers)
+
+    # --- one step ---
+
+    async def sync(self, pod: NodePod | None, shutdown: float | None = None) -> None:
+        """Do what is due and write what changed. `pod` None: it is gone from the API; only its processes remain.
+
+        `shutdown`: the node goes down, and pods get at most so many seconds to end.
+        """
+        if pod is not None:
+            self.pod = pod
+            self.tree["metadata"], self.tree["status"] = msgspec.to_builtins(pod.metadata), pod.status
+        self._collect_exits()
+        self._look_for_a_stop(pod, shutdown)
+        if self._stop is None:
+            await self._start_what_is_due()
+        if self._stop is not None:
+            self._stop_step(self._stop)
+        self.ended = self._stop is not None and not self.running
+        if pod is not None:
+            await self._report(pod)
+
+    def release(self) -> None:
+        """Let go of the processes; they live on and a later worker finds them."""
+        for process in self._processes.values():
+            process.release()
+
+    async def _report(self, pod: NodePod) -> None:
+        view = self._view()
+        changed = status_patch(pod.status, pod_status(view))
+        if changed:
+            await self._reports.patch_status(pod, changed)
+        if self.ended and waits_for_its_end(pod):
+            await self._reports.delete(pod)
+
+    def _view(self) -> View:
+        verdict = self._stop.verdict if self._stop else None
+        now = self._now()
+        return View(self.tree, self.containers, self._host.ip, now, self._start_time, self.ended, verdict)
+
+    # --- starting ---
+
+    async def _start_what_is_due(self) -> None:
+        now = self._now()
+        due = plan(self.containers, self._restart_policy, now)
+        for container in due.start:
+            await self._start(container)
+        if due.start:  # a failed start has a time of its own
+            due = plan(self.containers, self._restart_policy, now)
+        self._tell_crash_loops(now)
+        if due.finished:
+            self._begin_stop(None, self._grace)
+        elif due.wake is not None:
+            self._look_again((due.wake - now).total_seconds())
+
+    async def _start(self, container: Container) -> None:
+        try:
+            await self._spawn(container)
+        except env.ConfigError as error:
+            self._refuse(container, "CreateContainerConfigError", str(error))
+        except (env.CreateError, OSError) as error:
+            self._refuse(container, "CreateContainerError", str(error))
+
+    async def _spawn(self, container: Container) -> None:
+        if not container.spec.get("command"):
+            self._refuse_image(container)
+            return
+        self._layout.create(self.uid, container.name)
+        run = self._layout.run(self.uid, container.name, container.next_number)
+        home = str(run.work)
+        variables = await env.environment(self.tree, container.spec, self._host, self._tools.source, home)
+        directory = env.working_directory(container.spec, home)
+        command, *arguments = env.arguments(container.spec, variables)
+        program = env.executable(command, directory, variables["PATH"])
+        process = supervisor.spawn(run, [program, *arguments], variables, directory)
+        self._watch(container, process, run)
+        container.started(Attempt(run.number, self._now()))
+        self._forget_old(run)
+
+    def _watch(self, container: Container, process: supervisor.Process, run: RunFiles) -> None:
+        self._processes[container.name] = process
+        self._tools.logs.add(run)
+        process.watch(lambda: self._look_again(0))
+
+    def _forget_old(self, run: RunFiles) -> None:
+        """Only the previous start stays readable (`kubectl logs --previous`)."""
+        if run.number >= 2:
+            self._layout.run(self.uid, run.container.name, run.number - 2).remove()
+
+    def _refuse(self, container: Container, reason: str, message: str, *, retry: bool = True) -> None:
+        container.refused(reason, message, self._now(), retry=retry)
+        self._tell(container.name, "Warning", "Failed", f"Error: {message}")
+
+    def _refuse_image(self, container: Container) -> None:
+        """There is nothing to run; like an image that cannot be pulled, and as long as the pod lives."""
+        image = container.spec.get("image") or ""
+        why = (
+            f'container "{container.name}" has no command: no image is pulled here ("{image}"), '
+            "this cluster runs `command` as a local process"
+        )
+        if container.refusal is None:
+            self._refuse(container, "ErrImagePull", why)
+        else:
+            message = f'Back-off pulling image "{image}": ErrImagePull: {why}'
+            container.refused("ImagePullBackOff", message, self._now(), retry=False)
+
+    # --- stopping ---
+
+    def _look_for_a_stop(self, pod: NodePod | None, shutdown: float | None) -> None:
+        if pod is None:
+            self._begin_stop(None, SHORTEST_GRACE)
+        elif pod.metadata.deletion_timestamp is not None:
+            grace = pod.metadata.deletion_grace_period_seconds
+            self._begin_stop(None, self._grace if grace is None else grace)
+        elif shutdown is not None:
+            self._begin_stop(SHUTDOWN, min(self._grace, shutdown))
+        elif (left := self._left_until_deadline()) is not None:
+            if left > 0:
+                self._look_again(left)
+            elif not self._is_over:
+                self._tell("", "Normal", DEADLINE_EXCEEDED.reason, DEADLINE_EXCEEDED.message)
+                self._begin_stop(DEADLINE_EXCEEDED, self._grace)
+
+    @property
+    def _is_over(self) -> bool:
+        """Done by itself: neither a deadline nor a shutdown changes how it ended."""
+        return plan(self.containers, self._restart_policy, self._now()).finished
+
+    def _begin_stop(self, verdict: Verdict | None, grace: float) -> None:
+        """End the pod. Of several reasons the first counts, of several grace periods the one that ends first."""
+        kill_at = asyncio.get_running_loop().time() + max(grace, SHORTEST_GRACE)
+        if self._stop is not None:
+            self._stop.kill_at = min(self._stop.kill_at, kill_at)
+            return
+        self._stop = Stop(None if self._is_over else verdict, kill_at)
+        for container in self.containers:
+            if container.running:
+                self._tell(container.name, "Normal", "Killing", f"Stopping container {container.name}")
+            if not container.sidecar:
+                self._signal(container, signal.SIGTERM)
+
+    def _stop_step(self, stop: Stop) -> None:
+        """Sidecars are asked to end when the others have ended; whoever is still there in the end is killed."""
+        left = stop.kill_at - asyncio.get_running_loop().time()
+        if left <= 0:
+            for container in self.containers:
+                self._signal(container, signal.SIGKILL)
+        elif self.running:
+            self._look_again(left)
+            if not any(c.running and not c.sidecar for c in self.containers):
+                for container in self.containers:
+                    self._signal_once(container, signal.SIGTERM)
+
+    def _signal(self, container: Container, number: signal.Signals) -> None:
+        process = self._processes.get(container.name)
+        if container.running and process is not None:
+            process.signal(number)
+
+    def _signal_once(self, container: Container, number: signal.Signals) -> None:
+        mark = (container.name, number.name, 0)
+        if mark not in self._told:
+            self._told.add(mark)
+            self._signal(container, number)
+
+    # --- processes ---
+
+    def _collect_exits(self) -> None:
+        for container in self.containers:
+            process = self._processes.get(container.name)
+            if container.running and container.current is not None and process is not None and process.ended:
+                container.ended(self._exit(container, container.current))
+                del self._processes[container.name]
+
+    def _exit(self, container: Container, attempt: Attempt) -> Exit:
+        run = self._layout.run(self.uid, container.name, attempt.number)
+        self._tools.logs.remove(run)
+        known = run.read_exit()
+        code, finished = known if known is not None else (supervisor.KILLED, self._now())
+        return Exit(code, max(finished, attempt.started_at))  # a file's time comes from a coarser clock
+
+    def _recover(self, container: Container) -> None:
+        """What an earlier agent left of this container: a process, an exit code, or only a trace in the API."""
+        runs = self._layout.runs(self.uid, container.name)
+        for run in runs[-2:]:
+            known = run.read_pid()
+            started = known[1] if known else self._now()
+            container.previous, container.current = container.current, Attempt(run.number, started)
+            self._recover_run(container, container.current, run, newest=run is runs[-1])
+        if not runs and (status := self._running_by_the_api(container.name)) is not None:
+            container.current = Attempt(status.get("restartCount", 0), self._start_time)
+            container.ended(Exit(supervisor.KILLED, self._now(), STATUS_UNKNOWN, VANISHED))
+        if container.current is not None and container.current.number:
+            container.backoff = min(CRASH_BACKOFF * 2 ** min(container.current.number - 1, 10), CRASH_BACKOFF_CAP)
+
+    def _recover_run(self, container: Container, attempt: Attempt, run: RunFiles, *, newest: bool) -> None:
+        process = supervisor.adopt(run) if newest else None
+        if process is not None:
+            self._watch(container, process, run)
+        elif run.read_exit() is not None:
+            container.ended(self._exit(container, attempt))
+        else:
+            container.ended(Exit(supervisor.KILLED, self._now(), STATUS_UNKNOWN, VANISHED))
+
+    def _running_by_the_api(self, name: str) -> Mapping[str, Any] | None:
+        status = self.pod.status
+        for entry in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+            if entry["name"] == name and "running" in (entry.get("state") or {}):
+                return dict(entry)
+        return None
+
+    # --- facts ---
+
+    @property
+    def _restart_policy(self) -> str:
+        return str(self.tree["spec"].get("restartPolicy") or "Always")
+
+    @property
+    def _grace(self) -> int:
+        grace = self.tree["spec"].get("terminationGracePeriodSeconds")
+        return DEFAULT_GRACE if grace is None else int(grace)
+
+    def _left_until_deadline(self) -> float | None:
+        seconds = self.tree["spec"].get("activeDeadlineSeconds")
+        if seconds is None:
+            return None
+        return (self._start_time + timedelta(seconds=int(seconds)) - self._now()).total_seconds()
+
+    # --- events ---
+
+    def _tell_crash_loops(self, now: datetime) -> None:
+        for container in self.containers:
+            if container.current and waiting_since_crash(container, self._restart_policy, now):
+                meta = self.pod.metadata
+                pod = f"{meta.name}_{meta.namespace}({meta.uid})"
+                message = f"Back-off restarting failed container {container.name} in pod {pod}"
+                self._tell(container.name, "Warning", "BackOff", message, container.current.number)
+
+    def _tell(self, container: str, type: str, reason: str, message: str, number: int = 0) -> None:
+        """Each event once for each start of a container."""
+        if (container, reason, number) not in self._told:
+            self._told.add((container, reason, number))
+            self._reports.event(self.pod, type, reason, message)

@@ -1,0 +1,297 @@
+"""Logs of containers: plain files, with an index of times beside them.
+
+A container writes straight into `<n>.log`, without a pipe: nothing is lost and nothing blocks when the agent is killed,
+and reading costs the writer nothing. The price is that lines carry no times of their own. The agent therefore notes
+about once a second how long a growing log has become, as lines `<seconds since 1970> <size>` in `<n>.idx`; a reader
+takes as the time of a line the first note that covers its end, else the mtime of the log. So `--timestamps`,
+`--since` and `--since-time` are exact to about a second. A log is not rotated.
+
+Reading never holds up the event loop for long: pieces of 64 KiB. A followed log is looked at five times a second, only
+while someone follows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import BinaryIO
+
+from job_controller.fields import Json
+from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.errors import StatusError, bad_request
+
+POLL_SECONDS = 0.2
+PIECE = 64 * 1024
+INDEX_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The options of a log request."""
+
+    follow: bool = False
+    tail_lines: int | None = None
+    since: datetime | None = None
+    timestamps: bool = False
+    limit_bytes: int | None = None
+
+
+@dataclass(slots=True)
+class TimeIndex:
+    """When a log had which size."""
+
+    sizes: list[int] = field(default_factory=list)
+    times: list[datetime] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, run: RunFiles) -> TimeIndex:
+        index = cls()
+        try:
+            lines = run.index.read_text().splitlines()
+        except FileNotFoundError:
+            return index
+        for line in lines:
+            seconds, _, size = line.partition(" ")
+            if size.isdecimal():
+                index.times.append(datetime.fromtimestamp(float(seconds), UTC))
+                index.sizes.append(int(size))
+        return index
+
+    def time_at(self, offset: int, otherwise: datetime) -> datetime:
+        """When the byte before `offset` was there."""
+        i = bisect.bisect_left(self.sizes, offset)
+        return min(self.times[i], otherwise) if i < len(self.times) else otherwise
+
+    def offset_since(self, since: datetime, otherwise: datetime, size: int) -> int:
+        """Where lines not older than `since` begin."""
+        if otherwise < since:
+            return size
+        i = bisect.bisect_left(self.times, since)
+        return self.sizes[i - 1] if i > 0 else 0
+
+
+class LogIndexer:
+    """Notes the growth of logs while their containers run. One timer for all, and none when nothing runs."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._runs: dict[RunFiles, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, run: RunFiles) -> None:
+        """The container of this log runs."""
+        index = TimeIndex.read(run)
+        self._runs[run] = index.sizes[-1] if index.sizes else 0
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(INDEX_SECONDS, self._tick)
+
+    def remove(self, run: RunFiles) -> None:
+        """It has ended: what it wrote last has the mtime of its log."""
+        self._runs.pop(run, None)
+
+    def close(self) -> None:
+        self._runs.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        for run, known in self._runs.items():
+            size = _size(run.log)
+            if size > known:
+                self._runs[run] = size
+                with open(run.index, "a") as file:
+                    file.write(f"{self._now().timestamp():.3f} {size}\n")
+        again = asyncio.get_running_loop().call_later
+        self._timer = again(INDEX_SECONDS, self._tick) if self._runs else None
+
+
+class LogSource:
+    """Answers pods/log from the agent's files."""
+
+    def __init__(self, layout: Layout, now: Callable[[], datetime]) -> None:
+        self._layout = layout
+        self._now = now
+
+    def open(
+        self,
+        pod: Json,
+        container: str,
+        *,
+        follow: bool = False,
+        tail_lines: int | None = None,
+        since_seconds: int | None = None,
+        since_time: datetime | None = None,
+        timestamps: bool = False,
+        previous: bool = False,
+        limit_bytes: int | None = None,
+    ) -> AsyncIterator[bytes]:
+        """The log of a container in pieces. `container` empty: the only one of the pod.
+
+        Raises StatusError 400, at once and in the API server's words, if there is no such container or it has not
+        started yet. A followed log ends when its container has ended.
+        """
+        name = container or only_container(pod)
+        run = self._run(pod, name, previous)
+        since = self._now() - timedelta(seconds=since_seconds) if since_seconds is not None else since_time
+        return _stream(run, Wanted(follow and not previous, tail_lines, since, timestamps, limit_bytes))
+
+    def _run(self, pod: Json, name: str, previous: bool) -> RunFiles:
+        metadata = pod["metadata"]
+        if name not in [c["name"] for c in _containers(pod)]:
+            raise bad_request(f"container {name} is not valid for pod {metadata['name']}")
+        runs = self._layout.runs(metadata["uid"], name)
+        if previous:
+            runs = runs[:-1]
+            if not runs:
+                message = f'previous terminated container "{name}" in pod "{metadata["name"]}" not found'
+                raise bad_request(message)
+        if not runs:
+            raise self._not_started(pod, name)
+        return runs[-1]
+
+    def _not_started(self, pod: Json, name: str) -> StatusError:
+        """kubelet validateContainerLogStatus, behind the API server's proxy."""
+        status = pod.get("status") or {}
+        statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+        state = next((s.get("state") or {} for s in statuses if s["name"] == name), {})
+        pod_name = pod["metadata"]["name"]
+        reason = (state.get("waiting") or {}).get("reason") or ""
+        if not pod["spec"].get("nodeName"):
+            return bad_request(f"pod {pod_name} does not have a host assigned")
+        if reason in ("ErrImagePull", "ImagePullBackOff"):
+            what = "image can't be pulled" if reason == "ErrImagePull" else "trying and failing to pull image"
+            return bad_request(f'container "{name}" in pod "{pod_name}" is waiting to start: {what}')
+        if "terminated" in state:
+            return bad_request(f'container "{name}" in pod "{pod_name}" is terminated')
+        return bad_request(
+            f'container "{name}" in pod "{pod_name}" is waiting to start: {reason or "ContainerCreating"}'
+        )
+
+
+def only_container(pod: Json) -> str:
+    """The container that is meant when none is named. Raises StatusError 400 when that is not clear."""
+    names = [c["name"] for c in pod["spec"].get("containers") or ()]
+    annotations = pod["metadata"].get("annotations") or {}
+    default = annotations.get("kubectl.kubernetes.io/default-container")
+    if default in names:
+        return str(default)
+    if len(names) == 1:
+        return str(names[0])
+    message = (
+        f"a container name must be specified for pod {pod['metadata']['name']}, choose one of: [{' '.join(names)}]"
+    )
+    init = [c["name"] for c in pod["spec"].get("initContainers") or ()]
+    raise bad_request(message + (f" or one of the init containers: [{' '.join(init)}]" if init else ""))
+
+
+def _containers(pod: Json) -> list[Json]:
+    spec = pod["spec"]
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+async def _stream(run: RunFiles, wanted: Wanted) -> AsyncIterator[bytes]:
+    left = wanted.limit_bytes
+    async for piece in _pieces(run, wanted):
+        if left is not None:
+            piece, left = piece[:left], left - len(piece)
+        if piece:
+            yield piece
+        if left is not None and left <= 0:
+            return
+
+
+async def _pieces(run: RunFiles, wanted: Wanted) -> AsyncIterator[bytes]:
+    try:
+        file = open(run.log, "rb")  # noqa: SIM115, ASYNC230 - a local file, read in small pieces
+    except FileNotFoundError:
+        return
+    with file:
+        file.seek(_begin(file, run, wanted))
+        rest = b""  # with timestamps only whole lines leave
+        while True:
+            over = not wanted.follow or run.read_exit() is not None or not _is_alive(run)  # before reading: no gap
+            while piece := file.read(PIECE):
+                if wanted.timestamps:
+                    *lines, rest = (rest + piece).split(b"\n")
+                    piece = b"".join(_dated(lines, file.tell() - len(rest), run))
+                yield piece
+                await asyncio.sleep(0)
+            if over:
+                break
+            await asyncio.sleep(POLL_SECONDS)
+        if rest:
+            yield b"".join(_dated([rest], file.tell(), run))[:-1]
+
+
+def _is_alive(run: RunFiles) -> bool:
+    """Whether an exit code may still come: a supervisor that was killed leaves none."""
+    known = run.read_pid()
+    if known is None:
+        return False
+    try:
+        os.kill(known[0], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _begin(file: BinaryIO, run: RunFiles, wanted: Wanted) -> int:
+    """Where to begin to read: the later of what `since` and `tail_lines` say."""
+    size = os.fstat(file.fileno()).st_size
+    begin = 0
+    if wanted.since is not None:
+        begin = TimeIndex.read(run).offset_since(wanted.since, _modified(run.log), size)
+    if wanted.tail_lines is not None:
+        begin = max(begin, _tail(file, size, wanted.tail_lines))
+    return begin
+
+
+def _tail(file: BinaryIO, size: int, lines: int) -> int:
+    """The offset of the last `lines` lines; an unfinished one counts."""
+    if lines <= 0:
+        return size
+    position, seen = size, 0
+    while position > 0:
+        step = min(PIECE, position)
+        position -= step
+        file.seek(position)
+        piece = file.read(step)
+        end = step - 1 if position + step == size and piece.endswith(b"\n") else step
+        while (found := piece.rfind(b"\n", 0, end)) >= 0:
+            seen += 1
+            if seen == lines:
+                return position + found + 1
+            end = found
+    return 0
+
+
+def _dated(lines: list[bytes], end: int, run: RunFiles) -> Iterator[bytes]:
+    """Each line with the time it was written, RFC 3339. `end`: the offset after the last line."""
+    index, modified = TimeIndex.read(run), _modified(run.log)
+    offset = end - sum(len(line) + 1 for line in lines)
+    for line in lines:
+        offset += len(line) + 1
+        when = index.time_at(offset, modified)
+        yield when.strftime("%Y-%m-%dT%H:%M:%S.%fZ ").encode() + line + b"\n"
+
+
+def _modified(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

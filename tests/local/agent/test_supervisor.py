@@ -1,0 +1,127 @@
+"""Supervisors of containers, with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from queue_manager.local.agent import supervisor, sweep
+from queue_manager.local.agent.layout import Layout, RunFiles
+from tests.local.agent.waiting import until
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[RunFiles]:
+    layout, uid = Layout(tmp_path), str(uuid.uuid4())
+    layout.create(uid, "main")
+    yield layout.run(uid, "main", 0)
+    sweep.kill({uid})
+
+
+def uid_of(run: RunFiles) -> str:
+    return run.container.parent.name
+
+
+def start(run: RunFiles, script: str) -> tuple[supervisor.Process, asyncio.Event]:
+    environment = {"PATH": "/usr/bin:/bin", sweep.MARK: uid_of(run)}
+    process = supervisor.spawn(run, ["/bin/sh", "-c", script], environment, str(run.work))
+    ended = asyncio.Event()
+    process.watch(ended.set)
+    return process, ended
+
+
+def exists(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(("script", "code"), [("true", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill -15 $$", 143)])
+async def test_the_exit_code_is_written_down(run: RunFiles, script: str, code: int) -> None:
+    _, ended = start(run, script)
+    await asyncio.wait_for(ended.wait(), 10)
+    known = run.read_exit()
+    assert known is not None
+    assert known[0] == code
+
+
+async def test_output_of_both_streams_and_only_it_is_logged(run: RunFiles) -> None:
+    _, ended = start(run, "echo out; echo err >&2; kill -15 $$")
+    await asyncio.wait_for(ended.wait(), 10)
+    assert run.log.read_text() == "out\nerr\n"
+
+
+async def test_sigterm_reaches_the_container_and_its_own_exit_code_counts(run: RunFiles) -> None:
+    process, ended = start(run, "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done")
+    await until(lambda: run.log.exists() and run.log.read_text() == "ready\n")
+    process.signal(signal.SIGTERM)
+    await asyncio.wait_for(ended.wait(), 10)
+    assert (run.read_exit() or (None,))[0] == 7
+
+
+async def test_a_container_sees_default_signal_handling(run: RunFiles) -> None:
+    """Neither Python's ignored SIGPIPE nor the supervisor's traps are inherited."""
+    _, ended = start(run, "grep -E '^Sig(Ign|Blk)' /proc/self/status")
+    await asyncio.wait_for(ended.wait(), 10)
+    _, blocked, _, ignored = run.log.read_text().split()
+    assert int(blocked, 16) == 0
+    assert int(ignored, 16) & 0x7FFFFFFF == 0  # the C library keeps 32 and 33 to itself
+
+
+async def test_background_children_end_with_their_container(run: RunFiles) -> None:
+    _, ended = start(run, "sleep 1000 & echo $!")
+    await asyncio.wait_for(ended.wait(), 10)
+    child = int(run.log.read_text())
+    await until(lambda: not exists(child))
+
+
+async def test_processes_that_left_the_group_are_found_by_their_mark(run: RunFiles) -> None:
+    uid = uid_of(run)
+    _, ended = start(run, "setsid sh -c 'touch left; exec sleep 1000' & while ! [ -e left ]; do sleep 0.01; done")
+    await asyncio.wait_for(ended.wait(), 10)
+    assert sweep.kill({"another"}) == 0
+    assert sweep.kill({uid}) == 1
+    await until(lambda: uid not in sweep.marked())
+
+
+async def test_a_running_container_is_adopted_and_its_end_noticed(run: RunFiles) -> None:
+    first, _ = start(run, "while ! [ -e stop ]; do sleep 0.02; done; exit 5")
+    await until(lambda: run.read_pid() is not None)
+    first.release()
+    second = supervisor.adopt(run)
+    assert second is not None
+    assert second.pid == first.pid
+    ended = asyncio.Event()
+    second.watch(ended.set)
+    (run.work / "stop").touch()
+    await asyncio.wait_for(ended.wait(), 10)
+    assert (run.read_exit() or (None,))[0] == 5
+
+
+async def test_another_process_with_the_recorded_pid_is_not_adopted(run: RunFiles) -> None:
+    run.pid.write_text(f"{os.getpid()}\n")
+    assert supervisor.adopt(run) is None
+
+
+async def test_an_ended_container_is_not_adopted(run: RunFiles) -> None:
+    _, ended = start(run, "exit 0")
+    await asyncio.wait_for(ended.wait(), 10)
+    assert supervisor.adopt(run) is None
+
+
+async def test_a_half_written_exit_code_does_not_count(run: RunFiles) -> None:
+    run.exit.write_text("12")
+    assert run.read_exit() is None
+
+
+def test_the_data_directory_is_for_its_owner_only(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "pods")
+    layout.prepare()
+    assert (tmp_path / "pods").stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,60 @@
+"""Ages as kubectl shows them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
+
+
+def short(seconds: float) -> str:
+    """One unit, rounded down: `59s`, `3m`, `23h`, `4d`, `2y`."""
+    if seconds < 0:
+        return "<invalid>" if int(seconds) < -1 else "0s"
+    for unit, below, letter in ((1, MINUTE, "s"), (MINUTE, HOUR, "m"), (HOUR, DAY, "h"), (DAY, YEAR, "d")):
+        if seconds < below:
+            return f"{int(seconds // unit)}{letter}"
+    return f"{int(seconds // YEAR)}y"
+
+
+# Below this many seconds: the unit to show, and the smaller unit to add unless it is 0.
+_STEPS = (
+    (2 * MINUTE, (1, "s"), None),
+    (10 * MINUTE, (MINUTE, "m"), (1, "s")),
+    (3 * HOUR, (MINUTE, "m"), None),
+    (8 * HOUR, (HOUR, "h"), (MINUTE, "m")),
+    (2 * DAY, (HOUR, "h"), None),
+    (8 * DAY, (DAY, "d"), (HOUR, "h")),
+    (2 * YEAR, (DAY, "d"), None),
+    (8 * YEAR, (YEAR, "y"), (DAY, "d")),
+)
+
+
+def human(seconds: float) -> str:
+    """Two or three significant figures: `119s`, `5m30s`, `90m`, `7h5m`, `47h`, `6d3h`, `700d`, `3y20d`."""
+    if seconds < 0:
+        return "<invalid>" if int(seconds) < -1 else "0s"
+    whole = int(seconds)
+    for below, (unit, letter), smaller in _STEPS:
+        if whole < below:
+            text = f"{whole // unit}{letter}"
+            rest = whole % unit // smaller[0] if smaller else 0
+            return f"{text}{rest}{smaller[1]}" if smaller and rest else text
+    return f"{whole // YEAR}y"
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """A time as objects carry it; None if there is none or it cannot be read."""
+    if not text:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo else None
+
+
+def since(text: str | None, now: datetime) -> str:
+    """How long ago a stored time was."""
+    time = parse_time(text)
+    return human((now - time).total_seconds()) if time else "<unknown>"

@@ -1,0 +1,183 @@
+"""CustomResourceDefinitions as objects: names, versions, conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from job_controller import names
+from job_controller.fields import FieldError, Json, invalid, not_supported, required
+from queue_manager.engine.resources import CRDS
+from queue_manager.local.kinds.build import builtin, immutable, lookup
+from queue_manager.local.kinds.crd_schemas import validate_schema
+
+_LABEL_1035 = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+
+
+def _default(crd: Json) -> None:
+    spec = crd.setdefault("spec", {})
+    names_ = spec.setdefault("names", {})
+    kind = names_.get("kind") or ""
+    if not names_.get("singular"):
+        names_["singular"] = kind.lower()
+    if not names_.get("listKind") and kind:
+        names_["listKind"] = f"{kind}List"
+    spec.setdefault("conversion", {"strategy": "None"})
+    for version in spec.get("versions") or []:
+        version.setdefault("served", False)
+        version.setdefault("storage", False)
+
+
+def _prepare_create(crd: Json) -> None:
+    """The names are accepted at once: nothing else can own them here but another definition of the same name."""
+    _default(crd)
+    time = crd["metadata"].get("creationTimestamp")
+    crd["status"] = {
+        "conditions": [
+            _condition("NamesAccepted", "NoConflicts", "no conflicts found", time),
+            _condition("Established", "InitialNamesAccepted", "the initial names have been accepted", time),
+        ],
+        "acceptedNames": dict(crd["spec"]["names"]),
+        "storedVersions": [v["name"] for v in crd["spec"].get("versions") or [] if v.get("storage") and v.get("name")],
+    }
+
+
+def _condition(type: str, reason: str, message: str, time: Any) -> Json:
+    return {"type": type, "status": "True", "lastTransitionTime": time, "reason": reason, "message": message}
+
+
+def _prepare_update(new: Json, _old: Json) -> None:
+    """What was ever stored stays listed until somebody has migrated it."""
+    _default(new)
+    status = new.setdefault("status", {})
+    status["acceptedNames"] = dict(new["spec"]["names"])
+    stored = status.setdefault("storedVersions", [])
+    stored += [v["name"] for v in new["spec"].get("versions") or [] if v.get("storage") and v["name"] not in stored]
+
+
+def _validate(crd: Json) -> list[FieldError]:
+    spec = crd["spec"]
+    group, plural = spec.get("group") or "", spec["names"].get("plural") or ""
+    errors: list[FieldError] = []
+    name = crd["metadata"].get("name") or ""
+    if name != f"{plural}.{group}":
+        errors.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    if not group:
+        errors.append(required("spec.group"))
+    else:
+        errors += [invalid("spec.group", group, text) for text in names.dns_subdomain(group)]
+        if "." not in group:
+            errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+    if spec.get("scope") not in ("Cluster", "Namespaced"):
+        errors.append(not_supported("spec.scope", spec.get("scope") or "", ("Cluster", "Namespaced")))
+    errors += _validate_versions(crd, spec) + _validate_names(spec["names"])
+    strategy = lookup(spec, "conversion.strategy")
+    if strategy == "Webhook":
+        errors.append(not_supported("spec.conversion.strategy", strategy, ("None",)))
+    elif strategy != "None":
+        errors.append(not_supported("spec.conversion.strategy", strategy, ("None", "Webhook")))
+    if spec.get("preserveUnknownFields"):
+        detail = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        )
+        errors.append(invalid("spec.preserveUnknownFields", True, detail))
+    return errors
+
+
+def _validate_versions(crd: Json, spec: Json) -> list[FieldError]:
+    versions = spec.get("versions") or []
+    errors: list[FieldError] = []
+    for index, version in enumerate(versions):
+        path = f"spec.versions[{index}]"
+        errors += _label(f"{path}.name", version.get("name") or "")
+        errors += _validate_version(version, path, "spec.validation" if len(versions) == 1 else f"{path}.schema")
+    found = [version.get("name") for version in versions]
+    shown = [_go_version(version) for version in versions]
+    if len(set(found)) != len(found):
+        errors.append(invalid("spec.versions", shown, "must contain unique version names"))
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        errors.append(invalid("spec.versions", shown, "must have exactly one version marked as storage version"))
+    if not lookup(crd, "status.storedVersions"):
+        errors.append(invalid("status.storedVersions", None, "must have at least one stored version"))
+    return errors
+
+
+def _go_version(version: Json) -> Json:
+    head = {"Name": version.get("name", ""), "Served": version["served"], "Storage": version["storage"]}
+    empty = ("DeprecationWarning", "Schema", "Subresources", "AdditionalPrinterColumns", "SelectableFields")
+    return head | {"Deprecated": bool(version.get("deprecated"))} | dict.fromkeys(empty)
+
+
+def _validate_version(version: Json, path: str, schema_path: str) -> list[FieldError]:
+    schema = lookup(version, "schema.openAPIV3Schema")
+    if not schema:
+        return [required(f"{path}.schema.openAPIV3Schema")]
+    errors = validate_schema(schema, f"{schema_path}.openAPIV3Schema")
+    for index, column in enumerate(version.get("additionalPrinterColumns") or []):
+        at = f"spec.additionalPrinterColumns[{index}]"
+        if not column.get("name"):
+            errors.append(required(f"{at}.name"))
+        if column.get("type") not in _COLUMN_TYPES:
+            errors.append(invalid(f"{at}.type", column.get("type") or "", f"must be one of {','.join(_COLUMN_TYPES)}"))
+        if not (column.get("jsonPath") or "").startswith("."):
+            errors.append(
+                invalid(f"{at}.JSONPath", column.get("jsonPath") or "", "must be a simple json path starting with .")
+            )
+    for index, field in enumerate(version.get("selectableFields") or []):
+        if not _refers(schema, field.get("jsonPath") or ""):
+            detail = "is an invalid path: does not refer to a valid field"
+            errors.append(invalid(f"spec.selectableFields[{index}].jsonPath", field.get("jsonPath") or "", detail))
+    return errors
+
+
+def _refers(schema: Json, path: str) -> bool:
+    """Whether a simple path names a field of a scalar type."""
+    for step in path.removeprefix(".").split("."):
+        schema = (schema.get("properties") or {}).get(step)
+        if not schema:
+            return False
+    return schema.get("type") in ("string", "integer", "boolean")
+
+
+def _validate_names(names_: Json) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for field in ("plural", "singular", "kind", "listKind"):
+        value = names_.get(field) or ""
+        if not value:
+            errors.append(required(f"spec.names.{field}"))
+        else:
+            errors += _label(f"spec.names.{field}", value.lower() if "ind" in field else value)
+    if names_.get("kind") and names_.get("kind") == names_.get("listKind"):
+        errors.append(invalid("spec.names.listKind", names_["listKind"], "kind and listKind may not be the same"))
+    for field in ("shortNames", "categories"):
+        for index, value in enumerate(names_.get(field) or []):
+            errors += _label(f"spec.names.{field}[{index}]", value)
+    return errors
+
+
+def _label(path: str, value: str) -> list[FieldError]:
+    fits = not names.dns_label(value) and value[:1].isalpha()
+    return [] if fits else [invalid(path, value, _LABEL_1035)]
+
+
+def _validate_update(new: Json, old: Json) -> list[FieldError]:
+    errors = _validate(new)
+    for field in ("spec.scope", "spec.names.kind", "spec.group", "spec.names.plural"):
+        errors += immutable(new, old, field)
+    return errors
+
+
+CRD = builtin(
+    CRDS,
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    prepare_create=_prepare_create,
+    prepare_update=_prepare_update,
+    create=_validate,
+    update=_validate_update,
+)

@@ -1,0 +1,36 @@
+"""Jobs: the rules are the Job controller's own, here they meet the API server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from job_controller import defaults, status_validation, validation
+from job_controller.fields import Json
+from queue_manager.engine.resources import JOBS
+from queue_manager.local.kinds import job_rows
+from queue_manager.local.kinds.build import builtin, lookup
+
+
+def _fields(job: Json) -> dict[str, str]:
+    return {"status.successful": str(lookup(job, "status.succeeded") or 0)}
+
+
+JOB = replace(
+    builtin(
+        JOBS,
+        "io.k8s.api.batch.v1.Job",
+        categories=("all",),
+        prepare_create=defaults.prepare_create,
+        prepare_update=defaults.prepare_update,
+        prepare_status=defaults.prepare_status,
+        fields=_fields,
+        columns=job_rows.COLUMNS,
+        row=job_rows.row,
+        default_propagation="Orphan",
+    ),
+    # A Job's rules include those of its metadata, in their place.
+    validate_create=validation.validate_create,
+    validate_update=validation.validate_update,
+    validate_status=status_validation.validate_status_update,
+    warnings=validation.warnings,
+)

@@ -1,0 +1,64 @@
+"""Putting a built-in Kind together: what all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from job_controller import metadata, names
+from job_controller.fields import FieldError, Json, invalid
+from queue_manager.engine.resources import Resource
+from queue_manager.local.kind import Kind
+from queue_manager.local.schemas import TypedSchema
+
+Check = Callable[[Json], list[FieldError]]
+UpdateCheck = Callable[[Json, Json], list[FieldError]]
+
+
+def builtin(
+    resource: Resource,
+    definition: str,
+    *,
+    create: Check | None = None,
+    update: UpdateCheck | None = None,
+    name_check: metadata.NameCheck = names.dns_subdomain,
+    **facts: Any,
+) -> Kind:
+    """A kind with a schema of the server, and its metadata checked before `create` and `update`."""
+
+    def validate_create(new: Json) -> list[FieldError]:
+        errors = metadata.validate_metadata(new["metadata"], namespaced=resource.namespaced, name_check=name_check)
+        return errors + create(new) if create else errors
+
+    def validate_update(new: Json, old: Json) -> list[FieldError]:
+        errors = metadata.validate_metadata_update(new["metadata"], old["metadata"])
+        return errors + update(new, old) if update else errors
+
+    def validate_status(new: Json, old: Json) -> list[FieldError]:
+        return metadata.validate_metadata_update(new["metadata"], old["metadata"])
+
+    kind = Kind(
+        resource=resource,
+        schema=TypedSchema(definition, resource.kind, resource.version),
+        singular=resource.kind.lower(),
+        validate_create=validate_create,
+        validate_update=validate_update,
+        validate_status=validate_status,
+    )
+    return replace(kind, **facts)
+
+
+def immutable(new: Json, old: Json, field: str, value: Any = None) -> list[FieldError]:
+    """An error if a field (a dotted path) differs."""
+    found, before = lookup(new, field), lookup(old, field)
+    return [] if found == before else [invalid(field, found if value is None else value, "field is immutable")]
+
+
+def lookup(tree: Json, path: str) -> Any:
+    """The value at a dotted path, or None."""
+    for step in path.split("."):
+        if not isinstance(tree, dict):
+            return None
+        tree = tree.get(step)
+    return tree

@@ -1,0 +1,84 @@
+"""LimitRanges: what follows from what in an item, and what contradicts."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from job_controller import names
+from job_controller.fields import FieldError, Json, duplicate, forbidden, invalid
+from queue_manager.local.values import parse_quantity
+
+_STANDARD = ("Pod", "Container", "PersistentVolumeClaim")
+
+
+def default_limits(object: Json) -> None:
+    """Of a container, the default limit follows from the maximum, the default request from the default limit
+    or the minimum."""
+    for item in (object.get("spec") or {}).get("limits") or []:
+        if item.get("type") != "Container":
+            continue
+        limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+        requests = {**limits, **(item.get("min") or {}), **(item.get("defaultRequest") or {})}
+        if limits:
+            item["default"] = limits
+        if requests:
+            item["defaultRequest"] = requests
+
+
+def validate_limits(object: Json) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, item in enumerate((object.get("spec") or {}).get("limits") or []):
+        path = f"spec.limits[{index}]"
+        kind = item.get("type") or ""
+        if kind not in _STANDARD and "/" not in kind:
+            errors.append(invalid(f"{path}.type", kind, "must be a standard limit type or fully qualified"))
+        if kind in seen:
+            errors.append(duplicate(f"{path}.type", kind))
+        seen.add(kind)
+        errors += _validate_item(item, kind, path)
+    return errors
+
+
+def _validate_item(item: Json, kind: str, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+        for name in item.get(field) or {}:
+            at = f"{path}.{field}[{name}]"
+            errors += [invalid(at, name, text) for text in names.qualified_name(name)]
+    if kind == "Pod":
+        for field in ("default", "defaultRequest"):
+            if item.get(field):
+                errors.append(forbidden(f"{path}.{field}", "may not be specified when `type` is 'Pod'"))
+    resources = sorted(
+        {name for field in ("max", "min", "default", "defaultRequest") for name in item.get(field) or {}}
+    )
+    for name in resources:
+        errors += _validate_order(item, name, path)
+    return errors
+
+
+# (smaller, larger, name of the smaller, name of the larger, the field at fault)
+_ORDER = (
+    ("min", "max", "min", "max", "min"),
+    ("min", "defaultRequest", "min", "default request", "defaultRequest"),
+    ("defaultRequest", "max", "default request", "max", "defaultRequest"),
+    ("defaultRequest", "default", "default request", "default", "defaultRequest"),
+    ("min", "default", "min", "default", "default"),
+    ("default", "max", "default", "max", "default"),
+)
+
+
+def _validate_order(item: Json, name: str, path: str) -> list[FieldError]:
+    errors = []
+    for low, high, low_name, high_name, fault in _ORDER:
+        smaller, larger = (item.get(low) or {}).get(name), (item.get(high) or {}).get(name)
+        if smaller is None or larger is None or _number(smaller) <= _number(larger):
+            continue
+        detail = f"{low_name} value {smaller} is greater than {high_name} value {larger}"
+        errors.append(invalid(f"{path}.{fault}[{name}]", (item.get(fault) or {})[name], detail))
+    return errors
+
+
+def _number(text: str) -> Fraction:
+    return parse_quantity(text)[0]

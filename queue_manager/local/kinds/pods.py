@@ -1,0 +1,180 @@
+"""Pods: defaults at creation, quality of service, and the little of a spec that may change."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from job_controller.fields import FieldError, Json, forbidden, invalid
+from job_controller.pod_defaults import default_pod
+from job_controller.pod_template import validate_pod_spec
+from queue_manager.engine.resources import PODS
+from queue_manager.local.kinds import pod_rows
+from queue_manager.local.kinds.build import builtin, lookup
+from queue_manager.local.values import parse_quantity
+
+_CHANGEABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_COUNTED = ("cpu", "memory")  # the resources that make a quality of service
+
+
+def _prepare_create(pod: Json) -> None:
+    spec = pod.setdefault("spec", {})
+    spec.pop("ephemeralContainers", None)
+    default_pod(spec)
+    if not spec.get("priorityClassName"):
+        spec.setdefault("priority", 0)
+        spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        pod["status"]["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastProbeTime": None,
+                "lastTransitionTime": None,
+            }
+        ]
+
+
+def _prepare_update(new: Json, _old: Json) -> None:
+    default_pod(new.setdefault("spec", {}))
+
+
+def _prepare_status(new: Json, old: Json) -> None:
+    """The class is a fact of the spec, whatever a node agent writes."""
+    before = lookup(old, "status.qosClass")
+    if before:
+        new.setdefault("status", {})["qosClass"] = before
+
+
+def qos_class(spec: Json) -> str:
+    """Guaranteed: every container limits cpu and memory and requests as much. BestEffort: none asks for any."""
+    containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+    asked = guaranteed = False
+    if spec.get("resources"):
+        containers = [{"resources": spec["resources"]}]
+    complete = bool(containers)
+    for container in containers:
+        limits, requests = (_positive(container, field) for field in ("limits", "requests"))
+        asked = asked or bool(limits or requests)
+        guaranteed = all(name in limits and requests.get(name, limits[name]) == limits[name] for name in _COUNTED)
+        complete = complete and guaranteed
+    if not asked:
+        return "BestEffort"
+    return "Guaranteed" if complete else "Burstable"
+
+
+def _positive(container: Json, field: str) -> dict[str, Any]:
+    found = {}
+    for name, amount in ((container.get("resources") or {}).get(field) or {}).items():
+        if name in _COUNTED:
+            try:
+                number = parse_quantity(amount)[0]
+            except ValueError:
+                continue
+            if number > 0:
+                found[name] = number
+    return found
+
+
+def _validate_create(pod: Json) -> list[FieldError]:
+    return validate_pod_spec(pod["spec"], "spec")
+
+
+def _validate_update(new: Json, old: Json) -> list[FieldError]:
+    """Images, a sooner deadline, more tolerations, fewer gates; everything else stays as it was created."""
+    errors = _validate_create(new)
+    spec, before = new["spec"], old["spec"]
+    for field in ("containers", "initContainers"):
+        if len(spec.get(field) or []) != len(before.get(field) or []):
+            errors.append(forbidden(f"spec.{field}", "pod updates may not add or remove containers"))
+            return errors
+    errors += _validate_deadline(spec, before) + _validate_gates(spec, before)
+    changed = copy.deepcopy(spec)
+    _take_over(changed, before)
+    if changed != before:
+        errors.append(forbidden("spec", _CHANGEABLE))
+    return errors
+
+
+def _validate_deadline(spec: Json, before: Json) -> list[FieldError]:
+    deadline, was = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
+    field = "spec.activeDeadlineSeconds"
+    if was is not None and deadline is None:
+        return [invalid(field, None, "must not update from a positive integer to nil value")]
+    if was is not None and deadline is not None and deadline > was:
+        return [invalid(field, deadline, f"must be less than or equal to previous value {was}")]
+    return []
+
+
+def _validate_gates(spec: Json, before: Json) -> list[FieldError]:
+    was = {gate.get("name") for gate in before.get("schedulingGates") or []}
+    added = [gate["name"] for gate in spec.get("schedulingGates") or [] if gate.get("name") not in was]
+    if not added:
+        return []
+    detail = f"only deletion is allowed, but found new scheduling gate '{added[0]}'"
+    return [forbidden("spec.schedulingGates", detail)]
+
+
+def _take_over(changed: Json, before: Json) -> None:
+    """Undo what may change, so that the rest can be compared."""
+    for field in ("containers", "initContainers"):
+        for container, was in zip(changed.get(field) or [], before.get(field) or [], strict=True):
+            container["image"] = was.get("image")
+            for key in ("imagePullPolicy",):
+                if key in was:
+                    container[key] = was[key]
+    for field in ("activeDeadlineSeconds", "schedulingGates"):
+        _restore(changed, before, field)
+    kept = before.get("tolerations") or []
+    if all(toleration in (changed.get("tolerations") or []) for toleration in kept):
+        _restore(changed, before, "tolerations")
+    if (before.get("terminationGracePeriodSeconds") or 0) < 0 and changed.get("terminationGracePeriodSeconds") == 1:
+        _restore(changed, before, "terminationGracePeriodSeconds")
+    if before.get("schedulingGates"):
+        _restore(changed, before, "nodeSelector")
+        _restore(changed, before, "affinity")
+
+
+def _restore(changed: Json, before: Json, field: str) -> None:
+    if field in before:
+        changed[field] = before[field]
+    else:
+        changed.pop(field, None)
+
+
+def _fields(pod: Json) -> dict[str, str]:
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    return {
+        "spec.nodeName": spec.get("nodeName") or "",
+        "spec.restartPolicy": spec.get("restartPolicy") or "",
+        "spec.schedulerName": spec.get("schedulerName") or "",
+        "spec.serviceAccountName": spec.get("serviceAccountName") or "",
+        "spec.hostNetwork": "true" if spec.get("hostNetwork") else "false",
+        "status.phase": status.get("phase") or "",
+        "status.podIP": ((status.get("podIPs") or [{}])[0]).get("ip") or "",
+        "status.nominatedNodeName": status.get("nominatedNodeName") or "",
+    }
+
+
+POD = builtin(
+    PODS,
+    "io.k8s.api.core.v1.Pod",
+    short_names=("po",),
+    categories=("all",),
+    subresources=("log", "binding", "eviction"),
+    prepare_create=_prepare_create,
+    prepare_update=_prepare_update,
+    prepare_status=_prepare_status,
+    create=_validate_create,
+    update=_validate_update,
+    fields=_fields,
+    columns=pod_rows.COLUMNS,
+    row=pod_rows.row,
+)

@@ -25,7 +25,7 @@ def stored_failed(job: Job) -> frozenset[int]:
 
 def text_of(numbers: Set[int]) -> str:
     """A set of indexes as status stores it."""
-    return indexes.format(sorted(numbers))
+    return indexes.to_text(sorted(numbers))
 
 
 def exhausts_index(pod: Pod, outcome: Outcome, limit: int) -> bool:

@@ -1,0 +1,272 @@
+"""When a Job fails, and how long it waits with the next try."""
+
+from __future__ import annotations
+
+import pytest
+
+from job_controller.decision import Memory
+from tests.unit.job_controller.build import (
+    at,
+    condition_texts,
+    created,
+    deleted,
+    events,
+    final,
+    indexed,
+    job,
+    kinds,
+    pod,
+    released,
+    run,
+    statuses,
+)
+
+LIMIT = "BackoffLimitExceeded Job has reached the specified backoff limit"
+DEADLINE = "DeadlineExceeded Job was active longer than specified deadline"
+
+
+@pytest.mark.parametrize(
+    ("limit", "counted", "failed_now", "fails"), [(0, 0, 1, True), (1, 0, 1, False), (1, 1, 1, True), (6, 6, 0, False)]
+)
+def test_job_fails_when_failures_exceed_the_limit(limit: int, counted: int, failed_now: int, fails: bool) -> None:
+    decision = run(
+        job(backoff_limit=limit, status={"failed": counted}), *(pod(f"p{i}", "Failed") for i in range(failed_now))
+    )
+    assert (condition_texts(final(decision))[-1:] == [f"Failed=True/{LIMIT}"]) is fails
+
+
+def test_failure_is_targeted_first_and_takes_running_pods_along() -> None:
+    decision = run(
+        job(parallelism=3, completions=3, backoff_limit=0), pod("a", "Failed"), pod("b"), pod("c", ready=True)
+    )
+    assert kinds(decision) == ["DeletePods", "WriteStatus", "ReleasePods", "WriteStatus"]
+    assert deleted(decision) == ["b", "c"]
+    first, second = statuses(decision)
+    assert condition_texts(first) == [f"FailureTarget=True/{LIMIT}"]
+    assert (first.active, first.terminating, first.ready) == (0, 2, 0)
+    assert first.uncounted_terminated_pods is not None
+    assert set(first.uncounted_terminated_pods.failed) == {"a", "b", "c"}
+    assert (second.failed, condition_texts(second)) == (3, condition_texts(first))
+    assert events(decision) == []
+
+
+def test_failed_comes_when_nothing_terminates_any_more() -> None:
+    status = {
+        "conditions": [{"type": "FailureTarget", "status": "True", "reason": "Custom", "message": "by user"}],
+        "failed": 1,
+    }
+    decision = run(job(status=status))
+    assert condition_texts(final(decision)) == ["FailureTarget=True/Custom by user", "Failed=True/Custom by user"]
+    assert final(decision).completion_time is None
+    assert events(decision) == ["Warning Custom by user"]
+
+
+def test_pod_whose_deletion_failed_stays_active_and_uncounted_in_a_failing_job() -> None:
+    decision = run(job(parallelism=2, completions=2, backoff_limit=0), pod("a", "Failed"), pod("b"), pods_done=True)
+    status = final(decision)
+    assert condition_texts(status) == [f"FailureTarget=True/{LIMIT}"]
+    assert (status.active, status.failed) == (1, 1)
+    assert released(decision) == ["a"]
+
+
+def test_existing_false_failure_target_is_overwritten_not_doubled() -> None:
+    status = {"conditions": [{"type": "FailureTarget", "status": "False"}]}
+    decision = run(job(backoff_limit=0, status=status), pod("a", "Failed"))
+    assert [c.type for c in final(decision).conditions] == ["FailureTarget", "Failed"]
+
+
+@pytest.mark.parametrize(("limit", "restarts", "fails"), [(0, 0, False), (0, 1, True), (2, 1, False), (2, 2, True)])
+def test_restarts_in_place_count_for_the_limit(limit: int, restarts: int, fails: bool) -> None:
+    decision = run(job(backoff_limit=limit, restart_policy="OnFailure"), pod("a", restarts=restarts))
+    assert bool(condition_texts(final(decision))) is fails
+
+
+def test_restarts_do_not_matter_to_jobs_that_never_restart_in_place() -> None:
+    assert condition_texts(final(run(job(backoff_limit=0), pod("a", restarts=9)))) == []
+
+
+@pytest.mark.parametrize(
+    ("now", "fails", "requeue"), [(0, False, 4.0), (3.25, False, 0.75), (4, True, None), (99, True, None)]
+)
+def test_deadline_runs_from_the_start_time(now: float, fails: bool, requeue: float | None) -> None:
+    decision = run(job(active_deadline_seconds=4), pod("a"), now=now)
+    assert condition_texts(final(decision)) == ([f"FailureTarget=True/{DEADLINE}"] if fails else [])
+    assert decision.requeue_after == requeue
+
+
+def test_zero_deadline_fails_without_a_pod() -> None:
+    decision = run(job(active_deadline_seconds=0, started=None))
+    assert condition_texts(final(decision)) == [f"FailureTarget=True/{DEADLINE}", f"Failed=True/{DEADLINE}"]
+    assert created(decision) == []
+
+
+# --- exponential backoff ---
+
+
+@pytest.mark.parametrize(
+    ("ends", "due"),
+    [([0], 10), ([0, 10], 30), ([0, 0, 0], 40), ([0, 0, 0, 0], 80), ([100], 110), ([0] * 9, 600)],
+)
+def test_replacement_waits_for_the_backoff_of_all_failures(ends: list[float], due: float) -> None:
+    pods = [pod(f"p{i}", "Failed", ended=end) for i, end in enumerate(ends)]
+    early = run(job(backoff_limit=99), *pods, now=due - 0.5)
+    assert created(early) == []
+    assert early.requeue_after == 0.5
+    assert created(run(job(backoff_limit=99), *pods, now=due)) == [None]
+
+
+def test_success_resets_the_backoff_and_wins_a_tie() -> None:
+    pods = [pod("a", "Failed", ended=5), pod("b", "Failed", ended=7), pod("s", "Succeeded", ended=7)]
+    assert created(run(job(completions=2), *pods, now=7)) == [None]
+    assert created(run(job(completions=2), *pods, pod("c", "Failed", ended=8), now=8)) == []
+
+
+def test_backoff_survives_a_restart_by_the_pods_that_are_kept() -> None:
+    counted = [pod("a", "Failed", tracked=False, ended=0), pod("b", "Failed", tracked=False, ended=10)]
+    decision = run(job(status={"failed": 2}), *counted, now=12, memory=None)
+    assert created(decision) == []
+    assert decision.requeue_after == 18
+
+
+def test_backoff_remembers_pods_that_were_deleted_meanwhile() -> None:
+    first = run(job(), pod("a", "Failed", ended=0), now=1)
+    second = run(job(status={"failed": 1}), now=2, memory=first.memory)
+    assert created(second) == []
+    assert second.requeue_after == 8
+
+
+def test_a_repeated_sync_does_not_lengthen_the_backoff() -> None:
+    failed = pod("a", "Failed", ended=0)
+    first = run(job(), failed, now=1)
+    again = run(job(), failed, now=1, memory=first.memory)
+    assert again.requeue_after == first.requeue_after == 9
+
+
+def test_active_pods_are_reported_truly_during_backoff() -> None:
+    decision = run(job(parallelism=3, completions=3), pod("a", ready=True), pod("b", "Failed"), now=1)
+    assert (final(decision).active, final(decision).ready) == (1, 1)
+
+
+def test_annotation_sets_the_base_of_the_backoff() -> None:
+    slow = job(annotations={"sluice/backoff-seconds": "60"})
+    assert run(slow, pod("a", "Failed", ended=0), now=1).requeue_after == 59
+
+
+def test_annotation_limits_the_failed_pods_kept() -> None:
+    from job_controller.decision import PrunePods
+
+    tidy = job(annotations={"sluice/failed-pods-limit": "1"}, status={"failed": 2})
+    pods = [pod("old", "Failed", tracked=False, ended=0), pod("mid", "Failed", tracked=False, ended=3)]
+    decision = run(tidy, *pods, pod("new", "Failed", ended=6), now=6)
+    pruned = [p.metadata.name for step in decision.steps if isinstance(step, PrunePods) for p in step.pods]
+    assert pruned == ["old", "mid"]
+
+
+def test_deletion_counts_as_failure_at_once_unless_only_failed_pods_are_replaced() -> None:
+    going = pod("a", deleted=0, grace=30)
+    assert final(run(job(), going, now=1)).failed == 1
+    waiting = run(job(pod_replacement_policy="Failed"), going, now=1)
+    assert final(waiting).failed == 0
+    assert final(waiting).terminating == 1
+    assert created(waiting) == []
+
+
+def test_terminating_pods_take_places_when_only_failed_pods_are_replaced() -> None:
+    pods = [pod("a", deleted=0, grace=30), pod("b")]
+    decision = run(job(parallelism=3, completions=9, pod_replacement_policy="Failed"), *pods, now=99)
+    assert len(created(decision)) == 1
+
+
+# --- backoff limit per index ---
+
+
+def fc(failures: int, ignored: int = 0) -> dict[str, str]:
+    notes = {"batch.kubernetes.io/job-index-failure-count": str(failures)}
+    return notes | ({"batch.kubernetes.io/job-index-ignored-failure-count": str(ignored)} if ignored else {})
+
+
+def test_failed_pod_of_an_index_stays_uncounted_until_it_is_replaced() -> None:
+    failed = pod("a", "Failed", 0, annotations=fc(0))
+    waiting = run(indexed(1, backoff_limit_per_index=2), failed, now=1)
+    assert released(waiting) == []
+    assert (final(waiting).failed, final(waiting).failed_indexes) == (0, "")
+    assert waiting.requeue_after == 9
+    replaced = run(indexed(1, backoff_limit_per_index=2), failed, pod("b", index=0, annotations=fc(1)), now=11)
+    assert released(replaced) == ["a"]
+    assert final(replaced).failed == 1
+
+
+@pytest.mark.parametrize(
+    ("annotations", "now", "expected"),
+    [
+        (fc(0), 10, (1, 0)),
+        (fc(1), 20, (2, 0)),
+        (fc(1, 2), 80, (2, 2)),
+        ({"batch.kubernetes.io/job-index-failure-count": "abc"}, 10, (1, 0)),
+        ({"batch.kubernetes.io/job-index-failure-count": "-3"}, 10, (1, 0)),
+        ({"batch.kubernetes.io/job-index-failure-count": "2147483648"}, 10, (1, 0)),
+    ],
+)
+def test_replacement_carries_the_counts_of_the_pod_it_replaces(
+    annotations: dict[str, str], now: float, expected: tuple[int, int]
+) -> None:
+    from job_controller.decision import CreatePods
+
+    job_ = indexed(1, backoff_limit_per_index=5)
+    failed = pod("a", "Failed", 0, annotations=annotations)
+    assert created(run(job_, failed, now=now - 1)) == []
+    decision = run(job_, failed, now=now)
+    plans = [plan for step in decision.steps if isinstance(step, CreatePods) for plan in step.plans]
+    assert [(plan.failures, plan.ignored) for plan in plans] == [expected]
+
+
+def test_index_fails_when_its_pod_had_the_last_try() -> None:
+    pods = [pod("a", "Failed", 0, annotations=fc(1)), pod("b", index=1, annotations=fc(0))]
+    decision = run(indexed(2, backoff_limit_per_index=1), *pods)
+    assert final(decision).failed_indexes == "0"
+    assert final(decision).failed == 1
+    assert condition_texts(final(decision)) == []
+
+
+def test_job_fails_when_all_indexes_are_settled_and_one_failed() -> None:
+    status = {"completedIndexes": "0", "succeeded": 1}
+    decision = run(indexed(2, backoff_limit_per_index=0, status=status), pod("a", "Failed", 1, annotations=fc(0)))
+    assert condition_texts(final(decision)) == [
+        "FailureTarget=True/FailedIndexes Job has failed indexes",
+        "Failed=True/FailedIndexes Job has failed indexes",
+    ]
+
+
+def test_job_fails_when_too_many_indexes_failed() -> None:
+    pods = [pod("a", "Failed", 1, annotations=fc(0)), pod("b", index=0)]
+    decision = run(indexed(3, backoff_limit_per_index=0, max_failed_indexes=0), *pods)
+    assert condition_texts(final(decision)) == [
+        "FailureTarget=True/MaxFailedIndexesExceeded Job has exceeded the specified maximal number of failed indexes"
+    ]
+    assert deleted(decision) == ["b"]
+
+
+def test_explicit_backoff_limit_counts_failures_that_still_wait() -> None:
+    pods = [pod("a", "Failed", 0, annotations=fc(0)), pod("b", "Failed", 1, annotations=fc(0)), pod("c", index=2)]
+    decision = run(indexed(3, backoff_limit_per_index=3, backoff_limit=1), *pods)
+    assert condition_texts(final(decision)) == [f"FailureTarget=True/{LIMIT}"]
+    assert final(decision).failed == 3
+
+
+def test_index_in_backoff_does_not_block_a_later_one() -> None:
+    decision = run(indexed(2, 1, backoff_limit_per_index=3), pod("a", "Failed", 0, annotations=fc(0)), now=1)
+    assert created(decision) == [1]
+
+
+def test_settled_indexes_get_no_new_pod() -> None:
+    status = {"completedIndexes": "0,2", "failedIndexes": "1", "succeeded": 2, "failed": 1}
+    assert created(run(indexed(5, backoff_limit_per_index=0, status=status))) == [3, 4]
+
+
+def test_global_backoff_does_not_hold_back_per_index_jobs() -> None:
+    pods = [pod("a", "Failed", 0, annotations=fc(0))]
+    assert created(run(indexed(3, backoff_limit_per_index=1), *pods, now=1, memory=Memory())) == [1, 2]
+
+
+def test_start_time_is_kept() -> None:
+    assert final(run(job(started=3), pod("a"), now=50)).start_time == at(3)

@@ -113,7 +113,7 @@ def _outcome(s: Situation, pod: Pod) -> Outcome:
     return known if known is not None else evaluate(s.job.spec.pod_failure_policy, pod)
 
 
-def noted_status(s: Situation, ledger: Ledger, failed_indexes: Set[int]) -> JobStatus:
+def noted_status(s: Situation, ledger: Ledger, failed_indexes: frozenset[int]) -> JobStatus:
     """The status to be written before any finalizer comes off.
 
     UIDs without a tracked pod are counted, new ones noted, indexes merged. Conditions and numbers of pods are the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from job_controller import indexes
 from job_controller.backoff import failure_count, ignored_count, remaining_of_index
@@ -15,15 +16,22 @@ from job_controller.pod_failure_policy import FAIL_INDEX, Outcome
 
 def stored_completed(job: Job) -> frozenset[int]:
     """Indexes in status.completedIndexes that the Job (still) has."""
-    return frozenset(indexes.parse(job.status.completed_indexes, job.spec.completions or 0))
+    return _numbers(job.status.completed_indexes, job.spec.completions or 0)
 
 
 def stored_failed(job: Job) -> frozenset[int]:
     """Indexes in status.failedIndexes that the Job (still) has."""
-    return frozenset(indexes.parse(job.status.failed_indexes or "", job.spec.completions or 0))
+    return _numbers(job.status.failed_indexes or "", job.spec.completions or 0)
 
 
-def text_of(numbers: Set[int]) -> str:
+# A large Job is looked at many times between two changes of its indexes.
+@lru_cache(maxsize=32)
+def _numbers(text: str, completions: int) -> frozenset[int]:
+    return frozenset(indexes.parse(text, completions))
+
+
+@lru_cache(maxsize=32)
+def text_of(numbers: frozenset[int]) -> str:
     """A set of indexes as status stores it."""
     return indexes.to_text(sorted(numbers))
 

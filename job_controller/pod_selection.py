@@ -10,7 +10,7 @@ from job_controller.model import Job, LabelSelector, LabelSelectorRequirement, P
 from job_controller.pod_facts import completion_index, is_ready
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
@@ -76,39 +76,24 @@ def removal_order(pods: Iterable[Pod]) -> list[Pod]:
     return sorted(pods, key=_worth)
 
 
-class _Newest:
-    """Reverses the order of times: the newest sorts first."""
-
-    __slots__ = ("when",)
-
-    def __init__(self, when: datetime) -> None:
-        self.when = when
-
-    def __lt__(self, other: _Newest) -> bool:
-        return self.when > other.when
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Newest) and self.when == other.when
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _worth(pod: Pod) -> tuple[bool, int, bool, _Newest, int, int, _Newest, str]:
-    sidecars = {c.name for c in pod.spec.init_containers if c.restart_policy == "Always"}
+def _worth(pod: Pod) -> tuple[bool, int, bool, float, int, int, float, str]:
     restarts = max((s.restart_count for s in pod.status.container_statuses), default=0)
-    sidecar_restarts = max(
-        (s.restart_count for s in pod.status.init_container_statuses if s.name in sidecars), default=0
-    )
+    sidecar_restarts = _sidecar_restarts(pod) if pod.spec.init_containers else 0
     return (
         bool(pod.spec.node_name),
         _PHASES.get(pod.status.phase, 1),
         is_ready(pod),
-        _Newest(_ready_since(pod)),
+        -_ready_since(pod).timestamp(),
         -restarts,
         -sidecar_restarts,
-        _Newest(pod.metadata.creation_timestamp or _LONG_AGO),
+        -(pod.metadata.creation_timestamp or _LONG_AGO).timestamp(),
         pod.metadata.uid,
     )
+
+
+def _sidecar_restarts(pod: Pod) -> int:
+    sidecars = {c.name for c in pod.spec.init_containers if c.restart_policy == "Always"}
+    return max((s.restart_count for s in pod.status.init_container_statuses if s.name in sidecars), default=0)
 
 
 def _ready_since(pod: Pod) -> datetime:
@@ -126,6 +111,8 @@ def surplus(pods: Sequence[Pod], wanted: int) -> list[Pod]:
 
 def surplus_indexed(pods: Sequence[Pod], wanted: int, completions: int, settled: Set[int]) -> list[Pod]:
     """As surplus, for an Indexed Job: first those that serve no open index, and all but the best of each index."""
+    if len(pods) <= wanted and _all_useful(pods, completions, settled):
+        return []
     best: dict[int, Pod] = {}
     needless: list[Pod] = []
     for pod in removal_order(pods):
@@ -139,3 +126,9 @@ def surplus_indexed(pods: Sequence[Pod], wanted: int, completions: int, settled:
         best[index] = pod
     extra = len(best) - wanted
     return needless + list(best.values())[: max(0, extra)]
+
+
+def _all_useful(pods: Sequence[Pod], completions: int, settled: Set[int]) -> bool:
+    """Whether each pod serves an open index of its own: nearly always, so this is asked before sorting."""
+    indexes = {completion_index(pod) for pod in pods}
+    return len(indexes) == len(pods) and all(0 <= index < completions for index in indexes) and not indexes & settled

@@ -26,6 +26,8 @@ class Situation:
     succeeded   and
     failed      tracked pods that ended and are not noted anywhere yet
     interrupted lost the finalizer for a deletion that did not happen
+    outcomes    what the pod failure policy says of each failed pod, by UID
+    exhausted   the index that a failed pod fails for good, by UID; only with backoffLimitPerIndex
     """
 
     job: Job
@@ -43,6 +45,7 @@ class Situation:
     interrupted: tuple[Pod, ...]
     uncounted: UncountedTerminatedPods
     outcomes: Mapping[str, Outcome]
+    exhausted: Mapping[str, int]
     stored_completed: frozenset[int]
     completed: frozenset[int]
     stored_failed: frozenset[int]
@@ -75,11 +78,8 @@ class Situation:
 
     def failed_indexes(self, new: Sequence[Pod]) -> frozenset[int]:
         """Indexes that failed for good, with these new failures."""
-        limit = self.job.spec.backoff_limit_per_index
-        if limit is None or not self.indexed:
-            return frozenset()
-        fresh = {completion_index(pod) for pod in new if exhausts_index(pod, self.outcomes[pod.metadata.uid], limit)}
-        return self.stored_failed | fresh if fresh - self.stored_failed else self.stored_failed
+        fresh = {self.exhausted[pod.metadata.uid] for pod in new if pod.metadata.uid in self.exhausted}
+        return self.stored_failed | fresh if fresh else self.stored_failed
 
     def failed_by_themselves(self) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.failed if failed_by_itself(pod))
@@ -128,6 +128,7 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
     resumed = not spec.suspend and conditions.is_true(status.conditions, SUSPENDED)
     stamp = now.replace(microsecond=0)
     starts = resumed or (status.start_time is None and not spec.suspend)
+    outcomes = {pod.metadata.uid: _outcome(job, pod) for pod in failed}
     return Situation(
         job=job,
         now=now,
@@ -143,13 +144,25 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
         failed=tuple(failed),
         interrupted=tuple(interrupted),
         uncounted=uncounted,
-        outcomes={pod.metadata.uid: _outcome(job, pod) for pod in failed},
+        outcomes=outcomes,
+        exhausted=_exhausted(job, failed, outcomes) if indexed else {},
         stored_completed=stored,
         completed=frozenset(completed) if len(completed) > len(stored) else stored,
         stored_failed=stored_failed(job) if indexed and status.failed_indexes else frozenset(),
         start_time=stamp if starts else status.start_time,
         resumed=resumed,
     )
+
+
+def _exhausted(job: Job, failed: Iterable[Pod], outcomes: Mapping[str, Outcome]) -> Mapping[str, int]:
+    limit = job.spec.backoff_limit_per_index
+    if limit is None:
+        return {}
+    return {
+        pod.metadata.uid: completion_index(pod)
+        for pod in failed
+        if exhausts_index(pod, outcomes[pod.metadata.uid], limit)
+    }
 
 
 def _outcome(job: Job, pod: Pod) -> Outcome:

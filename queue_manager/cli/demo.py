@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.text import Text
 
 from job_controller.model import Job, Pod
-from queue_manager.cli import manifests, output, ps, queues
 from queue_manager.assets import samples
+from queue_manager.cli import manifests, output, ps, queues
 from queue_manager.cli.exits import EXIT_OK, EXIT_WAITING
 from queue_manager.cli.submit import prepare, submit
 from queue_manager.configuration import KueueConfig

@@ -1,0 +1,105 @@
+"""`sluice up`: the embedded cluster, until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import time
+from pathlib import Path
+
+from queue_manager import assets
+from queue_manager.cli.connection import default_data_dir
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
+from queue_manager.configuration import ConfigurationError, KueueConfig, load
+from queue_manager.engine import log
+from queue_manager.local.cluster import ClusterOptions, LocalCluster
+from queue_manager.local.journal import DataDirectoryInUse, JournalUnusable
+
+
+def run(args: argparse.Namespace) -> int:
+    data_dir = Path(args.data_dir).expanduser() if args.data_dir else default_data_dir()
+    options = ClusterOptions(
+        data_dir=data_dir.absolute(), nodes=args.nodes, cpu=args.cpu or "", memory=args.memory or "", port=args.port
+    )
+    config = read_config(args.config)
+    log.configure(logging.WARNING)
+    try:
+        with runner() as loop:
+            return loop.run(up(options, config))
+    except DataDirectoryInUse as error:
+        raise Refusal(f"{error}; stop it first, or choose another --data-dir") from error
+    except JournalUnusable as error:
+        raise Refusal(f"{error}; choose another --data-dir, or move this one away") from error
+    except ValueError as error:
+        raise Refusal(str(error), EXIT_NEVER) from error
+    except OSError as error:
+        raise Refusal(f"cannot start: {error}") from error
+
+
+def read_config(path: str | None) -> KueueConfig:
+    """The configuration of a file, or the defaults. Raises Refusal with every error and its line."""
+    if path is None:
+        return KueueConfig()
+    try:
+        config = load(path)
+    except ConfigurationError as error:
+        raise Refusal(str(error), EXIT_NEVER) from error
+    except OSError as error:
+        raise Refusal(f"{path}: {error.strerror}", EXIT_NEVER) from error
+    for field in config.ignored:
+        say("!", "ignored", field)
+    return config
+
+
+def runner() -> asyncio.Runner:
+    """An event loop: uvloop where it is installed."""
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    return asyncio.Runner()
+
+
+async def up(options: ClusterOptions, config: KueueConfig) -> int:
+    """Run until a signal asks to stop. A second signal ends the program at once."""
+    began = time.monotonic()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop_once, loop, stop)
+    async with LocalCluster(options, config, report=lambda step, detail: say("\u2714", step, detail)) as cluster:
+        say_next(cluster, time.monotonic() - began)
+        await stop.wait()
+        sys.stdout.write("\nstopping: pods get up to 10 s to end ...\n")
+        sys.stdout.flush()
+    sys.stdout.write("stopped; `sluice up` goes on where this left off\n")
+    return EXIT_OK
+
+
+def stop_once(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    stop.set()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.remove_signal_handler(number)
+
+
+def say(mark: str, step: str, detail: str) -> None:
+    sys.stdout.write(f"{mark} {step:12} {detail}\n")
+    sys.stdout.flush()
+
+
+def say_next(cluster: LocalCluster, seconds: float) -> None:
+    sample = assets.samples() / "hello.yaml"
+    with contextlib.suppress(ValueError):
+        sample = sample.relative_to(Path.cwd())
+    sys.stdout.write(
+        f"\nReady in {seconds:.1f} s. In another terminal:\n"
+        f"  export KUBECONFIG={cluster.kubeconfig}\n"
+        f"  sluice submit -f {sample}\n"
+        f"  sluice ps\n"
+        "Ctrl-C stops the cluster; what it knows stays.\n"
+    )
+    sys.stdout.flush()

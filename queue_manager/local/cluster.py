@@ -1,0 +1,158 @@
+"""The embedded cluster as one thing: store, API server, controllers and node agent, started in order of need.
+
+Nothing talks to a server that is not there, and the node agent comes last, when what it reports has
+readers. Shutdown is the reverse: the agent ends its pods while their statuses can still be written, and the
+store closes when nobody writes any more. Whatever fails on the way up takes down what is up already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import secrets
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from job_controller import quantities
+from queue_manager import assets
+from queue_manager.configuration import KueueConfig
+from queue_manager.engine.client import Client
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.job_cluster import run_job_controller
+from queue_manager.engine.resources import CRDS
+from queue_manager.engine.runtime import Runtime
+from queue_manager.jobs.queue_manager import add_queue_controllers
+from queue_manager.local import http
+from queue_manager.local.admission import Admission
+from queue_manager.local.agent.agent import Agent
+from queue_manager.local.agent.layout import Layout
+from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, create_first_queue
+from queue_manager.local.garbage_collector import GarbageCollector
+from queue_manager.local.journal import Journal
+from queue_manager.local.kubeconfig import write_kubeconfig
+from queue_manager.local.logs import LogSource
+from queue_manager.local.namespaces import NamespaceController
+from queue_manager.local.nodes import NodeSpec, node_specs, register
+from queue_manager.local.placement import Placement
+from queue_manager.local.registry import Registry
+from queue_manager.local.server import ApiServer
+from queue_manager.local.store import Store
+from queue_manager.local.transport import LocalTransport
+
+USER = "system:sluice"
+Report = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """Where the cluster lives and what its nodes offer. Quantities are as in the API; empty: this machine's."""
+
+    data_dir: Path
+    nodes: int = 1
+    cpu: str = ""
+    memory: str = ""
+    port: int = 0
+    first_queue: bool = True
+
+
+class LocalCluster:
+    """`async with LocalCluster(options, config) as cluster:` runs it until the block ends.
+
+    `report(step, detail)` is called as each step of the start is done. Raises DataDirectoryInUse,
+    JournalUnusable, ValueError (bad quantity) or OSError (port taken) when it cannot start.
+    """
+
+    def __init__(
+        self, options: ClusterOptions, config: KueueConfig, report: Report = lambda step, detail: None
+    ) -> None:
+        self.options = options
+        self.config = config
+        self.url = ""
+        self.kubeconfig = options.data_dir / "kubeconfig"
+        self._report = report
+        self._stack = AsyncExitStack()
+        self._nodes = node_specs(options.nodes, options.cpu, options.memory)
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, trace)
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        clock, rng = SystemClock(), random.SystemRandom()
+        journal = Journal.open(self.options.data_dir)
+        store = Store(clock, rng, journal)
+        stack.callback(store.close)
+        count = sum(store.count(resource) for resource in store.resources())
+        self._report("store", f"{self.options.data_dir} ({f'{count} objects' if count else 'new'})")
+
+        pods = Layout(self.options.data_dir / "pods")
+        admission: list[Admission] = []
+        server = ApiServer(store, Registry.builtin(), clock, admission, LogSource(pods, clock.now))
+        runtime = Runtime(LocalTransport(server, USER), clock, rng)
+        self.client = runtime.client
+        await install_crds(self.client)
+        await register(self.client, self._nodes, clock.now())
+
+        run_job_controller(runtime, self.config.job_controller.options())
+        queue = add_queue_controllers(runtime, self.config)
+        admission.extend(queue.admission)
+        for controller in (GarbageCollector(server), NamespaceController(server)):
+            runtime.task(controller.run)
+        Placement(runtime)
+        agent = Agent(runtime, pods.root, [node.host for node in self._nodes])
+        await stack.enter_async_context(runtime)
+        stack.push_async_callback(agent.shutdown)
+
+        token = secrets.token_urlsafe(32)
+        listening = await http.serve(server, port=self.options.port, token=token)
+        stack.push_async_callback(listening.close)
+        self.url = listening.url
+        write_kubeconfig(self.kubeconfig, self.url, token)
+        self._report("API server", f"{self.url} (kubernetes API, this machine only)")
+        self._report("controllers", "queue manager, Job controller, placement, garbage collector")
+        self._report("nodes", describe_nodes(self._nodes))
+        if self.options.first_queue and not count:
+            await self._create_first_queue()
+
+    async def _create_first_queue(self) -> None:
+        await create_first_queue(self.client, sum_of(self._nodes, "cpu"), sum_of(self._nodes, "memory"))
+        self._report("queue", f"default/{LOCAL_QUEUE} → {CLUSTER_QUEUE}, with the quota of all nodes")
+
+
+async def install_crds(client: Client) -> None:
+    """Make the queue's kinds those of this version; a definition that is up to date is not written."""
+    existing = {crd["metadata"]["name"]: crd for crd in await client.list(CRDS)}
+    for file in sorted(assets.crds().glob("*.yaml")):
+        wanted: dict[str, Any] = yaml.load(file.read_text(), assets.YamlLoader)
+        old = existing.get(wanted["metadata"]["name"])
+        digest = {"sluice/definition": hashlib.sha256(file.read_bytes()).hexdigest()[:16]}
+        wanted["metadata"]["annotations"] = {**wanted["metadata"].get("annotations", {}), **digest}
+        if old is None:
+            await client.create(CRDS, "", wanted)
+        elif old["metadata"].get("annotations", {}).get("sluice/definition") != digest["sluice/definition"]:
+            wanted["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+            await client.replace(CRDS, wanted)
+
+
+def sum_of(nodes: list[NodeSpec], resource: str) -> str:
+    return quantities.to_text(sum(quantities.parse(node.capacity[resource], resource) for node in nodes), resource)
+
+
+def describe_nodes(nodes: list[NodeSpec]) -> str:
+    """`node-1 (2 cpu, 8Gi memory)`, or how many of them."""
+    capacity = nodes[0].capacity
+    each = f"{capacity['cpu']} cpu, {capacity['memory']} memory"
+    return f"{nodes[0].name} ({each})" if len(nodes) == 1 else f"{len(nodes)} nodes of {each}"

@@ -17,7 +17,6 @@ from queue_manager.local.agent.containers import (
     failed_for_good,
     waiting_since_crash,
 )
-from queue_manager.scheduling.amounts import amount
 
 NODE_SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 DEADLINE = "Pod was active on the node longer than the specified deadline"
@@ -99,7 +98,6 @@ def pod_status(view: View) -> Json:
         "hostIPs": [{"ip": view.host_ip}],
         "podIP": view.host_ip,
         "podIPs": [{"ip": view.host_ip}],
-        "qosClass": qos_class(view.pod["spec"]),
         "observedGeneration": view.pod["metadata"].get("generation", 1),
         "conditions": _conditions(view, current),
         "containerStatuses": [_container_status(c, view) for c in view.containers if not c.init],
@@ -109,25 +107,6 @@ def pod_status(view: View) -> Json:
     if view.verdict is not None and current == "Failed":
         status |= {"reason": view.verdict.reason, "message": view.verdict.message}
     return status
-
-
-def qos_class(spec: Json) -> str:
-    """Guaranteed, Burstable or BestEffort by cpu and memory of all containers (helper/qos)."""
-    requested = limited = False
-    guaranteed = True
-    for container in [*(spec.get("initContainers") or ()), *spec["containers"]]:
-        resources = container.get("resources") or {}
-        requests, limits = _positive(resources.get("requests")), _positive(resources.get("limits"))
-        requested, limited = requested or bool(requests), limited or bool(limits)
-        guaranteed = guaranteed and set(limits) == {"cpu", "memory"} and (not requests or requests == limits)
-    if not requested and not limited:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _positive(quantities: Mapping[str, str] | None) -> dict[str, int]:
-    amounts = {name: amount(name, text) for name, text in (quantities or {}).items() if name in ("cpu", "memory")}
-    return {name: value for name, value in amounts.items() if value > 0}
 
 
 # --- containers --------------------------------------------------------------------------------------------

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 
 async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Return when the condition holds; TimeoutError if it does not in time."""
+    """Return when the condition (a function or coroutine function) holds; TimeoutError if it does not in time."""
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - nobody could set an event
+        while True:
+            value = condition()
+            if await value if isinstance(value, Awaitable) else value:
+                return
             await asyncio.sleep(0.01)

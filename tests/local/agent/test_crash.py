@@ -1,0 +1,111 @@
+"""The agent dies and another one takes over: nothing is lost, nothing runs twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from queue_manager.engine.resources import PODS
+from queue_manager.local.agent import sweep
+from queue_manager.local.agent.layout import Layout
+from tests.local.agent.waiting import until
+from tests.local.agent.world import Tree, World, running, state, terminated
+
+UNTIL_TOLD = "echo $$ >>starts; while ! [ -e stop ]; do sleep 0.02; done; exit 7"
+
+
+async def started(world: World) -> Tree:
+    async with world.running():
+        await world.create(UNTIL_TOLD)
+        pod = await world.when(running)
+        await until((world.files(pod) / "work" / "starts").exists)
+    return pod
+
+
+def stop(world: World, pod: Tree) -> None:
+    (world.files(pod) / "work" / "stop").touch()
+
+
+def starts(world: World, pod: Tree) -> int:
+    return len((world.files(pod) / "work" / "starts").read_text().split())
+
+
+async def test_an_exit_code_from_while_no_agent_ran_is_picked_up(world: World) -> None:
+    pod = await started(world)
+    stop(world, pod)
+    await until((world.files(pod) / "0.exit").exists)
+    async with world.running():
+        after = await world.over()
+    assert terminated(after)["exitCode"] == 7
+    assert terminated(after)["startedAt"] == state(pod)["running"]["startedAt"]
+    assert starts(world, pod) == 1
+
+
+async def test_a_running_container_is_adopted_without_a_write(world: World) -> None:
+    pod = await started(world)
+    async with world.running():
+        stop(world, pod)
+        after = await world.over()
+    assert terminated(after)["exitCode"] == 7
+    assert starts(world, pod) == 1
+    assert world.writes_of(after) == 4  # created, bound, running, over: the restart cost none
+
+
+async def test_a_container_that_was_killed_meanwhile_is_failed(world: World) -> None:
+    pod = await started(world)
+    sweep.kill({pod["metadata"]["uid"]})
+    async with world.running():
+        after = await world.over()
+    assert after["status"]["phase"] == "Failed"
+    assert (terminated(after)["exitCode"], terminated(after)["reason"]) == (137, "ContainerStatusUnknown")
+    assert starts(world, pod) == 1
+
+
+async def test_processes_of_a_pod_that_is_gone_are_ended(world: World) -> None:
+    pod = await started(world)
+    await world.client.delete(PODS, "default", "pod", grace_period=0)
+    async with world.running():
+        await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
+        await until(lambda: not world.files(pod).exists())
+
+
+async def test_a_pod_deleted_while_no_agent_ran_is_ended_and_goes(world: World) -> None:
+    pod = await started(world)
+    await world.client.delete(PODS, "default", "pod", grace_period=1)
+    async with world.running():
+        await world.gone()
+        await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
+
+
+async def test_a_pod_that_waits_for_placement_is_placed_by_the_next_one(world: World) -> None:
+    await world.create("exit 0")
+    async with world.running():
+        assert (await world.over())["status"]["phase"] == "Succeeded"
+
+
+async def test_a_container_survives_kill_9_of_the_process_that_started_it(tmp_path: Path) -> None:
+    """A real process starts a container and is killed; the exit code is there all the same."""
+    program = f"""
+import os, signal
+from pathlib import Path
+from queue_manager.local.agent import supervisor
+from queue_manager.local.agent.layout import Layout
+layout = Layout(Path({str(tmp_path)!r}))
+layout.create("uid", "main")
+run = layout.run("uid", "main", 0)
+script = "while ! [ -e stop ]; do sleep 0.02; done; exit 9"
+supervisor.spawn(run, ["/bin/sh", "-c", script], {{"PATH": "/usr/bin:/bin"}}, str(run.work))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=Path(__file__).parents[3])
+    assert await parent.wait() == -signal.SIGKILL
+    run = Layout(tmp_path).run("uid", "main", 0)
+    known = run.read_pid()
+    assert known is not None
+    os.kill(known[0], 0)
+    (run.work / "stop").touch()
+    await until(run.read_exit)
+    assert (run.read_exit() or (None,))[0] == 9

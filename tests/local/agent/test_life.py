@@ -1,0 +1,192 @@
+"""Pods as the node agent runs and reports them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.local.agent.world import World, condition, running, terminated, waiting
+
+
+async def test_a_command_that_succeeds_makes_a_succeeded_pod(world: World) -> None:
+    async with world.running():
+        await world.create("echo hello")
+        pod = await world.over()
+    status = pod["status"]
+    assert status["phase"] == "Succeeded"
+    assert terminated(pod)["exitCode"] == 0
+    assert terminated(pod)["reason"] == "Completed"
+    assert terminated(pod)["startedAt"] <= terminated(pod)["finishedAt"]
+    assert status["startTime"] <= terminated(pod)["startedAt"]
+    assert (condition(pod, "Ready")["status"], condition(pod, "Ready")["reason"]) == ("False", "PodCompleted")
+    assert condition(pod, "Initialized")["reason"] == "PodCompleted"
+    assert condition(pod, "PodScheduled")["status"] == "True"
+    assert condition(pod, "PodReadyToStartContainers")["status"] == "False"
+    assert await world.output(pod) == "hello\n"
+
+
+async def test_a_running_pod_is_ready_and_has_an_address(world: World) -> None:
+    async with world.running():
+        await world.create("sleep 1000")
+        pod = await world.when(running)
+    status = pod["status"]
+    assert status["phase"] == "Running"
+    assert status["podIP"] == status["hostIP"] == "127.0.0.1"
+    for type in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"):
+        assert condition(pod, type)["status"] == "True"
+    assert status["containerStatuses"][0]["ready"] is True
+    assert status["containerStatuses"][0]["started"] is True
+    assert status["containerStatuses"][0]["restartCount"] == 0
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("kill -9 $$$$", 137), ("kill -15 $$$$", 143)])
+async def test_a_failure_keeps_its_exit_code(world: World, script: str, code: int) -> None:
+    async with world.running():
+        await world.create(script)
+        pod = await world.over()
+    assert pod["status"]["phase"] == "Failed"
+    assert (terminated(pod)["exitCode"], terminated(pod)["reason"]) == (code, "Error")
+    assert condition(pod, "ContainersReady")["reason"] == "PodFailed"
+
+
+async def test_a_pod_costs_two_status_writes_and_its_binding(world: World) -> None:
+    async with world.running():
+        await world.create("while ! [ -e stop ]; do sleep 0.02; done")
+        first = await world.when(running)
+        (world.files(first) / "work" / "stop").touch()
+        last = await world.over()
+    created_bound_running_over = 4
+    assert world.writes_of(last) == created_bound_running_over
+
+
+async def test_environment_is_clean_and_tells_of_the_pod(world: World) -> None:
+    env = [
+        {"name": "A", "value": "1"},
+        {"name": "B", "value": "$(A)2 $$(A) $(MISSING)"},
+        {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}},
+    ]
+    container = {"env": env, "command": ["env"], "resources": {"limits": {"cpu": "1500m"}}}
+    async with world.running():
+        await world.create(container=container)
+        pod = await world.over()
+    seen = dict(line.split("=", 1) for line in (await world.output(pod)).splitlines())
+    home = str(world.files(pod).resolve() / "work")
+    assert seen.pop("SLUICE_POD_UID") == pod["metadata"]["uid"]
+    seen.pop("PWD"), seen.pop("OLDPWD", None)  # by the shell that starts it
+    assert seen.pop("PATH").endswith("/usr/bin:/sbin:/bin")
+    assert seen == {
+        "HOME": home, "HOSTNAME": "pod", "LANG": "C.UTF-8", "A": "1", "B": "12 $(A) $(MISSING)",
+        "NAME": "pod", "NODE": "node-1", "IP": "127.0.0.1", "CPU": "1500",
+    }  # fmt: skip
+
+
+async def test_arguments_expand_variables(world: World) -> None:
+    container = {"command": ["echo"], "args": ["$(WHO)", "a b"], "env": [{"name": "WHO", "value": "me"}]}
+    async with world.running():
+        await world.create(container=container)
+        pod = await world.over()
+    assert await world.output(pod) == "me a b\n"
+
+
+async def test_a_container_starts_in_its_own_empty_directory(world: World) -> None:
+    async with world.running():
+        await world.create("pwd; ls -A")
+        pod = await world.over()
+    assert await world.output(pod) == f"{world.files(pod).resolve()}/work\n"
+
+
+async def test_init_containers_run_in_order_before_the_others(world: World) -> None:
+    shared = str(world.directory / "order")
+    init = [{"name": n, "image": "x", "command": ["sh", "-c", f"echo {n} >>{shared}"]} for n in ("one", "two")]
+    async with world.running():
+        await world.create(f"echo main >>{shared}", initContainers=init)
+        pod = await world.over()
+    assert (world.directory / "order").read_text().split() == ["one", "two", "main"]
+    assert pod["status"]["phase"] == "Succeeded"
+    assert [terminated(pod, name)["reason"] for name in ("one", "two", "main")] == ["Completed"] * 3
+    assert all(status["ready"] for status in pod["status"]["initContainerStatuses"])
+
+
+async def test_a_failed_init_container_fails_the_pod(world: World) -> None:
+    async with world.running():
+        await world.create(initContainers=[{"name": "init", "image": "x", "command": ["false"]}])
+        pod = await world.over()
+    assert pod["status"]["phase"] == "Failed"
+    assert waiting(pod)["reason"] == "PodInitializing"
+    assert condition(pod, "Initialized")["reason"] == "ContainersNotInitialized"
+
+
+async def test_a_sidecar_runs_beside_and_ends_after_the_others(world: World) -> None:
+    sidecar = {"name": "side", "image": "x", "restartPolicy": "Always", "command": ["sleep", "1000"]}
+    async with world.running():
+        await world.create("echo done", initContainers=[sidecar])
+        pod = await world.over()
+    assert pod["status"]["phase"] == "Succeeded"
+    assert terminated(pod, "side")["exitCode"] == 143
+
+
+async def test_on_failure_restarts_in_place(world: World) -> None:
+    async with world.running():
+        await world.create("[ -e tried ] || { touch tried; exit 4; }; echo ok", restartPolicy="OnFailure")
+        pod = await world.over()
+    status = pod["status"]["containerStatuses"][0]
+    assert pod["status"]["phase"] == "Succeeded"
+    assert status["restartCount"] == 1
+    assert status["lastState"]["terminated"]["exitCode"] == 4
+    assert await world.output(pod) == "ok\n"
+
+
+async def test_a_crash_loop_waits(world: World) -> None:
+    async with world.running():
+        await world.create("exit 1", restartPolicy="OnFailure")
+        pod = await world.when(lambda pod: waiting(pod))
+        status = pod["status"]["containerStatuses"][0]
+        uid = pod["metadata"]["uid"]
+        message = f"back-off 10s restarting failed container=main pod=pod_default({uid})"
+        assert status["state"]["waiting"] == {"reason": "CrashLoopBackOff", "message": message}
+        assert pod["status"]["phase"] == "Running"
+        assert condition(pod, "Ready")["message"] == "containers with unready status: [main]"
+        assert await world.output(pod, previous=True) == ""
+
+
+async def test_a_pod_past_its_deadline_fails(world: World) -> None:
+    async with world.running():
+        await world.create("sleep 1000", activeDeadlineSeconds=1)
+        pod = await world.over()
+    assert pod["status"]["phase"] == "Failed"
+    assert pod["status"]["reason"] == "DeadlineExceeded"
+    assert pod["status"]["message"] == "Pod was active on the node longer than the specified deadline"
+    assert terminated(pod)["exitCode"] == 143
+
+
+async def test_a_container_without_command_waits_like_a_bad_image(world: World) -> None:
+    async with world.running():
+        await world.create(container={"command": None})
+        pod = await world.when(lambda pod: waiting(pod).get("reason") == "ErrImagePull")
+    assert pod["status"]["phase"] == "Pending"
+    assert "runs `command` as a local process" in waiting(pod)["message"]
+
+
+@pytest.mark.parametrize(
+    ("container", "reason", "message"),
+    [
+        ({"command": ["nosuch"]}, "CreateContainerError", 'exec: "nosuch": executable file not found in $PATH'),
+        ({"command": ["/no"]}, "CreateContainerError", 'exec: "/no": stat /no: no such file or directory'),
+        ({"workingDir": "/no/dir"}, "CreateContainerError", 'workingDir "/no/dir": no such directory on this machine'),
+        (
+            {"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "k"}}}]},
+            "CreateContainerConfigError",
+            'configmap "cm" not found',
+        ),
+    ],
+)
+async def test_a_container_that_cannot_be_created_waits(
+    world: World, container: dict[str, object], reason: str, message: str
+) -> None:
+    async with world.running():
+        await world.create(container=container)
+        pod = await world.when(lambda pod: waiting(pod).get("reason") == reason)
+    assert waiting(pod)["message"] == message
+    assert pod["status"]["phase"] == "Pending"

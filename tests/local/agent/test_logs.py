@@ -1,0 +1,137 @@
+"""What pods/log answers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.errors import StatusError
+from queue_manager.local.logs import LogIndexer, LogSource
+from tests.local.agent.waiting import until
+from tests.local.agent.world import World, running
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+POD: dict[str, Any] = {
+    "metadata": {"name": "pod", "namespace": "default", "uid": "u"},
+    "spec": {"nodeName": "node-1", "containers": [{"name": "main"}]},
+    "status": {},
+}
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path)
+    layout.create("u", "main")
+    return layout
+
+
+def wrote(layout: Layout, text: str, number: int = 0) -> RunFiles:
+    run = layout.run("u", "main", number)
+    run.log.write_text(text)
+    run.pid.write_text("1\n")
+    run.exit.write_text("0\n")
+    return run
+
+
+async def read(layout: Layout, **options: Any) -> str:
+    pieces = LogSource(layout, lambda: NOW).open(POD, "main", **options)
+    return b"".join([piece async for piece in pieces]).decode()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "one\ntwo\nthree\n"),
+        ({"tail_lines": 1}, "three\n"),
+        ({"tail_lines": 2}, "two\nthree\n"),
+        ({"tail_lines": 9}, "one\ntwo\nthree\n"),
+        ({"tail_lines": 0}, ""),
+        ({"limit_bytes": 5}, "one\nt"),
+        ({"limit_bytes": 0}, ""),
+        ({"tail_lines": 2, "limit_bytes": 3}, "two"),
+        ({"follow": True}, "one\ntwo\nthree\n"),
+    ],
+)
+async def test_parts_of_a_log(layout: Layout, options: dict[str, Any], expected: str) -> None:
+    wrote(layout, "one\ntwo\nthree\n")
+    assert await read(layout, **options) == expected
+
+
+async def test_an_unfinished_last_line_counts_as_a_line(layout: Layout) -> None:
+    wrote(layout, "one\ntwo")
+    assert await read(layout, tail_lines=1) == "two"
+
+
+async def test_a_tail_that_spans_pieces(layout: Layout) -> None:
+    wrote(layout, "".join(f"line {i}\n" for i in range(50_000)))
+    assert (await read(layout, tail_lines=30_000)).count("\n") == 30_000
+
+
+async def test_the_previous_start_is_readable(layout: Layout) -> None:
+    wrote(layout, "first\n", 0)
+    wrote(layout, "second\n", 1)
+    assert await read(layout, previous=True) == "first\n"
+    assert await read(layout) == "second\n"
+
+
+async def test_lines_carry_the_time_at_which_the_log_had_grown_to_them(layout: Layout) -> None:
+    run = wrote(layout, "one\ntwo\nthree\n")
+    early, later = NOW - timedelta(seconds=60), NOW - timedelta(seconds=10)
+    run.index.write_text(f"{early.timestamp()} 4\n{later.timestamp()} 8\n")
+    lines = (await read(layout, timestamps=True)).splitlines()
+    assert lines[0] == "2026-01-01T11:59:00.000000Z one"
+    assert lines[1] == "2026-01-01T11:59:50.000000Z two"
+    assert lines[2].endswith("Z three")
+    assert await read(layout, since_seconds=30) == "two\nthree\n"
+
+
+async def test_the_indexer_notes_growth(layout: Layout) -> None:
+    run = wrote(layout, "one\n")
+    indexer = LogIndexer(lambda: NOW)
+    indexer.add(run)
+    await until(run.index.exists)
+    indexer.close()
+    assert run.index.read_text() == f"{NOW.timestamp():.3f} 4\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, 'container "main" in pod "pod" is waiting to start: ContainerCreating'),
+        ({"previous": True}, 'previous terminated container "main" in pod "pod" not found'),
+    ],
+)
+def test_without_a_log_the_refusal_says_why(layout: Layout, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(StatusError) as refusal:
+        LogSource(layout, lambda: NOW).open(POD, "main", **options)
+    assert (refusal.value.code, refusal.value.message) == (400, message)
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        ("ErrImagePull", "image can't be pulled"),
+        ("ImagePullBackOff", "trying and failing to pull image"),
+        ("CreateContainerError", "CreateContainerError"),
+    ],
+)
+def test_a_waiting_container_has_no_log(layout: Layout, reason: str, text: str) -> None:
+    status = {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": reason}}}]}
+    with pytest.raises(StatusError) as refusal:
+        LogSource(layout, lambda: NOW).open(POD | {"status": status}, "main")
+    assert refusal.value.message == f'container "main" in pod "pod" is waiting to start: {text}'
+
+
+async def test_a_followed_log_ends_with_its_container(world: World) -> None:
+    async with world.running():
+        await world.create("echo one; while ! [ -e go ]; do sleep 0.02; done; echo two")
+        pod = await world.when(running)
+        seen = b""
+        async for piece in world.logs.open(pod, "", follow=True):
+            seen += piece
+            (world.files(pod) / "work" / "go").touch()
+    assert seen == b"one\ntwo\n"

@@ -1,0 +1,147 @@
+"""A cluster to test the node agent in: the real API server in memory, real placement, real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from queue_manager.engine.client import Client
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.resources import EVENTS, PODS
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import ApiError
+from queue_manager.local.agent import sweep
+from queue_manager.local.agent.agent import Agent
+from queue_manager.local.agent.layout import Layout
+from queue_manager.local.logs import LogSource
+from queue_manager.local.nodes import NodeSpec, node_specs, register
+from queue_manager.local.placement import Placement
+from queue_manager.local.registry import Registry
+from queue_manager.local.server import ApiServer
+from queue_manager.local.store import Change, Store
+from queue_manager.local.transport import LocalTransport
+from tests.local.agent.waiting import until
+
+Tree = dict[str, Any]
+
+
+class World:
+    """The server lives as long as the world; agents come and go."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.clock = SystemClock()
+        self.store = Store(self.clock, random.Random(1))
+        self.server = ApiServer(self.store, Registry.builtin(), self.clock)
+        self.client = Client(LocalTransport(self.server))
+        self._changes: list[Change] = []
+        self.store.subscribe(self._changes.append)
+
+    @contextlib.asynccontextmanager
+    async def running(self, nodes: Sequence[NodeSpec] | None = None) -> AsyncIterator[Agent]:
+        """Agent and placement run inside; leaving the block drops them without any clean-up, as a kill would."""
+        specs = nodes or node_specs(cpu="4", memory="8Gi")
+        await register(self.client, specs, self.clock.now())
+        runtime = Runtime(LocalTransport(self.server), self.clock, random.Random(2))
+        agent = Agent(runtime, self.directory / "pods", [spec.host for spec in specs])
+        Placement(runtime)
+        async with runtime:
+            yield agent
+
+    @property
+    def logs(self) -> LogSource:
+        return LogSource(Layout((self.directory / "pods").resolve()), self.clock.now)
+
+    # --- pods ---
+
+    async def create(self, script: str = "true", name: str = "pod", **spec: Any) -> Tree:
+        container = {"name": "main", "image": "busybox", "command": ["/bin/sh", "-c", script]} | spec.pop(
+            "container", {}
+        )
+        pod = {"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [container]} | spec}
+        return await self.client.create(PODS, "default", pod)
+
+    async def pod(self, name: str = "pod") -> Tree:
+        return await self.client.get(PODS, "default", name)
+
+    async def when(self, holds: Callable[[Tree], object], name: str = "pod", seconds: float = 20.0) -> Tree:
+        """The pod as soon as `holds` is true of it."""
+        found: list[Tree] = []
+
+        async def look() -> bool:
+            found[:] = [await self.pod(name)]
+            return bool(holds(found[0]))
+
+        await until(look, seconds)
+        return found[0]
+
+    async def over(self, name: str = "pod", seconds: float = 20.0) -> Tree:
+        return await self.when(lambda pod: pod["status"]["phase"] in ("Succeeded", "Failed"), name, seconds)
+
+    async def gone(self, name: str = "pod") -> None:
+        async def look() -> bool:
+            try:
+                await self.pod(name)
+            except ApiError as error:
+                return error.status == 404
+            return False
+
+        await until(look)
+
+    async def events(self, name: str = "pod") -> list[tuple[str, str, str]]:
+        found = await self.client.list(EVENTS, "default")
+        return [(e["type"], e["reason"], e["message"]) for e in found if e["involvedObject"]["name"] == name]
+
+    async def first_event(self, name: str = "pod") -> tuple[str, str, str]:
+        """The first Event about a pod, once it is there: Events are delivered behind."""
+        found: list[tuple[str, str, str]] = []
+
+        async def look() -> bool:
+            found[:] = await self.events(name)
+            return bool(found)
+
+        await until(look)
+        return found[0]
+
+    def writes_of(self, pod: Tree) -> int:
+        """How often the object was written."""
+        name = pod["metadata"]["name"]
+        return sum(change.resource == str(PODS) and change.new.key == f"default/{name}" for change in self._changes)
+
+    def files(self, pod: Tree, container: str = "main") -> Path:
+        return self.directory / "pods" / pod["metadata"]["uid"] / container
+
+    async def output(self, pod: Tree, container: str = "main", **options: Any) -> str:
+        pieces = [piece async for piece in self.logs.open(pod, container, **options)]
+        return b"".join(pieces).decode()
+
+    def close(self) -> None:
+        sweep.kill({path.name for path in (self.directory / "pods").glob("*")})
+
+
+def state(pod: Tree, container: str = "main") -> Tree:
+    """The state of a container."""
+    status = pod["status"]
+    statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return next((s["state"] for s in statuses if s["name"] == container), {})
+
+
+def running(pod: Tree) -> bool:
+    return "running" in state(pod)
+
+
+def waiting(pod: Tree, container: str = "main") -> Tree:
+    found: Tree = state(pod, container).get("waiting") or {}
+    return found
+
+
+def terminated(pod: Tree, container: str = "main") -> Tree:
+    found: Tree = state(pod, container)["terminated"]
+    return found
+
+
+def condition(pod: Tree, type: str) -> Tree:
+    return next((c for c in pod["status"].get("conditions") or () if c["type"] == type), {})

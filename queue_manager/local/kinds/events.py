@@ -52,9 +52,7 @@ def _validate(event: Json) -> list[FieldError]:
     namespace = event["metadata"].get("namespace") or ""
     errors: list[FieldError] = []
     about = involved.get("namespace") or ""
-    if (about and about != namespace) or (
-        not about and namespace not in ("default", "kube-system") and namespace and involved.get("kind") and False
-    ):
+    if about != namespace if about else namespace != "default":
         errors.append(invalid("involvedObject.namespace", about, "does not match event.namespace"))
     if not event.get("eventTime"):
         return errors

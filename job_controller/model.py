@@ -13,8 +13,11 @@ import msgspec
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Base of all wire types: immutable, keyword-only, camelCase on the wire."""
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of all wire types: immutable, keyword-only, camelCase on the wire.
+
+    Immutable trees have no cycles, so the garbage collector need not walk a hundred thousand of them.
+    """
 
 
 class Key(NamedTuple):

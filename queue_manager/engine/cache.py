@@ -43,7 +43,7 @@ class Cache(Generic[T]):
         self.name = name
         self.synced = False
         self.progress = 0  # resourceVersion up to which the watch has told everything
-        self._objects: dict[Key, T] = {}
+        self._objects: dict[tuple[str, str], T] = {}  # a plain tuple: Key is equal to it, but slow to make
         self._by_uid: dict[str, T] = {}
         self._tombstones: dict[str, int] = {}  # uid -> states up to this revision are gone
         self._indexes: dict[str, _Index[T]] = {}
@@ -53,7 +53,7 @@ class Cache(Generic[T]):
 
     def get(self, namespace: str, name: str) -> T | None:
         """The object of this name; the namespace of a cluster-scoped one is empty."""
-        return self._objects.get(Key(namespace, name))
+        return self._objects.get((namespace, name))
 
     def by_uid(self, uid: str) -> T | None:
         """The object with this uid."""
@@ -95,8 +95,9 @@ class Cache(Generic[T]):
 
     def learn(self, obj: T) -> None:
         """Take the answer to a write of ours. Old news is ignored."""
-        if obj.metadata.uid in self._by_uid or revision(obj) > self.progress:
-            self._store(obj)
+        at = revision(obj)
+        if at > self.progress or obj.metadata.uid in self._by_uid:
+            self._store(obj, at)
 
     def forget(self, obj: T) -> None:
         """Take it that we deleted this very object: no state of it comes back."""
@@ -116,8 +117,9 @@ class Cache(Generic[T]):
 
     def observe(self, obj: T) -> None:
         """Take an ADDED or MODIFIED event."""
-        self._store(obj)
-        self.advance(revision(obj))
+        at = revision(obj)
+        self._store(obj, at)
+        self.advance(at)
 
     def observe_deleted(self, obj: HasMetadata) -> None:
         """Take a DELETED event: the object is gone, or no longer selected."""
@@ -131,7 +133,8 @@ class Cache(Generic[T]):
 
     def advance(self, progress: int) -> None:
         """Take a BOOKMARK: the watch has told everything up to this revision."""
-        self.progress = max(self.progress, progress)
+        if progress > self.progress:
+            self.progress = progress
 
     def reset(self, objects: Collection[T], progress: int, undecodable: Collection[Key] = ()) -> None:
         """Take a complete list of revision `progress`. Objects named in `undecodable` exist, unreadably."""
@@ -144,7 +147,7 @@ class Cache(Generic[T]):
                 self._remove(old)
         self._tombstones = {uid: up_to for uid, up_to in self._tombstones.items() if uid in listed}
         for obj in objects:
-            self._store(obj)
+            self._store(obj, revision(obj))
         self.progress = progress
         self.synced = True
 
@@ -160,22 +163,25 @@ class Cache(Generic[T]):
 
     # --- changes ---
 
-    def _store(self, new: T) -> None:
+    def _store(self, new: T, at: int) -> None:
+        """Keep a state of revision `at` if it is the newest of its name."""
         meta = new.metadata
-        if revision(new) <= self._tombstones.get(meta.uid, -1):
+        uid, key = meta.uid, (meta.namespace, meta.name)
+        if uid in self._tombstones and at <= self._tombstones[uid]:
             return
-        old = self._objects.get(meta.key)
-        if old is not None and revision(new) <= revision(old):
-            return
-        if old is not None and old.metadata.uid != meta.uid:
-            self.forget_uid(old.metadata.uid)
-            old = None
-        self._objects[meta.key] = new
-        self._by_uid[meta.uid] = new
+        old = self._objects.get(key)
+        if old is not None:
+            if at <= revision(old):
+                return
+            if old.metadata.uid != uid:
+                self.forget_uid(old.metadata.uid)
+                old = None
+        self._objects[key] = new
+        self._by_uid[uid] = new
         self._changed(old, new)
 
     def _remove(self, old: T) -> None:
-        del self._objects[old.metadata.key]
+        del self._objects[old.metadata.namespace, old.metadata.name]
         del self._by_uid[old.metadata.uid]
         self._changed(old, None)
 
@@ -203,17 +209,19 @@ class _Index(Generic[T]):
         self.uids: dict[str, dict[str, None]] = {}
 
     def change(self, old: T | None, new: T | None) -> None:
-        before = () if old is None else tuple(self._values_of(old))
-        after = () if new is None else tuple(self._values_of(new))
+        before = () if old is None else self._values_of(old)
+        after = () if new is None else self._values_of(new)
         if before == after:
             return
         if old is not None:
+            after = tuple(after)
             for value in before:
                 if value not in after:
                     self._discard(value, old.metadata.uid)
         if new is not None:
+            uid = new.metadata.uid
             for value in after:
-                self.uids.setdefault(value, {})[new.metadata.uid] = None
+                self.uids.setdefault(value, {})[uid] = None
 
     def _discard(self, value: str, uid: str) -> None:
         uids = self.uids.get(value, {})

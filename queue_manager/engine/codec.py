@@ -5,7 +5,6 @@ Decoders are made once per type: building one costs far more than using it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Protocol, TypeVar
@@ -65,12 +64,9 @@ def complete(obj: object, resource: Resource) -> None:
         force_setattr(obj, "api_version", resource.api_version)
 
 
-def share_strings(meta: ObjectMeta) -> None:
-    """Let all objects of a namespace share its name."""
-    force_setattr(meta, "namespace", sys.intern(meta.namespace))
-
-
 def revision(obj: HasMetadata) -> int:
     """The resourceVersion as a number; 0 if it is none. Within one resource a greater one is newer."""
-    text = obj.metadata.resource_version
-    return int(text) if text.isdecimal() else 0
+    try:
+        return int(obj.metadata.resource_version)
+    except ValueError:
+        return 0

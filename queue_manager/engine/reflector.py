@@ -25,8 +25,9 @@ from job_controller.ports import Metrics
 from queue_manager.engine.backoff import Backoff
 from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.client import PAGE, Page
-from queue_manager.engine.codec import UNDECODABLE, complete, decoder, share_strings
+from queue_manager.engine.codec import UNDECODABLE, decoder
 from queue_manager.engine.resources import Resource
+from queue_manager.engine.sharing import sharer
 from queue_manager.engine.transport import ApiError, Transport
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,8 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(rng)
         self._object: msgspec.json.Decoder[T] = decoder(type)
         self._event = _event_decoder(type)
+        self._share = sharer(resource, type)
+        self._share_head = sharer(resource, Object)
 
     async def run(self) -> None:
         """List and watch for ever."""
@@ -162,13 +165,13 @@ class Reflector(Generic[T]):
                 rest.append(chunk)
                 continue
             rest.append(chunk[:end])
-            taken += self._take(b"".join(rest))
+            taken += self.take(b"".join(rest))
             rest = [chunk[end:]] if end < len(chunk) else []
             if taken >= BREATHER:
                 taken = 0
                 await asyncio.sleep(0)
 
-    def _take(self, lines: bytes) -> int:
+    def take(self, lines: bytes) -> int:
         """Take complete lines, all at once if all can be decoded. Returns how many."""
         try:
             events = self._event.decode_lines(lines)
@@ -196,10 +199,9 @@ class Reflector(Generic[T]):
         obj = event.object
         match event.type:
             case "ADDED" | "MODIFIED":
-                self._finish(obj)
+                self._share(obj)
                 self.cache.observe(obj)
             case "DELETED":
-                self._finish(obj)
                 self.cache.observe_deleted(obj)
             case "BOOKMARK":
                 self.cache.advance(int(obj.metadata.resource_version or 0))
@@ -239,12 +241,8 @@ class Reflector(Generic[T]):
             if head is not None:
                 self._report(head, raw)
             return None
-        self._finish(obj)
+        self._share(obj)
         return obj
-
-    def _finish(self, obj: T) -> None:
-        complete(obj, self.resource)
-        share_strings(obj.metadata)
 
     def _head(self, raw: msgspec.Raw) -> Object | None:
         """The metadata of an object that cannot be decoded as a whole; None if not even that can."""
@@ -253,7 +251,7 @@ class Reflector(Generic[T]):
         except UNDECODABLE:
             self._report(Object(), raw)
             return None
-        complete(head, self.resource)
+        self._share_head(head)
         return head
 
     def _report(self, head: Object, raw: msgspec.Raw) -> None:

@@ -1,0 +1,249 @@
+"""The work queue, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_manager.engine.metrics import Registry
+from queue_manager.engine.workqueue import WorkQueue
+from queue_manager.simulation.virtual import run_virtual
+
+Worker = Callable[[str], Awaitable[None]]
+
+
+async def work(queue: WorkQueue[str], worker: Worker, seconds: float, concurrency: int = 1) -> None:
+    """Let the queue run for so long."""
+    hands = asyncio.create_task(queue.run(worker, concurrency))
+    await asyncio.sleep(seconds)
+    queue.close()
+    await hands
+
+
+def times_of_attempts(seconds: float) -> list[float]:
+    """When a key that always fails is tried."""
+    attempts: list[float] = []
+
+    async def fails(key: str) -> None:
+        attempts.append(asyncio.get_running_loop().time())
+        raise OSError("away")
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+        queue.add("a")
+        await work(queue, fails, seconds)
+
+    run_virtual(main())
+    return attempts
+
+
+def test_backoff_doubles_from_one_second_to_sixty() -> None:
+    attempts = times_of_attempts(300)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(attempts)]
+    assert pauses[:9] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_a_day_of_backoff_is_a_matter_of_milliseconds() -> None:
+    began = time.process_time()
+    assert len(times_of_attempts(86_400)) == 7 + (86_400 - 63) // 60
+    assert time.process_time() - began < 5
+
+
+def test_success_makes_the_next_failure_the_first() -> None:
+    outcomes = iter([OSError(), OSError(), None, OSError(), None])
+    attempts: list[float] = []
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+
+        async def worker(key: str) -> None:
+            attempts.append(asyncio.get_running_loop().time())
+            if (error := next(outcomes)) is not None:
+                raise error
+
+        queue.add("a")
+        asyncio.get_running_loop().call_at(10, queue.add, "a")
+        await work(queue, worker, 60)
+
+    run_virtual(main())
+    assert attempts == [0, 1, 3, 10, 11]
+
+
+def test_a_key_in_line_is_not_added_twice() -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+
+        async def worker(key: str) -> None:
+            seen.append(key)
+
+        for key in ("a", "b", "a", "c", "b"):
+            queue.add(key)
+        await work(queue, worker, 1)
+
+    run_virtual(main())
+    assert seen == ["a", "b", "c"]
+
+
+def test_a_key_added_while_it_is_processed_goes_to_the_end_of_the_line() -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+
+        async def worker(key: str) -> None:
+            seen.append(key)
+            if len(seen) == 1:
+                queue.add("a")
+                queue.add("a")
+                queue.add("b")
+                await asyncio.sleep(1)
+
+        queue.add("a")
+        await work(queue, worker, 5)
+
+    run_virtual(main())
+    assert seen == ["a", "b", "a"]
+
+
+def test_the_earliest_of_several_delays_counts() -> None:
+    seen: list[float] = []
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+
+        async def worker(key: str) -> None:
+            seen.append(asyncio.get_running_loop().time())
+
+        for seconds in (30, 10, 20):
+            queue.add_after("a", seconds)
+        await work(queue, worker, 100)
+
+    run_virtual(main())
+    assert seen == [10]
+
+
+def test_an_addition_now_does_not_cancel_one_for_later() -> None:
+    seen: list[float] = []
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+
+        async def worker(key: str) -> None:
+            seen.append(asyncio.get_running_loop().time())
+
+        queue.add_after("a", 10)
+        queue.add("a")
+        await work(queue, worker, 100)
+
+    run_virtual(main())
+    assert seen == [0, 10]
+
+
+def test_closing_lets_what_is_in_hand_finish_and_the_rest_go() -> None:
+    finished: list[str] = []
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+
+        async def worker(key: str) -> None:
+            await asyncio.sleep(10)
+            finished.append(key)
+
+        for key in "abc":
+            queue.add(key)
+        await work(queue, worker, 5, concurrency=2)
+        queue.add("d")
+        assert len(queue) == 0
+
+    run_virtual(main())
+    assert finished == ["a", "b"]
+
+
+def test_cancelling_a_waiting_run_loses_no_key() -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+
+        async def worker(key: str) -> None:
+            seen.append(key)
+
+        first = asyncio.create_task(queue.run(worker))
+        await asyncio.sleep(1)
+        queue.add("a")  # wakes the hand that is cancelled before it can take the key
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        await work(queue, worker, 1)
+
+    run_virtual(main())
+    assert seen == ["a"]
+
+
+def test_metrics_tell_waiting_working_and_repeating() -> None:
+    metrics = Registry()
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("job", metrics=metrics)
+
+        async def worker(key: str) -> None:
+            await asyncio.sleep(2)
+            if metrics.value("workqueue_retries_total", {"name": "job"}) == 0:
+                raise OSError
+
+        queue.add("a")
+        await work(queue, worker, 60)
+
+    run_virtual(main())
+    labels = {"name": "job"}
+    assert metrics.value("workqueue_adds_total", labels) == 2
+    assert metrics.value("workqueue_retries_total", labels) == 1
+    assert metrics.value("workqueue_work_duration_seconds", labels) == 2
+    assert 'workqueue_work_duration_seconds_sum{name="job"} 4' in metrics.exposition()
+
+
+@given(
+    additions=st.lists(
+        st.tuples(st.sampled_from("abcd"), st.integers(0, 20), st.integers(0, 5), st.booleans()), max_size=30
+    ),
+    concurrency=st.integers(1, 3),
+)
+def test_no_key_is_ever_in_two_hands_and_none_is_missed(
+    additions: list[tuple[str, int, int, bool]], concurrency: int
+) -> None:
+    """Keys added at a time with a delay; a worker takes a while, and may fail the first time."""
+    hands: set[str] = set()
+    done: dict[str, float] = {}  # key -> when its last sync began
+    failing = {key for key, _, _, fails in additions if fails}
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+        loop = asyncio.get_running_loop()
+
+        async def worker(key: str) -> None:
+            assert key not in hands
+            hands.add(key)
+            began = loop.time()
+            try:
+                await asyncio.sleep(3)
+                if key in failing:
+                    failing.discard(key)
+                    raise OSError("first time")
+            finally:
+                hands.discard(key)
+            done[key] = began
+
+        for key, at, delay, _ in additions:
+            loop.call_at(at, queue.add_after, key, delay)
+        await work(queue, worker, 1000, concurrency)
+
+    run_virtual(main())
+    for key, at, delay, _ in additions:
+        assert done[key] >= at or delay > 0
+    assert set(done) == {key for key, *_ in additions}

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import job_controller.model as model
-from job_controller.model import Key, LabelSelector, Object, Record
+from job_controller.model import Key, Object, Record
 
 # A resource quantity as it stands on the wire ("500m", "2Gi", 4).
 Quantity = str | int
@@ -183,7 +183,7 @@ class ClusterQueueSpec(Record):
     resource_groups: tuple[ResourceGroup, ...] = ()
     cohort_name: str = ""
     queueing_strategy: str = "BestEffortFIFO"
-    namespace_selector: LabelSelector | None = None
+    namespace_selector: dict[str, Any] | None = None  # None: no namespace at all
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
     preemption: Preemption = Preemption()
     admission_checks_strategy: AdmissionChecksStrategy | None = None

@@ -14,4 +14,4 @@ def amount(resource: str, quantity: str | int) -> int:
 
 def text(resource: str, value: int) -> str:
     """The canonical way to write an amount: "1500m", "2", "8Gi"."""
-    return quantities.format(value, resource)
+    return quantities.to_text(value, resource)

@@ -54,7 +54,7 @@ class Info(msgspec.Struct, frozen=True, eq=False):
     pod_sets: tuple[PodSetInfo, ...]
     queued_at: datetime
     requeue_at: datetime | None = None
-    held: bool = False  # Requeued is False: somebody will say when
+    held: bool = False  # Requeued is False: the life cycle says when it is over
     error: str = ""  # why it can never be admitted as it is
 
     @property
@@ -84,7 +84,7 @@ def info(workload: Workload, timestamp: Timestamp = "Eviction") -> Info:
         pod_sets=pod_sets,
         queued_at=queued_at,
         requeue_at=requeue.requeue_at if requeue else None,
-        held=workload.is_false(labels.REQUEUED),
+        held=_held(workload),
         error=error,
     )
 
@@ -100,6 +100,13 @@ def queue_time(workload: Workload, timestamp: Timestamp = "Eviction") -> datetim
     if evicted.reason == labels.PODS_READY_TIMEOUT and timestamp == "Eviction":
         return evicted.last_transition_time
     return created
+
+
+def _held(workload: Workload) -> bool:
+    """Drained Workloads are not held: their queue is stopped, and as soon as it is not they are in line."""
+    requeued = workload.condition(labels.REQUEUED)
+    stopped = (labels.CLUSTER_QUEUE_STOPPED, labels.LOCAL_QUEUE_STOPPED)
+    return requeued is not None and requeued.status == "False" and requeued.reason not in stopped
 
 
 def _rank(workload: Workload, queued_at: datetime) -> Rank:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from job_controller.fields import Json
-from job_controller.model import LabelSelector
 from queue_manager.api.types import ResourceFlavor, Taint
 
 
@@ -85,22 +84,3 @@ def _number(text: str) -> int | None:
         return int(text)
     except ValueError:
         return None
-
-
-def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """metav1.LabelSelector: none selects nothing, an empty one everything."""
-    if selector is None:
-        return False
-    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
-        return False
-    for requirement in selector.match_expressions:
-        value = labels.get(requirement.key)
-        matches = {
-            "In": value is not None and value in requirement.values,
-            "NotIn": value is None or value not in requirement.values,
-            "Exists": value is not None,
-            "DoesNotExist": value is None,
-        }.get(requirement.operator, False)
-        if not matches:
-            return False
-    return True

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from job_controller import selectors
 from job_controller.model import Key
 from queue_manager.api import labels
 from queue_manager.api.types import ClusterQueue, ResourceFlavor, Workload
 from queue_manager.scheduling.amounts import amount
-from queue_manager.scheduling.matching import selects
 from queue_manager.scheduling.tree import FlavorResource, Node, Quota, Usage, compute_subtrees, link
 
 
@@ -28,7 +28,7 @@ class Holding(NamedTuple):
     queue: Key  # LocalQueue
     usage: Usage
     admitted: bool
-    ready: bool = True  # its pods are ready, or nobody waits for them
+    ready: bool = False  # its pods are, by its PodsReady condition
     assumed: bool = False
 
 
@@ -118,7 +118,7 @@ class SchedulerState:
         return (reasons[0], f"Can't admit new workloads: {', '.join(texts)}.") if reasons else None
 
     def selects_namespace(self, name: str, namespace: str) -> bool:
-        return selects(self.queues[name].queue.spec.namespace_selector, self.namespaces.get(namespace, {}))
+        return selectors.matches(self.queues[name].queue.spec.namespace_selector, self.namespaces.get(namespace, {}))
 
     # --- who holds quota ---
 
@@ -178,5 +178,5 @@ def holding_of(workload: Workload) -> Holding | None:
         queue=workload.local_queue,
         usage=usage,
         admitted=workload.is_true(labels.ADMITTED),
-        ready=workload.is_true(labels.PODS_READY) or workload.is_true(labels.EVICTED),
+        ready=workload.is_true(labels.PODS_READY),
     )

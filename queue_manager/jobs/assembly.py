@@ -1,0 +1,57 @@
+"""Puts the queue together: four controllers on one runtime, and what people may ask them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from job_controller.model import Key
+from queue_manager.api.types import Workload
+from queue_manager.configuration import KueueConfig
+from queue_manager.engine.resources import WORKLOADS
+from queue_manager.engine.runtime import Runtime
+from queue_manager.jobs.controller import JobQueueController
+from queue_manager.queueing.queues import Position
+from queue_manager.workloads.controller import WorkloadController
+from queue_manager.workloads.queue_status import QueueStatusController
+from queue_manager.workloads.scheduler import Scheduler
+from queue_manager.workloads.settings import settings_of
+from queue_manager.workloads.writer import WorkloadWriter
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHandles:
+    """The queue as others see it; all answers are from memory and of this moment."""
+
+    scheduler: Scheduler
+    writer: WorkloadWriter
+    jobs: JobQueueController
+    workloads: WorkloadController
+    status: QueueStatusController
+
+    def positions(self, cluster_queue: str) -> list[Position]:
+        """Pending Workloads of a ClusterQueue in the order in which they will be tried."""
+        return self.scheduler.queues.positions(cluster_queue)
+
+    def position(self, workload: Key, cluster_queue: str) -> Position | None:
+        return next((p for p in self.positions(cluster_queue) if p.info.key == workload), None)
+
+    def never_fits(self, cluster_queue: str) -> str:
+        """Why the first Workload of a StrictFIFO ClusterQueue can never be admitted and so blocks it; or empty."""
+        pending = self.scheduler.queues.cluster_queues.get(cluster_queue)
+        return pending.never.message if pending is not None and pending.never is not None else ""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is in anybody's hands (delays may be running)."""
+        return self.jobs.queue.idle and self.workloads.queue.idle and self.status.queue.idle
+
+
+def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueHandles:
+    """Construct all controllers of the queue on a runtime that has not started yet."""
+    settings = settings_of(config)
+    writer = WorkloadWriter(runtime, runtime.cache(WORKLOADS, Workload))
+    scheduler = Scheduler(runtime, settings, writer)
+    workloads = WorkloadController(runtime, settings, scheduler, writer)
+    jobs = JobQueueController(runtime, settings, writer)
+    status = QueueStatusController(runtime, scheduler)
+    return QueueHandles(scheduler, writer, jobs, workloads, status)

@@ -1,0 +1,196 @@
+"""Keeps each Job and its Workload in step: asks `decide` what to do, does it, asks again."""
+
+from __future__ import annotations
+
+import logging
+
+from job_controller.fields import Json
+from job_controller.model import Job, Key
+from queue_manager.api import labels
+from queue_manager.api.types import Namespace, PriorityClass, ResourceFlavor, Workload, WorkloadPriorityClass
+from queue_manager.engine.cache import Cache
+from queue_manager.engine.resources import (
+    JOBS,
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    RESOURCE_FLAVORS,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
+)
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import ApiError
+from queue_manager.engine.workqueue import WorkQueue
+from queue_manager.jobs import decide as d
+from queue_manager.jobs.workload import priority_of, queue_name
+from queue_manager.workloads.draft import Event
+from queue_manager.workloads.settings import Settings
+from queue_manager.workloads.writer import Gone, WorkloadWriter
+
+log = logging.getLogger(__name__)
+
+WORKERS = 10
+
+
+class JobQueueController:
+    """The Job's side of queueing; running its pods is the Job controller's business."""
+
+    def __init__(self, runtime: Runtime, settings: Settings, writer: WorkloadWriter) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._writer = writer
+        self._recorder = runtime.recorder(labels.JOB_COMPONENT)
+        self._jobs: Cache[Job] = runtime.cache(JOBS, Job)
+        self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
+        self._namespaces: Cache[Namespace] = runtime.cache(NAMESPACES, Namespace)
+        self._flavors: Cache[ResourceFlavor] = runtime.cache(RESOURCE_FLAVORS, ResourceFlavor)
+        self._classes: Cache[WorkloadPriorityClass] = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
+        self._pod_classes: Cache[PriorityClass] = runtime.cache(PRIORITY_CLASSES, PriorityClass)
+        self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
+        self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
+        self._jobs.index("workload-priority-class", _class_label)
+        self._jobs.subscribe(self._on_job)
+        self._workloads.index("workload-priority-class", _class_reference)
+        self._workloads.subscribe(self._on_workload)
+        self._namespaces.subscribe(self._on_namespace)
+        self._classes.subscribe(self._on_class)
+        runtime.worker(self.queue, self.sync, WORKERS)
+        runtime.worker(self.classes, self.sync_class)
+
+    # --- what to look at ---
+
+    def _on_job(self, old: Job | None, new: Job | None) -> None:
+        if new is not None:
+            self.queue.add(new.metadata.key)
+
+    def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
+        workload = new or old
+        owner = workload.metadata.controller if workload is not None else None
+        job = self._jobs.by_uid(owner.uid) if owner is not None else None
+        if job is not None:
+            self.queue.add(job.metadata.key)
+
+    def _on_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
+        if old is not None and new is not None and old.metadata.labels != new.metadata.labels:
+            for job in self._jobs.values():
+                if job.metadata.namespace == new.metadata.name:
+                    self.queue.add(job.metadata.key)
+
+    def _on_class(self, old: WorkloadPriorityClass | None, new: WorkloadPriorityClass | None) -> None:
+        if new is None:
+            return
+        if old is None:  # Jobs may have waited for it
+            for job in self._jobs.lookup("workload-priority-class", new.metadata.name):
+                self.queue.add(job.metadata.key)
+        elif old.value != new.value:
+            self.classes.add(new.metadata.name)
+
+    # --- work ---
+
+    async def sync(self, key: Key) -> None:
+        job = self._jobs.get(key.namespace, key.name)
+        if job is None:
+            return
+        owned = self._workloads.lookup("owner", job.metadata.uid)
+        context = self._context(job)
+        if not context.managed and not owned:
+            return
+        action = d.decide(job, owned, context)
+        if isinstance(action, d.Nothing):
+            return
+        try:
+            again = await self._perform(job, action)
+        except Gone:
+            return
+        except ApiError as error:
+            if error.status == 404:
+                return
+            if error.status != 409:
+                raise
+            again = True  # somebody else wrote; what they wrote is on its way into the cache
+            await self._refresh(job)
+        if again:
+            self.queue.add(key)
+
+    def _context(self, job: Job) -> d.Context:
+        classes = {c.metadata.name: c for c in self._classes.values()}
+        pod_classes = {c.metadata.name: c for c in self._pod_classes.values()}
+        return d.Context(
+            managed=self._managed(job),
+            priority=priority_of(job, classes, pod_classes),
+            flavors={f.metadata.name: f for f in self._flavors.values()},
+            waits_for_pods=self._settings.pods_ready is not None,
+            labels_to_copy=self._settings.label_keys_to_copy,
+        )
+
+    def _managed(self, job: Job) -> bool:
+        if not queue_name(job) and not self._settings.manage_all:
+            return False
+        namespace = self._namespaces.get("", job.metadata.namespace)
+        name = {"kubernetes.io/metadata.name": job.metadata.namespace}
+        return self._settings.manages({**name, **(namespace.metadata.labels if namespace is not None else {})})
+
+    async def _perform(self, job: Job, action: d.Action) -> bool:
+        """Do it; then tell. True if there may be more to do at once."""
+        client, meta = self._runtime.client, job.metadata
+        match action:
+            case d.Create(tree, event):
+                await client.create(WORKLOADS, meta.namespace, tree, type=Workload)
+                self._tell(job, event)
+            case d.Delete(workload, told):
+                key = workload.metadata.key
+                await client.delete(WORKLOADS, key.namespace, key.name, uid=workload.metadata.uid)
+                self._tell(job, told)
+            case d.LetGo(workload):
+                rest = [f for f in workload.metadata.finalizers if f != labels.FINALIZER]
+                await self._patch_workload(workload, {"metadata": {"finalizers": rest}})
+            case d.Update(workload, patch, told):
+                await self._patch_workload(workload, patch)
+                self._tell(job, told)
+            case d.SetStatus(workload, transition, told):
+                await self._writer.write(workload, transition, labels.WORKLOAD_COMPONENT)
+                self._tell(job, told)
+            case d.PatchJob(patch, told):
+                job = await client.patch(JOBS, meta.namespace, meta.name, patch, type=Job)
+                self._tell(job, told)
+            case d.Tell(event):
+                self._tell(job, event)
+                return False
+            case d.Nothing():
+                return False
+        return True
+
+    async def _patch_workload(self, workload: Workload, patch: Json) -> None:
+        meta = workload.metadata
+        own = {"resourceVersion": meta.resource_version, "uid": meta.uid}
+        patch = {**patch, "metadata": {**(patch.get("metadata") or {}), **own}}
+        await self._runtime.client.patch(WORKLOADS, meta.namespace, meta.name, patch, type=Workload)
+
+    async def _refresh(self, job: Job) -> None:
+        """Read what we conflicted with, so that the next look is not at the same old state."""
+        meta = job.metadata
+        await self._runtime.client.get(JOBS, meta.namespace, meta.name, type=Job)
+        for workload in self._workloads.lookup("owner", meta.uid):
+            await self._runtime.client.get(WORKLOADS, meta.namespace, workload.metadata.name, type=Workload)
+
+    def _tell(self, job: Job, event: Event | None) -> None:
+        if event is not None:
+            self._recorder.event(job, *event)
+
+    async def sync_class(self, name: str) -> None:
+        """The value of a priority class changed: all Workloads that refer to it follow (spec 3.5)."""
+        found = self._classes.get("", name)
+        if found is None:
+            return
+        for workload in self._workloads.lookup("workload-priority-class", name):
+            if workload.spec.priority != found.value and not workload.is_true(labels.FINISHED):
+                await self._patch_workload(workload, {"spec": {"priority": found.value}})
+
+
+def _class_label(job: Job) -> list[str]:
+    name = job.metadata.labels.get(labels.PRIORITY_CLASS)
+    return [name] if name else []
+
+
+def _class_reference(workload: Workload) -> list[str]:
+    reference = workload.spec.priority_class_ref
+    return [reference.name] if reference is not None and reference.group == labels.GROUP else []

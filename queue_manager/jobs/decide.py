@@ -1,0 +1,309 @@
+"""A Job and its Workload: given both, the next thing to do (spec: kueue.md 7.1, 7.2).
+
+Theory. The Workload is the Job's ticket: while it is Admitted the Job runs, otherwise the Job is suspended.
+All state is in the two objects, so each call looks at them anew and names one action; the controller performs
+it and asks again.
+
+    no Workload                Job idle: create it          Job runs: stop the Job first
+    Workload differs           Job suspended: follow it     Job runs: stop, delete, make a new one
+    Workload is deleted        stop the Job, then let the Workload go
+    Workload is evicted        stop the Job, then give the quota back
+    admitted / not admitted    Job suspended: start         / Job runs: stop
+    Job has ended              so has the Workload
+
+"Stop" is two patches with a wait between them (see `patches`); quota is given back only after the second, when
+no pod of the Job is left, not even one that is terminating.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from job_controller import conditions
+from job_controller.fields import Json
+from job_controller.model import Job
+from queue_manager.api import labels
+from queue_manager.api.types import ReclaimablePod, ResourceFlavor, Workload
+from queue_manager.jobs import patches, pods
+from queue_manager.jobs.workload import (
+    Priority,
+    matches,
+    max_execution_time,
+    new_workload,
+    pod_set,
+    queue_name,
+    workload_name,
+)
+from queue_manager.workloads import transitions
+from queue_manager.workloads.draft import Draft, Event
+
+_ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # where only it matters whether something changes
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What else decides. `priority` None: the Job names a class that does not exist."""
+
+    managed: bool = True
+    priority: Priority | None = field(default_factory=Priority)
+    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
+    waits_for_pods: bool = True
+    labels_to_copy: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    workload: Json
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    workload: Workload
+    event: Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """Remove our finalizer from a Workload that is being deleted."""
+
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Patch spec or metadata of the Workload."""
+
+    workload: Workload
+    patch: Json
+    event: Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetStatus:
+    workload: Workload
+    transition: Callable[[Draft], None]
+    event: Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PatchJob:
+    patch: Json
+    event: Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Nothing can be done but to say why."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """All is as it should be, or somebody else has the next move."""
+
+
+Action = Create | Delete | LetGo | Update | SetStatus | PatchJob | Tell | Nothing
+
+
+def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
+    """The next action for a Job, given the Workloads it controls."""
+    if job.metadata.deletion_timestamp is not None:
+        return Nothing()  # the life cycle of Workloads sees to what it leaves behind
+    workload = _current(job, owned)
+    if not context.managed and not _still_runs(job, workload):
+        return _abandon(owned)
+    end = conditions.finished(job.status)
+    if end is not None:
+        return _finish(job, owned, context)
+    if workload is None:
+        return _without_workload(job, context)
+    for other in owned:
+        if other is not workload and other.metadata.deletion_timestamp is None:
+            return Delete(
+                other, _event(labels.DELETED_WORKLOAD, f"Deleted not matching Workload: {other.metadata.key}")
+            )
+    if workload.metadata.deletion_timestamp is not None:
+        return _stop(job, workload, labels.STOP_WORKLOAD_DELETED) or _let_go(workload)
+    if workload.is_true(labels.FINISHED):
+        return Nothing()
+    if not matches(job, workload):
+        return _mismatch(job, workload)
+    return _synchronise(job, workload, context) or _report(job, workload, context) or _steer(job, workload, context)
+
+
+def _current(job: Job, owned: Sequence[Workload]) -> Workload | None:
+    """The Workload that stands for the Job: one that matches, else ours by name, else any."""
+    name = workload_name(job.metadata.name, job.metadata.uid)
+    return max(
+        owned,
+        key=lambda w: (w.metadata.deletion_timestamp is None, matches(job, w), w.metadata.name == name),
+        default=None,
+    )
+
+
+def _still_runs(job: Job, workload: Workload | None) -> bool:
+    """Its queue label is gone, but it still uses quota: it keeps its Workload until it stops or ends."""
+    return workload is not None and workload.is_true(labels.ADMITTED) and not job.spec.suspend
+
+
+def _abandon(owned: Sequence[Workload]) -> Action:
+    """The Job has left the queue: its Workload must not stay in line, nor hold quota."""
+    for workload in owned:
+        if workload.metadata.deletion_timestamp is None:
+            return Delete(workload)
+        if labels.FINALIZER in workload.metadata.finalizers:
+            return LetGo(workload)
+    return Nothing()
+
+
+def _let_go(workload: Workload) -> Action:
+    return LetGo(workload) if labels.FINALIZER in workload.metadata.finalizers else Nothing()
+
+
+def _event(reason: str, message: str) -> Event:
+    return Event("Normal", reason, message)
+
+
+# --- the Job's end -----------------------------------------------------------------------------------------
+
+
+def _finish(job: Job, owned: Sequence[Workload], context: Context) -> Action:
+    end = conditions.finished(job.status)
+    assert end is not None
+    reason = labels.SUCCEEDED if end.type == "Complete" else labels.FAILED
+    for workload in owned:
+        if workload.metadata.deletion_timestamp is not None:
+            if labels.FINALIZER in workload.metadata.finalizers:
+                return LetGo(workload)
+        elif not workload.is_true(labels.FINISHED):
+
+            def finish(draft: Draft) -> None:
+                if context.waits_for_pods and draft.is_true(labels.ADMITTED) and pods.ready(job):
+                    transitions.pods_ready(draft, ready=True)
+                transitions.finish(draft, reason, end.message)
+
+            return SetStatus(workload, finish, _finished_event(workload))
+    return Nothing()
+
+
+def _finished_event(workload: Workload) -> Event:
+    return _event(labels.FINISHED_WORKLOAD, f"Workload '{workload.metadata.key}' is declared finished")
+
+
+# --- making and following ----------------------------------------------------------------------------------
+
+
+def _without_workload(job: Job, context: Context) -> Action:
+    if not job.spec.suspend:
+        return PatchJob(patches.suspend(job, mark=False), _event(labels.JOB_STOPPED, labels.STOP_MISSING))
+    if labels.STOPPING in job.metadata.annotations:
+        return PatchJob(patches.unmark(job))
+    if not pods.idle(job):
+        return Nothing()
+    if context.priority is None:
+        return _unknown_class(job)
+    tree = new_workload(job, context.priority, context.labels_to_copy)
+    key = f"{job.metadata.namespace}/{tree['metadata']['name']}"
+    return Create(tree, _event(labels.CREATED_WORKLOAD, f"Created Workload: {key}"))
+
+
+def _unknown_class(job: Job) -> Action:
+    name = job.metadata.labels.get(labels.PRIORITY_CLASS, "")
+    return Tell(Event("Warning", labels.PRIORITY_CLASS_NOT_FOUND, f'WorkloadPriorityClass "{name}" not found'))
+
+
+def _mismatch(job: Job, workload: Workload) -> Action:
+    """The Job was edited. While it waits its Workload follows; a running one starts over."""
+    stop = _stop(job, workload, labels.STOP_NO_MATCH)
+    if stop is not None:
+        return stop
+    key = workload.metadata.key
+    if workload.is_true(labels.QUOTA_RESERVED):
+        return Delete(workload, _event(labels.DELETED_WORKLOAD, f"Deleted not matching Workload: {key}"))
+    seconds = max_execution_time(job)
+    message = f"Updated not matching Workload for suspended job: {key}"
+    spec = {"podSets": [pod_set(job)], "maximumExecutionTimeSeconds": seconds}
+    return Update(workload, {"spec": spec}, _event(labels.UPDATED_WORKLOAD, message))
+
+
+def _synchronise(job: Job, workload: Workload, context: Context) -> Action | None:
+    """What may be changed on the Job and is then followed: queue, priority class, admission gates."""
+    key, name = workload.metadata.key, queue_name(job)
+    if workload.spec.queue_name != name and not workload.is_true(labels.QUOTA_RESERVED) and context.managed:
+        return Update(workload, {"spec": {"queueName": name}})
+    wanted = job.metadata.labels.get(labels.PRIORITY_CLASS, "")
+    have = workload.spec.priority_class_ref
+    if wanted and (have is None or have.group != labels.GROUP or have.name != wanted):
+        if context.priority is None:
+            return _unknown_class(job)
+        spec = {"priority": context.priority.value, "priorityClassRef": context.priority.reference}
+        message = f"Updated workload priority class: {key}"
+        return Update(workload, {"spec": spec}, _event(labels.UPDATED_WORKLOAD, message))
+    gates = job.metadata.annotations.get(labels.ADMISSION_GATED_BY)
+    if gates != workload.metadata.annotations.get(labels.ADMISSION_GATED_BY):
+        patch = {"metadata": {"annotations": {labels.ADMISSION_GATED_BY: gates}}}
+        message = f'Updated workload AdmissionGatedBy to "{gates or ""}"'
+        return Update(workload, patch, _event(labels.UPDATED_WORKLOAD, message))
+    return None
+
+
+def _report(job: Job, workload: Workload, context: Context) -> Action | None:
+    """What the pods do, as the Workload's status says it: readiness, and quota not needed any more."""
+
+    def report(draft: Draft) -> None:
+        if context.waits_for_pods and not draft.is_true(labels.FINISHED):
+            transitions.pods_ready(draft, ready=pods.ready(job))
+        count = pods.reclaimable(job)
+        known = next((r.count for r in draft.status.reclaimable_pods if r.name == "main"), 0)
+        if draft.is_true(labels.ADMITTED) and count > known:
+            draft.put(reclaimable_pods=(ReclaimablePod(name="main", count=count),))
+
+    draft = Draft(workload, _ANY_TIME)
+    report(draft)
+    return SetStatus(workload, report) if draft.changed else None
+
+
+# --- starting and stopping ---------------------------------------------------------------------------------
+
+
+def _steer(job: Job, workload: Workload, context: Context) -> Action:
+    if workload.is_true(labels.EVICTED):
+        evicted = workload.condition(labels.EVICTED)
+        stop = _stop(job, workload, evicted.message if evicted else "")
+        if stop is not None:
+            return stop
+        if not workload.is_true(labels.QUOTA_RESERVED):
+            return Nothing()
+        return SetStatus(workload, lambda d: transitions.unreserve(d, waits_for_pods=context.waits_for_pods))
+    admitted = workload.is_true(labels.ADMITTED) and workload.status.admission is not None
+    stopping = labels.STOPPING in job.metadata.annotations
+    if admitted and not stopping:
+        return _start(job, workload, context) if job.spec.suspend else Nothing()
+    return _stop(job, workload, labels.STOP_NOT_ADMITTED) or Nothing()
+
+
+def _start(job: Job, workload: Workload, context: Context) -> Action:
+    admission = workload.status.admission
+    queue = admission.cluster_queue if admission is not None else ""
+    try:
+        patch = patches.start(job, workload, context.flavors)
+    except patches.Conflict as conflict:
+        text = str(conflict)
+        event = _finished_event(workload)
+        return SetStatus(workload, lambda d: transitions.finish(d, labels.FAILED_TO_START, text), event)
+    return PatchJob(patch, _event(labels.JOB_STARTED, f"Admitted by clusterQueue {queue}"))
+
+
+def _stop(job: Job, workload: Workload, message: str) -> Action | None:
+    """The next step of stopping a Job; None once it is stopped, restored and without pods."""
+    event = _event(labels.JOB_STOPPED, message)
+    restore = patches.must_restore(job, workload)
+    if not job.spec.suspend:
+        return PatchJob(patches.suspend(job, mark=restore), None if restore else event)
+    if labels.STOPPING in job.metadata.annotations or restore:
+        return PatchJob(patches.restore(job, workload), event) if pods.stopped(job) else Nothing()
+    return None if pods.idle(job) else Nothing()

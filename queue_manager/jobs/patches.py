@@ -1,0 +1,134 @@
+"""How a Job is started and stopped: the merge patches, each of them one write (spec: kueue.md 7.4).
+
+Starting unsuspends and injects what the flavors ask for. Stopping takes two writes, because a template may
+only change once the Job controller has confirmed the suspension: the first suspends and marks the Job as
+"stopping", the second puts the template back as the user wrote it and takes the mark away. A crash between
+them leaves the mark, so the stop is finished later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from job_controller.fields import Json
+from job_controller.model import Job
+from queue_manager.api import labels
+from queue_manager.api.types import ResourceFlavor, Workload
+
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
+
+
+class Conflict(Exception):
+    """The Job's template says something else than what must be injected: it can never start."""
+
+
+def start(job: Job, workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> Json:
+    """Unsuspend with node selector, tolerations, labels and annotation. Raises Conflict."""
+    admission = workload.status.admission
+    assigned = admission.pod_set_assignments[0] if admission and admission.pod_set_assignments else None
+    if admission is None or assigned is None:
+        raise ValueError(f"{workload.metadata.key} has no assignment")
+    used = [flavors[name] for name in dict.fromkeys(assigned.flavors.values()) if name in flavors]
+    template = job.spec.template
+    meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+    selector: dict[str, str] = {}
+    for flavor in used:
+        selector |= flavor.spec.node_labels
+    names = {
+        labels.PODSET: assigned.name or "main",
+        labels.LOCAL_QUEUE_NAME: workload.spec.queue_name,
+        labels.CLUSTER_QUEUE_NAME: admission.cluster_queue,
+    }
+    new_labels = {key: value for key, value in names.items() if _LABEL_VALUE.match(value)}
+    annotation = {labels.WORKLOAD: workload.metadata.name}
+    _check("labels", meta.get("labels"), new_labels)
+    _check("annotations", meta.get("annotations"), annotation)
+    _check("nodeSelector", spec.get("nodeSelector"), selector)
+    change: dict[str, Json] = {"metadata": {"labels": new_labels, "annotations": annotation}}
+    pod_change: dict[str, Json] = {"nodeSelector": selector} if selector else {}
+    tolerations = _merged(spec.get("tolerations") or [], (t for f in used for t in f.spec.tolerations))
+    if tolerations != (spec.get("tolerations") or []):
+        pod_change["tolerations"] = tolerations
+    if pod_change:
+        change["spec"] = pod_change
+    return _patch(job, {"suspend": False, "template": change})
+
+
+def _check(field: str, have: Mapping[str, str] | None, want: Mapping[str, str]) -> None:
+    for key, value in want.items():
+        there = (have or {}).get(key, value)
+        if there != value:
+            raise Conflict(
+                f"invalid admission check PodSetUpdate: conflict for {field}: "
+                f"conflict for key={key}, value1={there}, value2={value}"
+            )
+
+
+def _merged(have: list[Json], more: Iterable[Json]) -> list[Json]:
+    result = list(have)
+    for toleration in more:
+        if toleration not in result:
+            result.append(toleration)
+    return result
+
+
+def suspend(job: Job, *, mark: bool) -> Json:
+    """The first half of a stop. Without anything to restore there is no second half, and no mark."""
+    return _patch(job, {"suspend": True}, {labels.STOPPING: "true"} if mark else None)
+
+
+def restore(job: Job, workload: Workload) -> Json:
+    """The second half: the template as it was, and the mark gone."""
+    marked = labels.STOPPING in job.metadata.annotations
+    return _patch(job, _difference(job, workload), {labels.STOPPING: None} if marked else None)
+
+
+def unmark(job: Job) -> Json:
+    """End a stop whose Workload is gone: there is nothing to restore from."""
+    return _patch(job, {}, {labels.STOPPING: None})
+
+
+def must_restore(job: Job, workload: Workload) -> bool:
+    return bool(_difference(job, workload))
+
+
+def _difference(job: Job, workload: Workload) -> Json:
+    """What to change in spec so that the template is the Workload's again; empty if it is."""
+    if not workload.spec.pod_sets:
+        return {}
+    original = workload.spec.pod_sets[0].template
+    meta, spec = job.spec.template.get("metadata") or {}, job.spec.template.get("spec") or {}
+    old_meta, old_spec = original.get("metadata") or {}, original.get("spec") or {}
+    kept = (*labels.CONTROLLER_UID_LABELS, *labels.JOB_NAME_LABELS)
+    change: dict[str, Json] = {}
+    meta_change = {
+        "labels": _map_change(meta.get("labels"), old_meta.get("labels"), kept),
+        "annotations": _map_change(meta.get("annotations"), old_meta.get("annotations")),
+    }
+    if meta_change := {k: v for k, v in meta_change.items() if v}:
+        change["metadata"] = meta_change
+    spec_change: dict[str, Json] = {}
+    if selector := _map_change(spec.get("nodeSelector"), old_spec.get("nodeSelector")):
+        spec_change["nodeSelector"] = selector
+    for field in ("tolerations", "schedulingGates"):
+        if (spec.get(field) or []) != (old_spec.get(field) or []):
+            spec_change[field] = old_spec.get(field) or None
+    if spec_change:
+        change["spec"] = spec_change
+    return {"template": change} if change else {}
+
+
+def _map_change(
+    have: Mapping[str, str] | None, want: Mapping[str, str] | None, kept: tuple[str, ...] = ()
+) -> dict[str, str | None]:
+    have, want = have or {}, want or {}
+    change: dict[str, str | None] = {k: v for k, v in want.items() if have.get(k) != v}
+    return change | {k: None for k in have if k not in want and k not in kept}
+
+
+def _patch(job: Job, spec: Json, annotations: Json = None) -> Json:
+    meta: dict[str, Json] = {"resourceVersion": job.metadata.resource_version, "uid": job.metadata.uid}
+    if annotations:
+        meta["annotations"] = annotations
+    return {"metadata": meta, **({"spec": spec} if spec else {})}

@@ -1,0 +1,39 @@
+"""What a Job's status says about its pods, as its Workload needs it (spec: kueue.md 7.5)."""
+
+from __future__ import annotations
+
+from job_controller import conditions
+from job_controller.completion_indexes import stored_completed, stored_failed
+from job_controller.model import Job
+from job_controller.reasons import SUSPENDED
+from queue_manager.jobs.workload import pod_count
+
+
+def stopped(job: Job) -> bool:
+    """Suspended, confirmed by the Job controller, and no pod is left, not even a terminating one."""
+    return job.spec.suspend and conditions.is_true(job.status.conditions, SUSPENDED) and idle(job)
+
+
+def idle(job: Job) -> bool:
+    return job.status.active == 0 and not job.status.terminating
+
+
+def ready(job: Job) -> bool:
+    """All pods that should run are ready or done; an index that failed for good is done as well."""
+    status = job.status
+    uncounted = status.uncounted_terminated_pods
+    done = status.succeeded + (len(uncounted.succeeded) if uncounted else 0) + len(stored_failed(job))
+    return done + (status.ready or 0) >= pod_count(job.spec)
+
+
+def reclaimable(job: Job) -> int:
+    """Pods whose quota is not needed any more: fewer completions are missing than may run at once."""
+    spec, status = job.spec, job.status
+    parallelism = 1 if spec.parallelism is None else spec.parallelism
+    done = status.succeeded
+    if spec.completion_mode == "Indexed":
+        done = len(stored_completed(job)) + len(stored_failed(job))
+    if parallelism <= 1 or done == 0 or spec.completions is None:
+        return 0
+    missing = max(0, spec.completions - done)
+    return min(pod_count(spec), max(0, parallelism - missing))

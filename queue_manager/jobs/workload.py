@@ -1,0 +1,167 @@
+"""The Workload of a Job: its name, its content, and whether it still says what the Job asks for (spec 7.2, 7.3)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from job_controller.fields import Json
+from job_controller.model import Job, JobSpec
+from queue_manager.api import labels
+from queue_manager.api.types import PriorityClass, Workload, WorkloadPriorityClass
+
+MAX_NAME = 253
+HASH_LENGTH = 5
+MAX_LABEL = 63
+
+
+class Priority(NamedTuple):
+    """spec.priority and where it comes from."""
+
+    value: int = 0
+    group: str = ""
+    kind: str = ""
+    name: str = ""
+
+    @property
+    def reference(self) -> Json:
+        return {"group": self.group, "kind": self.kind, "name": self.name} if self.name else None
+
+
+def workload_name(job_name: str, uid: str) -> str:
+    """`job-<name>-<5 hex>`; the hash tells two Jobs of one name apart."""
+    digest = hashlib.sha1(f"Job\nbatch\n{job_name}\n{uid}".encode(), usedforsecurity=False).hexdigest()
+    return f"{f'job-{job_name}'[: MAX_NAME - HASH_LENGTH - 1]}-{digest[:HASH_LENGTH]}"
+
+
+def queue_name(job: Job) -> str:
+    return job.metadata.labels.get(labels.QUEUE_NAME, "")
+
+
+def pod_count(spec: JobSpec) -> int:
+    """How many pods run at once."""
+    parallelism = 1 if spec.parallelism is None else spec.parallelism
+    return parallelism if spec.completions is None else min(parallelism, spec.completions)
+
+
+def pod_set(job: Job) -> Json:
+    """The one pod set of a Job, as it is written into its Workload."""
+    result: dict[str, Json] = {
+        "name": "main",
+        "count": pod_count(job.spec),
+        "template": clean_template(job.spec.template),
+        "topologyRequest": {"podIndexLabel": labels.POD_INDEX_LABEL},
+    }
+    minimum = job.metadata.annotations.get(labels.MIN_PARALLELISM, "")
+    if minimum.isdecimal():
+        result["minCount"] = int(minimum)
+    return result
+
+
+def clean_template(template: Mapping[str, Json]) -> Json:
+    """A Job's pod template without what the API server added for the one Job it belongs to."""
+    meta = {k: v for k, v in (template.get("metadata") or {}).items() if v}
+    own = (*labels.CONTROLLER_UID_LABELS, "job-name")
+    if "labels" in meta:
+        meta["labels"] = {k: v for k, v in meta["labels"].items() if k not in own}
+    spec = dict(template.get("spec") or {})
+    for field in ("containers", "initContainers"):
+        if spec.get(field):
+            spec[field] = [_unique_env(container) for container in spec[field]]
+    return {"metadata": meta, "spec": spec}
+
+
+def _unique_env(container: Json) -> Json:
+    """Of several variables of one name the last counts; the list in a Workload must not repeat names."""
+    env = container.get("env") or []
+    last = {variable.get("name"): variable for variable in env}
+    return container if len(last) == len(env) else {**container, "env": list(last.values())}
+
+
+def max_execution_time(job: Job) -> int | None:
+    text = job.metadata.labels.get(labels.MAX_EXEC_TIME, "")
+    return int(text) if text.isdecimal() and int(text) > 0 else None
+
+
+def new_workload(job: Job, priority: Priority, labels_to_copy: tuple[str, ...] = ()) -> Json:
+    """The Workload to create for a Job."""
+    meta = job.metadata
+    own = {labels.JOB_UID: meta.uid} if len(meta.uid) <= MAX_LABEL else {}
+    kept = {k: v for k, v in meta.annotations.items() if k.startswith(labels.PROVREQ_PREFIX)}
+    if labels.ADMISSION_GATED_BY in meta.annotations:
+        kept[labels.ADMISSION_GATED_BY] = meta.annotations[labels.ADMISSION_GATED_BY]
+    if meta.resource_version.isdecimal():
+        kept[labels.SEQUENCE] = meta.resource_version
+    spec: dict[str, Json] = {
+        "podSets": [pod_set(job)],
+        "queueName": queue_name(job),
+        "priority": priority.value,
+        "active": True,
+    }
+    if priority.reference:
+        spec["priorityClassRef"] = priority.reference
+    seconds = max_execution_time(job)
+    if seconds is not None:
+        spec["maximumExecutionTimeSeconds"] = seconds
+    return {
+        "apiVersion": labels.API_VERSION,
+        "kind": "Workload",
+        "metadata": {
+            "name": workload_name(meta.name, meta.uid),
+            "namespace": meta.namespace,
+            "labels": {**{k: meta.labels[k] for k in labels_to_copy if k in meta.labels}, **own},
+            "annotations": kept,
+            "finalizers": [labels.FINALIZER],
+            "ownerReferences": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "name": meta.name,
+                    "uid": meta.uid,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": spec,
+    }
+
+
+def matches(job: Job, workload: Workload) -> bool:
+    """Whether the Workload asks for what the Job will run.
+
+    While the Workload holds quota the Job may carry what was injected at its start; then only what cannot be
+    injected is compared.
+    """
+    if len(workload.spec.pod_sets) != 1:
+        return False
+    have = workload.spec.pod_sets[0]
+    want = pod_set(job)
+    if have.count != want["count"] or have.min_count != want.get("minCount"):
+        return False
+    if workload.spec.maximum_execution_time_seconds != max_execution_time(job):
+        return False
+    ours, theirs = have.template.get("spec") or {}, want["template"]["spec"]
+    waits = not workload.is_true(labels.QUOTA_RESERVED)
+    if waits and job.spec.suspend and labels.STOPPING not in job.metadata.annotations:
+        return bool(ours == theirs)
+    return all(ours.get(field) == theirs.get(field) for field in ("containers", "initContainers"))
+
+
+def priority_of(
+    job: Job,
+    classes: Mapping[str, WorkloadPriorityClass],
+    pod_classes: Mapping[str, PriorityClass],
+) -> Priority | None:
+    """Label, then the pods' PriorityClass, then the global default, then 0. None: the label names no class."""
+    name = job.metadata.labels.get(labels.PRIORITY_CLASS, "")
+    if name:
+        found = classes.get(name)
+        return Priority(found.value, labels.GROUP, "WorkloadPriorityClass", name) if found else None
+    pod_class = (job.spec.template.get("spec") or {}).get("priorityClassName", "")
+    default = next((c for c in pod_classes.values() if c.global_default), None)
+    chosen = pod_classes.get(pod_class) if pod_class else default
+    if chosen is None:
+        return Priority()
+    return Priority(chosen.value, "scheduling.k8s.io", "PriorityClass", chosen.metadata.name)

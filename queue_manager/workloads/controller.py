@@ -1,0 +1,154 @@
+"""Carries out the life cycle: looks at one Workload, asks for the next step, takes it, looks again."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from random import Random
+
+from job_controller.model import Job, Key
+from queue_manager.api import labels
+from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
+from queue_manager.engine.cache import Cache
+from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import ApiError
+from queue_manager.engine.workqueue import WorkQueue
+from queue_manager.workloads import lifecycle
+from queue_manager.workloads.lifecycle import next_step
+from queue_manager.workloads.scheduler import Scheduler
+from queue_manager.workloads.settings import Settings
+from queue_manager.workloads.writer import Gone, WorkloadWriter
+
+log = logging.getLogger(__name__)
+
+WORKERS = 10
+
+
+class WorkloadController:
+    def __init__(self, runtime: Runtime, settings: Settings, scheduler: Scheduler, writer: WorkloadWriter) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._scheduler = scheduler
+        self._writer = writer
+        self._rng: Random = runtime.rng
+        self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
+        self._jobs: Cache[Job] = runtime.cache(JOBS, Job)
+        self.queue: WorkQueue[Key] = WorkQueue("workloads", metrics=runtime.metrics)
+        self._workloads.index("owner", owners)
+        self._workloads.subscribe(self._on_workload)
+        self._jobs.subscribe(self._on_job)
+        runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
+        runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
+        runtime.worker(self.queue, self.sync, WORKERS)
+
+    # --- what to look at ---
+
+    def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
+        if new is not None:
+            self.queue.add(new.metadata.key)
+
+    def _on_job(self, old: Job | None, new: Job | None) -> None:
+        job = new or old
+        if job is not None and (new is None or new.metadata.deletion_timestamp is not None):
+            for workload in self._workloads.lookup("owner", job.metadata.uid):
+                self.queue.add(workload.metadata.key)
+
+    def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
+        queue = new or old
+        if queue is not None and (old is None or new is None or old.spec != new.spec):
+            self._look_at_members([queue.metadata.key])
+
+    def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
+        queue = new or old
+        if queue is None or (old is not None and new is not None and not _matters(old, new)):
+            return
+        self._look_at_members(self._scheduler.queues.local_queues_of(queue.metadata.name))
+
+    def _look_at_members(self, queues: list[Key]) -> None:
+        for key in self._scheduler.waiting_in(queues):
+            self.queue.add(key)
+
+    # --- one step ---
+
+    async def sync(self, key: Key) -> None:
+        workload = self._workloads.get(key.namespace, key.name)
+        if workload is None:
+            return
+        view = self._scheduler.view(workload)
+        if await self._owner_gone(workload):
+            view = replace(view, owner_gone=True)
+        step = next_step(workload, replace(view, jitter=self._rng.random()), self._settings, self._runtime.clock.now())
+        try:
+            await self._take(workload, step)
+        except Gone:
+            return
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    async def _take(self, workload: Workload, step: lifecycle.Step) -> None:
+        key, meta = workload.metadata.key, workload.metadata
+        match step:
+            case lifecycle.Wait(until):
+                self.queue.add_after(key, max(0.0, (until - self._runtime.clock.now()).total_seconds()))
+                return
+            case lifecycle.Rest():
+                return
+            case lifecycle.Change(apply):
+                await self._writer.write(workload, apply, labels.WORKLOAD_COMPONENT)
+            case lifecycle.Deactivate():
+                patch = {"metadata": {"resourceVersion": meta.resource_version}, "spec": {"active": False}}
+                await self._runtime.client.patch(WORKLOADS, key.namespace, key.name, patch, type=Workload)
+            case lifecycle.RemoveFinalizer():
+                await self.let_go(workload)
+            case lifecycle.Delete(owner, message):
+                await self._delete(workload, owner, message)
+        self.queue.add(key)
+
+    async def let_go(self, workload: Workload) -> None:
+        """Take our finalizer off, and nobody else's."""
+        meta = workload.metadata
+        rest = [f for f in meta.finalizers if f != labels.FINALIZER]
+        patch = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, "finalizers": rest}}
+        await self._runtime.client.patch(WORKLOADS, meta.namespace, meta.name, patch, type=Workload)
+
+    async def _delete(self, workload: Workload, owner: bool, message: str) -> None:
+        meta, recorder = workload.metadata, self._runtime.recorder(labels.WORKLOAD_COMPONENT)
+        if not owner:
+            await self._runtime.client.delete(WORKLOADS, meta.namespace, meta.name, uid=meta.uid)
+            recorder.event(workload, "Normal", "Deleted", message)
+            return
+        job = meta.controller
+        if job is not None:
+            await self._runtime.client.delete(JOBS, meta.namespace, job.name, uid=job.uid, propagation="Background")
+            recorder.event(workload, "Normal", "Deleted", message)
+
+    async def _owner_gone(self, workload: Workload) -> bool:
+        """Whether the owning Job is gone, or going for good.
+
+        The cache of Jobs may be behind that of Workloads: the API server has the last word.
+        """
+        owner = workload.metadata.controller
+        if owner is None or owner.kind != "Job":
+            return False
+        cached = self._jobs.by_uid(owner.uid)
+        if cached is not None:
+            return cached.metadata.deletion_timestamp is not None
+        try:
+            job = await self._runtime.client.get(JOBS, workload.metadata.namespace, owner.name, type=Job)
+        except ApiError as error:
+            if error.status == 404:
+                return True
+            raise
+        return job.metadata.uid != owner.uid
+
+
+def owners(workload: Workload) -> list[str]:
+    owner = workload.metadata.controller
+    return [owner.uid] if owner is not None else []
+
+
+def _matters(old: ClusterQueue, new: ClusterQueue) -> bool:
+    """To the Workloads of a ClusterQueue: not its status."""
+    return old.spec != new.spec or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp

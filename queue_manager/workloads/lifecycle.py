@@ -1,0 +1,388 @@
+"""The life of a Workload: given one and its surroundings, the next thing to do.
+
+Theory. All state is in the object: spec.active, conditions, status.admission, requeueState, finalizers. A
+Workload is in one of these states, and each rule below handles one way out of one of them:
+
+    waiting     no quota; in line, blocked by a queue or gate, or in backoff     -> admitted (by the scheduler)
+    admitted    holds quota, its Job runs                                        -> evicted, finished
+    evicted     holds quota until its Job has stopped (the Job controller)       -> waiting or inactive
+    inactive    spec.active is false, no quota                                   -> waiting (a user says so)
+    finished    for good; only retention is left
+
+Rules are asked in order and the first that applies is the answer: one step, one write, then look again.
+Since every step is derived from the object alone, a crash between two writes loses nothing. Time enters
+only as `now`; a step in the future is a `Wait` with the moment to look again (spec: kueue.md 4.5 to 4.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from queue_manager.api import labels
+from queue_manager.api.types import Workload
+from queue_manager.queueing.pending import Why
+from queue_manager.workloads import transitions
+from queue_manager.workloads.draft import Draft
+from queue_manager.workloads.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is around a Workload. Stop policies are "" where the queue does not exist."""
+
+    local_queue_exists: bool = True
+    local_queue_stop: str = labels.STOP_NONE
+    cluster_queue: str = ""
+    cluster_queue_exists: bool = True
+    cluster_queue_active: bool = True
+    cluster_queue_stop: str = labels.STOP_NONE
+    error: str = ""  # why it can never be admitted as it is
+    bypassed: Why | None = None
+    owner_gone: bool = False
+    jitter: float = 0.0
+
+    @property
+    def draining(self) -> tuple[str, str] | None:
+        """(reason, message) of an eviction by a queue that is being drained."""
+        if self.local_queue_stop == labels.HOLD_AND_DRAIN:
+            return labels.LOCAL_QUEUE_STOPPED, labels.LOCAL_QUEUE_STOPPED_MESSAGE
+        if self.cluster_queue_stop == labels.HOLD_AND_DRAIN:
+            return labels.CLUSTER_QUEUE_STOPPED, labels.CLUSTER_QUEUE_STOPPED_MESSAGE
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Write the status that this transition makes of it."""
+
+    apply: Callable[[Draft], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Deactivate:
+    """Set spec.active to false."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFinalizer:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete the Workload, or its Job, because its time in the archive is over."""
+
+    owner: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing to do until something changes."""
+
+
+Step = Change | Deactivate | RemoveFinalizer | Delete | Wait | Rest
+Rule = Callable[[Workload, View, Settings, datetime], Step | None]
+
+
+def next_step(workload: Workload, view: View, settings: Settings, now: datetime) -> Step:
+    """The one thing to do now."""
+    for rule in RULES:
+        step = rule(workload, view, settings, now)
+        if step is not None:
+            return step
+    return Rest()
+
+
+# --- the end -----------------------------------------------------------------------------------------------
+
+
+def _orphaned(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """Its Job is gone. If the garbage collector came first there is nobody left to tell."""
+    if not view.owner_gone or w.is_true(labels.FINISHED):
+        return None
+    if w.metadata.deletion_timestamp is not None:
+        return _let_go(w)
+    return Change(lambda d: transitions.finish(d, labels.OWNER_NOT_FOUND, labels.OWNER_NOT_FOUND_MESSAGE))
+
+
+def _finished(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    finished = w.condition(labels.FINISHED)
+    if finished is None or not finished.is_true:
+        return None
+    if labels.FINALIZER in w.metadata.finalizers:
+        return RemoveFinalizer()
+    if w.metadata.deletion_timestamp is not None:
+        return Rest()
+    return _when_old(finished.last_transition_time, settings.retain_finished, now, owner=False)
+
+
+def _deleted(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """The Job controller stops the Job of a deleted Workload and lets go; without a Job nobody else does."""
+    if w.metadata.deletion_timestamp is None:
+        return None
+    return _let_go(w) if w.metadata.controller is None else Rest()
+
+
+def _let_go(w: Workload) -> Step:
+    return RemoveFinalizer() if labels.FINALIZER in w.metadata.finalizers else Rest()
+
+
+def _when_old(since: datetime | None, keep: float | None, now: datetime, *, owner: bool) -> Step:
+    if keep is None or since is None:
+        return Rest()
+    end = since + timedelta(seconds=keep)
+    if now < end:
+        return Wait(end)
+    if owner:
+        return Delete(True, "Deleted job: deactivation retention period expired")
+    return Delete(False, "Deleted finished workload due to elapsed retention")
+
+
+# --- activity ----------------------------------------------------------------------------------------------
+
+
+def _to_deactivate(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    return Deactivate() if w.spec.active and w.is_true(labels.DEACTIVATION_TARGET) else None
+
+
+def _inactive(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    if w.spec.active:
+        return None
+    draft = Draft(w, now)
+    transitions.deactivate(draft)
+    if draft.changed:
+        return Change(transitions.deactivate)
+    stopped = _ownerless_stop(w)
+    if stopped is not None:
+        return stopped
+    evicted = w.condition(labels.EVICTED)
+    if evicted is None or w.is_true(labels.QUOTA_RESERVED):
+        return Rest()
+    if not evicted.reason.startswith(f"{labels.DEACTIVATED}DueTo"):
+        return Rest()  # a user's deactivation is kept
+    return _when_old(evicted.last_transition_time, settings.retain_deactivated, now, owner=True)
+
+
+# --- waiting -----------------------------------------------------------------------------------------------
+
+
+def _gated(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    gates = w.metadata.annotations.get(labels.ADMISSION_GATED_BY, "")
+    reserved = w.condition(labels.QUOTA_RESERVED)
+    if reserved is not None and reserved.is_true:
+        return None
+    if gates:
+        return _change_or_rest(w, now, lambda d: _gate(d, gates))
+    if reserved is not None and reserved.reason == labels.ADMISSION_GATED:
+        return Change(_open_gate)
+    return None
+
+
+def _gate(draft: Draft, gates: str) -> None:
+    if draft.is_true(labels.QUOTA_RESERVED):
+        return
+    before = draft.condition(labels.QUOTA_RESERVED)
+    transitions.block(draft, labels.ADMISSION_GATED, f"Admission is gated by: {gates}")
+    if draft.condition(labels.QUOTA_RESERVED) is not before:
+        draft.event("Normal", labels.ADMISSION_GATED, f"Workload admission is gated by: {gates}")
+
+
+def _open_gate(draft: Draft) -> None:
+    if draft.is_true(labels.QUOTA_RESERVED):
+        return
+    transitions.block(draft, labels.PENDING_EVALUATION, labels.GATE_CLEARED_MESSAGE)
+    draft.event("Normal", labels.ADMISSION_GATE_CLEARED, labels.ADMISSION_GATE_CLEARED_MESSAGE)
+
+
+def _backoff(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """No quota any more, and not in line yet."""
+    if w.is_true(labels.QUOTA_RESERVED):
+        return None
+    state = w.status.requeue_state
+    at = state.requeue_at if state is not None else None
+    if at is not None:
+        return Wait(at) if now < at else Change(transitions.end_backoff)
+    requeued = w.condition(labels.REQUEUED)
+    if requeued is None or requeued.is_true:
+        return None
+    if requeued.reason == labels.LOCAL_QUEUE_STOPPED and view.local_queue_stop != labels.STOP_NONE:
+        return None
+    if requeued.reason == labels.CLUSTER_QUEUE_STOPPED and view.cluster_queue_stop != labels.STOP_NONE:
+        return None
+    draft = Draft(w, now)
+    transitions.requeue(draft)
+    return Change(transitions.requeue) if draft.changed else None
+
+
+# Reasons that the scheduler gives: it takes them back itself.
+_BY_SCHEDULER = (
+    labels.NO_MATCHING_FLAVOR,
+    labels.WAITING_FOR_QUOTA,
+    labels.EXCEEDS_MAX_QUOTA,
+    labels.TOPOLOGY_PLACEMENT_FAILED,
+    labels.WAITING_FOR_PREEMPTED,
+    labels.WAITING_FOR_PODS_READY,
+    labels.PENDING_EVALUATION,
+)
+
+
+def _waiting(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """Keep the reason of a waiting Workload true (spec 4.2; precedence as there)."""
+    reserved = w.condition(labels.QUOTA_RESERVED)
+    if reserved is not None and reserved.is_true:
+        return None
+    why = blocker(w, view)
+    if why is None and view.error:
+        why = Why(labels.MISCONFIGURED, view.error)
+    if why is None and reserved is not None:
+        why = _after_a_blocker(reserved.reason, view)
+    if why is None:
+        return _sync_admitted(w, now)
+    return _change_or_rest(w, now, lambda d: _say(d, why))
+
+
+def blocker(w: Workload, view: View) -> Why | None:
+    """The queue that keeps it from being tried."""
+    queue = w.spec.queue_name
+    if not view.local_queue_exists:
+        return Why(labels.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
+    if view.local_queue_stop not in ("", labels.STOP_NONE):
+        return Why(labels.SUSPENDED, f"LocalQueue {queue} is inactive")
+    if not view.cluster_queue_exists:
+        return Why(labels.MISCONFIGURED, f"ClusterQueue {view.cluster_queue} doesn't exist")
+    if not view.cluster_queue_active:
+        return Why(labels.SUSPENDED, f"ClusterQueue {view.cluster_queue} is inactive")
+    return None
+
+
+def _after_a_blocker(reason: str, view: View) -> Why | None:
+    """What to say once the old reason is over, until the scheduler says something else."""
+    if reason in _BY_SCHEDULER and not (reason == labels.PENDING_EVALUATION and view.bypassed):
+        return None
+    if view.bypassed is not None:
+        return Why(view.bypassed.reason, labels.EQUIVALENT_MESSAGE)
+    return Why(labels.PENDING_EVALUATION, labels.PENDING_EVALUATION_MESSAGE)
+
+
+def _say(draft: Draft, why: Why) -> None:
+    if not draft.is_true(labels.QUOTA_RESERVED):
+        transitions.block(draft, why.reason, why.message)
+
+
+def _sync_admitted(w: Workload, now: datetime) -> Step | None:
+    """A reservation that somebody took away: without quota nothing is admitted."""
+    reserved = w.condition(labels.QUOTA_RESERVED)
+    if reserved is None or not w.is_true(labels.ADMITTED):
+        return None
+    return _change_or_rest(w, now, lambda d: _say(d, Why(reserved.reason, reserved.message)))
+
+
+def _change_or_rest(w: Workload, now: datetime, apply: Callable[[Draft], None]) -> Step:
+    draft = Draft(w, now)
+    apply(draft)
+    return Change(apply) if draft.changed else Rest()
+
+
+# --- holding quota -----------------------------------------------------------------------------------------
+
+
+def _ownerless_stop(w: Workload) -> Step | None:
+    """An evicted Workload without a Job has nothing to stop."""
+    if w.metadata.controller is None and w.is_true(labels.EVICTED) and w.is_true(labels.QUOTA_RESERVED):
+        return Change(lambda d: transitions.unreserve(d, waits_for_pods=False))
+    return None
+
+
+def _evicted(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """The Job controller stops the Job and gives the quota back."""
+    if not w.is_true(labels.EVICTED) or not w.is_true(labels.QUOTA_RESERVED):
+        return None
+    return _ownerless_stop(w) or Rest()
+
+
+def _drained(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    if not w.is_true(labels.ADMITTED) or view.draining is None:
+        return None
+    reason, message = view.draining
+    return Change(lambda d: _evict_once(d, reason, message))
+
+
+def _evict_once(draft: Draft, reason: str, message: str) -> None:
+    if draft.is_true(labels.QUOTA_RESERVED) and not draft.is_true(labels.EVICTED):
+        transitions.evict(draft, reason, message)
+
+
+def _running(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """Two deadlines: for the pods to be ready, and for the whole execution."""
+    if not w.is_true(labels.ADMITTED) or w.is_true(labels.EVICTED):
+        return None
+    ready = pods_deadline(w, settings)
+    execution = execution_deadline(w)
+    if ready is not None and ready[0] <= now:
+        return Change(lambda d: _time_out(d, settings, view.jitter))
+    if execution is not None and execution <= now:
+        return Change(_exceed)
+    deadlines = [ready[0]] if ready is not None else []
+    deadlines += [execution] if execution is not None else []
+    return Wait(min(deadlines)) if deadlines else None
+
+
+def pods_deadline(w: Workload, settings: Settings) -> tuple[datetime, str] | None:
+    """When the pods of an admitted Workload must be ready, and what is waited for (spec 4.5)."""
+    admitted, ready = w.condition(labels.ADMITTED), w.condition(labels.PODS_READY)
+    if settings.pods_ready is None or admitted is None or not admitted.is_true or w.is_true(labels.PODS_READY):
+        return None
+    if ready is not None and ready.reason == labels.WAIT_FOR_RECOVERY:
+        since, seconds = ready.last_transition_time, settings.pods_ready.recovery_timeout
+        if since is None or seconds is None or seconds <= 0:
+            return None
+        return since + timedelta(seconds=seconds), labels.WAIT_FOR_RECOVERY
+    if admitted.last_transition_time is None:
+        return None
+    return admitted.last_transition_time + timedelta(seconds=settings.pods_ready.timeout), labels.WAIT_FOR_START
+
+
+def execution_deadline(w: Workload) -> datetime | None:
+    limit, admitted = w.spec.maximum_execution_time_seconds, w.condition(labels.ADMITTED)
+    if limit is None or admitted is None or not admitted.is_true or admitted.last_transition_time is None:
+        return None
+    left = limit - (w.status.accumulated_past_execution_time_seconds or 0)
+    return admitted.last_transition_time + timedelta(seconds=max(0, left))
+
+
+def _time_out(draft: Draft, settings: Settings, jitter: float) -> None:
+    """Decided anew on the newest state: the pods may have become ready meanwhile."""
+    deadline = pods_deadline(draft.workload, settings)
+    if deadline is None or deadline[0] > draft.now or draft.is_true(labels.EVICTED) or settings.pods_ready is None:
+        return
+    transitions.time_out(draft, settings.pods_ready, deadline[1], jitter)
+
+
+def _exceed(draft: Draft) -> None:
+    deadline, limit = execution_deadline(draft.workload), draft.original.spec.maximum_execution_time_seconds
+    if deadline is None or limit is None or deadline > draft.now or draft.is_true(labels.EVICTED):
+        return
+    transitions.exceed_execution_time(draft, limit)
+
+
+RULES: tuple[Rule, ...] = (
+    _orphaned,
+    _finished,
+    _deleted,
+    _to_deactivate,
+    _inactive,
+    _gated,
+    _backoff,
+    _waiting,
+    _evicted,
+    _drained,
+    _running,
+)

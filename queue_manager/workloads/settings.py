@@ -1,0 +1,70 @@
+"""The part of the configuration that decides about Workloads, in plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from queue_manager.configuration import KueueConfig
+from queue_manager.configuration.selector import LabelSelector
+from queue_manager.scheduling.info import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class PodsReadySettings:
+    """waitForPodsReady; times in seconds (spec: kueue.md 2b)."""
+
+    timeout: float = 1800
+    recovery_timeout: float | None = 1800  # None or <= 0: a Workload that was ready is never evicted
+    block_admission: bool = False
+    timestamp: Timestamp = "Eviction"
+    limit: int | None = None
+    base: int = 60
+    maximum: int = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    pods_ready: PodsReadySettings | None = field(default_factory=PodsReadySettings)
+    manage_all: bool = False  # also Jobs without a queue name
+    namespaces: LabelSelector = field(default_factory=LabelSelector)
+    label_keys_to_copy: tuple[str, ...] = ()
+    retain_finished: float | None = None  # seconds
+    retain_deactivated: float | None = None  # seconds
+
+    @property
+    def timestamp(self) -> Timestamp:
+        return self.pods_ready.timestamp if self.pods_ready else "Eviction"
+
+    def manages(self, namespace_labels: Mapping[str, str]) -> bool:
+        return self.namespaces.matches(namespace_labels)
+
+
+def settings_of(config: KueueConfig) -> Settings:
+    """What the configuration says about Workloads."""
+    waiting, kept = config.wait_for_pods_ready, config.object_retention_policies.workloads
+    pods_ready = None
+    if waiting is not None:
+        again = waiting.requeuing_strategy
+        pods_ready = PodsReadySettings(
+            timeout=waiting.timeout.total_seconds(),
+            recovery_timeout=waiting.recovery_timeout.total_seconds(),
+            block_admission=waiting.block_admission,
+            timestamp=again.timestamp,
+            limit=again.backoff_limit_count,
+            base=again.backoff_base_seconds,
+            maximum=again.backoff_max_seconds,
+        )
+    return Settings(
+        pods_ready=pods_ready,
+        manage_all=config.manage_jobs_without_queue_name,
+        namespaces=config.managed_jobs_namespace_selector,
+        label_keys_to_copy=config.integrations.label_keys_to_copy,
+        retain_finished=_seconds(kept.after_finished),
+        retain_deactivated=_seconds(kept.after_deactivated_by_kueue),
+    )
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()

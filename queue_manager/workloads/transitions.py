@@ -1,0 +1,268 @@
+"""What each event in the life of a Workload writes: one function per transition, every string in its place.
+
+The only code that sets conditions of Workloads. Texts and their combinations: spec kueue.md 4.2 to 4.7. A
+transition that finds its work already done changes nothing, and then nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from queue_manager.api import labels
+from queue_manager.api.types import (
+    Admission,
+    AdmissionCheckState,
+    EvictionCount,
+    PodSetAssignment,
+    PodSetRequest,
+    RequeueState,
+    SchedulingStats,
+)
+from queue_manager.queueing.backoff import backoff_seconds
+from queue_manager.scheduling.amounts import Amounts, text
+from queue_manager.scheduling.assignment import Assignment
+from queue_manager.workloads.draft import Draft
+from queue_manager.workloads.settings import PodsReadySettings
+
+Transition = Callable[[Draft], None]
+
+STOPPED_QUEUES = {
+    labels.CLUSTER_QUEUE_STOPPED: (labels.CLUSTER_QUEUE_RESTARTED, labels.CLUSTER_QUEUE_RESTARTED_MESSAGE),
+    labels.LOCAL_QUEUE_STOPPED: (labels.LOCAL_QUEUE_RESTARTED, labels.LOCAL_QUEUE_RESTARTED_MESSAGE),
+}
+
+# --- waiting -----------------------------------------------------------------------------------------------
+
+
+def refuse(draft: Draft, reason: str, message: str, requests: Sequence[tuple[str, Amounts]]) -> None:
+    """The scheduler could not admit it. One Event per changed reason."""
+    if draft.set(labels.QUOTA_RESERVED, "False", reason, message):
+        draft.event("Warning", reason, message)
+    draft.set(labels.ADMITTED, "False", labels.NO_RESERVATION, labels.NO_RESERVATION_MESSAGE)
+    if requests:
+        draft.put(resource_requests=tuple(PodSetRequest(name=name, resources=quantities(r)) for name, r in requests))
+
+
+def block(draft: Draft, reason: str, message: str) -> None:
+    """It cannot even be tried: its queue, its spec or a gate is in the way."""
+    draft.set(labels.QUOTA_RESERVED, "False", reason, message)
+    draft.set(labels.ADMITTED, "False", labels.NO_RESERVATION, labels.NO_RESERVATION_MESSAGE)
+
+
+def quantities(amounts: Amounts) -> dict[str, str | int]:
+    return {resource: text(resource, value) for resource, value in amounts.items()}
+
+
+# --- getting quota -----------------------------------------------------------------------------------------
+
+
+def admit(draft: Draft, cluster_queue: str, assignment: Assignment) -> None:
+    """Quota reserved and, as there are no admission checks to wait for, admitted: one write."""
+    waited = _seconds(draft.now - _waiting_since(draft))
+    message = labels.quota_reserved(cluster_queue)
+    draft.set(labels.QUOTA_RESERVED, "True", labels.QUOTA_RESERVED, message)
+    draft.event(
+        "Normal",
+        labels.QUOTA_RESERVED,
+        f"{message}, wait time since queued was {waited}s{assignment.considered}",
+    )
+    for old in (labels.EVICTED, labels.PREEMPTED, labels.BLOCKED_ON_PREEMPTION_GATES):
+        past = draft.condition(old)
+        if past is not None and past.is_true:
+            draft.set(old, "False", labels.QUOTA_RESERVED, labels.previously(past.message))
+    _restart_queue(draft)
+    draft.set(labels.ADMITTED, "True", labels.ADMITTED, labels.ADMITTED_MESSAGE)
+    draft.event(
+        "Normal", labels.ADMITTED, f"Admitted by ClusterQueue {cluster_queue}, wait time since reservation was 0s"
+    )
+    draft.put(admission=_admission(cluster_queue, assignment), resource_requests=())
+
+
+def _admission(cluster_queue: str, assignment: Assignment) -> Admission:
+    return Admission(
+        cluster_queue=cluster_queue,
+        pod_set_assignments=tuple(
+            PodSetAssignment(
+                name=p.name,
+                flavors=p.flavors,
+                resource_usage=quantities({r: v for r, v in p.requests.items() if r in p.flavors}),
+                count=p.count,
+            )
+            for p in assignment.pod_sets
+        ),
+    )
+
+
+def _waiting_since(draft: Draft) -> datetime:
+    requeued = draft.condition(labels.REQUEUED)
+    if requeued is not None and requeued.is_true and requeued.last_transition_time is not None:
+        return requeued.last_transition_time
+    return draft.original.metadata.creation_timestamp or draft.now
+
+
+def _seconds(span: timedelta) -> int:
+    return max(0, round(span.total_seconds()))
+
+
+# --- pods --------------------------------------------------------------------------------------------------
+
+
+def pods_ready(draft: Draft, ready: bool) -> None:
+    """The state of the pods as the Job tells it (spec 4.4)."""
+    old = draft.condition(labels.PODS_READY)
+    if not draft.is_true(labels.ADMITTED):
+        draft.set(labels.PODS_READY, "False", labels.WAIT_FOR_START, labels.WAIT_FOR_START_MESSAGE)
+    elif ready:
+        again = old is not None and old.reason in (labels.WAIT_FOR_RECOVERY, labels.RECOVERED)
+        draft.set(labels.PODS_READY, "True", labels.RECOVERED if again else labels.STARTED, labels.PODS_READY_MESSAGE)
+    elif old is not None and (old.is_true or old.reason == labels.WAIT_FOR_RECOVERY):
+        draft.set(labels.PODS_READY, "False", labels.WAIT_FOR_RECOVERY, labels.WAIT_FOR_RECOVERY_MESSAGE)
+    else:
+        draft.set(labels.PODS_READY, "False", labels.WAIT_FOR_START, labels.WAIT_FOR_START_MESSAGE)
+
+
+# --- losing quota ------------------------------------------------------------------------------------------
+
+
+def evict(draft: Draft, reason: str, message: str, *, kind: str = "", cause: str = "", quiet: bool = False) -> None:
+    """The Job must stop; quota is kept until it has. `kind` and `cause` count in schedulingStats."""
+    draft.set(labels.EVICTED, "True", reason, message)
+    _count_eviction(draft, kind or reason, cause)
+    draft.put(admission_checks=tuple(_reset(check, draft.now) for check in draft.status.admission_checks))
+    if not quiet:
+        draft.event("Normal", f"EvictedDueTo{reason}", message)
+
+
+def _count_eviction(draft: Draft, reason: str, cause: str) -> None:
+    stats = draft.status.scheduling_stats or SchedulingStats()
+    rows = {(e.reason, e.underlying_cause): e.count for e in stats.evictions}
+    rows[reason, cause] = rows.get((reason, cause), 0) + 1
+    counts = (EvictionCount(reason=r, underlying_cause=c, count=n) for (r, c), n in rows.items())
+    draft.put(scheduling_stats=SchedulingStats(evictions=tuple(counts)))
+
+
+def _reset(check: AdmissionCheckState, now: datetime) -> AdmissionCheckState:
+    if check.state == "Pending":
+        return check
+    return AdmissionCheckState(
+        name=check.name,
+        state="Pending",
+        last_transition_time=now,
+        message=f"Reset to Pending after eviction. Previously: {check.state}",
+        retry_count=(check.retry_count or 0) + 1 if check.state == "Retry" else check.retry_count,
+    )
+
+
+def time_out(draft: Draft, settings: PodsReadySettings, cause: str, jitter: float) -> None:
+    """Pods were not ready in time: once more after a backoff, or never (spec 4.5)."""
+    state = draft.status.requeue_state or RequeueState()
+    count = (state.count or 0) + 1
+    if settings.limit is not None and count > settings.limit:
+        target_deactivation(draft, labels.REQUEUING_LIMIT_EXCEEDED, labels.REQUEUING_LIMIT_MESSAGE)
+        return
+    wait = backoff_seconds(count, settings.base, settings.maximum, jitter)
+    at = (draft.now + timedelta(seconds=wait)).replace(microsecond=0)
+    later = at if state.requeue_at is None else max(at, state.requeue_at)
+    draft.put(requeue_state=RequeueState(count=count, requeue_at=later))
+    message = labels.pods_ready_timeout(str(draft.original.metadata.key))
+    evict(draft, labels.PODS_READY_TIMEOUT, message, cause=cause)
+
+
+def exceed_execution_time(draft: Draft, limit: int) -> None:
+    target_deactivation(draft, labels.MAX_EXEC_TIME_EXCEEDED, labels.MAX_EXEC_TIME_MESSAGE)
+    draft.put(accumulated_past_execution_time_seconds=None)
+    draft.event("Warning", labels.MAX_EXEC_TIME_EXCEEDED, labels.max_exec_time_exceeded(limit))
+
+
+def target_deactivation(draft: Draft, reason: str, message: str) -> None:
+    """Announce that spec.active is about to become false, and why."""
+    draft.set(labels.DEACTIVATION_TARGET, "True", reason, message)
+
+
+def deactivate(draft: Draft) -> None:
+    """spec.active is false: evict for the announced cause, forget the backoff (spec 4.6)."""
+    target = draft.condition(labels.DEACTIVATION_TARGET)
+    cause = target.reason if target is not None and target.is_true else ""
+    if not draft.is_true(labels.EVICTED):
+        evict(
+            draft,
+            labels.deactivated_due_to(cause),
+            labels.deactivated_message(target.message if target is not None and cause else ""),
+            kind=labels.DEACTIVATED,
+            cause=cause,
+            quiet=draft.status.admission is None,
+        )
+    draft.drop(labels.DEACTIVATION_TARGET)
+    draft.put(requeue_state=None)
+    if not draft.is_true(labels.QUOTA_RESERVED):
+        block(draft, labels.DEACTIVATED, labels.DEACTIVATED_MESSAGE)
+
+
+def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:
+    """The Job has stopped: give the quota back, in one write with everything that belongs to the old run."""
+    evicted = draft.condition(labels.EVICTED)
+    if evicted is None or not evicted.is_true:
+        return
+    admitted = draft.condition(labels.ADMITTED)
+    if admitted is not None and admitted.is_true and admitted.last_transition_time is not None:
+        ran = int((draft.now - admitted.last_transition_time).total_seconds())
+        past = draft.status.accumulated_past_execution_time_seconds or 0
+        draft.put(accumulated_past_execution_time_seconds=past + max(0, ran))
+    at_once = evicted.reason in (labels.PREEMPTED, labels.NODE_FAILURES)
+    draft.set(labels.REQUEUED, "True" if at_once else "False", evicted.reason, evicted.message)
+    draft.put(admission=None)
+    if draft.original.spec.active:
+        block(draft, labels.PENDING_EVALUATION, evicted.message)
+    else:
+        block(draft, labels.DEACTIVATED, labels.DEACTIVATED_MESSAGE)
+    if waits_for_pods:
+        pods_ready(draft, ready=False)
+
+
+# --- coming back -------------------------------------------------------------------------------------------
+
+
+def end_backoff(draft: Draft) -> None:
+    """The wait is over; the count stays until a deactivation."""
+    state = draft.status.requeue_state
+    if state is not None and state.requeue_at is not None:
+        draft.put(requeue_state=RequeueState(count=state.count) if state.count is not None else None)
+    requeued = draft.condition(labels.REQUEUED)
+    if requeued is not None and not requeued.is_true and requeued.reason in _BACKED_OFF:
+        draft.set(labels.REQUEUED, "True", labels.BACKOFF_FINISHED, labels.BACKOFF_FINISHED_MESSAGE)
+
+
+_BACKED_OFF = (labels.PODS_READY_TIMEOUT, labels.ADMISSION_CHECK)
+
+
+def requeue(draft: Draft) -> None:
+    """What kept it out of line is over: flip Requeued, by the reason for which it was set (spec 4.6, 4.7).
+
+    Any reason that begins with Deactivated counts: a Workload that Kueue itself deactivated comes back too,
+    with a new budget of retries and of execution time.
+    """
+    requeued = draft.condition(labels.REQUEUED)
+    if requeued is None or requeued.is_true:
+        return
+    if requeued.reason.startswith(labels.DEACTIVATED):
+        draft.set(labels.REQUEUED, "True", labels.REACTIVATED, labels.REACTIVATED_MESSAGE)
+        draft.put(requeue_state=None, accumulated_past_execution_time_seconds=None)
+    elif requeued.reason in STOPPED_QUEUES:
+        _restart_queue(draft)
+    else:
+        end_backoff(draft)
+
+
+def _restart_queue(draft: Draft) -> None:
+    requeued = draft.condition(labels.REQUEUED)
+    if requeued is not None and not requeued.is_true and requeued.reason in STOPPED_QUEUES:
+        draft.set(labels.REQUEUED, "True", *STOPPED_QUEUES[requeued.reason])
+
+
+# --- the end -----------------------------------------------------------------------------------------------
+
+
+def finish(draft: Draft, reason: str, message: str) -> None:
+    if not draft.is_true(labels.FINISHED):
+        draft.set(labels.FINISHED, "True", reason, message)

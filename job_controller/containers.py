@@ -17,6 +17,7 @@ _RESTART_POLICIES = ("Always", "Never", "OnFailure")
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_LIFE = frozenset(("lifecycle", *_PROBES))
 _SCHEMES = ("HTTP", "HTTPS")
 _NOT_NEGATIVE = "must be greater than or equal to 0"
 _ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
@@ -68,6 +69,7 @@ def validate_containers(containers: Json, scope: Scope, path: str) -> list[Field
         return [required(path)]
     errors: list[FieldError] = []
     seen: set[str] = set()
+    ports = False
     for i, container in enumerate(containers):
         at = f"{path}[{i}]"
         errors += _validate_common(container, scope, at)
@@ -75,9 +77,12 @@ def validate_containers(containers: Json, scope: Scope, path: str) -> list[Field
         if name in seen:
             errors.append(duplicate(f"{at}.name", name))
         seen.add(name)
-        errors += _validate_life(container, at)
-        errors += _validate_restart_policy(container, _RESTART_POLICIES, at)
-    return errors + _host_port_conflicts(containers, path)
+        if not _LIFE.isdisjoint(container):
+            errors += _validate_life(container, at)
+        if "restartPolicy" in container:
+            errors += _validate_restart_policy(container, at)
+        ports = ports or "ports" in container
+    return errors + _host_port_conflicts(containers, path) if ports else errors
 
 
 def validate_init_containers(containers: Json, regular: Json, scope: Scope, path: str) -> list[FieldError]:
@@ -86,7 +91,7 @@ def validate_init_containers(containers: Json, regular: Json, scope: Scope, path
     for i, container in enumerate(containers):
         at = f"{path}[{i}]"
         errors += _validate_common(container, scope, at)
-        errors += _validate_restart_policy(container, _RESTART_POLICIES, at)
+        errors += _validate_restart_policy(container, at)
         name = container.get("name", "")
         if name in seen:
             errors.append(duplicate(f"{at}.name", name))
@@ -107,8 +112,8 @@ def _validate_common(container: Json, scope: Scope, path: str) -> list[FieldErro
     name, image = container.get("name", ""), container.get("image", "")
     if not name:
         errors.append(required(f"{path}.name"))
-    else:
-        errors += [invalid(f"{path}.name", name, text) for text in names.dns_label(name)]
+    elif texts := names.dns_label(name):
+        errors += [invalid(f"{path}.name", name, text) for text in texts]
     if not image:
         errors.append(required(f"{path}.image"))
     elif scope.in_pod and image != image.strip():
@@ -138,11 +143,11 @@ def _one_of(path: str, value: str, allowed: tuple[str, ...]) -> FieldError:
     return not_supported(path, value, allowed) if value else required(path)
 
 
-def _validate_restart_policy(container: Json, allowed: tuple[str, ...], path: str) -> list[FieldError]:
+def _validate_restart_policy(container: Json, path: str) -> list[FieldError]:
     policy = container.get("restartPolicy")
-    if policy is None or policy in allowed:
+    if policy is None or policy in _RESTART_POLICIES:
         return []
-    return [not_supported(f"{path}.restartPolicy", policy, allowed)]
+    return [not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES)]
 
 
 # --- ports -------------------------------------------------------------------------------------------------
@@ -197,8 +202,8 @@ def _validate_environment(variables: Json, path: str) -> list[FieldError]:
         name = variable.get("name", "")
         if not name:
             errors.append(required(f"{at}.name"))
-        else:
-            errors += [invalid(f"{at}.name", name, text) for text in names.environment_name(name)]
+        elif texts := names.environment_name(name):
+            errors += [invalid(f"{at}.name", name, text) for text in texts]
         if "valueFrom" in variable:
             errors += _validate_source(variable, f"{at}.valueFrom")
     return errors

@@ -45,8 +45,10 @@ def _tidy_metadata(job: Json) -> None:
     metadata = job.get("metadata")
     if metadata is None:
         metadata = job["metadata"] = {}
-    for field in ("labels", "annotations", "finalizers", "ownerReferences", "generateName", "managedFields"):
-        if field in metadata and not metadata[field]:
+    for field in [field for field, value in metadata.items() if value is None or value == "" or value == []]:
+        del metadata[field]
+    for field in ("labels", "annotations"):
+        if metadata.get(field) == {}:
             del metadata[field]
     for field in ("labels", "annotations"):
         if None in metadata.get(field, {}).values():

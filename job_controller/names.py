@@ -7,6 +7,8 @@ texts are API (Kubernetes apimachinery `util/validation`).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 
 _ALNUM = "[A-Za-z0-9]"
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -100,12 +102,13 @@ def label_value(text: str) -> list[str]:
     return _check(text, 63, "bytes", _is_label_value(text) is not None, _LABEL_VALUE_TEXT)
 
 
-def qualified_name(text: str) -> list[str]:
-    """`name` or `dns.prefix/name`: label keys, condition types, resource names."""
+@lru_cache(maxsize=4096)
+def qualified_name(text: str) -> Sequence[str]:
+    """`name` or `dns.prefix/name`: label keys, condition types, resource names. The same ones come all the time."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         example = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        return [f"a qualified name {_QUALIFIED_TEXT}{example}"]
+        return (f"a qualified name {_QUALIFIED_TEXT}{example}",)
     found: list[str] = []
     if slash:
         found = [f"prefix part {text}" for text in (dns_subdomain(prefix) if prefix else [MUST_BE_SET])]
@@ -115,7 +118,7 @@ def qualified_name(text: str) -> list[str]:
         found.append("name part must be no more than 63 bytes")
     if not _is_qualified(name):
         found.append("name part " + _QUALIFIED_TEXT)
-    return found
+    return tuple(found)
 
 
 def path_segment(text: str) -> list[str]:

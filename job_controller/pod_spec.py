@@ -23,16 +23,36 @@ _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _OPERATING_SYSTEMS = ("linux", "windows")
 _LONGEST = 2**31 - 1
+_PLACEMENT = frozenset(
+    ("affinity", "dnsConfig", "readinessGates", "schedulingGates", "topologySpreadConstraints", "hostUsers")
+)
+_NAMED = frozenset(
+    (
+        "serviceAccountName",
+        "nodeName",
+        "activeDeadlineSeconds",
+        "hostname",
+        "subdomain",
+        "tolerations",
+        "hostAliases",
+        "priorityClassName",
+        "runtimeClassName",
+        "preemptionPolicy",
+        "overhead",
+        "os",
+    )
+)
 
 
 def validate_pod_spec(spec: Json, path: str = "spec", *, in_pod: bool = False) -> list[FieldError]:
     """A defaulted pod spec; `in_pod` adds what holds for Pods but not for templates."""
     volumes: set[str] = set()
+    claims: set[str] = set()
     errors: list[FieldError] = []
     if "volumes" in spec:
         volumes, errors = validate_volumes(spec["volumes"], f"{path}.volumes")
-    claims = {claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")}
-    if claims or spec.get("resourceClaims"):
+    if spec.get("resourceClaims"):
+        claims = {claim["name"] for claim in spec["resourceClaims"] if claim.get("name")}
         errors += _validate_claims(spec["resourceClaims"], f"{path}.resourceClaims")
     scope = Scope(volumes, claims, in_pod)
     errors += validate_containers(spec.get("containers"), scope, f"{path}.containers")
@@ -43,12 +63,17 @@ def validate_pod_spec(spec: Json, path: str = "spec", *, in_pod: bool = False) -
         errors += validate_resources(spec["resources"], claims, f"{path}.resources")
     if spec.get("hostNetwork"):
         errors += _validate_host_ports(spec.get("containers") or (), in_pod, f"{path}.containers")
-    errors += _validate_policies(spec, path)
-    errors += validate_label_map(spec.get("nodeSelector"), f"{path}.nodeSelector")
+    if spec.get("restartPolicy") not in RESTART_POLICIES or spec.get("dnsPolicy") not in _DNS_POLICIES:
+        errors += _validate_policies(spec, path)
+    if "nodeSelector" in spec:
+        errors += validate_label_map(spec["nodeSelector"], f"{path}.nodeSelector")
     if spec.get("securityContext"):
         errors += _validate_security(spec["securityContext"], f"{path}.securityContext")
-    errors += _validate_placement(spec, path)
-    errors += _validate_names(spec, path)
+    # Most pods have none of these, and this runs for every pod created.
+    if not _PLACEMENT.isdisjoint(spec) or spec.get("dnsPolicy") == "None":
+        errors += _validate_placement(spec, path)
+    if not _NAMED.isdisjoint(spec):
+        errors += _validate_names(spec, path)
     if in_pod and spec.get("nodeName") and spec.get("schedulingGates"):
         errors.append(forbidden(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared"))
     return errors

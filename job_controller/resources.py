@@ -40,22 +40,34 @@ _MILLI = 10**6
 def validate_resources(resources: Json, claims: Collection[str], path: str) -> list[FieldError]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     errors: list[FieldError] = []
+    plain = True
     for name in sorted(limits):
-        errors += _validate_amount(name, limits[name], f"{path}.limits[{name}]")
+        plain = plain and name in _CONTAINER
+        errors += _validate_amount(name, limits[name], f"{path}.limits")
     for name in sorted(requests):
-        errors += _validate_amount(name, requests[name], f"{path}.requests[{name}]")
-        errors += _validate_request(name, requests[name], limits, path)
-    named = {*limits, *requests}
-    if any(name.startswith("hugepages-") for name in named) and not named & {"cpu", "memory"}:
-        errors.append(forbidden(path, "HugePages require cpu or memory"))
+        plain = plain and name in _CONTAINER
+        errors += _validate_amount(name, requests[name], f"{path}.requests")
+        if limits or not plain:
+            errors += _validate_request(name, requests[name], limits, path)
+    if not plain:
+        errors += _validate_huge_pages({*limits, *requests}, path)
     if resources.get("claims"):
         errors += _validate_claims(resources["claims"], claims, f"{path}.claims")
     return errors
 
 
+def _validate_huge_pages(named: set[str], path: str) -> list[FieldError]:
+    if any(name.startswith("hugepages-") for name in named) and not named & {"cpu", "memory"}:
+        return [forbidden(path, "HugePages require cpu or memory")]
+    return []
+
+
 def _validate_amount(name: str, value: Any, path: str) -> list[FieldError]:
-    errors = [] if name in _CONTAINER else _validate_name(name, path)
     amount = _read(value)
+    if name in _CONTAINER and amount is not None and amount.nano >= 0:
+        return []
+    path = f"{path}[{name}]"
+    errors = [] if name in _CONTAINER else _validate_name(name, path)
     if amount is None:
         return [*errors, invalid(path, value, MALFORMED)]
     if amount.nano < 0:

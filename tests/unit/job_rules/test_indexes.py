@@ -1,0 +1,105 @@
+"""Index strings: two readers, one writer, and set operations on intervals."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from job_controller import indexes
+
+N = 60
+SETS = st.sets(st.integers(0, N - 1)).map(sorted)
+TEXT = st.text(alphabet="0123456789,-+x ", max_size=20)
+
+
+def brute_intervals(listed: list[int]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for index in listed:
+        if found and found[-1][1] == index - 1:
+            found[-1] = (found[-1][0], index)
+        else:
+            found.append((index, index))
+    return found
+
+
+@given(SETS)
+def test_what_is_written_is_read_back_by_both_readers(listed: list[int]) -> None:
+    text = indexes.to_text(listed)
+    assert indexes.parse(text, N) == listed
+    assert indexes.check(text, N) == len(listed)
+
+
+@given(SETS)
+def test_compress_finds_the_longest_runs(listed: list[int]) -> None:
+    assert indexes.compress(listed) == brute_intervals(listed)
+    assert indexes.compress(index for index in listed for _ in range(2)) == brute_intervals(listed)
+    assert indexes.count(indexes.compress(listed)) == len(listed)
+
+
+@given(SETS, SETS)
+def test_operations_on_intervals_are_those_on_sets(one: list[int], other: list[int]) -> None:
+    left, right = indexes.compress(one), indexes.compress(other)
+    assert indexes.merge(left, right) == brute_intervals(sorted({*one, *other}))
+    assert indexes.overlap(left, right) == min({*one} & {*other}, default=None)
+    assert list(indexes.expand(indexes.gaps(left, N))) == [index for index in range(N) if index not in one]
+    assert [index for index in range(N) if indexes.contains(left, index)] == one
+
+
+@given(TEXT, st.integers(0, N))
+def test_the_lenient_reader_takes_any_text_and_gives_sorted_intervals(text: str, completions: int) -> None:
+    found = indexes.parse(text, completions)
+    assert found == sorted(set(found))
+    assert all(0 <= index < completions for index in found)
+    assert indexes.compress(found) == indexes.parse_intervals(text, completions)
+
+
+@given(TEXT, st.integers(0, N))
+def test_what_the_strict_reader_accepts_the_lenient_one_reads_alike(text: str, completions: int) -> None:
+    try:
+        total = indexes.check(text, completions)
+    except indexes.BadIndexes:
+        return
+    assert len(indexes.parse(text, completions)) == total
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("", ""), ("0", "0"), ("0,1", "0,1"), ("0,1,2", "0-2"), ("01,+2,3,5-7,9", "1-3,5-7,9"), ("3,4", "3,4")],
+)
+def test_runs_of_three_become_an_interval(text: str, written: str) -> None:
+    assert indexes.to_text(indexes.parse(text, 10)) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("0,x,3", [0, 3]), ("2,9,3", [2]), ("1-20", [1, 2, 3, 4]), ("3,1", [3]), ("0-1-2,4", [4]), (",,2", [2])],
+)
+def test_the_lenient_reader_skips_clips_and_stops(text: str, found: list[int]) -> None:
+    assert indexes.parse(text, 5) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0, 1", 'cannot convert string to integer for index: " 1"'),
+        ("1_0", 'cannot convert string to integer for index: "1_0"'),
+        ("٣", 'cannot convert string to integer for index: "٣"'),
+        ("-1", 'cannot convert string to integer for index: ""'),
+        ("5", 'too large index: "5"'),
+        ("3-5", 'too large index: "5"'),
+        ("2,1", "non-increasing order, previous: 2, current: 1"),
+        ("2-2", "non-increasing order, previous: 2, current: 2"),
+        ("99999999999999999999", 'cannot convert string to integer for index: "99999999999999999999"'),
+    ],
+)
+def test_the_strict_reader_says_what_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(indexes.BadIndexes) as refused:
+        indexes.check(text, 5)
+    assert str(refused.value) == message
+
+
+def test_overlap_of_texts_passes_over_malformed_fragments() -> None:
+    assert indexes.first_overlap("0,x,3", "1,3", 5) == 3
+    assert indexes.first_overlap("0-3", "2", 5) == 2
+    assert indexes.first_overlap("0,2", "1,3", 5) is None

@@ -23,9 +23,16 @@ _SIZE_LIMIT = 1024 * 1024  # bytes of all values of a ConfigMap or Secret
 
 
 def _prepare_namespace(namespace: Json) -> None:
-    namespace.setdefault("spec", {})
+    """The namespace controller's finalizer keeps a namespace until it is empty."""
+    namespace["spec"] = {"finalizers": ["kubernetes"]}
     namespace["status"] = {"phase": "Active"}
     _name_label(namespace, None)
+
+
+def _prepare_namespace_update(new: Json, old: Json) -> None:
+    """Finalizers change only through /finalize."""
+    new["spec"] = dict(old.get("spec") or {})
+    _name_label(new, old)
 
 
 def _name_label(namespace: Json, _old: Json | None) -> None:
@@ -51,7 +58,7 @@ NAMESPACE = builtin(
     short_names=("ns",),
     generation=False,
     prepare_create=_prepare_namespace,
-    prepare_update=_name_label,
+    prepare_update=_prepare_namespace_update,
     fields=lambda tree: {
         "name": lookup(tree, "metadata.name") or "",
         "status.phase": lookup(tree, "status.phase") or "",

@@ -11,6 +11,8 @@ A file without its trailing newline is one being written and counts as absent.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -86,7 +88,11 @@ class Layout:
 
     def create(self, uid: str, container: str) -> None:
         """Make the directories of a container, including its working directory."""
-        (self.root / uid / container / "work").mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = f"{self.root}/{uid}"
+        for part in ("", f"/{container}", "/work"):
+            path += part
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)
 
     def runs(self, uid: str, container: str) -> list[RunFiles]:
         """The starts of a container so far, oldest first. A start counts once its supervisor has a pid."""

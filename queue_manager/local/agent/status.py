@@ -270,7 +270,7 @@ def status_patch(old: Json, new: Json) -> Json:
 
 
 def _same(old: Json, new: Json) -> bool:
-    return bool(_bare(old) == _bare(new))
+    return bool(old == new or (old is not None and _bare(old) == _bare(new)))
 
 
 def _bare(value: Json) -> Json:

@@ -32,7 +32,7 @@ from queue_manager.local.agent.layout import RunFiles
 _SCRIPT = """\
 trap : HUP INT QUIT USR1 USR2 PIPE ALRM TERM
 ulimit -c 0; umask 022
-files=$1; cd "$2" || exit; shift 2
+files=$1; cd "$2" || exit; shift 2; unset OLDPWD
 echo $$ >>"$files.pid"
 (exec "$@" 2>&1)
 echo $? >"$files.exit"

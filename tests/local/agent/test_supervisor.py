@@ -92,8 +92,8 @@ async def test_processes_that_left_the_group_are_found_by_their_mark(run: RunFil
 
 
 async def test_a_running_container_is_adopted_and_its_end_noticed(run: RunFiles) -> None:
-    first, _ = start(run, "while ! [ -e stop ]; do sleep 0.02; done; exit 5")
-    await until(lambda: run.read_pid() is not None)
+    first, _ = start(run, "touch begun; while ! [ -e stop ]; do sleep 0.02; done; exit 5")
+    await until((run.work / "begun").exists)
     first.release()
     second = supervisor.adopt(run)
     assert second is not None

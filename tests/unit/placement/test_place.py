@@ -130,8 +130,6 @@ def test_a_pod_that_asks_for_nothing_fits_on_a_full_node() -> None:
 amounts = st.fixed_dictionaries(
     {"cpu": st.integers(0, 3000), "memory": st.integers(0, 4 * GI), "gpu": st.integers(0, 2)}
 )
-    {"cpu": st.integers(0, 3000), "memory": st.integers(0, 4 * GI), "gpu": st.integers(0, 2)}
-)
 
 
 @given(st.lists(amounts, max_size=30), st.lists(st.integers(0, 8000), min_size=1, max_size=4))

@@ -1,25 +1,28 @@
-"""Puts the queue together: four controllers on one runtime, and what people may ask them."""
+"""Puts the queue together: four controllers on one runtime, rules for Jobs, and what people may ask."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from job_controller.fields import Json
 from job_controller.model import Key
-from queue_manager.api.types import Workload
+from queue_manager.api.labels import DEFAULT_NAME, QUEUE_NAME
+from queue_manager.api.types import LocalQueue, Namespace, Workload, WorkloadPriorityClass
 from queue_manager.configuration import KueueConfig
-from queue_manager.engine.resources import WORKLOADS
+from queue_manager.engine.resources import LOCAL_QUEUES, NAMESPACES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from queue_manager.engine.runtime import Runtime
+from queue_manager.jobs.admission import JobAdmission, Surroundings
 from queue_manager.jobs.controller import JobQueueController
 from queue_manager.queueing.queues import Position
 from queue_manager.workloads.controller import WorkloadController
 from queue_manager.workloads.queue_status import QueueStatusController
 from queue_manager.workloads.scheduler import Scheduler
-from queue_manager.workloads.settings import settings_of
+from queue_manager.workloads.settings import Settings, settings_of
 from queue_manager.workloads.writer import WorkloadWriter
 
 
 @dataclass(frozen=True, slots=True)
-class QueueHandles:
+class QueueManager:
     """The queue as others see it; all answers are from memory and of this moment."""
 
     scheduler: Scheduler
@@ -27,6 +30,7 @@ class QueueHandles:
     jobs: JobQueueController
     workloads: WorkloadController
     status: QueueStatusController
+    admission: tuple[JobAdmission, ...]  # to be mounted by the embedded API server
 
     def positions(self, cluster_queue: str) -> list[Position]:
         """Pending Workloads of a ClusterQueue in the order in which they will be tried."""
@@ -46,7 +50,7 @@ class QueueHandles:
         return self.jobs.queue.idle and self.workloads.queue.idle and self.status.queue.idle
 
 
-def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueHandles:
+def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager:
     """Construct all controllers of the queue on a runtime that has not started yet."""
     settings = settings_of(config)
     writer = WorkloadWriter(runtime, runtime.cache(WORKLOADS, Workload))
@@ -54,4 +58,29 @@ def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueHandles
     workloads = WorkloadController(runtime, settings, scheduler, writer)
     jobs = JobQueueController(runtime, settings, writer)
     status = QueueStatusController(runtime, scheduler)
-    return QueueHandles(scheduler, writer, jobs, workloads, status)
+    admission = JobAdmission(_Lookup(runtime, settings))
+    return QueueManager(scheduler, writer, jobs, workloads, status, (admission,))
+
+
+class _Lookup:
+    """What is around a Job, from the caches."""
+
+    def __init__(self, runtime: Runtime, settings: Settings) -> None:
+        self._settings = settings
+        self._namespaces = runtime.cache(NAMESPACES, Namespace)
+        self._local_queues = runtime.cache(LOCAL_QUEUES, LocalQueue)
+        self._classes = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
+
+    def __call__(self, job: Json) -> Surroundings:
+        meta = job.get("metadata") or {}
+        name = meta.get("namespace", "")
+        namespace = self._namespaces.get("", name)
+        own = namespace.metadata.labels if namespace is not None else {}
+        owner: Json = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
+        return Surroundings(
+            managed=self._settings.manages({"kubernetes.io/metadata.name": name, **own}),
+            manage_all=self._settings.manage_all,
+            default_queue=self._local_queues.get(name, DEFAULT_NAME) is not None,
+            default_class=self._classes.get("", DEFAULT_NAME) is not None,
+            owner_managed=owner.get("kind") == "Job" and QUEUE_NAME not in (meta.get("labels") or {}),
+        )

@@ -1,0 +1,232 @@
+"""What a Job may look like when it is submitted to a queue, and how it may change (spec: kueue.md 7.6).
+
+On a cluster these are Kueue's webhooks; the embedded API server calls them through its admission seam. The
+rules are pure functions of the Job and the little that is around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from job_controller import names
+from job_controller.fields import FieldError, Json, forbidden, invalid
+from queue_manager.api import labels
+from queue_manager.api.workload_validation import validate_admission_gates, validate_admission_gates_update
+from queue_manager.engine.resources import JOBS, Resource
+
+LABELS = "metadata.labels"
+ANNOTATIONS = "metadata.annotations"
+IMMUTABLE = "field is immutable"
+SYSTEM_NAMESPACES = ("kube-system", "kueue-system")
+TRUE = ("1", "t", "T", "TRUE", "true", "True")
+FALSE = ("0", "f", "F", "FALSE", "false", "False")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the rules need to know of a Job's namespace and of the configuration."""
+
+    managed: bool = True  # the namespace is selected
+    manage_all: bool = False  # Jobs without a queue name are managed too
+    default_queue: bool = False  # LocalQueue "default" exists in the namespace
+    default_class: bool = False  # WorkloadPriorityClass "default" exists
+    owner_managed: bool = False  # the Job belongs to another managed Job
+
+
+# --- filling in --------------------------------------------------------------------------------------------
+
+
+def prepare_job(job: Json, around: Surroundings) -> None:
+    """On creation: default queue, default priority class, and suspended until it is admitted."""
+    if not around.managed or around.owner_managed:
+        return
+    meta = job.setdefault("metadata", {})
+    own = meta.get("labels") or {}
+    if around.default_queue and not own.get(labels.QUEUE_NAME):
+        own[labels.QUEUE_NAME] = labels.DEFAULT_NAME
+        meta["labels"] = own
+    if not own.get(labels.QUEUE_NAME) and not around.manage_all:
+        return
+    if around.default_class and labels.PRIORITY_CLASS not in own:
+        own[labels.PRIORITY_CLASS] = labels.DEFAULT_NAME
+        meta["labels"] = own
+    job.setdefault("spec", {})["suspend"] = True
+
+
+# --- refusing ----------------------------------------------------------------------------------------------
+
+
+def validate_job(job: Json) -> list[FieldError]:
+    """A Job on its own."""
+    own, notes, spec = _labels(job), _annotations(job), job.get("spec") or {}
+    errors: list[FieldError] = []
+    for label in (labels.QUEUE_NAME, labels.PREBUILT_WORKLOAD):
+        if own.get(label):
+            errors += [invalid(f"{LABELS}[{label}]", own[label], text) for text in names.dns_subdomain(own[label])]
+    errors += _validate_max_exec_time(own)
+    errors += _validate_partial_admission(notes, spec)
+    errors += _validate_synchronous_completions(notes, spec)
+    return errors + validate_admission_gates(notes)
+
+
+def _validate_max_exec_time(own: Json) -> list[FieldError]:
+    path = f"{LABELS}[{labels.MAX_EXEC_TIME}]"
+    return _positive(own, labels.MAX_EXEC_TIME, path, lambda n: n > 0, "should be greater than 0")
+
+
+def _validate_partial_admission(notes: Json, spec: Json) -> list[FieldError]:
+    path = f"{ANNOTATIONS}[{labels.MIN_PARALLELISM}]"
+    if labels.MIN_PARALLELISM in notes and notes.get(labels.ELASTIC_JOB) == "true":
+        detail = "partial admission and elastic job cannot be used together"
+        return [invalid(path, notes[labels.MIN_PARALLELISM], detail)]
+    parallelism = _parallelism(spec)
+    detail = f"should be between 0 and {parallelism - 1}"
+    return _positive(notes, labels.MIN_PARALLELISM, path, lambda n: 0 < n < parallelism, detail)
+
+
+def _positive(values: Json, key: str, path: str, allowed: Callable[[int], bool], detail: str) -> list[FieldError]:
+    if key not in values:
+        return []
+    text = values[key]
+    if not text.lstrip("+-").isdecimal() or len(text.lstrip("+-")) < len(text) - 1:
+        return [invalid(path, text, f'strconv.Atoi: parsing "{text}": invalid syntax')]
+    return [] if allowed(int(text)) else [invalid(path, int(text), detail)]
+
+
+def _validate_synchronous_completions(notes: Json, spec: Json) -> list[FieldError]:
+    if labels.COMPLETIONS_EQUAL_PARALLELISM not in notes:
+        return []
+    path, text = f"{ANNOTATIONS}[{labels.COMPLETIONS_EQUAL_PARALLELISM}]", notes[labels.COMPLETIONS_EQUAL_PARALLELISM]
+    if text not in TRUE + FALSE:
+        return [invalid(path, text, f'strconv.ParseBool: parsing "{text}": invalid syntax')]
+    if text in FALSE:
+        return []
+    if spec.get("completionMode", "NonIndexed") == "NonIndexed":
+        return [invalid(path, text, "should not be enabled for NonIndexed jobs")]
+    completions = spec.get("completions")
+    if completions != _parallelism(spec):
+        detail = f"should be equal to parallelism when {labels.COMPLETIONS_EQUAL_PARALLELISM} annotation is true"
+        return [invalid("spec.completions", completions, detail)]
+    return []
+
+
+def validate_job_update(new: Json, old: Json, around: Surroundings) -> list[FieldError]:
+    """A Job, and its change."""
+    errors = validate_job(new)
+    now, was = _labels(new), _labels(old)
+    suspended = _suspended(new) and _suspended(old)
+    errors += _validate_queue_change(new, now, was, around)
+    errors += _validate_class_change(new, now, was)
+    if not _suspended(new) and now.get(labels.PREBUILT_WORKLOAD) != was.get(labels.PREBUILT_WORKLOAD):
+        errors.append(_immutable(labels.PREBUILT_WORKLOAD, now))
+    if not suspended and now.get(labels.MAX_EXEC_TIME) != was.get(labels.MAX_EXEC_TIME):
+        errors.append(_immutable(labels.MAX_EXEC_TIME, now))
+    errors += _validate_parallelism_change(new, old)
+    return errors + validate_admission_gates_update(_annotations(new), _annotations(old))
+
+
+def _validate_queue_change(new: Json, now: Json, was: Json, around: Surroundings) -> list[FieldError]:
+    queue, before = now.get(labels.QUEUE_NAME, ""), was.get(labels.QUEUE_NAME, "")
+    errors = []
+    if not _suspended(new) and queue != before:
+        errors.append(_immutable(labels.QUEUE_NAME, now))
+    if before and not queue and around.default_queue:
+        detail = "queue-name must not be empty in namespace with default queue"
+        errors.append(invalid(f"{LABELS}[{labels.QUEUE_NAME}]", queue, detail))
+    return errors
+
+
+def _validate_class_change(new: Json, now: Json, was: Json) -> list[FieldError]:
+    path = f"{LABELS}[{labels.PRIORITY_CLASS}]"
+    name, before = now.get(labels.PRIORITY_CLASS, ""), was.get(labels.PRIORITY_CLASS, "")
+    if not now.get(labels.QUEUE_NAME) or _suspended(new) or name == before:
+        return []
+    if not before:
+        return [invalid(path, name, "WorkloadPriorityClass cannot be added to a non-suspended workload")]
+    if not name:
+        return [invalid(path, name, "WorkloadPriorityClass cannot be removed from a workload")]
+    return []
+
+
+def _validate_parallelism_change(new: Json, old: Json) -> list[FieldError]:
+    notes, before = _annotations(new), _annotations(old)
+    errors = []
+    spec, old_spec = new.get("spec") or {}, old.get("spec") or {}
+    running = not _suspended(new) and not _suspended(old)
+    if running and labels.MIN_PARALLELISM in notes and _parallelism(spec) != _parallelism(old_spec):
+        detail = "cannot change when partial admission is enabled and the job is not suspended"
+        errors.append(forbidden("spec.parallelism", detail))
+    key = labels.COMPLETIONS_EQUAL_PARALLELISM
+    if not _suspended(old) and notes.get(key) != before.get(key):
+        detail = "field is immutable while the job is not suspended"
+        errors.append(forbidden(f"{ANNOTATIONS}[{key}]", detail))
+    return errors
+
+
+def _immutable(label: str, now: Json) -> FieldError:
+    return invalid(f"{LABELS}[{label}]", now.get(label), IMMUTABLE)
+
+
+def _labels(job: Json) -> Json:
+    return (job.get("metadata") or {}).get("labels") or {}
+
+
+def _annotations(job: Json) -> Json:
+    return (job.get("metadata") or {}).get("annotations") or {}
+
+
+def _suspended(job: Json) -> bool:
+    return bool((job.get("spec") or {}).get("suspend"))
+
+
+def _parallelism(spec: Json) -> int:
+    value = spec.get("parallelism")
+    return 1 if value is None else int(value)
+
+
+# --- the seam ----------------------------------------------------------------------------------------------
+
+
+class Review(Protocol):
+    """What the API server asks (`queue_manager.local.admission.Review`)."""
+
+    @property
+    def operation(self) -> str: ...
+    @property
+    def resource(self) -> Resource: ...
+    @property
+    def subresource(self) -> str: ...
+    @property
+    def object(self) -> Json: ...
+    @property
+    def old(self) -> Json | None: ...
+
+
+class JobAdmission:
+    """Applies the rules to Jobs; `surroundings` looks up what is around one."""
+
+    def __init__(self, surroundings: Callable[[Json], Surroundings]) -> None:
+        self._surroundings = surroundings
+
+    def mutate(self, review: Review) -> list[FieldError] | None:
+        if _concerns_jobs(review) and review.operation == "CREATE":
+            prepare_job(review.object, self._surroundings(review.object))
+        return None
+
+    def validate(self, review: Review) -> list[FieldError]:
+        if not _concerns_jobs(review):
+            return []
+        around = self._surroundings(review.object)
+        if not around.managed:
+            return []
+        if review.operation == "CREATE":
+            return validate_job(review.object)
+        if review.operation == "UPDATE" and review.old is not None:
+            return validate_job_update(review.object, review.old, around)
+        return []
+
+
+def _concerns_jobs(review: Review) -> bool:
+    return review.resource == JOBS and not review.subresource

@@ -105,7 +105,9 @@ class EventRecorder:
         self._queue.close()
 
     async def _deliver_line(self, line: str) -> None:
-        events = self._lines[line]
+        events = self._lines.get(line)
+        if events is None:
+            return  # what was recorded during the last delivery went with it
         while events:
             try:
                 await self._deliver(events[0])

@@ -11,7 +11,8 @@ from queue_manager.engine.resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.exchange import Request
 from queue_manager.local.kind import Kind
-from queue_manager.local.views import View
+from queue_manager.local.store import Stored, decode
+from queue_manager.local.views import View, shown
 
 FIELD_VALIDATION = ("Strict", "Warn", "Ignore")
 
@@ -65,7 +66,16 @@ class Call:
     @property
     def table(self) -> str:
         """The name of the resource in the store."""
-        return str(self.kind.resource)
+        return table_of(self.kind)
+
+    def load(self, stored: Stored) -> Json:
+        """A fresh tree of an object, as this kind shows it."""
+        return shown(self.kind, decode(stored))
+
+    def stored_form(self, obj: Json) -> Json:
+        """An object as it is stored (the same, but for kinds that are another one's second name)."""
+        translate = self.kind.extra.get("to_stored")
+        return translate(obj) if translate else obj
 
     def option(self, name: str) -> str:
         return self.request.query.get(name, "")
@@ -73,6 +83,16 @@ class Call:
     @property
     def dry_run(self) -> bool:
         return bool(self.option("dryRun"))
+
+
+@lru_cache(maxsize=1024)
+def _name(resource: Resource) -> str:
+    return str(resource)
+
+
+def table_of(kind: Kind) -> str:
+    """Where objects of a kind are stored. Two kinds may share a table (events of two API groups)."""
+    return _name(kind.extra.get("stored_as", kind.resource) if kind.extra else kind.resource)
 
 
 def check_write_options(call: Call, options: str) -> None:

@@ -4,7 +4,8 @@ An owner is its uid. The graph (who has whom as owner) is kept from the store's 
 
     background  the owner is gone; a dependent none of whose owners live is deleted
     foreground  the owner is marked and carries `foregroundDeletion`; its dependents are deleted (in the
-                foreground too where they have dependents of their own); when no dependent with blockOwnerDeletion is left, the finalizer goes
+                foreground too where they have dependents of their own); the finalizer goes when no dependent with
+                blockOwnerDeletion is left
     orphan      the owner is marked and carries `orphan`; dependents lose their reference to it, then the finalizer goes
 
 A dependent with several owners loses its references to the dead (or dying in the foreground) ones and lives on while
@@ -212,8 +213,10 @@ class GarbageCollector:
         await self._patch(node, {"finalizers": kept or None})
 
     def _path(self, node: Node) -> str | None:
-        kind = next((kind for kind in self._server.registry.all() if str(kind.resource) == node.resource), None)
-        return kind.resource.path(node.namespace, node.name) if kind else None
+        for kind in self._server.registry.all():
+            if str(kind.resource) == node.resource:
+                return kind.resource.path(node.namespace, node.name)
+        return None
 
     async def _patch(self, node: Node, meta: dict[str, Any]) -> None:
         """Of this very object in the state we know it in; a conflict means that a newer state is on its way to us."""

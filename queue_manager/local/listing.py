@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from queue_manager.local.call import Call
 from queue_manager.local.exchange import flag
 from queue_manager.local.selectors import FieldMatcher, LabelMatcher, parse_fields, parse_labels
 from queue_manager.local.store import Forgotten, Store, Stored, decode, object_key
+from queue_manager.local.views import shown
 
 LIST_OPTIONS = Resource("meta.k8s.io", "v1", "", "ListOptions")
 
@@ -90,10 +91,15 @@ class Selection:
             return False
         if not self.fields:
             return True
+        names = {"metadata.name": stored.name, "metadata.namespace": stored.namespace}
+        return self.fields({**self._values(stored), **names})
+
+    def _values(self, stored: Stored) -> Mapping[str, str]:
+        if self._kind.extra.get("from_stored"):
+            return self._kind.fields(shown(self._kind, decode(stored)))
         if stored.fields is None:
             stored.fields = dict(self._kind.fields(decode(stored)))
-        names = {"metadata.name": stored.name, "metadata.namespace": stored.namespace}
-        return self.fields({**stored.fields, **names})
+        return stored.fields
 
 
 def number(call: Call, option: str) -> int:

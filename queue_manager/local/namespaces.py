@@ -17,7 +17,7 @@ import orjson
 from queue_manager.engine.resources import NAMESPACES
 from queue_manager.engine.transport import JSON, Response
 from queue_manager.local import metadata
-from queue_manager.local.call import Call
+from queue_manager.local.call import Call, table_of
 from queue_manager.local.exchange import Request, read_body
 from queue_manager.local.kind import Kind
 from queue_manager.local.store import Change, Store, decode
@@ -93,12 +93,13 @@ class NamespaceController:
         await self._request("PUT", NAMESPACES.path(name=name, subresource="finalize"), namespace)
 
     def _namespaced_kinds(self) -> list[Kind]:
-        kinds = {str(kind.resource): kind for kind in self._server.registry.all() if kind.resource.namespaced}
+        served = [kind for kind in self._server.registry.all() if kind.resource.namespaced]
+        kinds = {table_of(kind): kind for kind in served if "stored_as" not in kind.extra}
         return [kinds[name] for name in sorted(kinds)]
 
     async def _empty(self, kind: Kind, namespace: str) -> int:
         """Delete what is not being deleted yet; returns how many objects remain."""
-        table = str(kind.resource)
+        table = table_of(kind)
         found = list(self._store.scan(table, namespace))
         for stored in found:
             if "deletionTimestamp" in decode(stored)["metadata"]:

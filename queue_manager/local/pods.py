@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import orjson
@@ -23,7 +24,11 @@ EVICTION_REASON, EVICTION_MESSAGE = "EvictionByEvictionAPI", "Eviction API: evic
 
 
 class LogSource(Protocol):
-    """Where the output of containers is. `open` may raise StatusError."""
+    """Where the output of containers is.
+
+    `open` raises StatusError 400, at once, when the container is not there, is not given while there are several, or
+    has not started yet. A `container` that is not given is empty.
+    """
 
     def open(
         self,
@@ -33,6 +38,7 @@ class LogSource(Protocol):
         follow: bool = False,
         tail_lines: int | None = None,
         since_seconds: int | None = None,
+        since_time: datetime | None = None,
         timestamps: bool = False,
         previous: bool = False,
         limit_bytes: int | None = None,
@@ -106,19 +112,18 @@ class Pods:
     def log(self, call: Call) -> Stream:
         """GET of a container's output. Raises 400, 404."""
         pod = decode(self._writer.require(call))
-        container = _container(pod, call.option("container"))
         query = call.request.query
         given = {name: number(call, name) if call.option(name) else None for name in _NUMBERS}
         headers = {"Content-Type": "text/plain"}
         if self._logs is None or not (pod.get("spec") or {}).get("nodeName"):
             return Stream(200, headers, _relay(None))
-        _require_started(pod, container)
         lines = self._logs.open(
             pod,
-            container,
+            call.option("container"),
             follow=flag(query, "follow"),
             tail_lines=given["tailLines"],
             since_seconds=given["sinceSeconds"],
+            since_time=_time(call, "sinceTime"),
             timestamps=flag(query, "timestamps"),
             previous=flag(query, "previous"),
             limit_bytes=given["limitBytes"],
@@ -127,6 +132,18 @@ class Pods:
 
 
 _NUMBERS = ("tailLines", "sinceSeconds", "limitBytes")
+
+
+def _time(call: Call, option: str) -> datetime | None:
+    """A query parameter in RFC 3339. Raises 400."""
+    text = call.option(option)
+    if not text:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise errors.bad_request(f'{option}: Invalid value: "{text}": must be a time in RFC 3339') from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 async def _relay(lines: AsyncIterator[bytes] | None) -> AsyncGenerator[bytes, None]:
@@ -138,35 +155,6 @@ async def _relay(lines: AsyncIterator[bytes] | None) -> AsyncGenerator[bytes, No
     finally:
         if isinstance(lines, AsyncGenerator):
             await lines.aclose()
-
-
-def _container(pod: Json, asked: str) -> str:
-    """The container meant. Raises 400 when it is not there, or not given and there are several."""
-    name, spec = pod["metadata"]["name"], pod.get("spec") or {}
-    regular = [item["name"] for item in spec.get("containers") or ()]
-    initial = [item["name"] for item in spec.get("initContainers") or ()]
-    if asked:
-        if asked not in (*regular, *initial):
-            raise errors.bad_request(f"container {asked} is not valid for pod {name}")
-        return asked
-    if len(regular) == 1:
-        return str(regular[0])
-    text = f"a container name must be specified for pod {name}, choose one of: [{' '.join(regular)}]"
-    if initial:
-        text += f" or one of the init containers: [{' '.join(initial)}]"
-    raise errors.bad_request(text)
-
-
-def _require_started(pod: Json, container: str) -> None:
-    """A container that has never run has no log yet. Raises 400."""
-    status = pod.get("status") or {}
-    for item in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        waiting = (item.get("state") or {}).get("waiting")
-        if item.get("name") == container and waiting is not None and not item.get("lastState"):
-            raise errors.bad_request(
-                f'container "{container}" in pod "{pod["metadata"]["name"]}" is waiting to start: '
-                f"{waiting.get('reason', 'ContainerCreating')}"
-            )
 
 
 def set_condition(pod: Json, condition: Json) -> None:

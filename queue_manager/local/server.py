@@ -21,6 +21,7 @@ from queue_manager.local import errors
 from queue_manager.local.admission import Admission, Review
 from queue_manager.local.call import Call, Target, parse_path
 from queue_manager.local.deletion import DeleteOptions, Deleter
+from queue_manager.local.discovery import discovery
 from queue_manager.local.errors import StatusError
 from queue_manager.local.exchange import Request, Stream, flag, negotiate, refuse, respond
 from queue_manager.local.identity import timestamp
@@ -122,8 +123,6 @@ class ApiServer:
         if target is None and request.path in HEALTH:
             return Response(200, {"Content-Type": "text/plain; charset=utf-8"}, b"ok")
         if request.method == "GET":
-            from queue_manager.local.discovery import discovery
-
             found = discovery(self.registry, request.path, request.headers.get("accept", ""))
             if found is not None:
                 content_type, body = found

@@ -255,10 +255,15 @@ class Store:
             self._publish([change])
             return
         self._pending.append(change)
-        if self._commit is None:
+        if self._commit is not None:
+            return
+        try:
             loop = asyncio.get_running_loop()
-            self._commit = loop.create_future()
-            loop.call_soon(self.flush)
+        except RuntimeError:  # before the program runs: nobody to wait with
+            self.flush()
+            return
+        self._commit = loop.create_future()
+        loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Commit and publish what is pending."""

@@ -14,7 +14,7 @@ import orjson
 from job_controller.fields import Json
 from queue_manager.local.exchange import Form
 from queue_manager.local.kind import Kind
-from queue_manager.local.store import Stored, decode
+from queue_manager.local.store import Stored
 from queue_manager.local.tables import to_table
 
 META_VERSION = "meta.k8s.io/v1"
@@ -37,12 +37,13 @@ class View:
         self._form = form
         self._include = include_object or "Metadata"
         self._headers = True
+        self._translated = "from_stored" in kind.extra
 
     def one(self, data: bytes, now: datetime) -> bytes:
         """A single object."""
         if self._form == "json":
-            return data
-        tree = orjson.loads(data)
+            return self._json(data)
+        tree = self._tree(data)
         if self._form == "partial":
             return orjson.dumps(partial(tree))
         meta = {"resourceVersion": tree["metadata"].get("resourceVersion", "")}
@@ -53,8 +54,8 @@ class View:
         if self._form == "json":
             resource = self._kind.resource
             head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta})
-            return b'%b,"items":[%b]}' % (head[:-1], b",".join([item.data for item in stored]))
-        trees = [decode(item) for item in stored]
+            return b'%b,"items":[%b]}' % (head[:-1], b",".join([self._json(item.data) for item in stored]))
+        trees = [self._tree(item.data) for item in stored]
         if self._form == "table":
             return orjson.dumps(self._table(trees, meta, now))
         listed = {"kind": "PartialObjectMetadataList", "apiVersion": META_VERSION, "metadata": meta}
@@ -65,14 +66,14 @@ class View:
         parts: list[bytes] = []
         for kind, stored in changes:
             parts.append(_EVENT_HEAD[kind])
-            parts.append(stored.data if self._form == "json" else self._event_object(stored, now))
+            parts.append(self._json(stored.data) if self._form == "json" else self._event_object(stored, now))
             parts.append(_EVENT_TAIL)
         return b"".join(parts)
 
     def _event_object(self, stored: Stored, now: datetime) -> bytes:
         if self._form == "partial":
-            return orjson.dumps(partial(decode(stored)))
-        table = self._table([decode(stored)], {"resourceVersion": str(stored.revision)}, now)
+            return orjson.dumps(partial(self._tree(stored.data)))
+        table = self._table([self._tree(stored.data)], {"resourceVersion": str(stored.revision)}, now)
         if not self._headers:
             table["columnDefinitions"] = None
         self._headers = False
@@ -93,10 +94,22 @@ class View:
             tree |= {"columnDefinitions": None, "rows": [row] if initial_events_end else []}
         return b"".join((_EVENT_HEAD["BOOKMARK"], orjson.dumps(tree), _EVENT_TAIL))
 
+    def _json(self, data: bytes) -> bytes:
+        return orjson.dumps(self._tree(data)) if self._translated else data
+
+    def _tree(self, data: bytes) -> Json:
+        return shown(self._kind, orjson.loads(data))
+
     def _table(self, trees: list[Json], meta: dict[str, Any], now: datetime) -> Json:
         table = to_table(self._kind, trees, now, self._include)
         table["metadata"] = meta
         return table
+
+
+def shown(kind: Kind, tree: Json) -> Json:
+    """A stored object as a kind shows it."""
+    translate = kind.extra.get("from_stored")
+    return translate(tree) if translate else tree
 
 
 def partial(tree: Json) -> Json:

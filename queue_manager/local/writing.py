@@ -19,7 +19,8 @@ from queue_manager.local import errors, metadata
 from queue_manager.local.admission import Admission, Review
 from queue_manager.local.call import Call, check_write_options, name_of
 from queue_manager.local.exchange import read_body
-from queue_manager.local.store import Store, Stored, decode
+from queue_manager.local.patches import apply_patch
+from queue_manager.local.store import Store, Stored
 
 MAX_NAME_ATTEMPTS = 8  # of generateName, as upstream
 
@@ -69,7 +70,7 @@ class Writer:
             raise errors.already_exists(call.resource, name)
         if call.dry_run:
             return orjson.dumps(obj)
-        return self._store.put(call.table, obj, dict(kind.fields(obj))).data
+        return self._put(call, obj)
 
     # --- update --------------------------------------------------------------------------------------------
 
@@ -80,18 +81,16 @@ class Writer:
         self._decoded(call, new)
         meta = metadata.check_envelope(call, new)
         metadata.check_name(call, meta)
-        old = decode(self.require(call))
+        old = call.load(self.require(call))
         return self.replace(call, new, old)
 
     def patch(self, call: Call) -> bytes:
         """PATCH of an object or of its status. Raises 400, 404, 409, 413, 415, 422."""
         check_write_options(call, "PatchOptions")
         stored = self.require(call)
-        old = decode(stored)
+        old = call.load(stored)
         content_type = call.request.headers.get("content-type", "")
-        from queue_manager.local.patches import apply_patch
-
-        new = apply_patch(call.kind, content_type, decode(stored), call.request.body)
+        new = apply_patch(call.kind, content_type, call.load(stored), call.request.body)
         if not isinstance(new, dict):
             raise errors.bad_request("the patched value is not an object")
         self._patched(call, new)
@@ -130,8 +129,11 @@ class Writer:
         if call.dry_run:
             return orjson.dumps(new)
         if is_finalized(new):
-            return self._store.remove(call.table, new).data
-        return self._store.put(call.table, new, dict(call.kind.fields(new))).data
+            return self._store.remove(call.table, call.stored_form(new)).data
+        return self._put(call, new)
+
+    def _put(self, call: Call, obj: Json) -> bytes:
+        return self._store.put(call.table, call.stored_form(obj), dict(call.kind.fields(obj))).data
 
     # --- steps ---------------------------------------------------------------------------------------------
 

@@ -169,11 +169,11 @@ class Watcher:
         self._chunks = chunks
         self._lines: list[bytes] = []
 
-    async def next(self) -> Json:
-        """The next event; None when the watch has ended."""
+    async def next(self, seconds: float = 5) -> Json:
+        """The next event, which comes within so many seconds; None when the watch has ended."""
         while not self._lines:
             try:
-                chunk = await asyncio.wait_for(anext(self._chunks), 5)
+                chunk = await asyncio.wait_for(anext(self._chunks), seconds)
             except StopAsyncIteration:
                 return None
             assert chunk.endswith(b"\n")

@@ -1,0 +1,178 @@
+"""The embedded API server over HTTP: one client in a process of its own, 50 requests in flight, journal on."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import multiprocessing
+import random
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import aiohttp
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from queue_manager.engine.clock import SystemClock
+from queue_manager.local.http import serve
+from queue_manager.local.journal import Journal
+from queue_manager.local.registry import Registry
+from queue_manager.local.server import ApiServer
+from queue_manager.local.store import Store
+
+TOKEN = "benchmark"
+PODS = 6000
+IN_FLIGHT = 50
+WATCHERS = 3
+COLLECTION = "/api/v1/namespaces/default/pods"
+
+
+def pod(name: str) -> bytes:
+    """A pod as the Job controller creates them."""
+    labels = {"batch.kubernetes.io/job-name": "bench", "batch.kubernetes.io/controller-uid": "u", "app": "bench"}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "bench", "uid": "u"}
+    owner |= {"controller": True, "blockOwnerDeletion": True}
+    meta = {
+        "name": name,
+        "labels": labels,
+        "ownerReferences": [owner],
+        "finalizers": ["batch.kubernetes.io/job-tracking"],
+    }
+    container = {
+        "name": "main",
+        "image": "local",
+        "command": ["sh", "-c", "true"],
+        "resources": {"requests": {"cpu": "1"}},
+    }
+    spec = {"restartPolicy": "Never", "containers": [container], "nodeSelector": {"kind": "bench"}}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}).encode()
+
+
+async def client(url: str) -> dict[str, tuple[float, str]]:
+    """The measurements, in order of appearance: name -> (figure, unit)."""
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json", "Accept": "application/json"}
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(url, headers=headers, connector=connector) as session:
+        found = {}
+        rate = await _writes(session, "warm", 500)
+        rate = await _writes(session, "pod", PODS)
+        found["pods created"] = (rate, "/s")
+        rate = await _many(PODS, lambda index: _ask(session, "GET", f"{COLLECTION}/pod-{index:05}"))
+        found["pods read one by one"] = (rate, "/s")
+        rate = await _many(PODS // 2, lambda index: _patch_status(session, index))
+        found["pod statuses patched"] = (rate, "/s")
+        started = time.perf_counter()
+        size = sum([len(await _ask(session, "GET", COLLECTION)) for _ in range(5)])
+        found["lists of all pods"] = (size / 1e6 / (time.perf_counter() - started), "MB/s")
+        rate, events = await _watched(session)
+        found[f"pods created, {WATCHERS} watches"] = (rate, "/s")
+        found["watch events received"] = (events, "/s")
+        return found
+
+
+async def _writes(session: aiohttp.ClientSession, prefix: str, count: int) -> float:
+    bodies = [pod(f"{prefix}-{index:05}") for index in range(count)]
+    return await _many(count, lambda index: _ask(session, "POST", COLLECTION, bodies[index]))
+
+
+async def _patch_status(session: aiohttp.ClientSession, index: int) -> bytes:
+    body = json.dumps({"status": {"phase": "Running", "hostIP": "127.0.0.1"}}).encode()
+    headers = {"Content-Type": "application/merge-patch+json"}
+    return await _ask(session, "PATCH", f"{COLLECTION}/pod-{index:05}/status", body, headers)
+
+
+async def _ask(
+    session: aiohttp.ClientSession, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+) -> bytes:
+    async with session.request(method, path, data=body or None, headers=headers) as answer:
+        text = await answer.read()
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {text[:300]!r}")
+        return text
+
+
+async def _many(count: int, act: Callable[[int], Awaitable[Any]]) -> float:
+    """Acts per second with IN_FLIGHT of them at a time."""
+    todo = iter(range(count))
+
+    async def worker() -> None:
+        for index in todo:
+            await act(index)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(IN_FLIGHT)))
+    return count / (time.perf_counter() - started)
+
+
+async def _watched(session: aiohttp.ClientSession) -> tuple[float, float]:
+    """Pods created per second, and watch events received per second by all watches together."""
+    count = PODS // 2
+    version = json.loads(await _ask(session, "GET", f"{COLLECTION}?limit=1"))["metadata"]["resourceVersion"]
+
+    async def watch(ready: asyncio.Event) -> None:
+        async with session.get(f"{COLLECTION}?watch=1&resourceVersion={version}") as answer:
+            ready.set()
+            seen = 0
+            while seen < count:
+                seen += (await answer.content.readany()).count(b'{"type":"ADDED"')
+
+    events = [asyncio.Event() for _ in range(WATCHERS)]
+    tasks = [asyncio.create_task(watch(event)) for event in events]
+    for event in events:
+        await event.wait()
+    started = time.perf_counter()
+    rate = await _writes(session, "seen", count)
+    await asyncio.gather(*tasks)
+    return rate, count * WATCHERS / (time.perf_counter() - started)
+
+
+def _client_process(url: str, pipe: Connection) -> None:
+    pipe.send(uvloop.run(client(url)))
+
+
+async def measure() -> dict[str, tuple[float, str]]:
+    """Serve from this process, ask from another."""
+    gc.set_threshold(100_000, 50, 1000)
+    with tempfile.TemporaryDirectory() as directory:
+        store = Store(SystemClock(), random.Random(), Journal.open(directory))
+        server = ApiServer(store, Registry.builtin(), SystemClock())
+        listening = await serve(server, token=TOKEN)
+        ours, theirs = multiprocessing.Pipe()
+        context = multiprocessing.get_context("spawn")
+        process = context.Process(target=_client_process, args=(listening.url, theirs))
+        process.start()
+        answered = asyncio.Event()
+        asyncio.get_running_loop().add_reader(ours.fileno(), answered.set)
+        watchdog = asyncio.create_task(_died(process, answered))
+        await answered.wait()
+        watchdog.cancel()
+        asyncio.get_running_loop().remove_reader(ours.fileno())
+        found: dict[str, tuple[float, str]] = ours.recv() if ours.poll() else {}
+        process.join()
+        await listening.close()
+        store.close()
+        return found
+
+
+async def _died(process: Any, answered: asyncio.Event) -> None:
+    while process.is_alive():
+        await asyncio.sleep(0.5)
+    answered.set()
+
+
+def main() -> None:
+    """Print a table."""
+    found = uvloop.run(measure())
+    table = Table("what", "figure", "unit", title=f"embedded API server over HTTP, journal on, {IN_FLIGHT} in flight")
+    for name, (figure, unit) in found.items():
+        table.add_row(name, f"{figure:,.0f}", unit)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

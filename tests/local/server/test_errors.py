@@ -1,0 +1,143 @@
+"""Every way to be refused: code, reason, message and details as a Kubernetes API server writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from queue_manager.engine.resources import CONFIG_MAPS, JOBS, PODS
+from tests.local.server.world import World, config_map, job, path, pod
+
+J = JOBS.path("default")
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+# (method, path, body, options, code, reason, message)
+CASES: list[tuple[str, str, Any, dict[str, Any], int, str, str]] = [
+    ("GET", f"{J}/no", None, {}, 404, "NotFound", 'jobs.batch "no" not found'),
+    ("PUT", f"{J}/no", job("no"), {}, 404, "NotFound", 'jobs.batch "no" not found'),
+    ("DELETE", f"{J}/no", None, {}, 404, "NotFound", 'jobs.batch "no" not found'),
+    ("POST", JOBS.path("nowhere"), job("a"), {}, 404, "NotFound", 'namespaces "nowhere" not found'),
+    ("GET", "/apis/none/v1/things", None, {}, 404, "NotFound", "the server could not find the requested resource"),
+    ("GET", "/elsewhere", None, {}, 404, "NotFound", "the server could not find the requested resource"),
+    ("GET", f"{J}/m/nothing", None, {}, 404, "NotFound", "the server could not find the requested resource"),
+    ("GET", "/api/v1/namespaces/default/nodes", None, {}, 404, "NotFound", "the server could not find the requested resource"),
+    ("PATCH", J, {}, {}, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource"),
+    ("POST", JOBS.path(), job("a"), {}, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource"),
+    ("POST", f"{J}/m", job("m"), {}, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource"),
+    ("DELETE", f"{J}/m/status", None, {}, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource"),
+    ("POST", J, job("m"), {}, 409, "AlreadyExists", 'jobs.batch "m" already exists'),
+    (
+        "PUT", f"{J}/m", job("m", resourceVersion="1"), {}, 409, "Conflict",
+        f'Operation cannot be fulfilled on jobs.batch "m": {MODIFIED}',
+    ),
+    (
+        "PUT", f"{J}/m", job("other"), {}, 400, "BadRequest",
+        "the name of the object (other) does not match the name on the URL (m)",
+    ),
+    (
+        "POST", J, job("x", namespace="kube-system"), {}, 400, "BadRequest",
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ),
+    ("POST", J, job("x", resourceVersion="4"), {}, 400, "BadRequest", "resourceVersion should not be set on objects to be created"),
+    (
+        "POST", J, {**job("x"), "apiVersion": "batch/v2"}, {}, 400, "BadRequest",
+        "the API version in the data (batch/v2) does not match the expected API version (batch/v1)",
+    ),
+    ("POST", J, {"metadata": {}}, {}, 422, "Invalid", 'Job.batch "" is invalid: metadata.name: Required value: name or generateName is required'),
+    ("POST", PODS.path("default"), {**pod("p"), "spec": {}}, {}, 422, "Invalid", 'Pod "p" is invalid: spec.containers: Required value'),
+    (
+        "POST", J, job("x"), {"dryRun": "Some"}, 422, "Invalid",
+        'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: "Some": supported values: "All"',
+    ),
+    ("POST", J, job("x"), {"accept": "application/vnd.kubernetes.protobuf"}, 406, "NotAcceptable", "only the following media types are accepted"),
+    ("POST", J, b"\n\x0bk8s", {"content_type": "application/vnd.kubernetes.protobuf"}, 415, "UnsupportedMediaType", "kubectl create ... --dry-run=client -o yaml | kubectl apply -f -"),
+    ("POST", J, b"<x/>", {"content_type": "text/xml"}, 415, "UnsupportedMediaType", "the body of the request was in an unknown format"),
+    ("POST", J, b'{"a":"' + b"x" * (3 << 20) + b'"}', {}, 413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
+    ("POST", J, b"{", {}, 400, "BadRequest", "the body is not valid JSON"),
+    ("POST", J, b"[]", {}, 400, "BadRequest", "the body must be an object, not an array"),
+    ("POST", J, b'{"spec":' * 150 + b"1" + b"}" * 150, {}, 400, "BadRequest", "the body is nested more than 100 levels deep"),
+    ("POST", J, b'{"spec":' * 5000 + b"1" + b"}" * 5000, {}, 400, "BadRequest", "the body is"),
+    ("POST", J, b"a: [", {"content_type": "application/yaml"}, 400, "BadRequest", "the body is not valid YAML"),
+    ("GET", J, None, {"labelSelector": "a in ("}, 400, "BadRequest", "unable to parse requirement"),
+    ("GET", J, None, {"fieldSelector": "spec.none=1"}, 400, "BadRequest", 'field label "spec.none" not supported for Job'),
+    ("GET", J, None, {"limit": "-1"}, 400, "BadRequest", "limit: Invalid value"),
+    ("GET", J, None, {"continue": "rubbish"}, 400, "BadRequest", "continue key is not valid"),
+    ("GET", J, None, {"resourceVersion": "99999"}, 504, "Timeout", "Too large resource version: 99999, current: "),
+    ("GET", J, None, {"resourceVersionMatch": "Exact"}, 422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided"),
+    ("GET", J, None, {"sendInitialEvents": "true"}, 422, "Invalid", "sendInitialEvents is forbidden for list"),
+    ("DELETE", f"{J}/m", {"propagationPolicy": "Sideways"}, {}, 422, "Invalid", 'Unsupported value: "Sideways": supported values: "Foreground", "Background", "Orphan", "nil"'),
+    ("DELETE", f"{J}/m", {"propagationPolicy": "Orphan", "orphanDependents": True}, {}, 422, "Invalid", "orphanDependents and deletionPropagation cannot be both set"),
+    ("DELETE", f"{J}/m", {"preconditions": {"uid": "u"}}, {}, 409, "Conflict", "the UID in the precondition (u) does not match the UID in record"),
+    ("DELETE", f"{J}/m", {"preconditions": {"resourceVersion": "1"}}, {}, 409, "Conflict", "the ResourceVersion in the precondition (1) does not match"),
+    ("DELETE", f"{J}/m", {"gracePeriodSeconds": "soon"}, {}, 400, "BadRequest", "DeleteOptions.gracePeriodSeconds must be an integer"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[4]}-{case[0]}-{case[6][:40]}")
+async def test_refusals_are_status_objects(
+    world: World, case: tuple[str, str, Any, dict[str, Any], int, str, str]
+) -> None:
+    method, target, body, options, code, reason, message = case
+    await world.create(JOBS, job("m"))
+    revision = world.store.revision
+    answer = await world.ask(method, target, body, **options)
+    assert (answer.status, answer.body.get("code"), answer.reason) == (code, code, reason)
+    assert message in answer.message
+    assert answer.body["kind"] == "Status"
+    assert answer.body["status"] == "Failure"
+    assert world.store.revision == revision
+
+
+async def test_details_name_the_object(world: World) -> None:
+    answer = await world.ask("GET", f"{J}/no")
+    assert answer.body["details"] == {"name": "no", "group": "batch", "kind": "jobs"}
+    answer = await world.ask("POST", PODS.path("default"), {**pod("p"), "spec": {}})
+    assert answer.body["details"] == {
+        "name": "p",
+        "kind": "Pod",
+        "causes": [{"reason": "FieldValueRequired", "message": "Required value", "field": "spec.containers"}],
+    }
+
+
+async def test_another_objects_uid_is_a_conflict(world: World) -> None:
+    await world.create(JOBS, job("m"))
+    answer = await world.ask("PUT", path(JOBS, "m"), job("m", uid="other"))
+    assert (answer.status, answer.reason) == (409, "Conflict")
+
+
+async def test_yaml_that_unfolds_to_millions_of_values_is_refused(world: World) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    answer = await world.ask(
+        "POST", CONFIG_MAPS.path("default"), "\n".join(lines).encode(), content_type="application/yaml"
+    )
+    assert answer.status == 400
+    assert "more than 500000 values" in answer.message
+
+
+async def test_a_field_named_twice_is_told_of_only_to_kinds_that_look(world: World) -> None:
+    text = json.dumps(config_map("c")).replace('"data":', '"data": {}, "data":').encode()
+    answer = await world.ask("POST", CONFIG_MAPS.path("default"), text, fieldValidation="Strict")
+    assert answer.status == 201
+    assert answer.body["data"] == {"a": "1"}
+
+
+async def test_server_side_apply_is_refused_with_what_to_do_or_served(world: World) -> None:
+    await world.create(JOBS, job("m"))
+    answer = await world.ask(
+        "PATCH", path(JOBS, "m"), job("m"), content_type="application/apply-patch+yaml", fieldManager="t"
+    )
+    assert answer.status in (200, 415)
+
+
+async def test_a_fault_of_ours_is_an_internal_error_and_not_an_exception(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(world.store, "get", fail)
+    answer = await world.ask("GET", f"{J}/m")
+    assert (answer.status, answer.reason) == (500, "InternalError")

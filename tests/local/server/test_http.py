@@ -1,0 +1,215 @@
+"""The server on a real socket: who may come in, streams, slow readers, shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from queue_manager.engine.resources import CONFIG_MAPS, PODS
+from queue_manager.local import http
+from queue_manager.local.http import Listening, serve
+from tests.local.server.world import World, config_map, pod
+
+TOKEN = "secret"
+MAPS = CONFIG_MAPS.path("default")
+
+
+class Site:
+    """A world that listens."""
+
+    def __init__(self, world: World, listening: Listening, session: aiohttp.ClientSession) -> None:
+        self.world = world
+        self.listening = listening
+        self.session = session
+
+    async def ask(self, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
+        if body is not None:
+            options["data"] = body if isinstance(body, bytes) else json.dumps(body)
+        options["headers"] = {"Content-Type": "application/json"} | options.get("headers", {})
+        async with self.session.request(method, path, **options) as answer:
+            return answer.status, json.loads(await answer.read())
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    world = World()
+    listening = await serve(world.server, token=TOKEN)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with aiohttp.ClientSession(listening.url, headers=headers) as session:
+        yield Site(world, listening, session)
+    await listening.close()
+
+
+async def test_verbs_work_over_the_socket(site: Site) -> None:
+    status, created = await site.ask("POST", MAPS, config_map("c"))
+    assert status == 201
+    assert await site.ask("GET", f"{MAPS}/c") == (200, created)
+    patch = {"data": {"b": "2"}}
+    headers = {"Content-Type": "application/merge-patch+json"}
+    _, patched = await site.ask("PATCH", f"{MAPS}/c", patch, headers=headers)
+    assert patched["data"] == {"a": "1", "b": "2"}
+    status, answer = await site.ask("DELETE", f"{MAPS}/c", {"propagationPolicy": "Background"})
+    assert (status, answer["status"]) == (200, "Success")
+
+
+@pytest.mark.parametrize("given", ["Bearer wrong", "Bearer ", "", "Basic secret", f"bearer {TOKEN}x", "Bearer sécret"])
+async def test_without_the_token_nothing_is_told(site: Site, given: str) -> None:
+    status, answer = await site.ask("GET", MAPS, headers={"Authorization": given})
+    assert (status, answer["reason"], answer["message"]) == (401, "Unauthorized", "Unauthorized")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1"])
+async def test_another_hosts_name_is_refused(site: Site, host: str) -> None:
+    port = site.listening.url.rpartition(":")[2]
+    status, answer = await site.ask("GET", MAPS, headers={"Host": host.format(port=port)})
+    assert (status, answer["reason"]) == (403, "Forbidden")
+
+
+async def test_localhost_is_a_name_of_ours(site: Site) -> None:
+    port = site.listening.url.rpartition(":")[2]
+    assert (await site.ask("GET", MAPS, headers={"Host": f"localhost:{port}"}))[0] == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
+async def test_only_loopback_is_listened_on(host: str) -> None:
+    with pytest.raises(ValueError, match="not a loopback address"):
+        await serve(World().server, host, token=TOKEN)
+
+
+async def test_there_is_no_server_without_a_token() -> None:
+    with pytest.raises(ValueError, match="token"):
+        await serve(World().server, token="")
+
+
+async def test_a_body_over_the_limit_is_413(site: Site) -> None:
+    status, answer = await site.ask("POST", MAPS, b" " * (3 * 1024 * 1024 + 1))
+    assert (status, answer["reason"]) == (413, "RequestEntityTooLarge")
+
+
+async def test_a_chunked_body_over_the_limit_is_413(site: Site) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(40):
+            yield b" " * 100_000
+
+    async with site.session.post(MAPS, data=body(), headers={"Content-Type": "application/json"}) as answer:
+        assert answer.status == 413
+
+
+async def test_a_client_that_waits_for_100_continue_is_told_to_go_on(site: Site) -> None:
+    body = json.dumps(config_map("c")).encode()
+    async with site.session.post(
+        MAPS, data=body, headers={"Content-Type": "application/json"}, expect100=True
+    ) as answer:
+        assert answer.status == 201
+    assert (await site.ask("GET", f"{MAPS}/c"))[0] == 200
+
+
+async def test_warnings_reach_the_client(site: Site) -> None:
+    async with site.session.post(MAPS, json=config_map("c") | {"foo": 1}) as answer:
+        assert answer.headers["Warning"] == '299 - "unknown field \\"foo\\""'
+
+
+async def test_a_watch_streams_events_as_they_happen(site: Site) -> None:
+    async with site.session.get(f"{MAPS}?watch=1") as answer:
+        assert answer.status == 200
+        for name in "abc":
+            await site.ask("POST", MAPS, config_map(name))
+            event = json.loads(await answer.content.readline())
+            assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", name)
+
+
+async def test_a_slow_reader_stalls_nobody_and_is_told_that_it_is_too_late() -> None:
+    world = World(history=50)
+    listening = await serve(world.server, token=TOKEN)
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    big = {"data": {"x": "y" * 100_000}}
+    try:
+        async with (
+            aiohttp.ClientSession(listening.url, headers=headers, read_bufsize=1024) as slow,
+            aiohttp.ClientSession(listening.url, headers=headers) as quick,
+            slow.get(f"{MAPS}?watch=1") as sleeping,
+            quick.get(f"{MAPS}?watch=1") as reading,
+        ):
+            for index in range(300):
+                await quick.post(MAPS, json=config_map(f"c{index}") | big)
+                event = json.loads(await reading.content.readuntil(b"}\n"))
+                assert event["object"]["metadata"]["name"] == f"c{index}"
+            seen = 0
+            while (line := await sleeping.content.readuntil(b"}\n")) and b'"type":"ADDED"' in line:
+                seen += 1
+            assert seen < 300
+            assert json.loads(line)["object"]["code"] == 410
+    finally:
+        await listening.close()
+
+
+async def test_a_reader_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "STALLED_SECONDS", 0.2)
+    world = World()
+    listening = await serve(world.server, token=TOKEN)
+    host, port = listening.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+    writer.write(
+        f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    )
+    assert b"200" in await reader.readline()
+    for index in range(200):
+        await world.create(CONFIG_MAPS, config_map(f"c{index}") | {"data": {"x": "y" * 100_000}})
+        await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(30):
+            # A connection that is cut off ends without its last chunk, or with a reset.
+            assert not (await _rest(reader)).endswith(b"0\r\n\r\n")
+    finally:
+        writer.close()
+        await listening.close()
+
+
+async def _rest(reader: asyncio.StreamReader) -> bytes:
+    """What comes, once the server had to give up on us."""
+    await asyncio.sleep(1)
+    tail = b""
+    try:
+        while piece := await reader.read(1 << 20):
+            tail = (tail + piece)[-100:]
+    except ConnectionResetError:
+        return b""
+    return tail
+
+
+async def test_a_client_that_goes_away_ends_its_watch(site: Site) -> None:
+    answer = await site.session.get(f"{MAPS}?watch=1")
+    history = site.world.store.history("configmaps")
+    while not history._sleepers:
+        await asyncio.sleep(0.01)
+    answer.close()
+    while history._sleepers:
+        await asyncio.sleep(0.01)
+
+
+async def test_close_ends_watches_and_lets_requests_finish() -> None:
+    world = World()
+    listening = await serve(world.server, token=TOKEN)
+    async with aiohttp.ClientSession(listening.url, headers={"Authorization": f"Bearer {TOKEN}"}) as session:
+        answer = await session.get(f"{PODS.path()}?watch=1")
+        await world.create(PODS, pod("p"))
+        assert b'"ADDED"' in await answer.content.readline()
+        async with asyncio.timeout(10):
+            await listening.close()
+            assert await answer.content.read() == b""
+
+
+async def test_a_fixed_port_that_is_taken_is_an_error(site: Site) -> None:
+    port = int(site.listening.url.rpartition(":")[2])
+    with pytest.raises(OSError, match=str(port)):
+        await serve(World().server, port=port, token=TOKEN)
+
+
+async def test_health_is_plain_text(site: Site) -> None:
+    async with site.session.get("/healthz") as answer:
+        assert (answer.status, await answer.text()) == (200, "ok")

@@ -1,0 +1,225 @@
+"""Persistence: nothing answered is lost, nothing is shown before it is safe."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import sqlite3
+from collections.abc import Iterable
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from queue_manager.engine.resources import CONFIG_MAPS, CRDS, PODS
+from queue_manager.local.journal import DataDirectoryInUse, Journal, JournalUnusable
+from queue_manager.local.store import Row
+from tests.local.server.world import World, config_map, path, pod
+
+
+def crash(journal: Journal) -> None:
+    """What the kernel does for a process that is killed: the lock goes, nothing is flushed."""
+    os.close(journal._lock)
+    journal._lock = -1
+
+
+async def test_objects_and_revision_survive_a_crash(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path)
+    world = World(journal)
+    kept = await world.create(PODS, pod("kept", labels={"a": "b"}))
+    await world.create(PODS, pod("dropped"))
+    await world.ask("DELETE", path(PODS, "dropped"))
+    revision = world.store.revision
+    crash(journal)
+    again = World(Journal.open(tmp_path))
+    assert again.store.revision == revision
+    assert await again.get(PODS, "kept") == kept
+    assert (await again.ask("GET", path(PODS, "dropped"))).status == 404
+    assert (await again.create(PODS, pod("next")))["metadata"]["resourceVersion"] == str(revision + 1)
+    again.store.close()
+
+
+async def test_loaded_objects_can_be_selected_by_labels_and_fields(tmp_path: Path) -> None:
+    world = World(Journal.open(tmp_path))
+    for name in ("b", "a", "c"):
+        await world.create(PODS, pod(name, labels={"name": name}))
+    world.store.close()
+    again = World(Journal.open(tmp_path))
+    query = {"labelSelector": "name in (a, b)", "fieldSelector": "status.phase=Pending"}
+    items = (await again.ask("GET", PODS.path(), **query)).body["items"]
+    assert [item["metadata"]["name"] for item in items] == ["a", "b"]
+    again.store.close()
+
+
+async def test_uids_given_after_a_restart_are_greater(tmp_path: Path) -> None:
+    world = World(Journal.open(tmp_path))
+    before = (await world.create(PODS, pod("a")))["metadata"]["uid"]
+    world.store.close()
+    again = World(Journal.open(tmp_path))
+    assert (await again.create(PODS, pod("b")))["metadata"]["uid"] > before
+    again.store.close()
+
+
+async def test_a_watch_from_before_the_restart_is_410(tmp_path: Path) -> None:
+    world = World(Journal.open(tmp_path))
+    await world.create(PODS, pod("a"))
+    world.store.close()
+    again = World(Journal.open(tmp_path))
+    event = await (await again.watch(PODS, resourceVersion=1)).next()
+    assert event["object"]["code"] == 410
+    watch = await again.watch(PODS, resourceVersion=again.store.revision)
+    await again.create(PODS, pod("b"))
+    assert await watch.seen(1) == [("ADDED", "b")]
+    again.store.close()
+
+
+async def test_definitions_are_served_again_after_a_restart(tmp_path: Path) -> None:
+    world = World(Journal.open(tmp_path))
+    crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "c.x"}}
+    await world.create(CRDS, crd)
+    world.store.close()
+    again = World(Journal.open(tmp_path))
+    assert again.registry.installed == ["c.x"]
+    again.store.close()
+
+
+class Watched:
+    """A journal that notes when it commits, and can be told to fail."""
+
+    def __init__(self) -> None:
+        self.commits: list[list[str]] = []
+        self.broken = False
+
+    def load(self) -> tuple[int, Iterable[Row]]:
+        return 0, []
+
+    def commit(self, revision: int, rows: list[Row]) -> None:
+        if self.broken:
+            raise OSError("no space left on device")
+        self.commits.append([row.key for row in rows])
+
+    def close(self) -> None: ...
+
+
+async def test_writes_of_one_tick_are_committed_together(tmp_path: Path) -> None:
+    journal = Watched()
+    world = World(journal)
+    await world.store.settled()
+    journal.commits.clear()
+    await asyncio.gather(*(world.create(CONFIG_MAPS, config_map(name)) for name in "abc"))
+    assert journal.commits == [["default/a", "default/b", "default/c"]]
+
+
+async def test_neither_answer_nor_event_leaves_before_the_commit() -> None:
+    journal = Watched()
+    world = World(journal)
+    await world.store.settled()
+    journal.commits.clear()
+    watch = await world.watch(CONFIG_MAPS, resourceVersion=world.store.revision)
+    seen: list[int] = []
+    world.store.subscribe(lambda change: seen.append(len(journal.commits)))
+    creating = asyncio.create_task(world.create(CONFIG_MAPS, config_map("a")))
+    reading = asyncio.create_task(watch.next())
+    while not journal.commits:
+        assert not creating.done()
+        assert not reading.done()
+        assert not seen
+        await asyncio.sleep(0)
+    await creating
+    assert (await reading)["type"] == "ADDED"
+    assert seen == [1]
+
+
+async def test_a_read_waits_for_the_writes_it_has_seen() -> None:
+    journal = Watched()
+    world = World(journal)
+    await world.store.settled()
+    journal.commits.clear()
+    creating = asyncio.create_task(world.create(CONFIG_MAPS, config_map("a")))
+    while world.store.get("configmaps", "default", "a") is None:
+        await asyncio.sleep(0)
+    assert not journal.commits
+    await world.get(CONFIG_MAPS, "a")
+    assert journal.commits
+    await creating
+
+
+async def test_a_failed_commit_is_an_error_and_leaves_no_trace() -> None:
+    journal = Watched()
+    world = World(journal)
+    await world.create(CONFIG_MAPS, config_map("old"))
+    watch = await world.watch(CONFIG_MAPS, resourceVersion=world.store.revision)
+    journal.broken = True
+    target = CONFIG_MAPS.path("default")
+    answers = await asyncio.gather(
+        world.ask("POST", target, config_map("new")),
+        world.ask("DELETE", path(CONFIG_MAPS, "old")),
+    )
+    assert [(answer.status, answer.reason) for answer in answers] == [(500, "InternalError")] * 2
+    assert "no space left on device" in answers[0].message
+    journal.broken = False
+    assert (await world.ask("GET", path(CONFIG_MAPS, "new"))).status == 404
+    assert (await world.ask("GET", path(CONFIG_MAPS, "old"))).status == 200
+    assert await watch.nothing()
+    assert (await world.ask("POST", target, config_map("new"))).status == 201
+
+
+async def test_a_second_process_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path)
+    with pytest.raises(DataDirectoryInUse) as refused:
+        Journal.open(tmp_path)
+    assert refused.value.pid == os.getpid()
+    assert str(os.getpid()) in str(refused.value)
+    journal.close()
+    Journal.open(tmp_path).close()
+
+
+def _hold(path: str, pipe: Connection) -> None:
+    journal = Journal.open(path)
+    journal.commit(7, [Row("pods", "a/b", 7, b'{"metadata":{"name":"b","namespace":"a"}}')])
+    pipe.send("committed")
+    pipe.recv()  # never comes
+
+
+def test_kill_9_releases_the_lock_and_loses_no_commit(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_hold, args=(str(tmp_path), theirs))
+    process.start()
+    assert ours.poll(30)
+    ours.recv()
+    with pytest.raises(DataDirectoryInUse) as refused:
+        Journal.open(tmp_path)
+    assert refused.value.pid == process.pid
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    journal = Journal.open(tmp_path)
+    revision, rows = journal.load()
+    assert (revision, [row.key for row in rows]) == (7, ["a/b"])
+    journal.close()
+
+
+def test_a_file_that_is_no_database_is_refused_and_the_lock_is_free(tmp_path: Path) -> None:
+    (tmp_path / "objects.db").write_bytes(b"this is not a database, not even a small one" * 100)
+    for _ in range(2):
+        with pytest.raises(JournalUnusable):
+            Journal.open(tmp_path)
+
+
+def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    Journal.open(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / "objects.db")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(JournalUnusable, match="newer version"):
+        Journal.open(tmp_path)
+
+
+def test_only_the_owner_may_read_the_data(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    Journal.open(directory).close()
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert (directory / "objects.db").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,110 @@
+"""What pods have besides the common verbs: binding, eviction, logs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from queue_manager.engine.resources import PODS
+from queue_manager.local.server import Request, Stream
+from tests.local.server.world import World, path, pod
+
+BINDING = {"kind": "Binding", "apiVersion": "v1", "target": {"kind": "Node", "name": "n1"}}
+
+
+async def test_a_binding_gives_the_pod_its_node(world: World) -> None:
+    await world.create(PODS, pod("p"))
+    answer = await world.ask("POST", path(PODS, "p", subresource="binding"), BINDING)
+    assert (answer.status, answer.body["status"]) == (201, "Success")
+    found = await world.get(PODS, "p")
+    assert found["spec"]["nodeName"] == "n1"
+    condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
+    assert found["status"]["conditions"] == [condition | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]
+
+
+async def test_a_pod_is_bound_once(world: World) -> None:
+    await world.create(PODS, pod("p"))
+    await world.ask("POST", path(PODS, "p", subresource="binding"), BINDING)
+    answer = await world.ask("POST", path(PODS, "p", subresource="binding"), BINDING)
+    assert (answer.status, answer.reason) == (409, "Conflict")
+    assert answer.message.endswith('pod p is already assigned to node "n1"')
+
+
+async def test_a_binding_needs_a_node(world: World) -> None:
+    await world.create(PODS, pod("p"))
+    answer = await world.ask("POST", path(PODS, "p", subresource="binding"), {"kind": "Binding"})
+    assert answer.status == 422
+
+
+async def test_an_eviction_marks_the_disruption_and_deletes(world: World) -> None:
+    await world.create(PODS, pod("p"))
+    await world.ask("POST", path(PODS, "p", subresource="binding"), BINDING)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    answer = await world.ask("POST", path(PODS, "p", subresource="eviction"), eviction)
+    assert answer.status == 201
+    found = await world.get(PODS, "p")
+    assert found["metadata"]["deletionTimestamp"]
+    condition = found["status"]["conditions"][-1]
+    assert {condition[key] for key in ("type", "status", "reason", "message")} == {
+        "DisruptionTarget",
+        "True",
+        "EvictionByEvictionAPI",
+        "Eviction API: evicting",
+    }
+
+
+async def test_a_dry_eviction_changes_nothing(world: World) -> None:
+    before = await world.create(PODS, pod("p"))
+    answer = await world.ask("POST", path(PODS, "p", subresource="eviction"), {}, dryRun="All")
+    assert answer.status == 201
+    assert await world.get(PODS, "p") == before
+
+
+class Lines:
+    """A log of three lines; remembers how it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Any] = {}
+        self.closed = False
+
+    async def open(self, pod: Any, container: str, **options: Any) -> AsyncIterator[bytes]:
+        self.asked = {"pod": pod["metadata"]["name"], "container": container, **options}
+        try:
+            for line in (b"one\n", b"two\n", b"three\n"):
+                yield line
+        finally:
+            self.closed = True
+
+
+async def test_logs_come_from_the_log_source() -> None:
+    lines = Lines()
+    world = World(logs=lines)
+    await world.create(PODS, pod("p"))
+    await world.ask("POST", path(PODS, "p", subresource="binding"), BINDING)
+    query = {"tailLines": "5", "follow": "true", "timestamps": "0", "sinceTime": "2026-01-01T00:00:00Z"}
+    answer = await world.server.handle(Request("GET", path(PODS, "p", subresource="log"), query))
+    assert isinstance(answer, Stream)
+    assert answer.headers["Content-Type"] == "text/plain"
+    assert await anext(answer.chunks) == b"one\n"
+    await answer.chunks.aclose()
+    assert lines.closed
+    assert (lines.asked["tail_lines"], lines.asked["follow"], lines.asked["timestamps"]) == (5, True, False)
+    assert lines.asked["since_time"].isoformat() == "2026-01-01T00:00:00+00:00"
+    assert lines.asked["limit_bytes"] is None
+
+
+async def test_a_pod_that_runs_nowhere_has_an_empty_log() -> None:
+    world = World(logs=Lines())
+    await world.create(PODS, pod("p"))
+    answer = await world.server.handle(Request("GET", path(PODS, "p", subresource="log")))
+    assert isinstance(answer, Stream)
+    assert [chunk async for chunk in answer.chunks] == []
+
+
+async def test_who_holds_the_token_may_do_everything(world: World) -> None:
+    review = {"spec": {"resourceAttributes": {"verb": "delete", "resource": "pods"}}}
+    answer = await world.ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    assert answer.status == 201
+    assert answer.body["status"]["allowed"] is True
+    answer = await world.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+    assert answer.body["status"]["userInfo"]["username"] == "admin"

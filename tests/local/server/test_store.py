@@ -1,0 +1,127 @@
+"""The store: revisions, order, history, identities."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_manager.local.identity import ALPHABET, Identities
+from queue_manager.local.store import Forgotten, Store, decode
+from tests.local.server.world import StillClock
+
+
+def new_store(history: int = 100) -> Store:
+    return Store(StillClock(), random.Random(7), history=history)
+
+
+def put(store: Store, name: str, namespace: str = "a", **data: str) -> int:
+    meta = {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}"}
+    return store.put("things", {"metadata": meta, **data}).revision
+
+
+def drop(store: Store, name: str, namespace: str = "a") -> None:
+    stored = store.get("things", namespace, name)
+    assert stored is not None
+    store.remove("things", decode(stored))
+
+
+def names(store: Store, revision: int | None = None, namespace: str = "", after: str = "") -> list[str]:
+    if revision is None:
+        return [item.key for item in store.scan("things", namespace, after)]
+    return [item.key for item in store.scan_at("things", revision, namespace, after)]
+
+
+def test_every_write_has_its_own_revision_and_the_object_carries_it() -> None:
+    store = new_store()
+    assert [put(store, "x"), put(store, "y"), put(store, "x")] == [1, 2, 3]
+    stored = store.get("things", "a", "x")
+    assert stored is not None
+    assert decode(stored)["metadata"]["resourceVersion"] == "3"
+
+
+def test_objects_are_listed_by_namespace_then_name() -> None:
+    store = new_store()
+    for namespace, name in [("b", "x"), ("a", "z"), ("a", "y"), ("ab", "q")]:
+        put(store, name, namespace)
+    assert names(store) == ["a/y", "a/z", "ab/q", "b/x"]
+    assert names(store, namespace="a") == ["a/y", "a/z"]
+    assert names(store, after="a/y") == ["a/z", "ab/q", "b/x"]
+
+
+def test_a_past_state_is_todays_with_later_changes_taken_back() -> None:
+    store = new_store()
+    put(store, "kept")
+    put(store, "changed", value="old")
+    revision = put(store, "dropped")
+    put(store, "changed", value="new")
+    drop(store, "dropped")
+    put(store, "added")
+    assert names(store, revision) == ["a/changed", "a/dropped", "a/kept"]
+    (changed,) = [item for item in store.scan_at("things", revision) if item.name == "changed"]
+    assert decode(changed)["value"] == "old"
+
+
+def test_a_state_older_than_the_history_is_refused() -> None:
+    store = new_store(history=5)
+    for index in range(20):
+        put(store, f"x{index}")
+    with pytest.raises(Forgotten):
+        names(store, 2)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcde"), st.booleans()), max_size=30), st.integers(0, 30))
+def test_any_past_state_equals_what_was_seen_then(steps: list[tuple[str, bool]], when: int) -> None:
+    store = new_store()
+    seen = {0: names(store)}
+    for name, remove in steps:
+        if remove and store.get("things", "a", name):
+            drop(store, name)
+        else:
+            put(store, name)
+        seen[store.revision] = names(store)
+    revision = min(when, store.revision)
+    assert names(store, revision) == seen[revision]
+
+
+def test_subscribers_see_changes_in_order_with_the_state_before() -> None:
+    store = new_store()
+    seen: list[tuple[str, int, int | None]] = []
+    stop = store.subscribe(lambda c: seen.append((c.type, c.revision, c.old.revision if c.old else None)))
+    put(store, "x")
+    put(store, "x")
+    drop(store, "x")
+    stop()
+    put(store, "x")
+    assert seen == [("ADDED", 1, None), ("MODIFIED", 2, 1), ("DELETED", 3, 2)]
+
+
+def test_uids_sort_in_the_order_of_creation_even_when_the_clock_goes_back() -> None:
+    identities = Identities(random.Random(1))
+    later, earlier = datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
+    uids = [identities.uid(at) for at in [earlier] * 5000 + [later] * 3 + [earlier] * 3]
+    assert uids == sorted(uids)
+    assert len(set(uids)) == len(uids)
+
+
+def test_uids_after_a_restart_sort_after_those_read_from_disk() -> None:
+    uid = Identities(random.Random(1)).uid(datetime(2030, 1, 1, tzinfo=UTC))
+    fresh = Identities(random.Random(1))
+    fresh.seen(uid)
+    fresh.seen("not a uuid")
+    assert fresh.uid(datetime(2026, 1, 1, tzinfo=UTC)) > uid
+
+
+def test_the_same_seed_gives_the_same_names_and_uids() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    one, other = Identities(random.Random(3)), Identities(random.Random(3))
+    assert [one.uid(at), one.name("x-")] == [other.uid(at), other.name("x-")]
+
+
+def test_a_generated_name_is_a_cut_prefix_and_five_characters() -> None:
+    name = Identities(random.Random(1)).name("p" * 80)
+    assert len(name) == 63
+    assert set(name[58:]) <= set(ALPHABET)

@@ -46,7 +46,7 @@ class Quantity(NamedTuple):
     def scaled(self, exponent: int) -> int:
         """The value in units of 10**exponent (-9..0), rounded away from zero, kept within 64 bits."""
         amount = _round_up(self.nano, 10 ** (9 + exponent))
-        return max(-INT64_MAX - 1, min(INT64_MAX, amount))
+        return max(-INT64_MAX, min(INT64_MAX, amount))
 
 
 def quantity(value: str | int | float) -> Quantity:

@@ -73,7 +73,15 @@ def test_runs_of_three_become_an_interval(text: str, written: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("0,x,3", [0, 3]), ("2,9,3", [2]), ("1-20", [1, 2, 3, 4]), ("3,1", [3]), ("0-1-2,4", [4]), (",,2", [2])],
+    [
+        ("0,x,3", [0, 3]),
+        ("2,9,3", [2]),
+        ("1-20", [1, 2, 3, 4]),
+        ("3,1", [3]),
+        ("0-1-2,4", [4]),
+        (",,2", [2]),
+        ("1-,3", [3]),
+    ],
 )
 def test_the_lenient_reader_skips_clips_and_stops(text: str, found: list[int]) -> None:
     assert indexes.parse(text, 5) == found

@@ -195,7 +195,7 @@ STATUS = record(
 )
 JOB = record(metadata=METADATA, spec=SPEC, status=STATUS)
 CHECK = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -47,7 +47,7 @@ def load(path: str | Path, context: str | None = None) -> Access:
     entry = _named(path, tree, "contexts", "context", chosen)
     cluster = _named(path, tree, "clusters", "cluster", str(entry.get("cluster") or ""))
     user = _named(path, tree, "users", "user", str(entry["user"])) if entry.get("user") else {}
-    server = str(cluster.get("server") or "")
+    server = _without_credentials(str(cluster.get("server") or ""))
     if not server.startswith(("http://", "https://")):
         raise KubeconfigError(f"{path}: the cluster of context {chosen!r} has no http(s) server: {server!r}")
     return Access(
@@ -56,6 +56,13 @@ def load(path: str | Path, context: str | None = None) -> Access:
         ssl=_ssl(path, cluster, user) if server.startswith("https://") else None,
         server_hostname=cluster.get("tls-server-name"),
     )
+
+
+def _without_credentials(url: str) -> str:
+    """A server's URL without `user:password@`: whoever writes that for kubectl gives the user an entry as well."""
+    scheme, separator, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def service_account(root: Path = SERVICE_ACCOUNT) -> Access:

@@ -8,6 +8,7 @@ own name to 127.0.0.1 gets nothing). A reader of a watch that takes nothing for 
 from __future__ import annotations
 
 import asyncio
+import base64
 import hmac
 import ipaddress
 import logging
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 STALLED_SECONDS = 30.0
 SHUTDOWN_SECONDS = 2.0
 USER = "admin"
+# kubectl sends the token of a kubeconfig only over TLS; over plain HTTP it sends what stands in the server's URL.
+BASIC_USER = "sluice"
 
 
 class Listening:
@@ -82,7 +85,8 @@ class _Door:
 
     def __init__(self, server: ApiServer, token: str) -> None:
         self._server = server
-        self._authorization = f"Bearer {token}".encode()
+        basic = base64.b64encode(f"{BASIC_USER}:{token}".encode())
+        self._authorizations = (f"Bearer {token}".encode(), b"Basic " + basic)
         self.hosts: frozenset[str] = frozenset()
 
     async def handle(self, raw: web.BaseRequest) -> web.StreamResponse:
@@ -104,7 +108,7 @@ class _Door:
         if headers.get("Host", "").lower() not in self.hosts:
             return errors.forbidden(None, "", "the Host header names another server")
         given = headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        if not hmac.compare_digest(given, self._authorization):
+        if not any(hmac.compare_digest(given, right) for right in self._authorizations):
             return errors.unauthorized()
         return None
 

@@ -7,15 +7,22 @@ from pathlib import Path
 
 import yaml
 
+from queue_manager.local.http import BASIC_USER
+
 NAME = "sluice"
 
 
 def write_kubeconfig(path: Path, url: str, token: str) -> None:
-    """Write the file anew with mode 0600; a reader sees the old one or the new one, never half."""
+    """Write the file anew with mode 0600; a reader sees the old one or the new one, never half.
+
+    The token stands in it twice: kubectl sends a user's token only over TLS, but over plain HTTP on loopback
+    it does send the credentials of the server's URL. Other clients take the user's token.
+    """
+    scheme, _, host = url.partition("://")
     tree = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": NAME, "cluster": {"server": url}}],
+        "clusters": [{"name": NAME, "cluster": {"server": f"{scheme}://{BASIC_USER}:{token}@{host}"}}],
         "users": [{"name": NAME, "user": {"token": token}}],
         "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
         "current-context": NAME,

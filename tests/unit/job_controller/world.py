@@ -1,0 +1,488 @@
+"""A small cluster in memory: an API store with the rules that matter to the Job controller, a cache that lags behind
+other writers, a node, and a controller that can die before or after any of its writes.
+
+After every write the invariants of the specification are checked on the store itself, never on the cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from job_controller.controller import JobController
+from job_controller.indexes import parse
+from job_controller.labels import COMPLETION_INDEX, CONTROLLER_UID, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT
+from job_controller.model import Job, Key, Object, Pod
+from job_controller.options import JobControllerOptions
+from job_controller.orphans import Orphans, OrphanSweeper
+from job_controller.status_validation import validate_status_update
+from tests.unit.job_controller.build import T0, wire
+
+Tree = dict[str, Any]
+JOB = Key("ns", "j")
+
+
+class Refused(Exception):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Died(BaseException):
+    """The controller process ends here."""
+
+
+class FirstComeQueue:
+    """Keys and times at which they are due; keys added during a sync come after it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.due: dict[Any, datetime] = {}
+
+    def add(self, key: Any) -> None:
+        self.due[key] = min(self.due.get(key, self._world.time), self._world.time)
+
+    def add_after(self, key: Any, seconds: float) -> None:
+        when = self._world.time + timedelta(seconds=max(0.0, seconds))
+        self.due[key] = min(self.due.get(key, when), when)
+
+    def pop(self) -> Any | None:
+        ready = [key for key, when in self.due.items() if when <= self._world.time]
+        if not ready:
+            return None
+        del self.due[ready[0]]
+        return ready[0]
+
+
+class World:
+    """Implements the ports Cluster, Clock, Events and Metrics."""
+
+    def __init__(self, spec: Tree) -> None:
+        self.time = T0
+        self.revision = 1
+        self.names = 0
+        self.store: dict[Key, Tree] = {}  # pods
+        self.job_tree: Tree | None = None
+        self.seen: dict[Key, Tree] = {}  # the cache of pods
+        self.seen_job: Tree | None = None
+        self.deaths: list[tuple[int, Literal["before", "after"]]] = []  # writes until death
+        self.refusals: set[int] = set()  # numbers of writes that the API server fails with 500
+        self.writes = 0
+        self.events: list[tuple[str, str]] = []
+        self.ledger = Ledger()
+        self._create_job(spec)
+        self._new_controller()
+
+    # --- ports: reads ---
+
+    def now(self) -> datetime:
+        return self.time
+
+    def job(self, key: Key) -> Job | None:
+        return _job(self.seen_job) if key == JOB else None
+
+    def jobs(self, namespace: str) -> Iterable[Job]:
+        job = self.job(JOB)
+        return [job] if job is not None else []
+
+    def pod(self, key: Key) -> Pod | None:
+        tree = self.seen.get(key)
+        return _pod(tree) if tree is not None else None
+
+    def pods_of(self, job_uid: str) -> Iterable[Pod]:
+        return [_pod(tree) for tree in self.seen.values() if _owner(tree) == job_uid]
+
+    def orphans(self, namespace: str) -> Iterable[Pod]:
+        return [_pod(tree) for tree in self.seen.values() if not _owner(tree)]
+
+    async def read_job(self, key: Key) -> Job | None:
+        self.deliver_job()
+        return _job(self.job_tree)
+
+    # --- ports: writes ---
+
+    async def create_pod(self, namespace: str, manifest: Mapping[str, Any]) -> Pod:
+        self._begin()
+        tree = copy.deepcopy(dict(manifest))
+        self.names += 1
+        meta = tree["metadata"]
+        meta["name"] = meta["uid"] = f"{meta['generateName']}{self.names:05}"
+        meta["creationTimestamp"] = wire(self.time.replace(microsecond=0))
+        tree["status"] = {"phase": "Pending"}
+        self.ledger.creating(self, tree)
+        self._store_pod(tree, own=True)
+        self._end()
+        return _pod(tree)
+
+    async def patch_pod(self, key: Key, patch: Mapping[str, Any]) -> Pod:
+        self._begin()
+        tree = copy.deepcopy(self._existing(key, patch["metadata"]))
+        meta = tree["metadata"]
+        for name, value in patch["metadata"].items():
+            match name:
+                case "$deleteFromPrimitiveList/finalizers":
+                    meta["finalizers"] = [f for f in meta.get("finalizers", []) if f not in value]
+                case "finalizers":
+                    meta["finalizers"] = list(dict.fromkeys([*meta.get("finalizers", []), *value]))
+                case "annotations":
+                    merged = meta.get("annotations", {}) | value
+                    meta["annotations"] = {k: v for k, v in merged.items() if v is not None}
+                case "ownerReferences":
+                    gone = {owner["uid"] for owner in value}
+                    kept = [owner for owner in meta.get("ownerReferences", []) if owner["uid"] not in gone]
+                    meta["ownerReferences"] = kept + [owner for owner in value if "$patch" not in owner]
+                case "uid" | "resourceVersion":
+                    pass
+                case _:
+                    raise AssertionError(name)
+        self._store_pod(tree, own=True)
+        self._end()
+        return _pod(tree)
+
+    async def delete_pod(self, key: Key, uid: str, resource_version: str = "") -> None:
+        self._begin()
+        wanted = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
+        tree = self._existing(key, wanted)
+        if is_active(tree):
+            self.ledger.dropped.add(uid)
+        self.mark_deleted(tree, own=True)
+        self._end()
+
+    async def update_job_status(self, job: Job, status: Mapping[str, Any]) -> Job:
+        self._begin()
+        old = self.job_tree
+        if old is None or old["metadata"]["uid"] != job.metadata.uid:
+            raise Refused(404, "no such job")
+        if old["metadata"]["resourceVersion"] != job.metadata.resource_version:
+            raise Refused(409, "the object has been modified")
+        new = copy.deepcopy(old)
+        new["status"] = merge(old.get("status", {}), status)
+        assert new["status"] != old.get("status", {}), "a write that changes nothing"
+        errors = validate_status_update(new, old)
+        assert not errors, (errors, old, new)
+        self.ledger.status_written(self, old, new)
+        self._store_job(new, own=True)
+        self._end()
+        return _job_of(new)
+
+    async def delete_job(self, key: Key, uid: str) -> None:
+        raise AssertionError("nothing here deletes Jobs")
+
+    def event(self, regarding: Object, type: str, reason: str, message: str) -> None:
+        self.events.append((reason, message))
+        assert reason != "StatusUpdateRefused", message
+
+    def inc(self, name: str, labels: Mapping[str, str], by: float = 1) -> None: ...
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None: ...
+
+    # --- faults ---
+
+    def _begin(self) -> None:
+        self.writes += 1
+        if self.deaths and self.deaths[0] == (self.writes, "before"):
+            raise Died
+        if self.writes in self.refusals:
+            raise Refused(500, "internal error")
+
+    def _end(self) -> None:
+        if self.deaths and self.deaths[0] == (self.writes, "after"):
+            raise Died
+
+    def restart(self) -> None:
+        """A new process: its caches are complete, its memory empty."""
+        if self.deaths:
+            self.deaths.pop(0)
+        self.seen = copy.deepcopy(self.store)
+        self.seen_job = copy.deepcopy(self.job_tree)
+        self._new_controller()
+
+    def _new_controller(self) -> None:
+        options = JobControllerOptions(sync_batch_period=0.0, writes_in_flight=1, max_uncounted=4, max_creates=5)
+        self.queue, self.orphan_queue = FirstComeQueue(self), FirstComeQueue(self)
+        self.controller = JobController(self, self.queue, self, self, self, options)
+        self.sweeper = OrphanSweeper(self, self.orphan_queue, options)
+        self._tell_job(None, self.seen_job)
+        for tree in self.seen.values():
+            self._tell_pod(None, tree)
+
+    def work(self, rounds: int = 50) -> None:
+        """Syncs until nothing is due. A process that dies starts again."""
+        for _ in range(rounds):
+            if (key := self.queue.pop()) is not None:
+                self._attempt(self.controller.sync(key), self.queue, key)
+            elif isinstance(key := self.orphan_queue.pop(), Orphans):
+                self._attempt(self.sweeper.sync(key), self.orphan_queue, key)
+            else:
+                return
+        raise AssertionError("the controller does not come to rest")
+
+    def _attempt(self, sync: Any, queue: FirstComeQueue, key: Any) -> None:
+        try:
+            asyncio.run(sync)
+        except Refused:
+            queue.add_after(key, 1)
+        except BaseException as error:
+            if not _is_death(error):
+                raise
+            self.restart()
+
+    # --- the store ---
+
+    def _existing(self, key: Key, wanted: Mapping[str, Any]) -> Tree:
+        tree = self.store.get(key)
+        if tree is None:
+            self.seen.pop(key, None)
+            raise Refused(404, "no such pod")
+        for name in ("uid", "resourceVersion"):
+            if name in wanted and wanted[name] != tree["metadata"][name]:
+                raise Refused(409, "the object has been modified")
+        return tree
+
+    def _store_pod(self, tree: Tree, *, own: bool) -> None:
+        meta = tree["metadata"]
+        key = Key(meta["namespace"], meta["name"])
+        self.revision += 1
+        meta["resourceVersion"] = str(self.revision)
+        if "deletionTimestamp" in meta and not meta.get("finalizers") and self._ended(tree):
+            self.store.pop(key, None)
+        else:
+            self.store[key] = tree
+        self.ledger.pod_stored(self, tree)
+        if own:
+            self.deliver_pod(key)
+
+    @staticmethod
+    def _ended(tree: Tree) -> bool:
+        return not tree["spec"].get("nodeName") or tree["status"]["phase"] in ("Succeeded", "Failed")
+
+    def _store_job(self, tree: Tree, *, own: bool) -> None:
+        self.revision += 1
+        tree["metadata"]["resourceVersion"] = str(self.revision)
+        self.job_tree = tree
+        if own:
+            self.deliver_job()
+
+    def deliver_pod(self, key: Key) -> None:
+        """The cache hears of this pod's latest state."""
+        old, new = self.seen.get(key), self.store.get(key)
+        if new is None:
+            self.seen.pop(key, None)
+        else:
+            self.seen[key] = copy.deepcopy(new)
+        if old != new:
+            self._tell_pod(old, new)
+
+    def deliver_job(self) -> None:
+        old, self.seen_job = self.seen_job, copy.deepcopy(self.job_tree)
+        if old != self.seen_job:
+            self._tell_job(old, self.seen_job)
+
+    def deliver_all(self) -> None:
+        self.deliver_job()
+        for key in list({**self.seen, **self.store}):
+            self.deliver_pod(key)
+
+    def _tell_pod(self, old: Tree | None, new: Tree | None) -> None:
+        before, after = (_pod(tree) if tree is not None else None for tree in (old, new))
+        self.controller.pod_changed(before, after)
+        self.sweeper.pod_changed(before, after)
+
+    def _tell_job(self, old: Tree | None, new: Tree | None) -> None:
+        self.controller.job_changed(_job(old), _job(new))
+        self.sweeper.job_changed(_job(old), _job(new))
+
+    # --- other people ---
+
+    def _create_job(self, spec: Tree) -> None:
+        self.job_tree = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "j", "namespace": "ns", "uid": "job-uid", "generation": 1, "resourceVersion": "1"},
+            "spec": {
+                "selector": {"matchLabels": {CONTROLLER_UID: "job-uid"}},
+                "template": {
+                    "metadata": {"labels": {CONTROLLER_UID: "job-uid"}},
+                    "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
+                },
+                **spec,
+            },
+            "status": {},
+        }
+        self.seen_job = copy.deepcopy(self.job_tree)
+
+    def edit_job(self, **spec: Any) -> None:
+        if self.job_tree is None:
+            return
+        tree = copy.deepcopy(self.job_tree)
+        tree["spec"].update(spec)
+        tree["metadata"]["generation"] += 1
+        self._store_job(tree, own=False)
+
+    def change_pod(self, tree: Tree, **status: Any) -> None:
+        new = copy.deepcopy(tree)
+        new["status"].update(status)
+        self._store_pod(new, own=False)
+
+    def bind(self, tree: Tree) -> None:
+        new = copy.deepcopy(tree)
+        new["spec"]["nodeName"] = "node"
+        self._store_pod(new, own=False)
+
+    def end_pod(self, tree: Tree, exit_code: int) -> None:
+        finished = wire(self.time.replace(microsecond=0))
+        state = {"terminated": {"exitCode": exit_code, "finishedAt": finished}}
+        phase = "Failed" if exit_code else "Succeeded"
+        self.change_pod(tree, phase=phase, containerStatuses=[{"name": "c", "state": state}])
+
+    def mark_deleted(self, tree: Tree, *, own: bool = False) -> None:
+        new = copy.deepcopy(tree)
+        if "deletionTimestamp" not in new["metadata"]:
+            grace = 30 if new["spec"].get("nodeName") else 0
+            new["metadata"]["deletionTimestamp"] = wire((self.time + timedelta(seconds=grace)).replace(microsecond=0))
+            new["metadata"]["deletionGracePeriodSeconds"] = grace
+        self._store_pod(new, own=own)
+
+    def pods(self, *phases: str) -> list[Tree]:
+        return [tree for tree in self.store.values() if not phases or tree["status"]["phase"] in phases]
+
+
+class Ledger:
+    """What the store has seen happen, and what must be true of it (S13 to S20)."""
+
+    def __init__(self) -> None:
+        self.noted: dict[str, str] = {}  # UID -> list it was noted in
+        self.ended: dict[str, str] = {}  # UID -> phase with which a tracked pod ended
+        self.dropped: set[str] = set()  # UIDs of pods that the controller deleted while they ran
+        self.deleted: set[str] = set()  # UIDs of pods that anybody deleted
+        self.finish: dict[str, tuple[int, int, datetime]] = {}  # UID -> index, failures with it, finish time
+        self.index_of: dict[str, int] = {}
+
+    def creating(self, world: World, tree: Tree) -> None:
+        """S15, S16, S18, S20."""
+        job = world.seen_job
+        assert job is not None
+        spec, status = job["spec"], job["status"]
+        assert not spec.get("suspend")
+        assert not any(c["status"] == "True" for c in status.get("conditions", ()) if c["type"] != "Suspended")
+        active = [pod for pod in world.store.values() if is_active(pod)]
+        going = [pod for pod in world.store.values() if is_terminating(pod)]
+        assert len(active) < spec["parallelism"]
+        if spec.get("podReplacementPolicy") == "Failed":
+            assert len(active) + len(going) < spec["parallelism"]
+        index = index_of(tree)
+        self.index_of[tree["metadata"]["uid"]] = index
+        if index < 0:
+            return
+        assert index < spec["completions"]
+        assert index not in [index_of(pod) for pod in active]
+        assert index not in parse(status.get("completedIndexes", ""), 99)
+        assert index not in parse(status.get("failedIndexes", ""), 99)
+        tries = count_of(tree)
+        if tries:
+            before = [when for at, n, when in self.finish.values() if at == index and n == tries]
+            assert before, "a replacement without anything that it replaces"
+            assert world.time >= min(before) + timedelta(seconds=min(10 * 2 ** (tries - 1), 600))
+
+    def pod_stored(self, world: World, tree: Tree) -> None:
+        uid, phase = tree["metadata"]["uid"], tree["status"]["phase"]
+        failed = phase == "Failed" or is_terminating(tree)
+        if failed and index_of(tree) >= 0 and uid not in self.finish:
+            self.finish[uid] = (index_of(tree), count_of(tree) + 1, world.time.replace(microsecond=0))
+        if "deletionTimestamp" in tree["metadata"] and uid not in self.ended:
+            self.deleted.add(uid)
+        if phase in ("Succeeded", "Failed") and tree["metadata"].get("finalizers"):
+            self.ended.setdefault(uid, phase)
+
+    def status_written(self, world: World, old_job: Tree, new_job: Tree) -> None:
+        """S13, S14, S16, S17, S19."""
+        old, new, spec = old_job["status"], new_job["status"], new_job["spec"]
+        for kind in ("succeeded", "failed"):
+            before, after = ((status.get("uncountedTerminatedPods") or {}).get(kind, []) for status in (old, new))
+            for uid in after:
+                if uid not in before:
+                    assert uid not in self.noted, "noted twice"
+                    self.noted[uid] = kind
+            for uid in before:
+                if uid not in after:
+                    pod = world.store.get(Key("ns", uid))
+                    assert pod is None or not pod["metadata"].get("finalizers"), "counted before its release"
+            counted = sum(1 for found in self.noted.values() if found == kind) - len(after)
+            if kind == "failed" or spec.get("completionMode") != "Indexed":
+                assert new.get(kind, 0) == counted, "the counter is not the number of pods"
+        completed = parse(new.get("completedIndexes", ""), 99)
+        failed = parse(new.get("failedIndexes") or "", 99)
+        assert not set(completed) & set(failed)
+        assert all(index < spec["completions"] for index in (*completed, *failed))
+        if spec.get("completionMode") == "Indexed":
+            assert new.get("succeeded", 0) == len(completed)
+        limit = spec.get("backoffLimitPerIndex")
+        standing = any(c["status"] == "True" for c in new.get("conditions", ()) if c["type"] != "Suspended")
+        if limit is not None and not standing:
+            for index in range(spec["completions"]):
+                counted_pods = [u for u, kind in self.noted.items() if kind == "failed" and self.index_of[u] == index]
+                assert len(counted_pods) <= limit + 1
+        if not standing:
+            assert not any(self.noted.get(uid) == "failed" for uid in self.dropped), "a dropped pod was counted"
+        if any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in new.get("conditions", ())):
+            interim = {c["type"] for c in old.get("conditions", ()) if c["status"] == "True"}
+            assert interim & {"FailureTarget", "SuccessCriteriaMet"}
+            assert not [pod for pod in world.store.values() if is_active(pod) or is_terminating(pod)]
+            assert not [pod for pod in world.store.values() if pod["metadata"].get("finalizers")]
+
+
+def merge(old: Any, patch: Any) -> Any:
+    """A JSON merge patch (RFC 7396)."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(old) if isinstance(old, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge(merged.get(name), value)
+    return merged
+
+
+def is_active(tree: Tree) -> bool:
+    return "deletionTimestamp" not in tree["metadata"] and tree["status"]["phase"] not in ("Succeeded", "Failed")
+
+
+def is_terminating(tree: Tree) -> bool:
+    return "deletionTimestamp" in tree["metadata"] and tree["status"]["phase"] not in ("Succeeded", "Failed")
+
+
+def index_of(tree: Tree) -> int:
+    return int(tree["metadata"].get("annotations", {}).get(COMPLETION_INDEX, -1))
+
+
+def count_of(tree: Tree) -> int:
+    notes = tree["metadata"].get("annotations", {})
+    return int(notes.get(INDEX_FAILURE_COUNT, 0)) + int(notes.get(INDEX_IGNORED_FAILURE_COUNT, 0))
+
+
+def _owner(tree: Tree) -> str:
+    return next((owner["uid"] for owner in tree["metadata"].get("ownerReferences", ()) if owner.get("controller")), "")
+
+
+def _pod(tree: Tree) -> Pod:
+    return msgspec.convert(tree, Pod)
+
+
+def _job_of(tree: Tree) -> Job:
+    return msgspec.convert(tree, Job)
+
+
+def _job(tree: Tree | None) -> Job | None:
+    return _job_of(tree) if tree is not None else None
+
+
+def _is_death(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_death(inner) for inner in error.exceptions)
+    return isinstance(error, Died)

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 MAX_PENDING = 10_000  # Events in memory, over all objects
 MAX_MESSAGE = 1024  # characters; longer ones the API server refuses
 MAX_NAME = 253
+MAX_NAMES_TAKEN = 100
 CONCURRENCY = 4
 RETRY_DELAYS = (1.0, 2.0, 4.0, 8.0)  # seconds between attempts
 # 4xx answers that a repetition can change; the others are final.
@@ -153,9 +154,20 @@ class EventRecorder:
             except ApiError as error:
                 if error.status != 404:  # Events live an hour: the first one is gone, write another
                     raise
-        name = self._name(event)
-        await self._client.create(EVENTS, namespace, self._manifest(name, event, occurrence))
+        name = await self._create(namespace, event, occurrence)
         self._correlator.written(occurrence, name)
+
+    async def _create(self, namespace: str, event: Pending, occurrence: Occurrence) -> str:
+        """Write a new Event; another recorder may have taken a name of this very moment, the next one is free."""
+        for _ in range(MAX_NAMES_TAKEN):
+            name = self._name(event)
+            try:
+                await self._client.create(EVENTS, namespace, self._manifest(name, event, occurrence))
+                return name
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+        raise OSError(f"{MAX_NAMES_TAKEN} names are taken")
 
     def _manifest(self, name: str, event: Pending, occurrence: Occurrence) -> dict[str, Any]:
         regarding, source = event.regarding, {"component": self.component}

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[Outcome]:
     """Run all samples on a cluster in `folder`; one Outcome a Job, also for those not ended in `timeout` seconds."""
-    options = ClusterOptions(data_dir=folder, nodes=2, cpu="2", memory="4Gi", sample_queue=False)
+    options = ClusterOptions(data_dir=folder, nodes=2, cpu="2", memory="4Gi", first_queue=False)
     async with LocalCluster(options, KueueConfig()) as cluster:
         client = cluster.client
         for manifest in manifests.read(str(samples() / "queues.yaml")):

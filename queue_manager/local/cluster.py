@@ -108,17 +108,17 @@ class LocalCluster:
 
         run_job_controller(runtime, self.config.job_controller.options())
         queue = add_queue_controllers(runtime, self.config)
-        admission.extend(queue.admission)
+        admission.extend(getattr(queue, "admission", ()))
         for controller in (GarbageCollector(server), NamespaceController(server)):
             runtime.task(controller.run)
         Placement(runtime)
         agent = Agent(runtime, pods.root, [node.host for node in self._nodes])
-        await stack.enter_async_context(runtime)
-        stack.push_async_callback(agent.shutdown)
-
         token = secrets.token_urlsafe(32)
         listening = await http.serve(server, port=self.options.port, token=token)
         stack.push_async_callback(listening.close)
+        await stack.enter_async_context(runtime)
+        stack.push_async_callback(agent.shutdown)
+
         self.url = listening.url
         write_kubeconfig(self.kubeconfig, self.url, token)
         self._report("API server", f"{self.url} (kubernetes API, this machine only)")

@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: `python -m tests.benchmarks [reflector api_server ...]`. They print, never assert."""
+"""Run all benchmarks, or those named: `python -m tests.benchmarks [reflector ...]`. They print, they never assert."""
 
 from __future__ import annotations
 

@@ -1,0 +1,130 @@
+"""A kubelet without processes: every pod runs as a script says, in virtual time, through the API like a real one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from job_controller.model import Key, Pod
+from queue_manager.engine.resources import PODS
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.engine.workqueue import WorkQueue
+
+NODE = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a pod does, in seconds after its creation; None: never."""
+
+    ready_after: float | None = 1.0
+    ends_after: float | None = 10.0
+    exit_code: int = 0
+    stops_within: float = 0.5  # of its deletion
+
+
+Script = Callable[[Pod], Outcome]
+
+
+class Kubelet:
+    """Binds every pod to one node, and plays its script: Running and ready, then Succeeded or Failed."""
+
+    def __init__(self, runtime: Runtime, script: Script) -> None:
+        self._client = runtime.client
+        self._clock = runtime.clock
+        self._script = script
+        self._pods = runtime.cache(PODS, Pod)
+        self._queue: WorkQueue[Key] = WorkQueue("kubelet")
+        self._pods.subscribe(self._changed)
+        runtime.worker(self._queue, self._sync, concurrency=1)
+
+    def _changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is not None:
+            self._queue.add(new.metadata.key)
+
+    async def _sync(self, key: Key) -> None:
+        pod = self._pods.get(key.namespace, key.name)
+        if pod is None:
+            return
+        try:
+            await self._play(pod)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+
+    async def _play(self, pod: Pod) -> None:
+        outcome = self._script(pod)
+        if pod.metadata.deletion_timestamp is not None:
+            await self._stop(pod, outcome)
+        elif pod.status.phase in ("Succeeded", "Failed"):
+            return
+        elif not pod.spec.node_name:
+            await self._bind(pod)
+        elif not _is_ready(pod) and self._due(pod, outcome.ready_after):
+            await self._report(pod, "Running", outcome)
+        elif _is_ready(pod) and self._due(pod, outcome.ends_after):
+            await self._report(pod, "Failed" if outcome.exit_code else "Succeeded", outcome)
+
+    def _due(self, pod: Pod, after: float | None) -> bool:
+        """Whether the time has come; if not, come back when it has."""
+        if after is None:
+            return False
+        created = pod.metadata.creation_timestamp
+        remaining = after - (self._clock.now() - created).total_seconds() if created else 0.0
+        if remaining > 0:
+            self._queue.add_after(pod.metadata.key, remaining)
+        return remaining <= 0
+
+    async def _bind(self, pod: Pod) -> None:
+        target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.metadata.name}, "target": target}
+        path = PODS.path(pod.metadata.namespace, pod.metadata.name, "binding")
+        answer = await self._client.transport.request("POST", path, body=msgspec.json.encode(binding))
+        if answer.status >= 300:
+            raise ApiError.of(answer.status, answer.body)
+
+    async def _report(self, pod: Pod, phase: str, outcome: Outcome) -> None:
+        patch = {"status": pod_status(phase, outcome.exit_code, self._clock.now())}
+        await self._client.patch(
+            PODS,
+            pod.metadata.namespace,
+            pod.metadata.name,
+            patch,
+            subresource="status",
+            content_type=STRATEGIC_PATCH,
+            type=Pod,
+        )
+
+    async def _stop(self, pod: Pod, outcome: Outcome) -> None:
+        await asyncio.sleep(outcome.stops_within)
+        if pod.status.phase not in ("Succeeded", "Failed"):
+            await self._report(pod, "Failed", Outcome(exit_code=143))
+        await self._client.delete(PODS, pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid, grace_period=0)
+
+
+def _is_ready(pod: Pod) -> bool:
+    return any(c.type == "Ready" and c.is_true for c in pod.status.conditions)
+
+
+def pod_status(phase: str, exit_code: int, now: datetime) -> dict[str, Any]:
+    """The status of a pod with one container `main`, as a kubelet would write it."""
+    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    running = phase == "Running"
+    state: dict[str, Any] = {"running": {"startedAt": at}}
+    if not running:
+        reason = "Error" if exit_code else "Completed"
+        state = {"terminated": {"exitCode": exit_code, "reason": reason, "finishedAt": at}}
+    ready = "True" if running else "False"
+    return {
+        "phase": phase,
+        "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": at}],
+        "containerStatuses": [
+            {"name": "main", "ready": running, "restartCount": 0, "image": "", "imageID": "", "state": state}
+        ],
+    }

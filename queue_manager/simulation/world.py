@@ -1,0 +1,81 @@
+"""A whole cluster in one process under virtual time: store, API server, every controller, and a scripted kubelet.
+
+Only sockets, disk and processes are missing; requests, caches, queues and controllers are those of
+`sluice up`. Nothing in it depends on anything but the seed and the script, so the same seed gives the same
+API history byte for byte.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from random import Random
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from queue_manager import assets
+from queue_manager.configuration import KueueConfig
+from queue_manager.engine.client import Client
+from queue_manager.engine.job_cluster import run_job_controller
+from queue_manager.engine.resources import by_kind
+from queue_manager.engine.runtime import Runtime
+from queue_manager.jobs.queue_manager import add_queue_controllers
+from queue_manager.local.admission import Admission
+from queue_manager.local.cluster import install_crds
+from queue_manager.local.garbage_collector import GarbageCollector
+from queue_manager.local.namespaces import NamespaceController
+from queue_manager.local.registry import Registry
+from queue_manager.local.server import ApiServer
+from queue_manager.local.store import Change, Store
+from queue_manager.local.transport import LocalTransport
+from queue_manager.simulation.kubelet import Kubelet, Outcome, Script
+from queue_manager.simulation.virtual import virtual_clock
+
+
+class World:
+    """`async with World(seed, script) as world:` inside `run_virtual`; `world.client` is its user."""
+
+    def __init__(
+        self, seed: int = 0, script: Script = lambda pod: Outcome(), config: KueueConfig | None = None
+    ) -> None:
+        self.clock = virtual_clock()
+        self.rng = Random(seed)
+        self.history: list[bytes] = []
+        self._config = config or KueueConfig()
+        self._script = script
+        self._stack = AsyncExitStack()
+        self.store = Store(self.clock, self.rng)
+        self.store.subscribe(self._record)
+        self._admission: list[Admission] = []
+        self.server = ApiServer(self.store, Registry.builtin(), self.clock, self._admission)
+        self.client = Client(LocalTransport(self.server, "user"))
+
+    async def __aenter__(self) -> Self:
+        await install_crds(self.client)
+        runtime = Runtime(LocalTransport(self.server, "system:sluice"), self.clock, self.rng)
+        run_job_controller(runtime, self._config.job_controller.options())
+        self.queue = queue = add_queue_controllers(runtime, self._config)
+        self._admission.extend(getattr(queue, "admission", ()))
+        for controller in (GarbageCollector(self.server), NamespaceController(self.server)):
+            runtime.task(controller.run)
+        Kubelet(runtime, self._script)
+        await self._stack.enter_async_context(runtime)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, trace)
+
+    async def apply(self, manifests: str) -> list[dict[str, Any]]:
+        """Create the objects of a YAML text; returns them as stored."""
+        created = []
+        for tree in yaml.load_all(manifests, assets.YamlLoader):
+            resource = by_kind(tree["apiVersion"], tree["kind"])
+            namespace = tree["metadata"].get("namespace", "default") if resource.namespaced else ""
+            created.append(await self.client.create(resource, namespace, tree))
+        return created
+
+    def _record(self, change: Change) -> None:
+        self.history.append(change.type.encode() + b" " + change.resource.encode() + b" " + change.new.data)

@@ -61,7 +61,13 @@ async def serve(server: ApiServer, host: str = "127.0.0.1", port: int = 0, token
     if not token:
         raise ValueError("the embedded API server needs a bearer token")
     door = _Door(server, token)
-    web_server = web.Server(door.handle, request_factory=_make_request, access_log=None, keepalive_timeout=300.0)
+    web_server = web.Server(
+        door.handle,
+        request_factory=_make_request,
+        handler_cancellation=True,  # a client that goes away ends its watch
+        access_log=None,
+        keepalive_timeout=300.0,
+    )
     socket = await asyncio.get_running_loop().create_server(web_server, host, port, backlog=512)
     taken = socket.sockets[0].getsockname()[1]
     shown = f"[{host}]" if ":" in host else host

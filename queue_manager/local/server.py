@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
 
 import orjson
 
-from job_controller.fields import Json
 from job_controller.ports import Clock
 from queue_manager.engine.resources import CRDS, NAMESPACES
 from queue_manager.engine.transport import Response
@@ -25,10 +23,10 @@ from queue_manager.local.discovery import discovery
 from queue_manager.local.errors import StatusError
 from queue_manager.local.exchange import Request, Stream, flag, negotiate, refuse, respond
 from queue_manager.local.identity import timestamp
-from queue_manager.local.kind import Kind
 from queue_manager.local.listing import list_objects
 from queue_manager.local.namespaces import finalize
 from queue_manager.local.pods import LogSource, Pods
+from queue_manager.local.registry import Registry
 from queue_manager.local.reviews import review
 from queue_manager.local.store import Change, Store, decode
 from queue_manager.local.views import View
@@ -43,31 +41,19 @@ FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH = ("/healthz", "/livez", "/readyz")
 
 
-class Catalogue(Protocol):
-    """The kinds that are served (`registry.Registry`)."""
-
-    def find(self, group: str, version: str, plural: str) -> Kind | None: ...
-
-    def all(self) -> Sequence[Kind]: ...
-
-    def install(self, crd: Json) -> Any: ...
-
-    def remove(self, crd: Json) -> Any: ...
-
-
 class ApiServer:
     """An embedded Kubernetes API server over a store."""
 
     def __init__(
         self,
         store: Store,
-        registry: Any,
+        registry: Registry,
         clock: Clock,
         admission: Sequence[Admission] = (),
         logs: LogSource | None = None,
     ) -> None:
         self.store = store
-        self.registry: Catalogue = registry
+        self.registry = registry
         self._clock = clock
         self._closing = False
         self._writer = Writer(store, admission)

@@ -14,12 +14,12 @@ from typing import Literal
 import orjson
 
 from job_controller.fields import FieldError, Json
-from job_controller.fields import invalid as invalid_value
 from queue_manager.local import errors, metadata
 from queue_manager.local.admission import Admission, Review
 from queue_manager.local.call import Call, check_write_options, name_of
-from queue_manager.local.exchange import read_body
-from queue_manager.local.patches import apply_patch
+from queue_manager.local.decoding import read_object
+from queue_manager.local.errors import StatusError
+from queue_manager.local.patches import apply_patch, undecodable
 from queue_manager.local.store import Store, Stored
 
 MAX_NAME_ATTEMPTS = 8  # of generateName, as upstream
@@ -37,7 +37,7 @@ class Writer:
     def create(self, call: Call) -> bytes:
         """POST to a collection: the stored object. Raises 400, 403, 404, 409, 413, 415, 422."""
         check_write_options(call, "CreateOptions")
-        obj = read_body(call.request)
+        obj = read_object(call.request, call.kind)
         self._decoded(call, obj)
         meta = metadata.check_envelope(call, obj)
         if call.resource.namespaced:
@@ -46,7 +46,7 @@ class Writer:
         metadata.begin(self._store, call, meta)
         if generated:
             self._free_name(call, obj)
-        if call.kind.has_status:
+        if call.kind.has_status and not call.kind.extra.get("status_on_create"):
             obj.pop("status", None)
         return self._finish_create(call, obj)
 
@@ -77,7 +77,7 @@ class Writer:
     def update(self, call: Call) -> bytes:
         """PUT of an object or of its status. Raises 400, 404, 409, 413, 415, 422."""
         check_write_options(call, "UpdateOptions")
-        new = read_body(call.request)
+        new = read_object(call.request, call.kind)
         self._decoded(call, new)
         meta = metadata.check_envelope(call, new)
         metadata.check_name(call, meta)
@@ -159,14 +159,17 @@ class Writer:
 
     def _patched(self, call: Call, obj: Json) -> None:
         """The same for the outcome of a patch, where unknown fields make it invalid."""
-        unknown = call.kind.schema.check(obj)
-        if not unknown:
-            return
-        if call.option("fieldValidation") == "Strict":
-            shown = call.request.body.decode("utf-8", "replace")
-            problem = invalid_value("patch", shown, f"strict decoding error: {', '.join(unknown)}")
-            raise errors.invalid(call.resource, call.name, [problem])
-        self._tolerate(call, obj, unknown)
+        content_type, body = call.request.headers.get("content-type", ""), call.request.body
+        before = orjson.dumps(obj)
+        try:
+            unknown = call.kind.schema.check(obj)
+        except StatusError as error:
+            raise undecodable(call.kind, content_type, body, before, error.message) from None
+        if unknown and call.option("fieldValidation") == "Strict":
+            why = f"strict decoding error: {', '.join(unknown)}"
+            raise undecodable(call.kind, content_type, body, before, why)
+        if unknown:
+            self._tolerate(call, obj, unknown)
 
     def _tolerate(self, call: Call, obj: Json, unknown: list[str]) -> None:
         if call.option("fieldValidation") != "Ignore":

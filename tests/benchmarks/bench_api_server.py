@@ -160,7 +160,7 @@ async def measure() -> dict[str, tuple[float, str]]:
 
 
 async def _died(process: Any, answered: asyncio.Event) -> None:
-    while process.is_alive():
+    while process.is_alive():  # noqa: ASYNC110
         await asyncio.sleep(0.5)
     answered.set()
 

@@ -1,5 +1,7 @@
 """Every way to be refused: code, reason, message and details as a Kubernetes API server writes them."""
 
+# ruff: noqa: E501  (a case a line reads better)
+
 from __future__ import annotations
 
 import json

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from functools import cached_property
 
 from job_controller import indexes, names
 from job_controller.fields import FieldError, Json, duplicate, invalid, invalid_here, required
@@ -28,9 +27,9 @@ def validate_status_update(new: Json, old: Json) -> list[FieldError]:
     return errors + list(_Update(new, old).errors())
 
 
-def is_true(status: Json, type: str) -> bool:
-    """Whether any condition of this type is True; conditions may be listed more than once."""
-    return any(c.get("type") == type and c.get("status") == "True" for c in status.get("conditions") or ())
+def true_conditions(status: Json) -> set[str]:
+    """Types of which any condition is True; conditions may be listed more than once."""
+    return {c.get("type", "") for c in status.get("conditions") or () if c.get("status") == "True"}
 
 
 class _Update:
@@ -40,6 +39,11 @@ class _Update:
         self.spec = new.get("spec") or {}
         self.new = new.get("status") or {}
         self.old = old.get("status") or {}
+        self.true = true_conditions(self.new)
+        self.was_true = true_conditions(self.old)
+        self.complete, self.failed = "Complete" in self.true, "Failed" in self.true
+        self.finished = self.complete or self.failed
+        self.finish_changed = self.finished != ("Complete" in self.was_true or "Failed" in self.was_true)
 
     def errors(self) -> Iterator[FieldError]:
         yield from self._values()
@@ -54,23 +58,7 @@ class _Update:
 
     def turned(self, *types: str) -> bool:
         """Whether one of these conditions became or ceased to be True."""
-        return any(is_true(self.new, name) != is_true(self.old, name) for name in types)
-
-    @cached_property
-    def complete(self) -> bool:
-        return is_true(self.new, "Complete")
-
-    @cached_property
-    def failed(self) -> bool:
-        return is_true(self.new, "Failed")
-
-    @cached_property
-    def finished(self) -> bool:
-        return self.complete or self.failed
-
-    @cached_property
-    def finish_changed(self) -> bool:
-        return self.finished != (is_true(self.old, "Complete") or is_true(self.old, "Failed"))
+        return any((name in self.true) != (name in self.was_true) for name in types)
 
     # --- values that are wrong by themselves, and contradicting conditions
 
@@ -91,7 +79,7 @@ class _Update:
                 seen.add(uid)
         if self.turned("Complete", "Failed") and self.complete and self.failed:
             yield invalid_here(_CONDITIONS, "cannot set Complete=True and Failed=true conditions")
-        if self.turned("Complete", "FailureTarget") and self.complete and is_true(self.new, "FailureTarget"):
+        if self.turned("Complete", "FailureTarget") and self.complete and "FailureTarget" in self.true:
             yield invalid_here(_CONDITIONS, "cannot set Complete=True and FailureTarget=true conditions")
 
     # --- times and conditions of a finished Job
@@ -99,10 +87,10 @@ class _Update:
     def _finished(self) -> Iterator[FieldError]:
         yield from self._completion_time()
         failed_changed = self.turned("Failed") or self._index_text_changed("failedIndexes")
-        if failed_changed and self.failed and not is_true(self.new, "FailureTarget"):
+        if failed_changed and self.failed and "FailureTarget" not in self.true:
             text = "cannot set Failed=True condition without the FailureTarget=true condition"
             yield invalid_here(_CONDITIONS, text)
-        met = is_true(self.new, "SuccessCriteriaMet")
+        met = "SuccessCriteriaMet" in self.true
         if self.turned("Complete", "SuccessCriteriaMet") and self.complete and not met:
             text = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition"
             yield invalid_here(_CONDITIONS, text)
@@ -176,10 +164,10 @@ class _Update:
             yield invalid("status.ready", ready, "cannot set more ready pods than active")
 
     def _success_criteria(self) -> Iterator[FieldError]:
-        if is_true(self.new, "SuccessCriteriaMet"):
+        if "SuccessCriteriaMet" in self.true:
             if self.failed:
                 yield invalid_here(_CONDITIONS, "cannot set SuccessCriteriaMet=True and Failed=true conditions")
-            if is_true(self.new, "FailureTarget"):
+            if "FailureTarget" in self.true:
                 text = "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"
                 yield invalid_here(_CONDITIONS, text)
         elif self.complete and self.spec.get("successPolicy") is not None:
@@ -190,7 +178,7 @@ class _Update:
 
     def _transitions(self) -> Iterator[FieldError]:
         for name in _TERMINAL:
-            if is_true(self.old, name) and not is_true(self.new, name):
+            if name in self.was_true and name not in self.true:
                 yield invalid_here(_CONDITIONS, f"cannot disable the terminal {name}=True condition")
         yield from self._decreases()
         new, old = self.new.get("completionTime"), self.old.get("completionTime")
@@ -199,10 +187,10 @@ class _Update:
         start = self.new.get("startTime")
         if self.old.get("startTime") and self._time_changed("startTime") and not self._may_restart():
             yield invalid("status.startTime", start, "field is immutable for unsuspended job once set")
-        met, was_met = is_true(self.new, "SuccessCriteriaMet"), is_true(self.old, "SuccessCriteriaMet")
+        met, was_met = "SuccessCriteriaMet" in self.true, "SuccessCriteriaMet" in self.was_true
         if was_met and not met:
             yield invalid_here(_CONDITIONS, "cannot disable the SuccessCriteriaMet=True condition")
-        if met and not was_met and is_true(self.old, "Complete"):
+        if met and not was_met and "Complete" in self.was_true:
             text = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
             yield invalid_here(_CONDITIONS, text)
 
@@ -213,7 +201,7 @@ class _Update:
         resumed = any(
             c.get("type") == "Suspended" and c.get("status") == "False" for c in self.new.get("conditions") or ()
         )
-        return resumed and is_true(self.old, "Suspended") and not is_true(self.new, "Suspended")
+        return resumed and "Suspended" in self.was_true and "Suspended" not in self.true
 
     def _decreases(self) -> Iterator[FieldError]:
         elastic = self.spec.get("completionMode") == "Indexed" and self.spec.get("completions") == self.spec.get(

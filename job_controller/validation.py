@@ -41,7 +41,7 @@ def validate_create(job: Json) -> list[FieldError]:
     if own.keys() == _GENERATED and own == job["spec"]["template"]["metadata"]["labels"]:
         # A Job with no labels anywhere gets those generated for its pods after it has been judged.
         metadata = {key: value for key, value in metadata.items() if key != "labels"}
-    return _validate_job(metadata, job["spec"], prefixed_labels=True)
+    return _validate_job(metadata, job["spec"], validate_spec(job["spec"]), prefixed_labels=True)
 
 
 def validate_update(new: Json, old: Json) -> list[FieldError]:
@@ -51,20 +51,20 @@ def validate_update(new: Json, old: Json) -> list[FieldError]:
     errors = _validate_common_metadata(metadata) + validate_metadata_update(metadata, before)
     own = (old["spec"]["template"].get("metadata") or {}).get("labels") or {}
     prefixed = labels.JOB_NAME in own and labels.CONTROLLER_UID in own
-    errors += _validate_job(metadata, new["spec"], prefixed_labels=prefixed)
+    of_spec = validate_spec(new["spec"])  # said twice
+    errors += _validate_job(metadata, new["spec"], of_spec, prefixed_labels=prefixed)
     errors += validate_metadata_update(metadata, before)
-    errors += validate_spec(new["spec"])
-    return errors + validate_immutable(new["spec"], old)
+    return errors + of_spec + validate_immutable(new["spec"], old)
 
 
 def _validate_common_metadata(metadata: Json) -> list[FieldError]:
     return validate_metadata(metadata, name_check=names.path_segment)
 
 
-def _validate_job(metadata: Json, spec: Json, *, prefixed_labels: bool) -> list[FieldError]:
+def _validate_job(metadata: Json, spec: Json, of_spec: list[FieldError], *, prefixed_labels: bool) -> list[FieldError]:
     errors = validate_metadata(metadata)
     errors += _validate_generated(metadata, spec, prefixed_labels)
-    errors += validate_spec(spec)
+    errors += of_spec
     completions = spec.get("completions")
     if spec.get("completionMode") == "Indexed" and completions is not None and completions > 0:
         name = metadata.get("name") or ""

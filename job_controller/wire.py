@@ -152,5 +152,7 @@ def parse_time(text: str) -> datetime | None:
 
 def stored_time(text: str) -> str:
     """metav1.Time as it is stored: whole seconds, UTC. A text that is no time is left alone."""
+    if len(text) == 20 and text[10] == "T" and text[19] == "Z":
+        return text  # stored form already, as nearly always
     time = parse_time(text)
     return text if time is None else time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

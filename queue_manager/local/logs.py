@@ -283,7 +283,7 @@ def _dated(lines: list[bytes], end: int, run: RunFiles) -> Iterator[bytes]:
     for line in lines:
         offset += len(line) + 1
         when = index.time_at(offset, modified)
-        yield when.strftime("%Y-%m-%dT%H:%M:%S.%fZ ").encode() + line + b"\n"
+        yield when.strftime("%Y-%m-%dT%H:%M:%S.%f000Z ").encode() + line + b"\n"
 
 
 def _modified(path: Path) -> datetime:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -51,7 +51,7 @@ class View:
     start_time: datetime
     ending: bool = False
     verdict: Verdict | None = None
-    not_ready: Mapping[str, str] = field(default_factory=dict)  # container -> why its probe keeps it unready
+    unready: Collection[str] = ()  # containers that their probes do not let be ready
 
     @property
     def restart_policy(self) -> str:
@@ -135,7 +135,7 @@ def _container_status(container: Container, view: View) -> Json:
 
 
 def _ready(container: Container, view: View) -> bool:
-    return container.running and container.name not in view.not_ready
+    return container.running and container.name not in view.unready
 
 
 def _state(container: Container, view: View) -> Json:

@@ -19,6 +19,7 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -39,6 +40,7 @@ from queue_manager.local.agent.containers import (
     waiting_since_crash,
 )
 from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.readiness import Readiness, Surroundings, is_probed
 from queue_manager.local.agent.status import (
     DEADLINE_EXCEEDED,
     SHUTDOWN,
@@ -125,6 +127,7 @@ class PodWorker:
         self._layout, self._host, self._reports = tools.layout, tools.host, tools.reports
         self._tools, self._now, self._look_again = tools, tools.now, look_again
         self._processes: dict[str, supervisor.Process] = {}
+        self._probes: dict[str, Readiness] = {}
         self._stop: Stop | None = None
         self._told: set[tuple[str, str, int]] = set()
         since = pod.status.get("startTime")
@@ -158,6 +161,8 @@ class PodWorker:
 
     def release(self) -> None:
         """Let go of the processes; they live on and a later worker finds them."""
+        for probe in self._probes.values():
+            probe.stop()
         for process in self._processes.values():
             process.release()
 
@@ -172,7 +177,8 @@ class PodWorker:
     def _view(self) -> View:
         verdict = self._stop.verdict if self._stop else None
         now = self._now()
-        return View(self.tree, self.containers, self._host.ip, now, self._start_time, self.ended, verdict)
+        unready = {name for name, probe in self._probes.items() if not probe.ready}
+        return View(self.tree, self.containers, self._host.ip, now, self._start_time, self.ended, verdict, unready)
 
     # --- starting ---
 
@@ -203,9 +209,7 @@ class PodWorker:
             return
         self._layout.create(self.uid, container.name)
         run = self._layout.run(self.uid, container.name, container.next_number)
-        home = str(run.work)
-        variables = await env.environment(self.tree, container.spec, self._host, self._tools.source, home)
-        directory = env.working_directory(container.spec, home)
+        variables, directory = await self._surroundings(container.spec, str(run.work))
         command, *arguments = env.arguments(container.spec, variables)
         program = env.executable(command, directory, variables["PATH"])
         process = supervisor.spawn(run, [program, *arguments], variables, directory)
@@ -213,9 +217,16 @@ class PodWorker:
         container.started(Attempt(run.number, self._now()))
         self._forget_old(run)
 
+    async def _surroundings(self, spec: Json, home: str) -> Surroundings:
+        variables = await env.environment(self.tree, spec, self._host, self._tools.source, home)
+        return Surroundings(variables, env.working_directory(spec, home))
+
     def _watch(self, container: Container, process: supervisor.Process, run: RunFiles) -> None:
         self._processes[container.name] = process
         self._tools.logs.add(run)
+        if is_probed(container.spec):
+            prepare = partial(self._surroundings, container.spec, str(run.work))
+            self._probes[container.name] = Readiness(container.spec, prepare, lambda: self._look_again(0))
         process.watch(lambda: self._look_again(0))
 
     def _forget_old(self, run: RunFiles) -> None:
@@ -306,6 +317,8 @@ class PodWorker:
             if container.running and container.current is not None and process is not None and process.ended:
                 container.ended(self._exit(container, container.current))
                 del self._processes[container.name]
+                if probe := self._probes.pop(container.name, None):
+                    probe.stop()
 
     def _exit(self, container: Container, attempt: Attempt) -> Exit:
         run = self._layout.run(self.uid, container.name, attempt.number)

@@ -190,3 +190,37 @@ async def test_a_container_that_cannot_be_created_waits(
         pod = await world.when(lambda pod: waiting(pod).get("reason") == reason)
     assert waiting(pod)["message"] == message
     assert pod["status"]["phase"] == "Pending"
+
+
+def probe(command: str, **more: int) -> dict[str, object]:
+    return {"exec": {"command": ["sh", "-c", command]}, "periodSeconds": 1, **more}
+
+
+async def test_a_container_is_ready_when_its_readiness_probe_says_so(world: World) -> None:
+    container = {"readinessProbe": probe("[ -e ready ]", failureThreshold=1)}
+    async with world.running():
+        await world.create("sleep 1000", container=container)
+        pod = await world.when(running)
+        assert pod["status"]["containerStatuses"][0]["ready"] is False
+        assert condition(pod, "Ready")["reason"] == "ContainersNotReady"
+        mark = world.files(pod) / "work" / "ready"
+        mark.touch()
+        await world.when(lambda pod: condition(pod, "Ready")["status"] == "True")
+        mark.unlink()
+        await world.when(lambda pod: condition(pod, "Ready")["status"] == "False")
+
+
+async def test_a_startup_probe_keeps_a_container_unready_until_it_succeeds(world: World) -> None:
+    async with world.running():
+        await world.create("sleep 0.5; touch up; sleep 1000", container={"startupProbe": probe("[ -e up ]")})
+        pod = await world.when(running)
+        assert condition(pod, "Ready")["status"] == "False"
+        await world.when(lambda pod: condition(pod, "Ready")["status"] == "True")
+
+
+async def test_a_probe_that_hangs_counts_as_failed(world: World) -> None:
+    container = {"readinessProbe": probe("touch asked; sleep 1000", timeoutSeconds=1)}
+    async with world.running():
+        await world.create("while [ ! -e asked ]; do sleep 0.02; done; sleep 1.5", container=container)
+        pod = await world.over()
+    assert pod["status"]["phase"] == "Succeeded"

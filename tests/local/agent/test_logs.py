@@ -83,8 +83,8 @@ async def test_lines_carry_the_time_at_which_the_log_had_grown_to_them(layout: L
     early, later = NOW - timedelta(seconds=60), NOW - timedelta(seconds=10)
     run.index.write_text(f"{early.timestamp()} 4\n{later.timestamp()} 8\n")
     lines = (await read(layout, timestamps=True)).splitlines()
-    assert lines[0] == "2026-01-01T11:59:00.000000Z one"
-    assert lines[1] == "2026-01-01T11:59:50.000000Z two"
+    assert lines[0] == "2026-01-01T11:59:00.000000000Z one"
+    assert lines[1] == "2026-01-01T11:59:50.000000000Z two"
     assert lines[2].endswith("Z three")
     assert await read(layout, since_seconds=30) == "two\nthree\n"
 

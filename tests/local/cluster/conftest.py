@@ -1,0 +1,110 @@
+"""`sluice up` as a process of its own, with its own data directory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from queue_manager.engine.client import Client
+from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.transport import ApiError
+
+SLUICE = [sys.executable, "-m", "queue_manager.cli.main"]
+ROOT = Path(__file__).resolve().parents[3]
+PATIENCE = 60.0  # seconds; how long a test waits for what must happen
+
+
+class Up:
+    """A running `sluice up`."""
+
+    def __init__(self, data_dir: Path, *flags: str) -> None:
+        self.data_dir = data_dir
+        self.kubeconfig = data_dir / "kubeconfig"
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(
+            [*SLUICE, "up", "--data-dir", str(data_dir), *flags],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines: list[str] = []
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip())
+            if line.startswith("Ctrl-C"):
+                return
+        raise AssertionError("sluice up did not come up:\n" + "\n".join(self.lines))
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        transport = HttpTransport.from_kubeconfig(self.kubeconfig)
+        try:
+            yield Client(transport)
+        finally:
+            await transport.close()
+
+    def kill(self) -> None:
+        """kill -9: no clean-up of any kind."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to stop; returns its exit code."""
+        self.process.send_signal(number)
+        rest, _ = self.process.communicate(timeout=30)
+        self.lines += rest.splitlines()
+        return self.process.returncode
+
+
+def sluice(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a client command and wait for it."""
+    return subprocess.run(
+        [*SLUICE, *arguments], cwd=ROOT, check=False, capture_output=True, text=True, input=stdin, timeout=60
+    )
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    """Start `sluice up` on the test's data directory; what still runs at the end is stopped."""
+    running: list[Up] = []
+
+    def begin(*flags: str) -> Up:
+        running.append(Up(tmp_path / "data", *flags))
+        return running[-1]
+
+    yield begin
+    for up in running:
+        if up.process.poll() is None:
+            up.stop()
+
+
+async def until(condition: Callable[[], Awaitable[object]], what: str) -> None:
+    """Wait until the condition holds; an API error counts as not yet."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ApiError, OSError):
+            if await condition():
+                return
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"not within {PATIENCE:.0f} s: {what}")
+
+
+def processes_of(marker: str) -> list[int]:
+    """Process ids whose command line contains a text."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if marker.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found

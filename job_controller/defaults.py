@@ -107,8 +107,9 @@ def _tidy_status(job: Json) -> None:
         condition.setdefault("type", "")
         condition.setdefault("status", "")
         for field in ("lastProbeTime", "lastTransitionTime"):
-            if field in condition:
-                condition[field] = stored_time(condition[field])
+            # Times of conditions are always written, missing ones as null.
+            time = condition.get(field)
+            condition[field] = None if time is None else stored_time(time)
 
 
 def _default_spec(spec: Json) -> None:

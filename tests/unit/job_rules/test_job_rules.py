@@ -104,6 +104,14 @@ def test_equal_times_in_another_zone_are_no_change_of_the_start_time() -> None:
     assert status_validation.validate_status_update(new, stored) == []
 
 
+def test_times_a_condition_lacks_are_stored_as_null() -> None:
+    stored = job()
+    new = {**copy.deepcopy(stored), "status": {"conditions": [{"type": "Suspended", "status": "True", "reason": ""}]}}
+    defaults.prepare_status(new, stored)
+    times = {"lastProbeTime": None, "lastTransitionTime": None}
+    assert new["status"] == {"conditions": [{"type": "Suspended", "status": "True", **times}]}
+
+
 @pytest.mark.parametrize(
     ("text", "stored"),
     [

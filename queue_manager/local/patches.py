@@ -45,10 +45,10 @@ def apply_patch(kind: Kind, content_type: str, current: Json, patch: bytes) -> J
     raise unsupported_media_type(_UNKNOWN_FORMAT + ", ".join(accepted))
 
 
-def undecodable(kind: Kind, content_type: str, patch: bytes, patched: Json, why: str) -> StatusError:
+def undecodable(kind: Kind, content_type: str, patch: bytes, patched: bytes, why: str) -> StatusError:
     """422 for an object that does not decode any more once it is patched, or has unknown fields under Strict."""
     media = content_type.partition(";")[0].strip().lower()
-    shown = go(orjson.loads(patch)) if media == STRATEGIC_PATCH else orjson.dumps(patched).decode()
+    shown = go(orjson.loads(patch)) if media == STRATEGIC_PATCH else patched.decode()
     why = why.removeprefix(
         f'{kind.resource.kind} in version "{kind.resource.version}" cannot be handled as a {kind.resource.kind}: '
     )

@@ -125,7 +125,7 @@ def syntax_error(body: bytes, error: Exception) -> str:
     text = body.decode("utf-8", "replace")
     if not text.strip():
         return "unexpected end of JSON input"
-    if isinstance(error, json.JSONDecodeError):
+    if type(error) is json.JSONDecodeError:  # not the fast parser's, which is one too
         at = error.pos
     else:
         try:
@@ -273,20 +273,24 @@ class Walk:
                 self.object(shape, item, trail)
             elif form == "map":
                 self._map(shape, item, trail)
-            elif form in ("quantity",):
-                raise Undecodable(values.QUANTITY_FORMAT)
             elif form != "any":
-                self.mismatch("object", shape, trail)
+                self._compound("object", shape, trail)
         elif kind is list:
             if form == "list":
                 self._list(shape, item, trail)
-            elif form == "quantity":
-                raise Undecodable(values.QUANTITY_FORMAT)
-            elif form == "bytes" or form != "any":
-                self.mismatch("array", shape, trail)
+            elif form != "any":
+                self._compound("array", shape, trail)
         else:
             return self._scalar(shape, item, trail)
         return item
+
+    def _compound(self, found: str, shape: Shape, trail: Trail) -> None:
+        """A list or object where there should be none."""
+        if shape.form == "quantity":
+            raise Undecodable(values.QUANTITY_FORMAT)
+        if shape.form in ("time", "microtime", "intstr"):
+            raise Undecodable(place(found, "int32" if shape.form == "intstr" else "string", trail))
+        self.mismatch(found, shape, trail)
 
     def _list(self, shape: Shape, items: list[Json], trail: Trail) -> None:
         inner = shape.item

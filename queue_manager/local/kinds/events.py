@@ -33,7 +33,8 @@ def to_core(event: Json) -> Json:
 
 def from_core(event: Json) -> Json:
     """A stored Event as events.k8s.io/v1 shows it."""
-    return {_RENAMED.get(key, key): value for key, value in event.items()} | {"apiVersion": NEW_EVENTS.api_version}
+    shown = {key: value for key, value in event.items() if value or not key.startswith("reporting")}
+    return {_RENAMED.get(key, key): value for key, value in shown.items()} | {"apiVersion": NEW_EVENTS.api_version}
 
 
 def _prepare(event: Json, _old: Json | None = None) -> None:

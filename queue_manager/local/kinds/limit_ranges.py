@@ -14,11 +14,13 @@ _STANDARD = ("Pod", "Container", "PersistentVolumeClaim")
 def default_limits(object: Json) -> None:
     """Of a container, the default limit follows from the maximum, the default request from the default limit
     or the minimum."""
+    if "spec" in object:
+        object["spec"].setdefault("limits", None)
     for item in (object.get("spec") or {}).get("limits") or []:
         if item.get("type") != "Container":
             continue
         limits = {**(item.get("max") or {}), **(item.get("default") or {})}
-        requests = {**limits, **(item.get("min") or {}), **(item.get("defaultRequest") or {})}
+        requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
         if limits:
             item["default"] = limits
         if requests:
@@ -58,25 +60,25 @@ def _validate_item(item: Json, kind: str, path: str) -> list[FieldError]:
     return errors
 
 
-# (smaller, larger, name of the smaller, name of the larger, the field at fault)
+# (smaller, larger, name of the smaller, name of the larger, the field at fault, the field whose value is shown)
 _ORDER = (
-    ("min", "max", "min", "max", "min"),
-    ("min", "defaultRequest", "min", "default request", "defaultRequest"),
-    ("defaultRequest", "max", "default request", "max", "defaultRequest"),
-    ("defaultRequest", "default", "default request", "default", "defaultRequest"),
-    ("min", "default", "min", "default", "default"),
-    ("default", "max", "default", "max", "default"),
+    ("min", "max", "min", "max", "min", "min"),
+    ("min", "defaultRequest", "min", "default request", "defaultRequest", "defaultRequest"),
+    ("defaultRequest", "max", "default request", "max", "defaultRequest", "defaultRequest"),
+    ("defaultRequest", "default", "default request", "default limit", "defaultRequest", "defaultRequest"),
+    ("min", "default", "min", "default", "default", "min"),
+    ("default", "max", "default", "max", "default", "max"),
 )
 
 
 def _validate_order(item: Json, name: str, path: str) -> list[FieldError]:
     errors = []
-    for low, high, low_name, high_name, fault in _ORDER:
+    for low, high, low_name, high_name, fault, shown in _ORDER:
         smaller, larger = (item.get(low) or {}).get(name), (item.get(high) or {}).get(name)
         if smaller is None or larger is None or _number(smaller) <= _number(larger):
             continue
         detail = f"{low_name} value {smaller} is greater than {high_name} value {larger}"
-        errors.append(invalid(f"{path}.{fault}[{name}]", (item.get(fault) or {})[name], detail))
+        errors.append(invalid(f"{path}.{fault}[{name}]", (item.get(shown) or {})[name], detail))
     return errors
 
 

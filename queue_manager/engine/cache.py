@@ -9,7 +9,8 @@ that happened up to that revision has been told. From it follow the rules:
 - an answer about an unknown object at or below `progress` is about an object the watch has already seen
   deleted (or never had): it is old news, and ignored;
 - an object that we deleted ahead of the watch leaves a tombstone, so that older events still under way do
-  not bring it back. The watch's own DELETED event, or a list without the object, takes the tombstone away;
+  not bring it back. The watch's own DELETED event takes the tombstone away, or a list without the object,
+  if the list is not older than the object;
 - a list at revision R deletes what it does not contain, except objects newer than R: those we wrote
   ourselves after the list was taken, and the watch from R on will tell about them.
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from job_controller.model import Key
 from queue_manager.engine.codec import HasMetadata, revision
@@ -36,6 +37,11 @@ FOR_EVER = 1 << 64
 MAX_TOMBSTONES = 4096
 
 
+class _Tombstone(NamedTuple):
+    up_to: int  # states up to this revision stay out
+    existed_at: int  # a list older than this cannot tell that the object is gone
+
+
 class Cache(Generic[T]):
     """Objects of one collection, with indexes and subscribers. Reads are synchronous and never block."""
 
@@ -45,7 +51,7 @@ class Cache(Generic[T]):
         self.progress = 0  # resourceVersion up to which the watch has told everything
         self._objects: dict[tuple[str, str], T] = {}  # a plain tuple: Key is equal to it, but slow to make
         self._by_uid: dict[str, T] = {}
-        self._tombstones: dict[str, int] = {}  # uid -> states up to this revision are gone
+        self._tombstones: dict[str, _Tombstone] = {}  # by uid
         self._indexes: dict[str, _Index[T]] = {}
         self._subscribers: list[Callable[[T | None, T | None], None]] = []
 
@@ -101,15 +107,19 @@ class Cache(Generic[T]):
 
     def forget(self, obj: T) -> None:
         """Take it that we deleted this very object: no state of it comes back."""
-        self.forget_uid(obj.metadata.uid)
+        self.forget_uid(obj.metadata.uid, existed_at=revision(obj))
 
-    def forget_uid(self, uid: str, up_to: int = FOR_EVER) -> None:
-        """The object is gone, or left our selector at revision `up_to`: that and older states stay out."""
+    def forget_uid(self, uid: str, up_to: int = FOR_EVER, existed_at: int | None = None) -> None:
+        """The object is gone, or left our selector at revision `up_to`: that and older states stay out.
+
+        `existed_at` is a revision at which it existed, if one is known.
+        """
         current = self._by_uid.get(uid)
         if current is not None and revision(current) <= up_to:
+            existed_at = max(existed_at or 0, revision(current))
             self._remove(current)
         if up_to > self.progress:
-            self._tombstones[uid] = max(up_to, self._tombstones.get(uid, 0))
+            self._tombstones[uid] = _Tombstone(up_to, FOR_EVER if existed_at is None else existed_at)
             if len(self._tombstones) > MAX_TOMBSTONES:
                 del self._tombstones[next(iter(self._tombstones))]
 
@@ -127,7 +137,8 @@ class Cache(Generic[T]):
         current = self._by_uid.get(uid)
         if current is not None and revision(current) <= up_to:
             self._remove(current)
-        if self._tombstones.get(uid, 0) in (FOR_EVER, up_to):
+        tombstone = self._tombstones.get(uid)
+        if tombstone is not None and tombstone.up_to in (FOR_EVER, up_to):
             del self._tombstones[uid]
         self.advance(up_to)
 
@@ -145,7 +156,11 @@ class Cache(Generic[T]):
             meta = old.metadata
             if meta.uid not in listed and revision(old) <= progress and meta.key not in undecodable:
                 self._remove(old)
-        self._tombstones = {uid: up_to for uid, up_to in self._tombstones.items() if uid in listed}
+        self._tombstones = {
+            uid: tombstone
+            for uid, tombstone in self._tombstones.items()
+            if uid in listed or tombstone.existed_at > progress
+        }
         for obj in objects:
             self._store(obj, revision(obj))
         self.progress = progress
@@ -167,7 +182,7 @@ class Cache(Generic[T]):
         """Keep a state of revision `at` if it is the newest of its name."""
         meta = new.metadata
         uid, key = meta.uid, (meta.namespace, meta.name)
-        if uid in self._tombstones and at <= self._tombstones[uid]:
+        if uid in self._tombstones and at <= self._tombstones[uid].up_to:
             return
         old = self._objects.get(key)
         if old is not None:

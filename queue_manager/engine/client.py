@@ -229,7 +229,7 @@ class Client:
             return  # the answer of a subresource that is not the object itself
         for learner in self._learners[resource]:
             if head.is_gone:
-                learner.cache.forget_uid(head.metadata.uid)
+                learner.cache.forget_uid(head.metadata.uid, existed_at=revision(head))
             else:
                 learner.learn(head, body, obj)
 

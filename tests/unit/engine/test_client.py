@@ -1,0 +1,241 @@
+"""The client, its transport, and how it finds the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from job_controller.model import ObjectMeta, Pod
+from queue_manager.engine.cache import Cache
+from queue_manager.engine.client import Client
+from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.kubeconfig import KubeconfigError, load
+from queue_manager.engine.resources import PODS
+from queue_manager.engine.selectors import matcher
+from queue_manager.engine.transport import ApiError
+from tests.unit.engine.loopback import Loopback, pod, status
+
+Served = tuple[Loopback, HttpTransport]
+
+
+async def test_reads_and_writes_trees_and_structs(served: Served) -> None:
+    client = Client(served[1])
+    made = await client.create(PODS, "default", pod("a"))
+    assert made["metadata"]["uid"]
+    read = await client.get(PODS, "default", "a", type=Pod)
+    assert (read.kind, read.metadata.name) == ("Pod", "a")
+    await client.replace(PODS, read)
+    changed = await client.patch(PODS, "default", "a", {"status": {"phase": "Running"}}, type=Pod)
+    assert changed.status.phase == "Running"
+    assert [obj.metadata.name for obj in await client.list(PODS, type=Pod)] == ["a"]
+    await client.delete(PODS, "default", "a", uid=read.metadata.uid, propagation="Foreground", grace_period=0)
+    assert served[0].bodies[-1] == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": read.metadata.uid},
+        "propagationPolicy": "Foreground",
+        "gracePeriodSeconds": 0,
+    }
+
+
+async def test_a_struct_without_kind_is_sent_with_it(served: Served) -> None:
+    await Client(served[1]).create(PODS, "default", Pod(metadata=ObjectMeta(name="a", namespace="default")))
+    assert (served[0].bodies[0]["apiVersion"], served[0].bodies[0]["kind"]) == ("v1", "Pod")
+
+
+async def test_list_reads_all_pages(served: Served) -> None:
+    served[0].page = 2
+    for name in "abcde":
+        served[0].put(pod(name))
+    listed = await Client(served[1]).list(PODS)
+    assert [(obj["kind"], obj["metadata"]["name"]) for obj in listed] == [("Pod", name) for name in "abcde"]
+
+
+async def test_a_refusal_is_an_api_error_with_its_reason(served: Served) -> None:
+    with pytest.raises(ApiError) as caught:
+        await Client(served[1]).get(PODS, "default", "none")
+    assert (caught.value.status, caught.value.reason) == (404, "NotFound")
+
+
+async def test_a_busy_server_is_asked_again_when_it_says_so(served: Served) -> None:
+    server, transport = served
+    server.refusals.append(status(429, "TooManyRequests", "busy", {"Retry-After": "0"}))
+    await Client(transport).create(PODS, "default", pod("a"))
+    assert len(server.requests) == 2
+
+
+async def test_a_busy_server_that_says_nothing_is_the_callers_to_handle(served: Served) -> None:
+    server, transport = served
+    server.refusals.append(status(503, "ServiceUnavailable", "down"))
+    with pytest.raises(ApiError):
+        await Client(transport).create(PODS, "default", pod("a"))
+    assert len(server.requests) == 1
+
+
+async def test_no_server_is_an_os_error() -> None:
+    transport = HttpTransport("http://127.0.0.1:1")
+    with pytest.raises(OSError, match="Cannot connect"):
+        await transport.request("GET", "/")
+    with pytest.raises(OSError, match="Cannot connect"):
+        async with transport.stream("/"):
+            pass
+    await transport.close()
+
+
+async def test_a_cache_with_a_selector_learns_only_what_it_selects(served: Served) -> None:
+    client = Client(served[1])
+    cache: Cache[Pod] = Cache("pods")
+    client.teach(cache, PODS, Pod, label_selector="team=red", field_selector="spec.nodeName=n1")
+    await client.create(PODS, "default", pod("other", labels={"team": "blue"}, spec={"nodeName": "n1"}))
+    await client.create(PODS, "default", pod("a", labels={"team": "red"}, spec={"nodeName": "n1"}))
+    assert [obj.metadata.name for obj in cache] == ["a"]
+    await client.patch(PODS, "default", "a", {"spec": {"nodeName": "n2"}})
+    assert len(cache) == 0
+
+
+async def test_the_write_that_removes_the_last_finalizer_is_the_last(served: Served) -> None:
+    client = Client(served[1])
+    cache: Cache[Pod] = Cache("pods")
+    client.teach(cache, PODS, Pod)
+    await client.create(PODS, "default", pod("a"))
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
+    await client.patch(PODS, "default", "a", {"metadata": leaving})
+    assert len(cache) == 1
+    await client.patch(PODS, "default", "a", {"metadata": {"finalizers": None}})
+    assert len(cache) == 0
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        ("", True),
+        ("a=1", True),
+        ("a==1,b!=2", True),
+        ("a=2", False),
+        ("a!=1", False),
+        ("c!=1", True),
+        ("a", True),
+        ("!a", False),
+        ("!c", True),
+        ("a in (1,2),b in (x)", True),
+        ("a notin (1, 2)", False),
+        ("c notin (1)", True),
+        ("b=", False),
+        ("example.com/x=y.z", True),
+    ],
+)
+def test_label_selectors(selector: str, selected: bool) -> None:
+    tree = {"metadata": {"labels": {"a": "1", "b": "x", "example.com/x": "y.z"}}}
+    match = matcher(selector, "")
+    assert (match is None or match(tree)) is selected
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        ("spec.nodeName=n", True),
+        ("spec.nodeName!=n", False),
+        ("spec.none=", True),
+        ("spec.on=true,metadata.name=a", True),
+    ],
+)
+def test_field_selectors(selector: str, selected: bool) -> None:
+    match = matcher("", selector)
+    assert match is not None
+    assert match({"metadata": {"name": "a"}, "spec": {"nodeName": "n", "on": True}}) is selected
+
+
+# --- kubeconfig --------------------------------------------------------------------------------------------
+
+
+def kubeconfig(directory: Path, cluster: dict[str, object], user: dict[str, object]) -> Path:
+    tree = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1", **cluster}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path = directory / "config"
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        ({"token": "t"}, "Bearer t"),
+        ({"tokenFile": "token"}, "Bearer from-file"),
+        ({"username": "me", "password": "pw"}, "Basic " + base64.b64encode(b"me:pw").decode()),
+        ({}, ""),
+    ],
+)
+async def test_who_we_are(tmp_path: Path, user: dict[str, object], expected: str) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    assert await load(kubeconfig(tmp_path, {}, user)).authorization() == expected
+
+
+async def test_a_token_from_a_plugin(tmp_path: Path) -> None:
+    credential = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"secret"}}'
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "echo", "args": [credential]}
+    path = kubeconfig(tmp_path, {}, {"exec": {**plugin, "interactiveMode": "Never"}})
+    assert await load(path).authorization() == "Bearer secret"
+
+
+def test_client_certificates_as_data_and_as_files(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subject = ["-subj", "/CN=me", "-days", "1"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
+    subprocess.run([*command, *subject], check=True, capture_output=True)
+    encoded = {name: base64.b64encode(path.read_bytes()).decode() for name, path in (("c", certificate), ("k", key))}
+    cluster = {"server": "https://127.0.0.1:1", "certificate-authority": "cert.pem"}
+    as_files = {"client-certificate": "cert.pem", "client-key": str(key)}
+    as_data = {"client-certificate-data": encoded["c"], "client-key-data": encoded["k"]}
+    for user in (as_files, as_data):
+        access = load(kubeconfig(tmp_path, cluster, user))
+        assert access.ssl is not None
+        assert len(access.ssl.get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "context", "text"),
+    [
+        ({}, {}, "elsewhere", "contexts has no entry 'elsewhere'; there are: 'here'"),
+        ({"server": "127.0.0.1"}, {}, None, "has no http"),
+        (
+            {"server": "https://x", "certificate-authority-data": "%"},
+            {},
+            None,
+            "certificate-authority-data is not base64",
+        ),
+        ({"server": "https://x"}, {"client-key-data": "eA=="}, None, "must be given together"),
+    ],
+)
+def test_what_is_wrong_with_a_kubeconfig(
+    tmp_path: Path, cluster: dict[str, object], user: dict[str, object], context: str | None, text: str
+) -> None:
+    with pytest.raises(KubeconfigError, match=text):
+        load(kubeconfig(tmp_path, cluster, user), context)
+
+
+async def test_from_kubeconfig_talks_to_the_server(served: Served, tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, {"server": served[1].base_url}, {"token": "t"})
+    transport = HttpTransport.from_kubeconfig(path)
+    answers = await asyncio.gather(*(Client(transport).create(PODS, "default", pod(f"p{n}")) for n in range(20)))
+    await transport.close()
+    assert len({answer["metadata"]["resourceVersion"] for answer in answers}) == 20

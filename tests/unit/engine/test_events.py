@@ -1,0 +1,148 @@
+"""Events: written as client-go does, counted, combined, never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from job_controller.model import ObjectMeta, Pod
+from queue_manager.engine import events as module
+from queue_manager.engine.client import Client
+from queue_manager.engine.event_correlation import Correlator
+from queue_manager.engine.events import EventRecorder
+from queue_manager.engine.http import HttpTransport
+from tests.unit.engine.loopback import Loopback, eventually, status
+
+Served = tuple[Loopback, HttpTransport]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+POD = Pod(
+    api_version="v1", kind="Pod", metadata=ObjectMeta(name="a", namespace="default", uid="u", resource_version="7")
+)
+
+
+class Standing:
+    def now(self) -> datetime:
+        return NOW
+
+
+async def delivered(recorder: EventRecorder) -> None:
+    run = asyncio.create_task(recorder.run())
+    await asyncio.sleep(0)
+    await recorder.drain(5)
+    await run
+
+
+async def test_an_event_as_client_go_writes_it(served: Served) -> None:
+    server, transport = served
+    recorder = EventRecorder(Client(transport), Standing(), "job-controller")
+    recorder.event(POD, "Normal", "Started", "x" * 2000)
+    await delivered(recorder)
+    assert server.requests[0][:2] == ("POST", "/api/v1/namespaces/default/events")
+    assert server.bodies == [
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"a.{int(NOW.timestamp()) * 10**9:x}", "namespace": "default"},
+            "involvedObject": {
+                "kind": "Pod",
+                "namespace": "default",
+                "name": "a",
+                "uid": "u",
+                "apiVersion": "v1",
+                "resourceVersion": "7",
+            },
+            "type": "Normal",
+            "reason": "Started",
+            "message": "x" * 1024,
+            "source": {"component": "job-controller"},
+            "reportingComponent": "job-controller",
+            "reportingInstance": "",
+            "eventTime": None,
+            "firstTimestamp": "2026-01-01T00:00:00Z",
+            "lastTimestamp": "2026-01-01T00:00:00Z",
+            "count": 1,
+        }
+    ]
+
+
+async def test_a_repeated_event_becomes_a_count(served: Served) -> None:
+    server, transport = served
+    recorder = EventRecorder(Client(transport), Standing(), "c")
+    for _ in range(3):
+        recorder.event(POD, "Normal", "Started", "again")
+    await delivered(recorder)
+    assert [method for method, _, _ in server.requests] == ["POST", "PATCH", "PATCH"]
+    assert next(iter(server.objects.values()))["count"] == 3
+
+
+async def test_an_event_that_expired_is_written_anew(served: Served) -> None:
+    server, transport = served
+    recorder = EventRecorder(Client(transport), Standing(), "c")
+    run = asyncio.create_task(recorder.run())
+    recorder.event(POD, "Normal", "Started", "again")
+    await eventually(lambda: len(server.objects) == 1)
+    server.objects.clear()
+    recorder.event(POD, "Normal", "Started", "again")
+    await recorder.drain(5)
+    await run
+    assert [obj["count"] for obj in server.objects.values()] == [2]
+
+
+async def test_a_refused_event_is_counted_as_lost_and_the_next_is_delivered(served: Served) -> None:
+    server, transport = served
+    server.refusals.append(status(403, "Forbidden", "namespace is being terminated"))
+    recorder = EventRecorder(Client(transport), Standing(), "c")
+    recorder.event(POD, "Normal", "First", "one")
+    recorder.event(POD, "Normal", "Second", "two")
+    await delivered(recorder)
+    assert recorder.dropped == 1
+    assert [obj["reason"] for obj in server.objects.values()] == ["Second"]
+
+
+async def test_a_failed_delivery_is_repeated_in_order(served: Served, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(module, "RETRY_DELAYS", (0.01, 0.01))
+    server, transport = served
+    server.refusals.append(status(500, "InternalError", "etcd is away"))
+    recorder = EventRecorder(Client(transport), Standing(), "c")
+    recorder.event(POD, "Normal", "First", "one")
+    recorder.event(POD, "Normal", "Second", "two")
+    await delivered(recorder)
+    assert [obj["reason"] for obj in server.objects.values()] == ["First", "Second"]
+
+
+async def test_too_many_waiting_events_are_dropped_and_counted(served: Served, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(module, "MAX_PENDING", 2)
+    recorder = EventRecorder(Client(served[1]), Standing(), "c")
+    for number in range(5):
+        recorder.event(POD, "Normal", f"Reason{number}", "text")
+    await delivered(recorder)
+    assert (recorder.dropped, len(served[0].objects)) == (3, 2)
+
+
+def test_the_tenth_similar_event_begins_a_combined_one() -> None:
+    correlator = Correlator()
+    told = [correlator.take(("c", "u"), "Normal", "Created", f"pod {n}", NOW) for n in range(12)]
+    messages = [occurrence.message for occurrence in told if occurrence]
+    assert messages[:9] == [f"pod {n}" for n in range(9)]
+    assert told[10] is told[9]
+    assert told[11] is not None
+    assert (told[11].message, told[11].count) == ("(combined from similar events): pod 11", 3)
+
+
+def test_similar_events_far_apart_are_told_singly() -> None:
+    correlator = Correlator()
+    for number in range(20):
+        now = NOW + number * timedelta(minutes=11)
+        occurrence = correlator.take(("c", "u"), "Normal", "Created", f"pod {number}", now)
+        assert occurrence is not None
+        assert occurrence.message == f"pod {number}"
+
+
+def test_one_object_may_cause_25_events_and_then_one_in_five_minutes() -> None:
+    correlator = Correlator()
+
+    def told(count: int, now: datetime) -> int:
+        return sum(correlator.take(("c", "u"), "Normal", f"R{n}", "m", now) is not None for n in range(count))
+
+    assert told(40, NOW) == 25
+    assert told(40, NOW + timedelta(minutes=10)) == 2

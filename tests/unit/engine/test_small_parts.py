@@ -1,0 +1,146 @@
+"""Metrics, logging, backoff, virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from queue_manager.engine.backoff import Backoff
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.log import KeyValueFormatter
+from queue_manager.engine.metrics import Registry
+from queue_manager.simulation.virtual import Deadlock, Livelock, VirtualLoop, run_virtual, virtual_clock
+
+START = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def test_the_exposition_is_what_prometheus_reads() -> None:
+    registry = Registry("kueue_")
+    registry.describe("admitted_total", "How many\nwere admitted.")
+    registry.describe("wait_seconds", "Waiting.", (1, 5))
+    registry.inc("admitted_total", {"queue": 'a"b'}, 2)
+    registry.set("pending", {}, 0.5)
+    for seconds in (0.5, 1, 3, 9):
+        registry.observe("wait_seconds", {"queue": "q"}, seconds)
+    assert registry.exposition() == (
+        "# HELP kueue_admitted_total How many\\nwere admitted.\n"
+        "# TYPE kueue_admitted_total counter\n"
+        'kueue_admitted_total{queue="a\\"b"} 2\n'
+        "# TYPE kueue_pending gauge\n"
+        "kueue_pending 0.5\n"
+        "# HELP kueue_wait_seconds Waiting.\n"
+        "# TYPE kueue_wait_seconds histogram\n"
+        'kueue_wait_seconds_bucket{queue="q",le="1"} 2\n'
+        'kueue_wait_seconds_bucket{queue="q",le="5"} 3\n'
+        'kueue_wait_seconds_bucket{queue="q",le="+Inf"} 4\n'
+        'kueue_wait_seconds_sum{queue="q"} 13.5\n'
+        'kueue_wait_seconds_count{queue="q"} 4\n'
+    )
+
+
+def test_a_metric_has_one_kind_and_a_counter_does_not_go_down() -> None:
+    registry = Registry()
+    registry.inc("a", {})
+    with pytest.raises(ValueError, match="is a counter"):
+        registry.set("a", {}, 1)
+    with pytest.raises(ValueError, match="cannot go down"):
+        registry.inc("a", {}, -1)
+
+
+def test_removed_series_are_not_shown_and_collectors_run_first() -> None:
+    registry = Registry()
+    registry.set("old", {"a": "b"}, 1)
+    registry.remove("old", {"a": "b"})
+    registry.before_exposition(lambda: registry.set("fresh", {}, 3))
+    assert registry.exposition() == "# TYPE fresh gauge\nfresh 3\n# TYPE old gauge\n"
+
+
+def test_log_lines_end_with_key_and_value() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(KeyValueFormatter())
+    logger = logging.Logger("a.b")
+    logger.addHandler(handler)
+    logger.warning("it %s", "failed", extra={"key": "default/x", "error": 'say "no"'})
+    line = stream.getvalue()
+    assert line.endswith('Z WARNING a.b it failed key=default/x error="say \\"no\\""\n')
+
+
+def test_backoff_doubles_to_its_limit_and_obeys_a_retry_after() -> None:
+    rng = random.Random(1)
+    backoff = Backoff(rng, 1, 4)
+    for least in (1, 2, 4, 4):
+        assert least <= backoff.delay() <= 2 * least
+    assert backoff.delay(at_least=100) == 100
+    backoff.reset()
+    assert backoff.delay() <= 2
+
+
+def test_the_system_clock_tells_utc() -> None:
+    assert SystemClock().now().utcoffset() == timedelta(0)
+
+
+def test_virtual_time_goes_from_timer_to_timer() -> None:
+    async def main() -> list[datetime]:
+        clock = virtual_clock()
+        times = [clock.now()]
+        for seconds in (0.5, 86_400, 30 * 86_400):
+            await asyncio.sleep(seconds)
+            times.append(clock.now())
+        return times
+
+    expected = [timedelta(0), timedelta(seconds=0.5), timedelta(days=1, seconds=0.5), timedelta(days=31, seconds=0.5)]
+    assert run_virtual(main(), START) == [START + step for step in expected]
+
+
+def test_timers_of_one_time_fire_in_the_order_they_were_set() -> None:
+    fired: list[int] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for number in range(50):
+            loop.call_at(10, fired.append, number)
+        await asyncio.sleep(11)
+
+    run_virtual(main())
+    assert sorted(fired) == list(range(50))
+    assert len(fired) == 50
+
+
+def test_a_run_that_is_too_long_ends_at_its_limit() -> None:
+    async def main() -> None:
+        await asyncio.sleep(1000)
+
+    with pytest.raises(TimeoutError):
+        run_virtual(main(), START, until=START + timedelta(seconds=999))
+
+
+def test_a_deadlock_names_who_waits() -> None:
+    async def waits_for_nothing() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock, match="waiting:\n  Task-"):
+        run_virtual(waits_for_nothing())
+
+
+def test_a_livelock_is_an_error() -> None:
+    async def spin() -> None:
+        while True:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    loop = VirtualLoop(max_rounds=1000)
+    with pytest.raises(Livelock):
+        loop.run_until_complete(spin())
+
+
+def test_no_threads_under_virtual_time() -> None:
+    async def main() -> None:
+        await asyncio.to_thread(print)
+
+    with pytest.raises(RuntimeError, match="no threads"):
+        run_virtual(main())

@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 
 # How often one sync decides anew because somebody else wrote to the Job.
 ATTEMPTS = 4
+# Part of the batch window for which the first change after a rest waits for others.
+GATHERING = 10
+# For which news of a Job wait whose last sync failed, in seconds. Changes of its spec do not wait.
+TROUBLE_DELAY = 1.0
 # After a pod changed under our hands: until its change has reached us.
 CONFLICT_DELAY = 0.5
 
@@ -61,6 +65,8 @@ class JobController:
         self._performer = Performer(cluster, events, metrics, self.options)
         self._memories: dict[str, Memory] = {}  # by Job UID
         self._synced: dict[Key, datetime] = {}  # when the last sync began or ended
+        self._syncing: dict[Key, bool] = {}  # Jobs in a sync now -> whether something changed meanwhile
+        self._troubled: set[Key] = set()  # Jobs whose last sync failed
         self._window = timedelta(seconds=self.options.sync_batch_period)
 
     # --- what wakes a Job ---
@@ -101,17 +107,24 @@ class JobController:
         return job.metadata.key if job is not None and job.metadata.uid == owner.uid else None
 
     def _wake(self, key: Key) -> None:
-        """Sync soon: at once if the Job was at rest, else when the batch window since its last sync is over."""
+        """Sync soon. A busy Job waits until the batch window since its last sync is over; one that was at rest
+        only for the few milliseconds in which changes of one cause arrive. Most of what is heard during a
+        sync is that sync's own writes, and those of a sync that fails must not start the next one at once."""
+        if key in self._syncing:
+            self._syncing[key] = True
+            return
+        if key in self._troubled:
+            self._queue.add_after(key, TROUBLE_DELAY)
+            return
         last = self._synced.get(key)
         left = self._window - (self._clock.now() - last) if last is not None else timedelta(0)
-        if timedelta(0) < left <= self._window:
-            self._queue.add_after(key, left.total_seconds())
-        else:
-            self._queue.add(key)
+        wait = left if left <= self._window else timedelta(0)  # a clock that was set back must not delay
+        self._queue.add_after(key, max(wait, self._window / GATHERING).total_seconds())
 
     def _forget(self, job: Job) -> None:
         self._memories.pop(job.metadata.uid, None)
         self._synced.pop(job.metadata.key, None)
+        self._troubled.discard(job.metadata.key)
         self._performer.forget(job.metadata.uid)
 
     # --- one sync ---
@@ -122,18 +135,25 @@ class JobController:
         if not self._is_ours(job):
             return
         began = self._synced[key] = self._clock.now()
+        self._syncing[key] = False
         labels = {"completion_mode": job.spec.completion_mode, "action": "reconciling", "result": "success"}
         try:
             labels["action"] = await self._with_fresh_job(job)
+            self._troubled.discard(key)
         except Exception:
             labels["result"] = "error"
+            self._troubled.add(key)
             raise
         finally:
             ended = self._clock.now()
+            changed = self._syncing.pop(key)
             if self._is_ours(self._cluster.job(key)):
                 self._synced[key] = ended
+                if changed:
+                    self._wake(key)
             else:
                 self._synced.pop(key, None)
+                self._troubled.discard(key)
             self._count("job_syncs_total", labels)
             self._metrics.observe(PREFIX + "job_sync_duration_seconds", labels, (ended - began).total_seconds())
 

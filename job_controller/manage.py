@@ -76,14 +76,14 @@ def _next_batch(missing: int, number: int) -> float | None:
 def _per_index(s: Situation, missing: int) -> Plan:
     """The lowest free indexes whose own backoff is over."""
     number = min(missing, s.options.max_creates)
-    replaced = delayed(s)
+    replaced, scale = delayed(s), _scale(s)
     plans: list[PodPlan] = []
     waits: list[timedelta] = []
     for index in free_indexes(s.completions or 0, _taken(s)):
         if len(plans) == number:
             break
         old = replaced.get(index)
-        wait = index_delay(old, s.now, *_scale(s))
+        wait = index_delay(old, s.now, *scale)
         if wait:
             waits.append(wait)
         else:

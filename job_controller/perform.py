@@ -171,7 +171,7 @@ class Performer:
 
     async def _delete(self, job: Job, pod: Pod, release: bool) -> None:
         key, uid = pod.metadata.key, pod.metadata.uid
-        version = ""
+        version = pod.metadata.resource_version if release else ""
         try:
             if release and self._options.finalizer in pod.metadata.finalizers:
                 marked = await self._cluster.patch_pod(key, patches.begin_deletion(pod, self._options.finalizer))

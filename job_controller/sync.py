@@ -65,8 +65,6 @@ def decide(
     owned = tuple(pods)
     s = look(job, owned, now, options)
     memory = remember(s, owned, memory)
-    if s.interrupted:
-        return Decision(steps=(TrackPods(s.interrupted),), memory=memory, requeue_after=0.0)
     verdict = judge(s)
     plan = Plan()
     if not pods_done:
@@ -74,7 +72,16 @@ def decide(
             plan = Plan(remove=s.active)
         elif not s.deleting:
             plan = manage(s, memory.history)
+        stray = _to_track_again(s, plan)
+        if stray:
+            return Decision(steps=(TrackPods(stray),), memory=memory, requeue_after=0.0)
     return _steps(s, memory, verdict, plan, owned, pods_done)
+
+
+def _to_track_again(s: Situation, plan: Plan) -> tuple[Pod, ...]:
+    """Pods whose deletion stopped half-way, unless they are to be deleted still."""
+    removed = {pod.metadata.uid for pod in plan.remove}
+    return tuple(pod for pod in s.interrupted if pod.metadata.uid not in removed)
 
 
 def remember(s: Situation, pods: Sequence[Pod], memory: Memory | None) -> Memory:

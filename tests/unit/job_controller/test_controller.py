@@ -1,0 +1,94 @@
+"""What the controller makes of failing writes, and of changes that nobody told it of in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from job_controller.labels import TRACKING_FINALIZER
+from job_controller.perform import NoLabels
+from tests.unit.job_controller.test_simulation import act, settle
+from tests.unit.job_controller.world import World, is_active
+
+
+def running(spec: dict[str, Any] | None = None) -> World:
+    world = World(spec or {"parallelism": 1, "completions": 1, "backoffLimit": 6})
+    world.work()
+    act(world, "run", 0)
+    world.deliver_all()
+    world.work()
+    return world
+
+
+def conditions(world: World) -> dict[str, str]:
+    assert world.job_tree is not None
+    return {c["type"]: c["status"] for c in world.job_tree["status"].get("conditions", ())}
+
+
+def test_pod_whose_deletion_was_refused_runs_on_and_is_counted() -> None:
+    world = running()
+    world.edit_job(suspend=True)
+    world.deliver_all()
+    world.refusals = {world.writes + 2}  # finalizer off, then DELETE
+    world.work()
+    assert conditions(world) == {}
+    assert ("FailedDelete", "Error deleting: internal error") in world.events
+    world.edit_job(suspend=False)
+    world.deliver_all()
+    world.work()
+    [pod] = world.store.values()
+    assert is_active(pod)
+    assert pod["metadata"]["finalizers"] == [TRACKING_FINALIZER]
+    settle(world)
+    assert world.job_tree is not None
+    assert world.job_tree["status"]["succeeded"] == 1
+    assert world.names == 1, "its work was not done twice"
+
+
+def test_pod_that_succeeds_unseen_while_the_job_is_suspended_is_counted() -> None:
+    world = running()
+    [pod] = world.store.values()
+    world.end_pod(pod, 0)
+    world.edit_job(suspend=True)
+    world.deliver_job()
+    world.work()
+    world.deliver_all()
+    world.work()
+    assert conditions(world)["Complete"] == "True"
+    assert world.names == 1
+
+
+def test_job_edited_unseen_is_decided_anew_at_once() -> None:
+    world = running({"parallelism": 2, "completions": 2, "backoffLimit": 6})
+    world.edit_job(parallelism=1)
+    act(world, "succeed", 0)
+    for key in list(world.seen):
+        world.deliver_pod(key)
+    world.work()
+    assert world.job_tree is not None
+    assert world.job_tree["status"]["succeeded"] == 1
+
+
+def test_failed_creation_is_told_and_tried_again() -> None:
+    world = World({"parallelism": 3, "completions": 3, "backoffLimit": 6})
+    world.refusals = {2}
+    world.work()
+    assert ("FailedCreate", "Error creating: internal error") in world.events
+    assert world.job_tree is not None
+    assert world.job_tree["status"]["active"] == len(world.store) < 3
+    settle(world)
+
+
+def test_template_without_labels_is_told() -> None:
+    world = World({"parallelism": 1, "completions": 1, "template": {"spec": {"restartPolicy": "Never"}}})
+    with pytest.raises(NoLabels):
+        world.work()
+    assert ("FailedCreate", "Error creating: unable to create pods, no labels") in world.events
+
+
+def test_each_pod_is_an_event() -> None:
+    world = running()
+    settle(world)
+    assert [reason for reason, _ in world.events] == ["SuccessfulCreate", "Completed"]
+    assert world.events[0][1].startswith("Created pod: j-")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-import os
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -87,8 +86,6 @@ class Agent:
 
     async def _begin(self) -> None:
         """What earlier agents left of pods that are gone."""
-        if os.geteuid() == 0:
-            log.warning("running as root: containers are plain processes with all rights of root (no sandbox)")
         orphans = [uid for uid in self.layout.pods() if self._pod(uid) is None]
         await asyncio.gather(*(self._end_orphan(uid) for uid in orphans))
 

@@ -5,7 +5,8 @@ lost. So each container is the foreground child of a `/bin/sh` in a session of i
 
   1. writes its pid, so that a new agent finds it;
   2. runs the command and waits. The signals meant for the container also reach the shell, being in the same
-     process group; it catches them and goes on waiting (caught, not ignored: ignoring would be inherited);
+     process group; it catches them and goes on waiting (caught, not ignored: ignoring would be inherited).
+     A SIGTERM that comes before the command has been started ends the container instead;
   3. writes the exit code. The mtime of that file is the finish time, which saves a `date` process;
   4. kills its process group and with it itself: background children end with their container, as they would
      with a PID namespace, even if no agent is alive.
@@ -29,13 +30,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from queue_manager.local.agent.layout import RunFiles
 
+# Its two variables have names that no container uses: an exported one of the same name would be changed.
 _SCRIPT = """\
-trap : HUP INT QUIT USR1 USR2 PIPE ALRM TERM
+trap : HUP INT QUIT USR1 USR2 PIPE ALRM
+_sluice_end=; trap _sluice_end=1 TERM
 ulimit -c 0; umask 022
-files=$1; cd "$2" || exit; shift 2; unset OLDPWD
-echo $$ >>"$files.pid"
-(exec "$@" 2>&1)
-echo $? >"$files.exit"
+_sluice_run=$1; cd "$2" || exit; shift 2; unset OLDPWD
+echo $$ >>"$_sluice_run.pid"
+if [ "$_sluice_end" ]; then (exit 143); else (exec "$@" 2>&1); fi
+echo $? >"$_sluice_run.exit"
 kill -KILL 0
 """
 _RESET = [s for s in signal.valid_signals() if s < 32 and s not in (signal.SIGKILL, signal.SIGSTOP)]

@@ -61,6 +61,8 @@ async def test_a_pod_costs_two_status_writes_and_its_binding(world: World) -> No
 async def test_environment_is_clean_and_tells_of_the_pod(world: World) -> None:
     env = [
         {"name": "A", "value": "1"},
+        {"name": "end", "value": "kept"},
+        {"name": "files", "value": "kept"},
         {"name": "B", "value": "$(A)2 $$(A) $(MISSING)"},
         {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
@@ -77,7 +79,7 @@ async def test_environment_is_clean_and_tells_of_the_pod(world: World) -> None:
     assert seen.pop("PWD") == home  # by the shell that starts it
     assert seen.pop("PATH").endswith("/usr/bin:/sbin:/bin")
     assert seen == {
-        "HOME": home, "HOSTNAME": "pod", "LANG": "C.UTF-8", "A": "1", "B": "12 $(A) $(MISSING)",
+        "HOME": home, "HOSTNAME": "pod", "LANG": "C.UTF-8", "A": "1", "end": "kept", "files": "kept", "B": "12 $(A) $(MISSING)",
         "NAME": "pod", "NODE": "node-1", "IP": "127.0.0.1", "CPU": "1500",
     }  # fmt: skip
 

@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from job_controller.fields import Json
 from queue_manager.local.call import Target
-from queue_manager.local.exchange import Request, read_body
+from queue_manager.local.exchange import PROTOBUF, Request, media_type, read_body
 
+KINDS = {
+    "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+    "subjectaccessreviews": "SubjectAccessReview",
+    "localsubjectaccessreviews": "LocalSubjectAccessReview",
+    "selfsubjectrulesreviews": "SelfSubjectRulesReview",
+    "selfsubjectreviews": "SelfSubjectReview",
+}
 ACCESS = ("selfsubjectaccessreviews", "subjectaccessreviews", "localsubjectaccessreviews")
 GROUPS = ["system:masters", "system:authenticated"]
 
@@ -26,5 +33,7 @@ def review(target: Target, request: Request) -> Json | None:
             status = {"userInfo": {"username": request.user, "groups": GROUPS}}
         case _:
             return None
-    body = read_body(request) if request.body else {}
-    return body | {"metadata": body.get("metadata") or {"creationTimestamp": None}, "status": status}
+    # kubectl asks in protobuf; the answer is the same whatever the question.
+    body = read_body(request) if request.body and media_type(request) != PROTOBUF else {}
+    named = {"kind": KINDS[target.plural], "apiVersion": f"{target.group}/{target.version}"}
+    return body | named | {"metadata": body.get("metadata") or {"creationTimestamp": None}, "status": status}

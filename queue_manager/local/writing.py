@@ -14,14 +14,19 @@ from typing import Literal
 import orjson
 
 from job_controller.fields import FieldError, Json
+from queue_manager.engine.transport import APPLY_PATCH
 from queue_manager.local import errors, metadata
 from queue_manager.local.admission import Admission, Review
 from queue_manager.local.call import Call, check_write_options, name_of
 from queue_manager.local.decoding import read_object
 from queue_manager.local.errors import StatusError
+from queue_manager.local.exchange import media_type
 from queue_manager.local.patches import apply_patch, undecodable
 from queue_manager.local.store import Store, Stored
 
+NO_SERVER_SIDE_APPLY = (
+    "this API server does not serve server-side apply; apply from the client: kubectl apply -f FILE (no --server-side)"
+)
 MAX_NAME_ATTEMPTS = 8  # of generateName, as upstream
 
 
@@ -87,6 +92,8 @@ class Writer:
     def patch(self, call: Call) -> bytes:
         """PATCH of an object or of its status. Raises 400, 404, 409, 413, 415, 422."""
         check_write_options(call, "PatchOptions")
+        if media_type(call.request) == APPLY_PATCH:
+            raise errors.unsupported_media_type(NO_SERVER_SIDE_APPLY)
         stored = self.require(call)
         old = call.load(stored)
         content_type = call.request.headers.get("content-type", "")

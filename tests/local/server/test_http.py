@@ -70,6 +70,12 @@ async def test_without_the_token_nothing_is_told(site: Site, given: str) -> None
     assert (status, answer["reason"], answer["message"]) == (401, "Unauthorized", "Unauthorized")
 
 
+async def test_the_token_may_come_as_the_password_of_the_url_as_kubectl_sends_it(site: Site) -> None:
+    url = site.listening.url.replace("http://", f"http://{http.BASIC_USER}:{TOKEN}@")
+    async with aiohttp.ClientSession() as session, session.get(f"{url}{MAPS}") as answer:
+        assert answer.status == 200
+
+
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1"])
 async def test_another_hosts_name_is_refused(site: Site, host: str) -> None:
     port = site.listening.url.rpartition(":")[2]

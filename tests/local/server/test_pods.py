@@ -108,3 +108,10 @@ async def test_who_holds_the_token_may_do_everything(world: World) -> None:
     assert answer.body["status"]["allowed"] is True
     answer = await world.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
     assert answer.body["status"]["userInfo"]["username"] == "admin"
+
+
+async def test_such_questions_may_be_asked_in_protobuf(world: World) -> None:
+    target = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    answer = await world.ask("POST", target, b"k8s", content_type="application/vnd.kubernetes.protobuf")
+    assert answer.status == 201
+    assert (answer.body["kind"], answer.body["status"]["allowed"]) == ("SelfSubjectAccessReview", True)

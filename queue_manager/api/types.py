@@ -89,9 +89,11 @@ class PodSetRequest(Record):
 
 
 class EvictionCount(Record):
-    reason: str = ""
-    underlying_cause: str = ""
-    count: int = 0
+    """All fields are required on the wire, an empty cause too: so their defaults are none of their values."""
+
+    reason: str | None = None
+    underlying_cause: str | None = None
+    count: int | None = None
 
 
 class SchedulingStats(Record):

@@ -47,6 +47,7 @@ class JobQueueController:
         self._pod_classes: Cache[PriorityClass] = runtime.cache(PRIORITY_CLASSES, PriorityClass)
         self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
+        self._told: dict[str, Event] = {}  # by Job uid: what was said last about one that cannot be queued
         self._jobs.index("workload-priority-class", _class_label)
         self._jobs.subscribe(self._on_job)
         self._workloads.index("workload-priority-class", _class_reference)
@@ -61,6 +62,8 @@ class JobQueueController:
     def _on_job(self, old: Job | None, new: Job | None) -> None:
         if new is not None:
             self.queue.add(new.metadata.key)
+        elif old is not None:
+            self._told.pop(old.metadata.uid, None)
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         workload = new or old
@@ -153,7 +156,9 @@ class JobQueueController:
                 job = await client.patch(JOBS, meta.namespace, meta.name, patch, type=Job)
                 self._tell(job, told)
             case d.Tell(event):
-                self._tell(job, event)
+                if self._told.get(meta.uid) != event:
+                    self._told[meta.uid] = event
+                    self._tell(job, event)
                 return False
             case d.Nothing():
                 return False

@@ -136,7 +136,7 @@ def evict(draft: Draft, reason: str, message: str, *, kind: str = "", cause: str
 
 def _count_eviction(draft: Draft, reason: str, cause: str) -> None:
     stats = draft.status.scheduling_stats or SchedulingStats()
-    rows = {(e.reason, e.underlying_cause): e.count for e in stats.evictions}
+    rows = {(e.reason or "", e.underlying_cause or ""): e.count or 0 for e in stats.evictions}
     rows[reason, cause] = rows.get((reason, cause), 0) + 1
     counts = (EvictionCount(reason=r, underlying_cause=c, count=n) for (r, c), n in rows.items())
     draft.put(scheduling_stats=SchedulingStats(evictions=tuple(counts)))

@@ -1,0 +1,140 @@
+"""A small cluster for tests of the queue: queues made, Jobs submitted, and questions asked in one line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from queue_manager.configuration import KueueConfig, loads
+from queue_manager.engine.resources import (
+    CLUSTER_QUEUES,
+    EVENTS,
+    JOBS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+    WORKLOADS,
+    Resource,
+)
+from queue_manager.engine.transport import ApiError
+from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.world import World
+
+NS = "ns"
+API = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
+RUNS_FOR_EVER = Outcome(ready_after=0.2, ends_after=None)
+
+
+class Cluster:
+    """A `World` with namespace ns, flavor default, ClusterQueue cq and LocalQueue lq."""
+
+    def __init__(self, world: World, outcomes: dict[str, Outcome]) -> None:
+        self.world = world
+        self.client = world.client
+        self.outcomes = outcomes  # by Job name; the others run for ever
+
+    async def queues(self, cpu: str = "2", *, strategy: str = "BestEffortFIFO", **spec: Any) -> None:
+        await self.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})
+        await self.flavor("default")
+        quota = [{"name": "cpu", "nominalQuota": cpu}]
+        group = {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": quota}]}
+        body = {"namespaceSelector": {}, "queueingStrategy": strategy, "resourceGroups": [group], **spec}
+        await self.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq"}, "spec": body})
+        await self.local_queue("lq")
+
+    async def flavor(self, name: str, **spec: Any) -> None:
+        await self.create(RESOURCE_FLAVORS, {**API, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec})
+
+    async def local_queue(self, name: str, cluster_queue: str = "cq") -> None:
+        meta = {"name": name, "namespace": NS}
+        await self.create(
+            LOCAL_QUEUES, {**API, "kind": "LocalQueue", "metadata": meta, "spec": {"clusterQueue": cluster_queue}}
+        )
+
+    async def create(self, resource: Resource, tree: dict[str, Any]) -> dict[str, Any]:
+        return await self.client.create(resource, tree["metadata"].get("namespace", ""), tree)
+
+    async def submit(
+        self,
+        name: str,
+        cpu: str = "1",
+        *,
+        queue: str | None = "lq",
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        pod: dict[str, Any] | None = None,
+        **spec: Any,
+    ) -> None:
+        own = {"kueue.x-k8s.io/queue-name": queue} if queue is not None else {}
+        container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container], **(pod or {})}}
+        meta = {"name": name, "namespace": NS, "labels": {**own, **(labels or {})}, "annotations": annotations or {}}
+        tree = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
+        await self.client.create(JOBS, NS, {**tree, "spec": {"backoffLimit": 0, **spec, "template": template}})
+        await asyncio.sleep(0.01)  # virtual: the next Job is a later one
+
+    # --- questions ---
+
+    async def job(self, name: str) -> dict[str, Any]:
+        return await self.client.get(JOBS, NS, name)
+
+    async def workload(self, job: str) -> dict[str, Any]:
+        found = [w for w in await self.client.list(WORKLOADS, NS) if w["metadata"]["ownerReferences"][0]["name"] == job]
+        if not found:
+            raise LookupError(f"no Workload of {job}")
+        return found[0]
+
+    async def condition(self, job: str, type: str) -> tuple[str, str, str] | None:
+        status = (await self.workload(job)).get("status", {})
+        return condition(status, type)
+
+    async def running(self) -> list[str]:
+        """Names of the Jobs that are not suspended and not finished."""
+        jobs = await self.client.list(JOBS, NS)
+        return sorted(j["metadata"]["name"] for j in jobs if not j["spec"].get("suspend") and not ended(j))
+
+    async def events(self, name: str, *, component: str = "") -> list[tuple[str, str, str]]:
+        events = [e for e in await self.client.list(EVENTS, NS) if e["involvedObject"]["name"].startswith(name)]
+        return [
+            (e["type"], e["reason"], e["message"])
+            for e in events
+            if e["source"]["component"] != "job-controller" and component in e["source"]["component"]
+        ]
+
+    async def until(self, question: Callable[[], Any], expected: Any, seconds: float = 30) -> None:
+        """Wait, in virtual time, until the question has this answer."""
+        answer = None
+        for _ in range(int(seconds * 20)):
+            try:
+                answer = await question()
+            except (LookupError, ApiError) as error:
+                answer = error
+            if answer == expected:
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"expected {expected!r}, and after {seconds} s it is {answer!r}")
+
+
+def condition(status: dict[str, Any], type: str) -> tuple[str, str, str] | None:
+    found = [c for c in status.get("conditions", ()) if c["type"] == type]
+    return (found[0]["status"], found[0]["reason"], found[0]["message"]) if found else None
+
+
+def ended(job: dict[str, Any]) -> bool:
+    conditions = job.get("status", {}).get("conditions", ())
+    return any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in conditions)
+
+
+@asynccontextmanager
+async def cluster(config: str = "", **outcomes: Outcome) -> AsyncIterator[Cluster]:
+    """A running cluster; outcomes of pods by the name of their Job."""
+    chosen = dict(outcomes)
+
+    def script(pod: Any) -> Outcome:
+        return chosen.get(pod.metadata.name.rsplit("-", 1)[0], RUNS_FOR_EVER)
+
+    kinds = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+    async with World(1, script, loads(kinds + config) if config else KueueConfig()) as world:
+        yield Cluster(world, chosen)

@@ -1,0 +1,364 @@
+"""Losing quota and coming back: timeouts, deactivation, drained queues (kueue-measured.md sections 3 and 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.virtual import run_virtual
+from tests.local.queue.cluster import NS, Cluster, cluster
+
+NEVER_READY = Outcome(ready_after=None, ends_after=None)
+LIMIT = "The workload is deactivated due to exceeding the maximum number of re-queuing retries"
+
+
+def waiting(timeout: str = "2s", base: int = 1, limit: int | None = None, **more: Any) -> str:
+    strategy = f"{{backoffBaseSeconds: {base}" + (f", backoffLimitCount: {limit}}}" if limit is not None else "}")
+    extra = "".join(f"\n  {key}: {value}" for key, value in more.items())
+    return f"waitForPodsReady:\n  timeout: {timeout}\n  requeuingStrategy: {strategy}{extra}\n"
+
+
+def values(c: Cluster, job: str, type: str) -> list[tuple[str, str]]:
+    """Every value a condition had, from the API's own history."""
+    import msgspec
+
+    seen: list[tuple[str, str]] = []
+    for line in c.world.history:
+        kind, data = line.split(b" ")[1], line.split(b" ", 2)[2]
+        if kind != b"workloads.kueue.x-k8s.io":
+            continue
+        tree = msgspec.json.decode(data)
+        if tree["metadata"]["ownerReferences"][0]["name"] != job:
+            continue
+        for condition in tree.get("status", {}).get("conditions", ()):
+            value = (condition["status"], condition["reason"])
+            if condition["type"] == type and (not seen or seen[-1] != value):
+                seen.append(value)
+    return seen
+
+
+async def patch_workload(c: Cluster, job: str, patch: dict[str, Any]) -> None:
+    name = (await c.workload(job))["metadata"]["name"]
+    await c.client.patch(WORKLOADS, NS, name, patch)
+
+
+async def evictions(c: Cluster, job: str) -> list[tuple[str, str, int]]:
+    stats = (await c.workload(job))["status"].get("schedulingStats", {}).get("evictions", [])
+    return [(e["reason"], e["underlyingCause"], e["count"]) for e in stats]
+
+
+def test_two_timeouts_are_retried_after_growing_waits_and_the_third_deactivates() -> None:
+    """As recorded in c01: limit 2, base 1 s."""
+
+    async def story() -> None:
+        async with cluster(waiting(limit=2), a=NEVER_READY) as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(
+                lambda: c.condition("a", "Evicted"), ("True", "DeactivatedDueToRequeuingLimitExceeded", LIMIT)
+            )
+            await c.until(c.running, [])
+            await c.until(
+                lambda: c.condition("a", "QuotaReserved"), ("False", "Deactivated", "The workload is deactivated")
+            )
+            workload = await c.workload("a")
+            assert workload["spec"]["active"] is False
+            assert "requeueState" not in workload["status"]
+            assert "admission" not in workload["status"]
+            assert await evictions(c, "a") == [
+                ("PodsReadyTimeout", "WaitForStart", 2),
+                ("Deactivated", "RequeuingLimitExceeded", 1),
+            ]
+            assert values(c, "a", "Requeued") == [
+                ("False", "PodsReadyTimeout"),
+                ("True", "BackoffFinished"),
+                ("False", "PodsReadyTimeout"),
+                ("True", "BackoffFinished"),
+                ("False", "DeactivatedDueToRequeuingLimitExceeded"),
+            ]
+            assert [v for v in values(c, "a", "Evicted") if v[0] == "True"] == [
+                ("True", "PodsReadyTimeout"),
+                ("True", "PodsReadyTimeout"),
+                ("True", "DeactivatedDueToRequeuingLimitExceeded"),
+            ]
+            await asyncio.sleep(2)
+            name = workload["metadata"]["name"]
+            told = await c.events(name, component="kueue-workload-controller")
+            assert ("Normal", "EvictedDueToPodsReadyTimeout", f"Exceeded the PodsReady timeout ns/{name}") in told
+            assert ("Normal", "EvictedDueToDeactivatedDueToRequeuingLimitExceeded", LIMIT) in told
+            before = len(c.world.history)
+            await asyncio.sleep(3600)
+            assert len(c.world.history) == before
+
+    run_virtual(story())
+
+
+def test_a_workload_deactivated_by_us_comes_back_with_a_full_new_budget() -> None:
+    """Row 1: Kueue leaves it pending for good (d01)."""
+
+    async def story() -> None:
+        async with cluster(waiting(limit=1), a=NEVER_READY) as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(
+                lambda: c.condition("a", "Evicted"), ("True", "DeactivatedDueToRequeuingLimitExceeded", LIMIT)
+            )
+            await c.until(c.running, [])
+            await asyncio.sleep(5)
+            await patch_workload(c, "a", {"spec": {"active": True}})
+            await c.until(c.running, ["a"])
+            assert ("True", "Reactivated") in values(c, "a", "Requeued")
+            await c.until(lambda: _count(c, "a"), 1)
+            await c.until(
+                lambda: c.condition("a", "Evicted"), ("True", "DeactivatedDueToRequeuingLimitExceeded", LIMIT)
+            )
+            assert await evictions(c, "a") == [
+                ("PodsReadyTimeout", "WaitForStart", 2),
+                ("Deactivated", "RequeuingLimitExceeded", 2),
+            ]
+
+    run_virtual(story())
+
+
+async def _count(c: Cluster, job: str) -> int | None:
+    return (await c.workload(job))["status"].get("requeueState", {}).get("count")  # type: ignore[no-any-return]
+
+
+def test_a_user_deactivates_a_running_job_and_brings_it_back() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            await patch_workload(c, "a", {"spec": {"active": False}})
+            await c.until(c.running, [])
+            await c.until(lambda: c.condition("a", "Requeued"), ("False", "Deactivated", "The workload is deactivated"))
+            assert await evictions(c, "a") == [("Deactivated", "", 1)]
+            await asyncio.sleep(3)
+            await patch_workload(c, "a", {"spec": {"active": True}})
+            await c.until(c.running, ["a"])
+            assert await c.condition("a", "Requeued") == ("True", "Reactivated", "The workload was reactivated")
+            assert await c.condition("a", "Evicted") == (
+                "False",
+                "QuotaReserved",
+                "Previously: The workload is deactivated",
+            )
+
+    run_virtual(story())
+
+
+def test_a_stop_takes_two_job_patches_and_none_is_refused() -> None:
+    """Row 8: Kueue sends 8 to 10 that are refused."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            await asyncio.sleep(2)
+            generation = (await c.job("a"))["metadata"]["generation"]
+            await patch_workload(c, "a", {"spec": {"active": False}})
+            await c.until(
+                lambda: c.condition("a", "QuotaReserved"), ("False", "Deactivated", "The workload is deactivated")
+            )
+            job = await c.job("a")
+            assert job["metadata"]["generation"] == generation + 2
+            assert "kueue.x-k8s.io/stopping" not in job["metadata"].get("annotations", {})
+            await asyncio.sleep(2)
+            assert ("Normal", "Stopped", "The workload is deactivated") in await c.events("a")
+
+    run_virtual(story())
+
+
+def test_quota_is_kept_until_the_last_pod_has_terminated() -> None:
+    """Row 9, invariant S12: pods that take 20 s to stop keep their quota for these 20 s."""
+
+    async def story() -> None:
+        slow = Outcome(ready_after=0.2, ends_after=None, stops_within=20.0)
+        async with cluster(slow=slow) as c:
+            await c.queues(cpu="1")
+            await c.submit("slow")
+            await c.until(c.running, ["slow"])
+            await c.submit("next")
+            await asyncio.sleep(1)
+            await patch_workload(c, "slow", {"spec": {"active": False}})
+            await asyncio.sleep(15)
+            assert await c.running() == []
+            assert (await c.condition("slow", "QuotaReserved"))[0] == "True"  # type: ignore[index]
+            await c.until(c.running, ["next"])
+
+    run_virtual(story())
+
+
+def test_a_pending_workload_that_is_deactivated_leaves_the_line_and_can_return() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.submit("wait")
+            await asyncio.sleep(1)
+            await patch_workload(c, "wait", {"spec": {"active": False}})
+            await c.until(
+                lambda: c.condition("wait", "Evicted"), ("True", "Deactivated", "The workload is deactivated")
+            )
+            await c.client.delete(JOBS, NS, "run", propagation="Background")
+            await asyncio.sleep(5)
+            assert await c.running() == []
+            await patch_workload(c, "wait", {"spec": {"active": True}})
+            await c.until(c.running, ["wait"])
+            assert values(c, "wait", "Requeued") == []
+
+    run_virtual(story())
+
+
+def test_losing_readiness_evicts_after_the_recovery_timeout_and_the_next_run_starts_afresh() -> None:
+    """Row 3: in Kueue the old WaitForRecovery evicts the next run at once (e01)."""
+
+    async def story() -> None:
+        async with cluster(waiting(timeout="60s", recoveryTimeout="3s")) as c:
+            await c.queues()
+            await c.submit("a")
+            ready = ("True", "Started", "All pods reached readiness and the workload is running")
+            await c.until(lambda: c.condition("a", "PodsReady"), ready)
+            await _unready(c)
+            await c.until(
+                lambda: c.condition("a", "PodsReady"),
+                ("False", "WaitForRecovery", "At least one pod has failed, waiting for recovery"),
+            )
+            await c.until(lambda: _evicted(c, "a"), "PodsReadyTimeout")
+            assert await evictions(c, "a") == [("PodsReadyTimeout", "WaitForRecovery", 1)]
+            await c.until(c.running, [])
+            await c.until(c.running, ["a"])
+            await asyncio.sleep(10)
+            assert await evictions(c, "a") == [("PodsReadyTimeout", "WaitForRecovery", 1)]
+            states = values(c, "a", "PodsReady")
+            assert states[states.index(("False", "WaitForRecovery")) + 1] == ("False", "WaitForStart")
+
+    run_virtual(story())
+
+
+async def _evicted(c: Cluster, job: str) -> str | None:
+    found = await c.condition(job, "Evicted")
+    return found[1] if found and found[0] == "True" else None
+
+
+async def _unready(c: Cluster) -> None:
+    """The Job controller reports no ready pod any more, as it does when a probe fails."""
+    from queue_manager.engine.resources import PODS
+
+    (pod,) = await c.client.list(PODS, NS)
+    status = {"conditions": [{"type": "Ready", "status": "False"}]}
+    c.outcomes["a"] = Outcome(ready_after=None, ends_after=None)
+    await c.client.patch(PODS, NS, pod["metadata"]["name"], {"status": status}, subresource="status")
+    await asyncio.sleep(2)
+    c.outcomes.pop("a")
+
+
+def test_backoff_survives_a_hold_of_the_local_queue() -> None:
+    """Row 2: Kueue admits at once when the LocalQueue is released (x22)."""
+
+    async def story() -> None:
+        async with cluster(waiting(base=30), a=NEVER_READY) as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(lambda: _evicted(c, "a"), "PodsReadyTimeout")
+            await c.until(c.running, [])
+            requeue_at = (await c.workload("a"))["status"]["requeueState"]["requeueAt"]
+            await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "Hold"}})
+            await asyncio.sleep(2)
+            await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "None"}})
+            await c.until(c.running, ["a"], 60)
+            admitted = next(x for x in (await c.workload("a"))["status"]["conditions"] if x["type"] == "Admitted")
+            assert _time(admitted["lastTransitionTime"]) >= _time(requeue_at)
+
+    run_virtual(story())
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def test_a_drained_cluster_queue_takes_its_workloads_back_in_their_old_order() -> None:
+    """Row 10: in Kueue the younger pending one overtakes the drained older one (g02)."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.submit("old")
+            await c.until(c.running, ["old"])
+            await asyncio.sleep(2)
+            await c.submit("young")
+            await asyncio.sleep(1)
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "HoldAndDrain"}})
+            await c.until(lambda: c.condition("old", "Evicted"), ("True", "ClusterQueueStopped", STOPPED))
+            await c.until(c.running, [])
+            suspended = ("False", "Suspended", "ClusterQueue cq is inactive")
+            await c.until(lambda: c.condition("young", "QuotaReserved"), suspended)
+            await c.until(lambda: c.condition("old", "Requeued"), ("False", "ClusterQueueStopped", STOPPED))
+            status = (await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"]
+            assert status["conditions"][0]["message"] == "Can't admit new workloads: is stopped."
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "None"}})
+            await c.until(c.running, ["old"])
+            assert (await c.condition("old", "Requeued"))[:2] == ("True", "ClusterQueueRestarted")  # type: ignore[index]
+
+    run_virtual(story())
+
+
+STOPPED = "The ClusterQueue is stopped"
+
+
+def test_a_held_local_queue_starts_nothing_and_says_so() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "Hold"}})
+            await c.submit("a")
+            await c.until(
+                lambda: c.condition("a", "QuotaReserved"), ("False", "Suspended", "LocalQueue lq is inactive")
+            )
+            await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "None"}})
+            await c.until(c.running, ["a"])
+
+    run_virtual(story())
+
+
+def test_the_maximum_execution_time_deactivates_once_and_a_reactivation_starts_a_new_budget() -> None:
+    """Row 4: Kueue sets DeactivationTarget twice and undoes the reactivation (d07)."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.submit("a", labels={"kueue.x-k8s.io/max-exec-time-seconds": "10"})
+            reason = "DeactivatedDueToMaximumExecutionTimeExceeded"
+            message = "The workload is deactivated due to exceeding the maximum execution time"
+            await c.until(lambda: c.condition("a", "Evicted"), ("True", reason, message))
+            await c.until(c.running, [])
+            await asyncio.sleep(5)
+            assert await c.condition("a", "DeactivationTarget") is None
+            await patch_workload(c, "a", {"spec": {"active": True}})
+            await c.until(c.running, ["a"])
+            await asyncio.sleep(8)
+            assert await c.running() == ["a"]
+            name = (await c.workload("a"))["metadata"]["name"]
+            told = ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (10s) exceeded")
+            assert (await c.events(name)).count(told) == 1
+
+    run_virtual(story())
+
+
+def test_nothing_else_is_admitted_while_pods_are_awaited() -> None:
+    async def story() -> None:
+        async with cluster(waiting("60s", blockAdmission="true"), first=Outcome(ready_after=5.0, ends_after=None)) as c:
+            await c.queues()
+            await c.submit("first")
+            await c.submit("second")
+            await c.until(
+                lambda: c.condition("second", "QuotaReserved"),
+                ("False", "WaitingForPodsReady", "waiting for all admitted workloads to be in PodsReady condition"),
+            )
+            await c.until(c.running, ["first", "second"])
+
+    run_virtual(story())

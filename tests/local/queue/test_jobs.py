@@ -1,0 +1,386 @@
+"""Jobs that are edited, moved, suspended and deleted while they are in a queue."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from queue_manager.engine.resources import (
+    CLUSTER_QUEUES,
+    JOBS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
+)
+from queue_manager.engine.transport import ApiError
+from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.virtual import run_virtual
+from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+async def stopped(c: Cluster, job: str) -> list[str]:
+    return [message for _, reason, message in await c.events(job) if reason == "Stopped"]
+
+
+async def exists(c: Cluster, resource: object, name: str) -> bool:
+    try:
+        await c.client.get(resource, "", name)  # type: ignore[arg-type]
+    except ApiError:
+        return False
+    return True
+
+
+def test_a_job_submitted_unsuspended_is_held_first() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.submit("wait", suspend=False)
+            assert (await c.job("wait"))["spec"]["suspend"] is True
+            await asyncio.sleep(5)
+            assert await c.running() == ["run"]
+
+    run_virtual(story())
+
+
+def test_without_a_webhook_the_controller_stops_a_job_that_runs_without_quota() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            c.world._admission.clear()
+            c.world.server._writer._admission = ()
+            await c.queues(cpu="1")
+            await c.submit("run", suspend=True)
+            await c.until(c.running, ["run"])
+            await c.submit("wild", suspend=False)
+            await c.until(c.running, ["run"])
+            await c.until(lambda: _reason(c, "wild"), "WaitingForQuota")
+            await asyncio.sleep(2)
+            assert await stopped(c, "wild") == ["Missing Workload; unable to restore pod templates"]
+
+    run_virtual(story())
+
+
+async def _reason(c: Cluster, job: str) -> str | None:
+    found = await c.condition(job, "QuotaReserved")
+    return found[1] if found else None
+
+
+def test_a_job_without_queue_is_none_of_our_business_until_it_gets_one() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.submit("free", queue=None)
+            await c.submit("later", queue=None, suspend=True)
+            await asyncio.sleep(5)
+            assert await c.running() == ["free"]
+            assert await c.client.list(WORKLOADS, NS) == []
+            await c.client.patch(JOBS, NS, "later", {"metadata": {"labels": {QUEUE: "lq"}}})
+            await c.until(c.running, ["free", "later"])
+
+    run_virtual(story())
+
+
+def test_a_user_who_unsuspends_a_waiting_job_is_overruled() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.submit("wait")
+            await c.until(lambda: _reason(c, "wait"), "WaitingForQuota")
+            await c.client.patch(JOBS, NS, "wait", {"spec": {"suspend": False}})
+            await c.until(c.running, ["run"])
+            await asyncio.sleep(2)
+            assert await stopped(c, "wait") == ["Not admitted by cluster queue"]
+
+    run_virtual(story())
+
+
+def test_a_user_who_suspends_a_running_job_sees_it_started_again() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            await asyncio.sleep(2)
+            await c.client.patch(JOBS, NS, "a", {"spec": {"suspend": True}})
+            await c.until(c.running, ["a"])
+            await c.until(
+                lambda: c.condition("a", "PodsReady"),
+                ("True", "Recovered", "All pods reached readiness and the workload is running"),
+            )
+            assert (await c.condition("a", "Admitted"))[0] == "True"  # type: ignore[index]
+
+    run_virtual(story())
+
+
+def test_an_edit_of_a_waiting_job_is_followed_in_place() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="2")
+            await c.submit("run", "1")
+            await c.submit("wait", "1", parallelism=2, completions=2)
+            await c.until(lambda: _reason(c, "wait"), "WaitingForQuota")
+            before = await c.workload("wait")
+            await c.client.patch(JOBS, NS, "wait", {"spec": {"parallelism": 1}})
+            await c.until(c.running, ["run", "wait"])
+            after = await c.workload("wait")
+            assert after["metadata"]["uid"] == before["metadata"]["uid"]
+            assert after["spec"]["podSets"][0]["count"] == 1
+            await asyncio.sleep(2)
+            reasons = [reason for _, reason, _ in await c.events("wait", component="batch/job-kueue-controller")]
+            assert reasons.count("UpdatedWorkload") == 1
+
+    run_virtual(story())
+
+
+def test_an_edit_of_a_running_job_stops_it_and_queues_it_anew() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="2")
+            await c.submit("a", "1")
+            await c.until(c.running, ["a"])
+            await asyncio.sleep(2)
+            before = await c.workload("a")
+            await c.client.patch(JOBS, NS, "a", {"spec": {"parallelism": 0}})
+            await c.until(lambda: _pods(c, "a"), 0)
+            after = await c.workload("a")
+            assert after["metadata"]["name"] == before["metadata"]["name"]
+            assert after["metadata"]["uid"] != before["metadata"]["uid"]
+            await c.until(c.running, ["a"])
+            await asyncio.sleep(2)
+            assert "No matching Workload; restoring pod templates according to existent Workload" in await stopped(
+                c, "a"
+            )
+
+    run_virtual(story())
+
+
+async def _pods(c: Cluster, job: str) -> int:
+    return (await c.workload(job))["spec"]["podSets"][0]["count"]  # type: ignore[no-any-return]
+
+
+def test_a_job_that_leaves_its_queue_takes_its_workload_out_of_line() -> None:
+    """Row 5: in Kueue the Workload stays, and takes quota for ever (i13)."""
+
+    async def story() -> None:
+        async with cluster(run=Outcome(ready_after=0.2, ends_after=5.0)) as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.submit("wait")
+            await c.submit("next")
+            await asyncio.sleep(1)
+            await c.client.patch(JOBS, NS, "wait", {"metadata": {"labels": {QUEUE: None}}})
+            await c.until(c.running, ["next"])
+            with pytest.raises(LookupError):
+                await c.workload("wait")
+
+    run_virtual(story())
+
+
+def test_a_change_of_queue_is_followed_while_waiting_and_refused_while_running() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.submit("wait")
+            await c.until(lambda: _reason(c, "wait"), "WaitingForQuota")
+            await c.client.patch(JOBS, NS, "wait", {"metadata": {"labels": {QUEUE: "elsewhere"}}})
+            missing = ("False", "Misconfigured", "LocalQueue elsewhere doesn't exist")
+            await c.until(lambda: c.condition("wait", "QuotaReserved"), missing)
+            with pytest.raises(ApiError) as refused:
+                await c.client.patch(JOBS, NS, "run", {"metadata": {"labels": {QUEUE: "elsewhere"}}})
+            assert "field is immutable" in refused.value.message
+            await c.local_queue("elsewhere")
+            await c.client.delete(JOBS, NS, "run", propagation="Background")
+            await c.until(c.running, ["wait"])
+
+    run_virtual(story())
+
+
+def test_a_deleted_workload_stops_its_job_and_a_new_one_queues_behind() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.until(c.running, ["run"])
+            await asyncio.sleep(2)
+            await c.submit("wait")
+            name = (await c.workload("run"))["metadata"]["name"]
+            await c.client.delete(WORKLOADS, NS, name)
+            await c.until(c.running, ["wait"])
+            assert (await c.workload("run"))["metadata"]["name"] == name
+            await asyncio.sleep(2)
+            assert await stopped(c, "run") == ["Workload is deleted"]
+
+    run_virtual(story())
+
+
+def test_an_orphaned_workload_is_finished() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            await c.client.delete(JOBS, NS, "a", propagation="Orphan")
+
+            async def ends() -> object:
+                return [condition(w["status"], "Finished") for w in await c.client.list(WORKLOADS, NS)]
+
+            await c.until(ends, [("True", "OwnerNotFound", "The workload's owner no longer exists")])
+            status = (await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"]
+            await c.until(lambda: _reserving(c), 0)
+            assert status is not None
+
+    run_virtual(story())
+
+
+async def _reserving(c: Cluster) -> int:
+    return (await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"]["reservingWorkloads"]  # type: ignore[no-any-return]
+
+
+def test_an_admission_gate_holds_a_job_until_it_is_removed() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            gate = "kueue.x-k8s.io/admission-gated-by"
+            await c.submit("a", annotations={gate: "example.com/g"})
+            gated = ("False", "AdmissionGated", "Admission is gated by: example.com/g")
+            await c.until(lambda: c.condition("a", "QuotaReserved"), gated)
+            await c.client.patch(JOBS, NS, "a", {"metadata": {"annotations": {gate: None}}})
+            await c.until(c.running, ["a"])
+
+    run_virtual(story())
+
+
+def test_an_unknown_priority_class_is_named_and_awaited() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.submit("a", labels={"kueue.x-k8s.io/priority-class": "vip"})
+            await asyncio.sleep(2)
+            assert await c.events("a") == [
+                ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "vip" not found')
+            ]
+            tree = {**API, "kind": "WorkloadPriorityClass", "metadata": {"name": "vip"}, "value": 7}
+            await c.create(WORKLOAD_PRIORITY_CLASSES, tree)
+            await c.until(c.running, ["a"])
+            await c.client.patch(WORKLOAD_PRIORITY_CLASSES, "", "vip", {"value": 9})
+            await c.until(lambda: _priority(c, "a"), 9)
+
+    run_virtual(story())
+
+
+async def _priority(c: Cluster, job: str) -> int:
+    return (await c.workload(job))["spec"]["priority"]  # type: ignore[no-any-return]
+
+
+def test_a_template_that_contradicts_the_injected_labels_fails_to_start() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+            template = {
+                "metadata": {"labels": {"kueue.x-k8s.io/podset": "other"}},
+                "spec": {"restartPolicy": "Never", "containers": [container]},
+            }
+            meta = {"name": "a", "namespace": NS, "labels": {QUEUE: "lq"}}
+            job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template}}
+            await c.create(JOBS, job)
+            message = (
+                "invalid admission check PodSetUpdate: conflict for labels: "
+                "conflict for key=kueue.x-k8s.io/podset, value1=other, value2=main"
+            )
+            await c.until(lambda: c.condition("a", "Finished"), ("True", "FailedToStart", message))
+            await c.submit("next")
+            await c.until(c.running, ["next"])
+
+    run_virtual(story())
+
+
+def test_the_default_queue_takes_jobs_that_name_none() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.local_queue("default")
+            await asyncio.sleep(1)
+            await c.submit("a", queue=None)
+            assert (await c.job("a"))["metadata"]["labels"][QUEUE] == "default"
+            await c.until(c.running, ["a"])
+
+    run_virtual(story())
+
+
+def test_a_namespace_must_be_selected_and_is_waited_for() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(namespaceSelector={"matchLabels": {"team": "a"}})
+            await c.submit("a")
+            reason = ("False", "Misconfigured", "workload namespace doesn't match ClusterQueue selector")
+            await c.until(lambda: c.condition("a", "QuotaReserved"), reason)
+            await c.client.patch(NAMESPACES, "", NS, {"metadata": {"labels": {"team": "a"}}})
+            await c.until(c.running, ["a"])
+
+    run_virtual(story())
+
+
+def test_queues_and_flavors_in_use_outlive_their_deletion() -> None:
+    async def story() -> None:
+        async with cluster(run=Outcome(ready_after=0.2, ends_after=10.0)) as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.until(c.running, ["run"])
+            await c.submit("wait")
+            await c.client.delete(RESOURCE_FLAVORS, "", "default")
+            await c.client.delete(CLUSTER_QUEUES, "", "cq")
+            await asyncio.sleep(2)
+            status = (await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"]
+            assert condition(status, "Active") == (
+                "False",
+                "Terminating",
+                "Can't admit new workloads; clusterQueue is terminating",
+            )
+            waits = ("False", "Suspended", "ClusterQueue cq is inactive")
+            await c.until(lambda: c.condition("wait", "QuotaReserved"), waits)
+            assert await exists(c, RESOURCE_FLAVORS, "default")
+            await c.until(lambda: exists(c, CLUSTER_QUEUES, "cq"), False)
+            gone = ("False", "Misconfigured", "ClusterQueue cq doesn't exist")
+            await c.until(lambda: c.condition("wait", "QuotaReserved"), gone)
+            await c.until(lambda: exists(c, RESOURCE_FLAVORS, "default"), False)
+            status = (await c.client.get(LOCAL_QUEUES, NS, "lq"))["status"]
+            assert condition(status, "Active") == (
+                "False",
+                "ClusterQueueDoesNotExist",
+                "Can't submit new workloads to clusterQueue",
+            )
+
+    run_virtual(story())
+
+
+def test_finished_pods_give_their_quota_back_early() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="2")
+            await c.submit("wide", "1", parallelism=2, completions=2)
+            await c.until(c.running, ["wide"])
+            await c.submit("next")
+            await asyncio.sleep(2)
+            assert await c.running() == ["wide"]
+            await _succeed_one(c)
+            await c.until(c.running, ["next", "wide"])
+            assert (await c.workload("wide"))["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
+
+    run_virtual(story())
+
+
+async def _succeed_one(c: Cluster) -> None:
+    from queue_manager.engine.resources import PODS
+    from queue_manager.simulation.kubelet import pod_status
+
+    pod = (await c.client.list(PODS, NS))[0]
+    status = pod_status("Succeeded", 0, c.world.clock.now())
+    await c.client.patch(PODS, NS, pod["metadata"]["name"], {"status": status}, subresource="status")

@@ -1,0 +1,301 @@
+"""The whole path of a Job through the queue: embedded API server, Job controller, virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
+from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.virtual import run_virtual
+from tests.local.queue.cluster import NS, Cluster, cluster, condition
+
+SHORT = Outcome(ready_after=0.2, ends_after=1.0)
+WAITING = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed"
+
+
+def test_a_job_is_queued_admitted_run_and_finished() -> None:
+    async def story() -> None:
+        async with cluster(a=SHORT) as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(lambda: c.condition("a", "Finished"), FINISHED)
+            workload, job = await c.workload("a"), await c.job("a")
+            assert workload["metadata"]["labels"] == {"kueue.x-k8s.io/job-uid": job["metadata"]["uid"]}
+            await c.until(lambda: _finalizers(c, "a"), [])
+            assert condition(workload["status"], "QuotaReserved") == (
+                "True",
+                "QuotaReserved",
+                "Quota reserved in ClusterQueue cq",
+            )
+            assert condition(workload["status"], "Admitted") == ("True", "Admitted", "The workload is admitted")
+            assert condition(workload["status"], "PodsReady") == (
+                "True",
+                "Started",
+                "All pods reached readiness and the workload is running",
+            )
+            assert workload["status"]["admission"] == {
+                "clusterQueue": "cq",
+                "podSetAssignments": [
+                    {"count": 1, "flavors": {"cpu": "default"}, "name": "main", "resourceUsage": {"cpu": "1"}}
+                ],
+            }
+            name = workload["metadata"]["name"]
+            assert job["spec"]["template"]["metadata"]["annotations"] == {"kueue.x-k8s.io/workload": name}
+            injected = job["spec"]["template"]["metadata"]["labels"]
+            assert {k: v for k, v in injected.items() if "kueue" in k} == {
+                "kueue.x-k8s.io/podset": "main",
+                "kueue.x-k8s.io/local-queue-name": "lq",
+                "kueue.x-k8s.io/cluster-queue-name": "cq",
+            }
+            await asyncio.sleep(2)
+            assert set(await c.events("a", component="batch/job-kueue-controller")) == {
+                ("Normal", "CreatedWorkload", f"Created Workload: ns/{name}"),
+                ("Normal", "Started", "Admitted by clusterQueue cq"),
+                ("Normal", "FinishedWorkload", f"Workload 'ns/{name}' is declared finished"),
+            }
+            assert set(await c.events(name)) == {
+                ("Normal", "QuotaReserved", "Quota reserved in ClusterQueue cq, wait time since queued was 0s"),
+                ("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was 0s"),
+            }
+
+    run_virtual(story())
+
+
+FINISHED = ("True", "Succeeded", "Reached expected number of succeeded pods")
+
+
+async def _finalizers(c: Cluster, job: str) -> list[str]:
+    return (await c.workload(job))["metadata"].get("finalizers", [])
+
+
+def test_the_workload_is_what_kueue_makes_of_a_job() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.submit("a", parallelism=3, completions=2)
+            await c.until(c.running, ["a"])
+            workload, job = await c.workload("a"), await c.job("a")
+            spec = workload["spec"]
+            assert (spec["queueName"], spec["priority"], spec["active"]) == ("lq", 0, True)
+            (pod_set,) = spec["podSets"]
+            assert (pod_set["name"], pod_set["count"]) == ("main", 2)
+            assert pod_set["topologyRequest"] == {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
+            assert pod_set["template"]["metadata"]["labels"] == {"batch.kubernetes.io/job-name": "a"}
+            assert pod_set["template"]["spec"]["containers"] == job["spec"]["template"]["spec"]["containers"]
+            (owner,) = workload["metadata"]["ownerReferences"]
+            assert (owner["kind"], owner["name"], owner["controller"]) == ("Job", "a", True)
+            assert workload["metadata"]["finalizers"] == ["kueue.x-k8s.io/resource-in-use"]
+
+    run_virtual(story())
+
+
+def test_from_creation_to_running_takes_at_most_four_writes_of_ours() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await asyncio.sleep(3)
+            before = len(c.world.history)
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            changes = [h for h in c.world.history[before:] if h.split(b" ")[1] in (b"jobs.batch", _WORKLOADS)]
+            workload_writes = [h for h in changes if h.split(b" ")[1] == _WORKLOADS]
+            assert len(workload_writes) <= 3
+            assert sum(b'"suspend":false' in h for h in changes) >= 1
+
+    run_virtual(story())
+
+
+_WORKLOADS = b"workloads.kueue.x-k8s.io"
+
+
+def test_a_full_queue_says_why_and_starts_the_next_as_soon_as_quota_is_free() -> None:
+    async def story() -> None:
+        async with cluster(first=Outcome(ready_after=0.2, ends_after=5.0)) as c:
+            await c.queues(cpu="1")
+            await c.submit("first")
+            await c.submit("second")
+            await c.until(lambda: c.condition("second", "QuotaReserved"), ("False", "WaitingForQuota", WAITING))
+            assert await c.condition("second", "Admitted") == (
+                "False",
+                "NoReservation",
+                "The workload has no reservation",
+            )
+            requests = (await c.workload("second"))["status"]["resourceRequests"]
+            assert requests == [{"name": "main", "resources": {"cpu": "1"}}]
+            await c.until(c.running, ["second"])
+            assert "resourceRequests" not in (await c.workload("second"))["status"]
+
+    run_virtual(story())
+
+
+def test_priority_goes_first_then_age() -> None:
+    async def story() -> None:
+        short = dict.fromkeys(("old", "new", "hi"), SHORT)
+        async with cluster(run=Outcome(ready_after=0.2, ends_after=5.0), **short) as c:
+            await c.queues(cpu="1")
+            for name, value in (("high", 100), ("low", 10)):
+                await c.world.apply(_priority_class(name, value))
+            await c.submit("run")
+            await c.submit("old")
+            await asyncio.sleep(1)
+            await c.submit("new")
+            await c.submit("hi", labels={"kueue.x-k8s.io/priority-class": "high"})
+            await c.until(lambda: c.condition("new", "Finished"), FINISHED)
+            starts = {j["metadata"]["name"]: j["status"]["startTime"] for j in await c.client.list(JOBS, NS)}
+            assert sorted(starts, key=starts.__getitem__) == ["run", "hi", "old", "new"]
+            workload = await c.workload("hi")
+            assert workload["spec"]["priority"] == 100
+            assert workload["spec"]["priorityClassRef"] == {
+                "group": "kueue.x-k8s.io",
+                "kind": "WorkloadPriorityClass",
+                "name": "high",
+            }
+
+    run_virtual(story())
+
+
+def _priority_class(name: str, value: int) -> str:
+    kind = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\n"
+    return f"{kind}metadata: {{name: {name}}}\nvalue: {value}\n"
+
+
+def test_jobs_of_the_same_second_start_in_the_order_of_their_creation() -> None:
+    async def story() -> None:
+        names = [f"j{i}" for i in range(8)]
+        async with cluster(**dict.fromkeys(names, SHORT)) as c:
+            await c.queues(cpu="1")
+            for name in names:
+                await c.submit(name)
+            await c.until(lambda: c.condition("j7", "Finished"), FINISHED)
+            starts = {j["metadata"]["name"]: j["status"]["startTime"] for j in await c.client.list(JOBS, NS)}
+            assert sorted(starts, key=lambda n: (starts[n], n)) == names
+
+    run_virtual(story())
+
+
+def test_a_head_that_does_not_fit_blocks_a_strict_queue_only() -> None:
+    async def story(strategy: str) -> list[str]:
+        async with cluster() as c:
+            await c.queues(cpu="3", strategy=strategy)
+            await c.submit("run", "2")
+            await c.submit("big", "2")
+            await c.submit("small", "1")
+            await asyncio.sleep(5)
+            cycles = c.world.queue.scheduler.cycles
+            await asyncio.sleep(60)
+            assert c.world.queue.scheduler.cycles == cycles, "nothing changed, so nothing may be tried"
+            return await c.running()
+
+    assert run_virtual(story("StrictFIFO")) == ["run"]
+    assert run_virtual(story("BestEffortFIFO")) == ["run", "small"]
+
+
+def test_a_change_of_strategy_frees_who_was_blocked() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="3", strategy="StrictFIFO")
+            await c.submit("run", "2")
+            await c.submit("big", "2")
+            await c.submit("small", "1")
+            await asyncio.sleep(1)
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"queueingStrategy": "BestEffortFIFO"}})
+            await c.until(c.running, ["run", "small"])
+
+    run_virtual(story())
+
+
+def test_deleting_a_running_job_releases_everything() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.until(c.running, ["run"])
+            await c.submit("wait")
+            await c.client.delete(JOBS, NS, "run", propagation="Background")
+            await c.until(c.running, ["wait"])
+            await c.until(lambda: _names(c, WORKLOADS), [(await c.workload("wait"))["metadata"]["name"]])
+
+    run_virtual(story())
+
+
+def test_deleting_a_pending_job_removes_its_workload() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.submit("wait")
+            await c.until(lambda: c.condition("wait", "QuotaReserved"), ("False", "WaitingForQuota", WAITING))
+            await c.client.delete(JOBS, NS, "wait", propagation="Background")
+            await c.until(lambda: _count(c, WORKLOADS), 1)
+            await c.until(lambda: _status(c, "pendingWorkloads"), 0)
+
+    run_virtual(story())
+
+
+async def _names(c: Cluster, resource: object) -> list[str]:
+    return sorted(o["metadata"]["name"] for o in await c.client.list(resource, NS))  # type: ignore[arg-type]
+
+
+async def _count(c: Cluster, resource: object) -> int:
+    return len(await _names(c, resource))
+
+
+async def _status(c: Cluster, field: str) -> object:
+    return (await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"][field]
+
+
+def test_queue_status_counts_workloads_and_usage_and_then_rests() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.submit("wait")
+            usage = [{"name": "default", "resources": [{"name": "cpu", "total": "1"}]}]
+            for resource, namespace, name in ((CLUSTER_QUEUES, "", "cq"), (LOCAL_QUEUES, NS, "lq")):
+
+                async def counts(resource: object = resource, namespace: str = namespace, name: str = name) -> object:
+                    status = (await c.client.get(resource, namespace, name))["status"]  # type: ignore[arg-type]
+                    return [status[f"{kind}Workloads"] for kind in ("pending", "reserving", "admitted")]
+
+                await c.until(counts, [1, 1, 1])
+                status = (await c.client.get(resource, namespace, name))["status"]
+                assert condition(status, "Active")[:2] == ("True", "Ready")  # type: ignore[index]
+            assert (await c.client.get(LOCAL_QUEUES, NS, "lq"))["status"]["flavorsUsage"] == usage
+            await asyncio.sleep(3)
+            before = len(c.world.history)
+            await asyncio.sleep(600)
+            assert len(c.world.history) == before, "nothing may be written at rest"
+
+    run_virtual(story())
+
+
+def test_pods_land_on_the_nodes_of_their_flavor_and_the_template_is_restored_after_a_stop() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.flavor("gpu", nodeLabels={"kind": "gpu"}, tolerations=[{"key": "gpu", "operator": "Exists"}])
+            group = {
+                "coveredResources": ["cpu"],
+                "flavors": [{"name": "gpu", "resources": [{"name": "cpu", "nominalQuota": "2"}]}],
+            }
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"resourceGroups": [group]}})
+            await c.submit("a", pod={"nodeSelector": {"disk": "ssd"}})
+            await c.until(c.running, ["a"])
+            spec = (await c.job("a"))["spec"]["template"]["spec"]
+            assert spec["nodeSelector"] == {"disk": "ssd", "kind": "gpu"}
+            assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+            workload = await c.workload("a")
+            await c.client.patch(WORKLOADS, NS, workload["metadata"]["name"], {"spec": {"active": False}})
+            await c.until(c.running, [])
+            await c.until(lambda: c.condition("a", "QuotaReserved"), ("False", "Deactivated", DEACTIVATED))
+            template = (await c.job("a"))["spec"]["template"]
+            assert template["spec"]["nodeSelector"] == {"disk": "ssd"}
+            assert not template["spec"].get("tolerations")
+            assert not template["metadata"].get("annotations")
+            assert not [k for k in template["metadata"]["labels"] if "kueue" in k]
+            assert await _count(c, PODS) == 0
+
+    run_virtual(story())
+
+
+DEACTIVATED = "The workload is deactivated"

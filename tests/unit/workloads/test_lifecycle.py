@@ -1,0 +1,251 @@
+"""The next step of a Workload, from its state and its surroundings."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from queue_manager.queueing.pending import Why
+from queue_manager.workloads.draft import Draft
+from queue_manager.workloads.lifecycle import (
+    Change,
+    Deactivate,
+    Delete,
+    RemoveFinalizer,
+    Rest,
+    View,
+    Wait,
+    next_step,
+)
+from queue_manager.workloads.settings import PodsReadySettings, Settings
+from tests.unit.queueing.builders import at, condition, workload
+
+VIEW = View(cluster_queue="cq")
+SETTINGS = Settings()
+RUNNING = [condition("QuotaReserved", "True"), condition("Admitted", "True", "Admitted", seconds=10)]
+ADMISSION = {"admission": {"clusterQueue": "cq", "podSetAssignments": []}}
+OWNED = {"ownerReferences": [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]}
+
+
+def make(conditions=(), *, meta=None, **more):
+    built = workload(conditions=list(conditions), **more)
+    tree = msgspec.to_builtins(built)
+    tree["metadata"] |= OWNED | (meta or {})
+    return msgspec.convert(tree, type(built))
+
+
+def step(w, view=VIEW, settings=SETTINGS, seconds=20):
+    return next_step(w, view, settings, at(seconds))
+
+
+def outcome(w, view=VIEW, settings=SETTINGS, seconds=20):
+    """What the change makes of QuotaReserved."""
+    change = step(w, view, settings, seconds)
+    assert isinstance(change, Change), change
+    draft = Draft(w, at(seconds))
+    change.apply(draft)
+    assert draft.changed
+    reserved = draft.condition("QuotaReserved")
+    return (reserved.reason, reserved.message)
+
+
+@pytest.mark.parametrize(
+    ("view", "reason", "message"),
+    [
+        (replace(VIEW, local_queue_exists=False), "Misconfigured", "LocalQueue lq doesn't exist"),
+        (replace(VIEW, local_queue_stop="Hold"), "Suspended", "LocalQueue lq is inactive"),
+        (replace(VIEW, cluster_queue_exists=False), "Misconfigured", "ClusterQueue cq doesn't exist"),
+        (replace(VIEW, cluster_queue_active=False), "Suspended", "ClusterQueue cq is inactive"),
+        (replace(VIEW, error="resources validation failed: x"), "Misconfigured", "resources validation failed: x"),
+    ],
+)
+def test_a_waiting_workload_names_what_blocks_it(view, reason, message):
+    assert outcome(make(), view) == (reason, message)
+    said = make([condition("QuotaReserved", "False", reason, message), condition("Admitted", "False", "NoReservation")])
+    draft = Draft(said, at(20))
+    draft.set("Admitted", "False", "NoReservation", "The workload has no reservation")
+    assert isinstance(step(draft.workload, view), Rest)
+
+
+@pytest.mark.parametrize("reason", ["Suspended", "Misconfigured", "Deactivated"])
+def test_once_the_blocker_is_gone_it_waits_for_evaluation(reason):
+    w = make([condition("QuotaReserved", "False", reason)])
+    assert outcome(w) == ("PendingEvaluation", "Workload is pending evaluation in the scheduling queue")
+
+
+def test_it_says_so_when_an_equal_workload_was_refused_for_it():
+    w = make([condition("QuotaReserved", "False", "PendingEvaluation", "Exceeded the PodsReady timeout ns/w")])
+    view = replace(VIEW, bypassed=Why("WaitingForQuota", "full"))
+    assert outcome(w, view) == (
+        "WaitingForQuota",
+        "Bypassed scheduling evaluation because an equivalent workload recently failed",
+    )
+
+
+def test_a_fresh_workload_equal_to_a_parked_one_gets_no_condition():
+    assert isinstance(step(make(), replace(VIEW, bypassed=Why("WaitingForQuota", "full"))), Rest)
+
+
+def test_what_the_scheduler_said_is_left_alone():
+    w = make([condition("QuotaReserved", "False", "ExceedsMaxQuota")])
+    assert isinstance(step(w), Rest)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "settings", "deadline"),
+    [
+        ([], Settings(pods_ready=PodsReadySettings(timeout=60)), 70),
+        ([condition("PodsReady", "False", "WaitForStart")], Settings(pods_ready=PodsReadySettings(timeout=60)), 70),
+        (
+            [condition("PodsReady", "False", "WaitForRecovery", seconds=15)],
+            Settings(pods_ready=PodsReadySettings(timeout=60, recovery_timeout=30)),
+            45,
+        ),
+    ],
+)
+def test_the_deadline_for_ready_pods_is_waited_for_and_then_evicts(conditions, settings, deadline):
+    w = make([*RUNNING, *conditions], status=ADMISSION)
+    assert step(w, settings=settings) == Wait(at(deadline))
+    change = step(w, settings=settings, seconds=deadline)
+    assert isinstance(change, Change)
+    draft = Draft(w, at(deadline))
+    change.apply(draft)
+    assert draft.is_true("Evicted")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "settings"),
+    [
+        ([condition("PodsReady", "True", "Started")], Settings()),
+        (
+            [condition("PodsReady", "False", "WaitForRecovery")],
+            Settings(pods_ready=PodsReadySettings(recovery_timeout=0)),
+        ),
+        ([], Settings(pods_ready=None)),
+    ],
+)
+def test_ready_pods_or_a_disabled_timeout_set_no_deadline(conditions, settings):
+    assert isinstance(step(make([*RUNNING, *conditions], status=ADMISSION), settings=settings, seconds=9999), Rest)
+
+
+def test_pods_that_became_ready_meanwhile_are_not_evicted():
+    w = make(RUNNING, status=ADMISSION)
+    change = step(w, settings=Settings(pods_ready=PodsReadySettings(timeout=5)))
+    newer = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION)
+    draft = Draft(newer, at(20))
+    change.apply(draft)
+    assert not draft.changed
+
+
+def test_a_backoff_is_waited_for_and_then_ended_in_one_write():
+    w = make(
+        [condition("Requeued", "False", "PodsReadyTimeout"), condition("Evicted", "True", "PodsReadyTimeout")],
+        status={"requeueState": {"count": 3, "requeueAt": "2026-01-01T00:01:00Z"}},
+    )
+    assert step(w) == Wait(at(60))
+    change = step(w, seconds=60)
+    draft = Draft(w, at(60))
+    change.apply(draft)
+    assert draft.patch()["status"]["requeueState"] == {"count": 3, "requeueAt": None}
+    assert draft.condition("Requeued").reason == "BackoffFinished"
+
+
+@pytest.mark.parametrize(
+    ("view", "reason"),
+    [
+        (replace(VIEW, cluster_queue_stop="HoldAndDrain", cluster_queue_active=False), "ClusterQueueStopped"),
+        (replace(VIEW, local_queue_stop="HoldAndDrain"), "LocalQueueStopped"),
+    ],
+)
+def test_a_drained_queue_evicts_what_runs(view, reason):
+    w = make(RUNNING, status=ADMISSION)
+    change = step(w, view)
+    draft = Draft(w, at(20))
+    change.apply(draft)
+    assert draft.condition("Evicted").reason == reason
+
+
+def test_a_held_queue_lets_what_runs_finish():
+    w = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION)
+    assert isinstance(step(w, replace(VIEW, cluster_queue_stop="Hold", cluster_queue_active=False)), Rest)
+
+
+def test_an_evicted_workload_waits_for_its_job_to_stop():
+    w = make([*RUNNING, condition("Evicted", "True", "PodsReadyTimeout")], status=ADMISSION)
+    assert isinstance(step(w, seconds=99999), Rest)
+
+
+def test_an_announced_deactivation_is_carried_out():
+    assert step(make([*RUNNING, condition("DeactivationTarget", "True")], status=ADMISSION)) == Deactivate()
+
+
+def test_execution_time_counts_over_all_runs():
+    w = make(
+        [*RUNNING, condition("PodsReady", "True", "Started")],
+        status={**ADMISSION, "accumulatedPastExecutionTimeSeconds": 40},
+        spec={"maximumExecutionTimeSeconds": 100},
+    )
+    assert step(w) == Wait(at(70))
+    assert isinstance(step(w, seconds=70), Change)
+
+
+FINISHED = [condition("Finished", "True", "Succeeded", seconds=10)]
+KUEUE = "kueue.x-k8s.io/resource-in-use"
+
+
+def test_a_finished_workload_loses_its_finalizer_and_later_is_deleted():
+    assert step(make(FINISHED, meta={"finalizers": [KUEUE]})) == RemoveFinalizer()
+    kept = Settings(retain_finished=60)
+    assert step(make(FINISHED), settings=kept) == Wait(at(70))
+    assert step(make(FINISHED), settings=kept, seconds=70) == Delete(
+        False, "Deleted finished workload due to elapsed retention"
+    )
+    assert isinstance(step(make(FINISHED), seconds=10**6), Rest)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("DeactivatedDueToRequeuingLimitExceeded", Delete(True, "Deleted job: deactivation retention period expired")),
+        ("Deactivated", Rest()),
+    ],
+)
+def test_retention_of_deactivated_jobs_spares_those_a_user_deactivated(reason, expected):
+    conditions = [
+        condition("Evicted", "True", reason, seconds=10),
+        condition("QuotaReserved", "False", "Deactivated", "The workload is deactivated"),
+        condition("Admitted", "False", "NoReservation", "The workload has no reservation"),
+    ]
+    w = make(conditions, spec={"active": False})
+    assert step(w, settings=Settings(retain_deactivated=60), seconds=100) == expected
+
+
+def test_an_orphan_is_finished_unless_the_collector_was_faster():
+    gone = replace(VIEW, owner_gone=True)
+    assert isinstance(step(make(), gone), Change)
+    deleting = {"deletionTimestamp": "2026-01-01T00:00:01Z", "finalizers": [KUEUE]}
+    assert step(make(meta=deleting), gone) == RemoveFinalizer()
+
+
+def test_no_step_follows_a_step_for_ever():
+    """Each change leads to a state in which something else, or nothing, is to be done (L8)."""
+    states = [
+        make(),
+        make([condition("QuotaReserved", "False", "Suspended")]),
+        make(RUNNING, status=ADMISSION),
+        make(spec={"active": False}),
+        make([*RUNNING, condition("Evicted", "True", "Deactivated")], status=ADMISSION, spec={"active": False}),
+    ]
+    views = [VIEW, replace(VIEW, local_queue_exists=False), replace(VIEW, cluster_queue_stop="HoldAndDrain")]
+    for w in states:
+        for view in views:
+            for _ in range(5):
+                found = step(w, view, seconds=10**6)
+                if not isinstance(found, Change):
+                    break
+                draft = Draft(w, at(10**6))
+                found.apply(draft)
+                assert draft.changed, (w, view)
+                w = draft.workload
+            else:
+                raise AssertionError("it never comes to rest")

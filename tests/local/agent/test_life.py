@@ -79,7 +79,8 @@ async def test_environment_is_clean_and_tells_of_the_pod(world: World) -> None:
     assert seen.pop("PWD") == home  # by the shell that starts it
     assert seen.pop("PATH").endswith("/usr/bin:/sbin:/bin")
     assert seen == {
-        "HOME": home, "HOSTNAME": "pod", "LANG": "C.UTF-8", "A": "1", "end": "kept", "files": "kept", "B": "12 $(A) $(MISSING)",
+        "HOME": home, "HOSTNAME": "pod", "LANG": "C.UTF-8", "end": "kept", "files": "kept", "A": "1",
+        "B": "12 $(A) $(MISSING)",
         "NAME": "pod", "NODE": "node-1", "IP": "127.0.0.1", "CPU": "1500",
     }  # fmt: skip
 

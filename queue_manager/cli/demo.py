@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     output.show(args.output, SUMMARY, outcomes, "no Jobs ran")
     if args.output == "table":
         right = sum(outcome.as_expected for outcome in outcomes)
-        output.console().print(f"\n{right} of {len(outcomes)} Jobs ended as expected.")
+        sys.stdout.write(f"\n{right} of {len(outcomes)} Jobs ended as expected.\n")
     return EXIT_OK if outcomes and as_expected else EXIT_WAITING
 
 

@@ -105,7 +105,7 @@ def _documents(name: str, text: str) -> Iterator[Manifest]:
     try:
         while loader.check_node():
             root = loader.get_node()
-            if root is None or isinstance(root, yaml.ScalarNode) and root.tag == "tag:yaml.org,2002:null":
+            if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == "tag:yaml.org,2002:null"):
                 continue  # an empty document between two ---
             if not isinstance(root, yaml.MappingNode):
                 raise _Unreadable(

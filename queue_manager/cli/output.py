@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 import msgspec
@@ -43,16 +44,19 @@ def show(form: str, columns: Sequence[Column], rows: Sequence[object], empty: st
     if form == "json":
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows, order="deterministic")).decode() + "\n")
     elif rows:
-        # Into a pipe or file nothing is cut off: width is what the widest row needs.
-        console().print(table(columns, rows))
+        show_table(table(columns, rows))
     else:
         sys.stdout.write(empty + "\n")
 
 
-def console() -> Console:
+def show_table(drawn: Table) -> None:
+    """Print a table: on a terminal in its width, into a pipe or file with nothing cut off or padded."""
     if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(highlight=False, width=240, soft_wrap=False)
+        Console(highlight=False).print(drawn)
+        return
+    text = StringIO()
+    Console(file=text, highlight=False, width=1000).print(drawn)
+    sys.stdout.write("\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n")
 
 
 def duration(seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import getpass
 import logging
 import signal
 import sys
@@ -71,6 +72,7 @@ async def up(options: ClusterOptions, config: KueueConfig) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop_once, loop, stop)
+    say("!", "no sandbox", f"commands of Jobs run as plain processes of user {getpass.getuser()}")
     async with LocalCluster(options, config, report=lambda step, detail: say("\u2714", step, detail)) as cluster:
         say_next(cluster, time.monotonic() - began)
         await stop.wait()

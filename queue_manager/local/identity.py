@@ -29,7 +29,8 @@ class Identities:
         stamp = int(now.timestamp() * 1000) << 12
         self._last = stamp = max(stamp, self._last + 1)
         value = (stamp >> 12) << 80 | 7 << 76 | (stamp & 0xFFF) << 64 | 2 << 62 | self._rng.getrandbits(62)
-        return str(uuid.UUID(int=value))
+        digits = f"{value:032x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def seen(self, uid: str) -> None:
         """Never give a UID that sorts before this one (read from disk)."""
@@ -43,4 +44,4 @@ class Identities:
 
 def timestamp(now: datetime) -> str:
     """metav1.Time: whole seconds, UTC."""
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return now.astimezone(UTC).isoformat(timespec="seconds")[:19] + "Z"

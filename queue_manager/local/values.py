@@ -107,6 +107,7 @@ _EXPONENT = re.compile(r"[eE]([-+]?[0-9]+)", re.ASCII)
 _MAX = 2**63 - 1
 
 
+@lru_cache(4096, typed=True)
 def parse_quantity(value: str | int | float) -> tuple[Fraction, str]:
     """The number and its family: "decimal", "binary" or "exponent". Bounded: |n| <= 2^63 - 1, >= 1n apart."""
     text = str(value).strip()

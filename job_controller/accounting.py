@@ -103,7 +103,7 @@ def _has_failed(s: Situation, pod: Pod, verdict: Verdict | None) -> bool:
     """A failing Job takes its running pods along as failures; one that succeeds, or is deleted, does not."""
     if verdict is not None and verdict.type == "Failed":
         return True
-    if verdict is not None or s.deleting:
+    if s.deleting or (verdict is not None and verdict.deletes_pods):
         return failed_by_itself(pod)
     return is_failed(pod, s.only_terminal)
 

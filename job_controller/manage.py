@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from job_controller import backoff
 from job_controller.backoff import History
-from job_controller.completion_indexes import free_indexes, index_delay, last_failures, replacement
+from job_controller.completion_indexes import free_indexes, index_delay, replacement
 from job_controller.decision import PodPlan
 from job_controller.model import Pod
 from job_controller.pod_facts import completion_index
@@ -76,13 +76,13 @@ def _next_batch(missing: int, number: int) -> float | None:
 def _per_index(s: Situation, missing: int) -> Plan:
     """The lowest free indexes whose own backoff is over."""
     number = min(missing, s.options.max_creates)
-    replaced, scale = delayed(s), _scale(s)
+    scale = _scale(s)
     plans: list[PodPlan] = []
     waits: list[timedelta] = []
     for index in free_indexes(s.completions or 0, _taken(s)):
         if len(plans) == number:
             break
-        old = replaced.get(index)
+        old = s.waiting.get(index)
         wait = index_delay(old, s.now, *scale)
         if wait:
             waits.append(wait)
@@ -90,14 +90,6 @@ def _per_index(s: Situation, missing: int) -> Plan:
             plans.append(replacement(index, old, s.outcomes[old.metadata.uid] if old is not None else None))
     wait_for = min(waits).total_seconds() if waits and len(plans) < number else None
     return Plan(create=tuple(plans), wait=wait_for if wait_for is not None else _next_batch(missing, number))
-
-
-def delayed(s: Situation) -> dict[int, Pod]:
-    """Failed pods that keep their finalizer until they are replaced, by index (spec 2.7)."""
-    if not s.per_index:
-        return {}
-    settled = {completion_index(pod) for pod in s.active} | s.completed | s.failed_indexes(s.failed)
-    return last_failures(s.failed, settled)
 
 
 def _taken(s: Situation) -> set[int]:

@@ -62,7 +62,11 @@ def deletion_requested(pod: Pod) -> datetime | None:
 def completion_index(pod: Pod) -> int:
     """The index the pod works on; -1 if it has none that can be read."""
     text = pod.metadata.annotations.get(COMPLETION_INDEX)
-    if text is None or (not (text.isdecimal() and text.isascii()) and not _NUMBER.fullmatch(text)):
+    if text is None:
+        return -1
+    if text.isascii() and text.isdecimal() and len(text) < 10:  # nearly always
+        return int(text)
+    if not _NUMBER.fullmatch(text):
         return -1
     index = int(text)
     return index if index <= INT32_MAX else -1

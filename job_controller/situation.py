@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from job_controller import conditions
-from job_controller.completion_indexes import exhausts_index, stored_completed, stored_failed
+from job_controller.completion_indexes import exhausts_index, last_failures, stored_completed, stored_failed
 from job_controller.labels import DELETING
 from job_controller.model import Job, Pod, UncountedTerminatedPods
 from job_controller.options import JobControllerOptions
@@ -28,6 +28,7 @@ class Situation:
     interrupted lost the finalizer for a deletion that did not happen
     outcomes    what the pod failure policy says of each failed pod, by UID
     exhausted   the index that a failed pod fails for good, by UID; only with backoffLimitPerIndex
+    waiting     failed pods that keep their finalizer until they are replaced, by index; likewise (spec 2.7)
     """
 
     job: Job
@@ -46,6 +47,7 @@ class Situation:
     uncounted: UncountedTerminatedPods
     outcomes: Mapping[str, Outcome]
     exhausted: Mapping[str, int]
+    waiting: Mapping[int, Pod]
     stored_completed: frozenset[int]
     completed: frozenset[int]
     stored_failed: frozenset[int]
@@ -129,6 +131,13 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
     stamp = now.replace(microsecond=0)
     starts = resumed or (status.start_time is None and not spec.suspend)
     outcomes = {pod.metadata.uid: _outcome(job, pod) for pod in failed}
+    per_index = indexed and spec.backoff_limit_per_index is not None
+    exhausted = _exhausted(job, failed, outcomes) if per_index else {}
+    before = stored_failed(job) if per_index else frozenset()
+    waiting: Mapping[int, Pod] = {}
+    if per_index and failed:
+        settled = {completion_index(pod) for pod in active} | completed | before | set(exhausted.values())
+        waiting = last_failures(failed, settled)
     return Situation(
         job=job,
         now=now,
@@ -145,10 +154,11 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
         interrupted=tuple(interrupted),
         uncounted=uncounted,
         outcomes=outcomes,
-        exhausted=_exhausted(job, failed, outcomes) if indexed else {},
+        exhausted=exhausted,
+        waiting=waiting,
         stored_completed=stored,
         completed=frozenset(completed) if len(completed) > len(stored) else stored,
-        stored_failed=stored_failed(job) if indexed and status.failed_indexes else frozenset(),
+        stored_failed=before,
         start_time=stamp if starts else status.start_time,
         resumed=resumed,
     )

@@ -35,7 +35,7 @@ from job_controller.decision import (
     WriteStatus,
 )
 from job_controller.labels import FAILED_PODS_LIMIT
-from job_controller.manage import Plan, delayed, manage
+from job_controller.manage import Plan, manage
 from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import finish_time
@@ -115,7 +115,7 @@ def _steps(
     active = len(s.active) - len(removed) + len(plan.create)
     verdict = verdict or completed(s, active)
     failed_indexes = s.failed_indexes(_judged_failures(s, verdict))
-    keep = {pod.metadata.uid for pod in delayed(s).values()} if verdict is None else set()
+    keep = {pod.metadata.uid for pod in s.waiting.values()} if verdict is None else set()
     ledger = accounting.settle(s, verdict, keep, removed if ending else set())
 
     status = accounting.noted_status(s, ledger, failed_indexes)
@@ -161,7 +161,8 @@ def _steps(
 
 def _judged_failures(s: Situation, verdict: Verdict | None) -> Sequence[Pod]:
     """The new failures that may fail an index: not those that only die with a Job that succeeds."""
-    return s.failed_by_themselves() if verdict is not None and verdict.type == "Complete" else s.failed
+    succeeds = verdict is not None and verdict.type == "Complete" and verdict.deletes_pods
+    return s.failed_by_themselves() if succeeds else s.failed
 
 
 def _lingering(removed: Sequence[Pod], ending: bool) -> int:

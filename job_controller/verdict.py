@@ -31,6 +31,11 @@ class Verdict(NamedTuple):
     def interim(self) -> str:
         return reasons.SUCCESS_CRITERIA_MET if self.type == "Complete" else reasons.FAILURE_TARGET
 
+    @property
+    def deletes_pods(self) -> bool:
+        """Whether pods may be running when it is reached: all but the success of the last pod."""
+        return self.reason != reasons.COMPLETIONS_REACHED
+
 
 def standing(job: Job) -> Verdict | None:
     """A verdict reached earlier, by this controller or by a user who wrote the interim condition."""

@@ -8,8 +8,9 @@ import pytest
 
 from job_controller.labels import TRACKING_FINALIZER
 from job_controller.perform import NoLabels
+from tests.unit.job_controller.ledger import is_active
 from tests.unit.job_controller.test_simulation import act, settle
-from tests.unit.job_controller.world import World, is_active
+from tests.unit.job_controller.world import World
 
 
 def running(spec: dict[str, Any] | None = None) -> World:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.job_controller.world import World, is_active, is_terminating
+from tests.unit.job_controller.ledger import is_active, is_terminating
+from tests.unit.job_controller.world import World
 
 FAILED = ("Complete", "Failed")
 
@@ -151,7 +152,7 @@ def check_nothing_was_missed(world: World) -> None:
         assert ledger.noted.get(uid) == phase.lower() or uid in ledger.deleted
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     specs(),
     st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_size=25),

@@ -15,16 +15,16 @@ from typing import Any, Literal
 import msgspec
 
 from job_controller.controller import JobController
-from job_controller.indexes import parse
-from job_controller.labels import COMPLETION_INDEX, CONTROLLER_UID, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT
+from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job, Key, Object, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.orphans import Orphans, OrphanSweeper
 from job_controller.status_validation import validate_status_update
 from tests.unit.job_controller.build import T0, wire
+from tests.unit.job_controller.ledger import Ledger, Tree, is_active
 
-Tree = dict[str, Any]
 JOB = Key("ns", "j")
+RUNNER = asyncio.Runner()  # one loop for all examples: making one costs more than a sync
 
 
 class Refused(Exception):
@@ -224,7 +224,7 @@ class World:
 
     def _attempt(self, sync: Any, queue: FirstComeQueue, key: Any) -> None:
         try:
-            asyncio.run(sync)
+            RUNNER.run(sync)
         except Refused:
             queue.add_after(key, 1)
         except BaseException as error:
@@ -352,90 +352,6 @@ class World:
         return [tree for tree in self.store.values() if not phases or tree["status"]["phase"] in phases]
 
 
-class Ledger:
-    """What the store has seen happen, and what must be true of it (S13 to S20)."""
-
-    def __init__(self) -> None:
-        self.noted: dict[str, str] = {}  # UID -> list it was noted in
-        self.ended: dict[str, str] = {}  # UID -> phase with which a tracked pod ended
-        self.dropped: set[str] = set()  # UIDs of pods that the controller deleted while they ran
-        self.deleted: set[str] = set()  # UIDs of pods that anybody deleted
-        self.finish: dict[str, tuple[int, int, datetime]] = {}  # UID -> index, failures with it, finish time
-        self.index_of: dict[str, int] = {}
-
-    def creating(self, world: World, tree: Tree) -> None:
-        """S15, S16, S18, S20."""
-        job = world.seen_job
-        assert job is not None
-        spec, status = job["spec"], job["status"]
-        assert not spec.get("suspend")
-        assert not any(c["status"] == "True" for c in status.get("conditions", ()) if c["type"] != "Suspended")
-        active = [pod for pod in world.store.values() if is_active(pod)]
-        going = [pod for pod in world.store.values() if is_terminating(pod)]
-        assert len(active) < spec["parallelism"]
-        if spec.get("podReplacementPolicy") == "Failed":
-            assert len(active) + len(going) < spec["parallelism"]
-        index = index_of(tree)
-        self.index_of[tree["metadata"]["uid"]] = index
-        if index < 0:
-            return
-        assert index < spec["completions"]
-        assert index not in [index_of(pod) for pod in active]
-        assert index not in parse(status.get("completedIndexes", ""), 99)
-        assert index not in parse(status.get("failedIndexes", ""), 99)
-        tries = count_of(tree)
-        if tries:
-            before = [when for at, n, when in self.finish.values() if at == index and n == tries]
-            assert before, "a replacement without anything that it replaces"
-            assert world.time >= min(before) + timedelta(seconds=min(10 * 2 ** (tries - 1), 600))
-
-    def pod_stored(self, world: World, tree: Tree) -> None:
-        uid, phase = tree["metadata"]["uid"], tree["status"]["phase"]
-        failed = phase == "Failed" or is_terminating(tree)
-        if failed and index_of(tree) >= 0 and uid not in self.finish:
-            self.finish[uid] = (index_of(tree), count_of(tree) + 1, world.time.replace(microsecond=0))
-        if "deletionTimestamp" in tree["metadata"] and uid not in self.ended:
-            self.deleted.add(uid)
-        if phase in ("Succeeded", "Failed") and tree["metadata"].get("finalizers"):
-            self.ended.setdefault(uid, phase)
-
-    def status_written(self, world: World, old_job: Tree, new_job: Tree) -> None:
-        """S13, S14, S16, S17, S19."""
-        old, new, spec = old_job["status"], new_job["status"], new_job["spec"]
-        for kind in ("succeeded", "failed"):
-            before, after = ((status.get("uncountedTerminatedPods") or {}).get(kind, []) for status in (old, new))
-            for uid in after:
-                if uid not in before:
-                    assert uid not in self.noted, "noted twice"
-                    self.noted[uid] = kind
-            for uid in before:
-                if uid not in after:
-                    pod = world.store.get(Key("ns", uid))
-                    assert pod is None or not pod["metadata"].get("finalizers"), "counted before its release"
-            counted = sum(1 for found in self.noted.values() if found == kind) - len(after)
-            if kind == "failed" or spec.get("completionMode") != "Indexed":
-                assert new.get(kind, 0) == counted, "the counter is not the number of pods"
-        completed = parse(new.get("completedIndexes", ""), 99)
-        failed = parse(new.get("failedIndexes") or "", 99)
-        assert not set(completed) & set(failed)
-        assert all(index < spec["completions"] for index in (*completed, *failed))
-        if spec.get("completionMode") == "Indexed":
-            assert new.get("succeeded", 0) == len(completed)
-        limit = spec.get("backoffLimitPerIndex")
-        standing = any(c["status"] == "True" for c in new.get("conditions", ()) if c["type"] != "Suspended")
-        if limit is not None and not standing:
-            for index in range(spec["completions"]):
-                counted_pods = [u for u, kind in self.noted.items() if kind == "failed" and self.index_of[u] == index]
-                assert len(counted_pods) <= limit + 1
-        if not standing:
-            assert not any(self.noted.get(uid) == "failed" for uid in self.dropped), "a dropped pod was counted"
-        if any(c["type"] in ("Complete", "Failed") and c["status"] == "True" for c in new.get("conditions", ())):
-            interim = {c["type"] for c in old.get("conditions", ()) if c["status"] == "True"}
-            assert interim & {"FailureTarget", "SuccessCriteriaMet"}
-            assert not [pod for pod in world.store.values() if is_active(pod) or is_terminating(pod)]
-            assert not [pod for pod in world.store.values() if pod["metadata"].get("finalizers")]
-
-
 def merge(old: Any, patch: Any) -> Any:
     """A JSON merge patch (RFC 7396)."""
     if not isinstance(patch, Mapping):
@@ -447,23 +363,6 @@ def merge(old: Any, patch: Any) -> Any:
         else:
             merged[name] = merge(merged.get(name), value)
     return merged
-
-
-def is_active(tree: Tree) -> bool:
-    return "deletionTimestamp" not in tree["metadata"] and tree["status"]["phase"] not in ("Succeeded", "Failed")
-
-
-def is_terminating(tree: Tree) -> bool:
-    return "deletionTimestamp" in tree["metadata"] and tree["status"]["phase"] not in ("Succeeded", "Failed")
-
-
-def index_of(tree: Tree) -> int:
-    return int(tree["metadata"].get("annotations", {}).get(COMPLETION_INDEX, -1))
-
-
-def count_of(tree: Tree) -> int:
-    notes = tree["metadata"].get("annotations", {})
-    return int(notes.get(INDEX_FAILURE_COUNT, 0)) + int(notes.get(INDEX_IGNORED_FAILURE_COUNT, 0))
 
 
 def _owner(tree: Tree) -> str:

@@ -1,0 +1,239 @@
+"""The next action for a Job and its Workload."""
+
+import msgspec
+import pytest
+
+from job_controller.model import Job
+from queue_manager.api.types import Workload
+from queue_manager.jobs import decide as d
+from queue_manager.jobs import pods
+from queue_manager.jobs.workload import Priority, matches, new_workload, priority_of, workload_name
+from queue_manager.workloads.draft import Draft
+from tests.unit.queueing.builders import at, condition, flavor
+
+CONTEXT = d.Context(flavors={"default": flavor("default"), "gpu": flavor("gpu", nodeLabels={"kind": "gpu"})})
+STOPPING = {"kueue.x-k8s.io/stopping": "true"}
+CONFIRMED = {"conditions": [condition("Suspended", "True")]}
+
+
+def job(suspend=True, *, status=None, annotations=None, labels=None, template_labels=None, pod=None, **spec) -> Job:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    tree = {
+        "metadata": {
+            "name": "a",
+            "namespace": "ns",
+            "uid": "job-uid",
+            "resourceVersion": "7",
+            "labels": {"kueue.x-k8s.io/queue-name": "lq"} if labels is None else labels,
+            "annotations": annotations or {},
+        },
+        "spec": {
+            "suspend": suspend,
+            "parallelism": 1,
+            "completions": 1,
+            "template": {
+                "metadata": {
+                    "labels": {"job-name": "a", "batch.kubernetes.io/job-name": "a", **(template_labels or {})}
+                },
+                "spec": {"containers": [container], **(pod or {})},
+            },
+            **spec,
+        },
+        "status": status or {},
+    }
+    return msgspec.convert(tree, Job)
+
+
+ASSIGNMENT = {"name": "main", "flavors": {"cpu": "gpu"}, "resourceUsage": {"cpu": "1"}, "count": 1}
+ADMITTED = [condition("QuotaReserved", "True"), condition("Admitted", "True", "Admitted")]
+READY = condition("PodsReady", "False", "WaitForStart", "Not all pods are ready or succeeded")
+
+
+def workload(*conditions, of=None, **meta) -> Workload:
+    tree = new_workload(of or job(), Priority())
+    tree["metadata"] |= {"uid": "wl-uid", "resourceVersion": "9", **meta}
+    status = {"conditions": [READY, *conditions]}
+    if any(c["type"] == "QuotaReserved" and c["status"] == "True" for c in conditions):
+        status["admission"] = {"clusterQueue": "cq", "podSetAssignments": [ASSIGNMENT]}
+    return msgspec.convert({**tree, "status": status}, Workload)
+
+
+def test_the_name_is_that_of_kueue():
+    assert workload_name("sample", "x") == "job-sample-" + _sha("Job\nbatch\nsample\nx")
+    assert len(workload_name("n" * 253, "x")) == 253
+
+
+def _sha(text):
+    import hashlib
+
+    return hashlib.sha1(text.encode()).hexdigest()[:5]
+
+
+def test_a_suspended_job_without_pods_gets_its_workload():
+    action = d.decide(job(), [], CONTEXT)
+    assert isinstance(action, d.Create)
+    assert action.event.message == f"Created Workload: ns/{workload_name('a', 'job-uid')}"
+    assert matches(job(), msgspec.convert(action.workload, Workload))
+
+
+@pytest.mark.parametrize("status", [{"active": 1}, {"terminating": 1}])
+def test_it_waits_for_pods_of_an_earlier_run(status):
+    assert isinstance(d.decide(job(status=status), [], CONTEXT), d.Nothing)
+
+
+def test_a_running_job_without_workload_is_stopped():
+    action = d.decide(job(False), [], CONTEXT)
+    assert action.patch["spec"] == {"suspend": True}
+    assert action.event.message == "Missing Workload; unable to restore pod templates"
+
+
+def test_an_admitted_job_is_started_by_one_patch():
+    action = d.decide(job(), [workload(*ADMITTED)], CONTEXT)
+    assert isinstance(action, d.PatchJob)
+    name = workload_name("a", "job-uid")
+    assert action.patch == {
+        "metadata": {"resourceVersion": "7", "uid": "job-uid"},
+        "spec": {
+            "suspend": False,
+            "template": {
+                "metadata": {
+                    "labels": {
+                        "kueue.x-k8s.io/podset": "main",
+                        "kueue.x-k8s.io/local-queue-name": "lq",
+                        "kueue.x-k8s.io/cluster-queue-name": "cq",
+                    },
+                    "annotations": {"kueue.x-k8s.io/workload": name},
+                },
+                "spec": {"nodeSelector": {"kind": "gpu"}},
+            },
+        },
+    }
+    assert action.event == ("Normal", "Started", "Admitted by clusterQueue cq")
+
+
+RUNS = {"template_labels": {"kueue.x-k8s.io/podset": "main"}, "pod": {"nodeSelector": {"kind": "gpu"}}}
+EVICTED = condition("Evicted", "True", "PodsReadyTimeout", "Exceeded the PodsReady timeout ns/w")
+
+
+def test_a_stop_suspends_waits_restores_and_then_gives_the_quota_back():
+    w = workload(*ADMITTED, EVICTED)
+    first = d.decide(job(False, **RUNS), [w], CONTEXT)
+    assert first.patch["spec"] == {"suspend": True}
+    assert first.patch["metadata"]["annotations"] == STOPPING
+    assert first.event is None
+    for status in ({}, {**CONFIRMED, "active": 1}, {**CONFIRMED, "terminating": 1}):
+        assert isinstance(d.decide(job(annotations=STOPPING, status=status, **RUNS), [w], CONTEXT), d.Nothing)
+    second = d.decide(job(annotations=STOPPING, status=CONFIRMED, **RUNS), [w], CONTEXT)
+    assert second.patch["spec"] == {
+        "template": {
+            "metadata": {"labels": {"kueue.x-k8s.io/podset": None}},
+            "spec": {"nodeSelector": {"kind": None}},
+        }
+    }
+    assert second.patch["metadata"]["annotations"] == {"kueue.x-k8s.io/stopping": None}
+    assert second.event == ("Normal", "Stopped", "Exceeded the PodsReady timeout ns/w")
+    third = d.decide(job(status=CONFIRMED), [w], CONTEXT)
+    draft = Draft(w, at(9))
+    third.transition(draft)
+    assert draft.status.admission is None
+
+
+def test_a_user_suspending_an_admitted_job_gets_it_started_again():
+    action = d.decide(job(status=CONFIRMED, **RUNS), [workload(*ADMITTED)], CONTEXT)
+    assert action.patch["spec"]["suspend"] is False
+
+
+def test_a_running_job_that_is_not_admitted_is_stopped():
+    action = d.decide(job(False), [workload()], CONTEXT)
+    assert action.patch["spec"] == {"suspend": True}
+    assert action.event.message == "Not admitted by cluster queue"
+
+
+def test_an_edit_while_waiting_updates_the_workload():
+    action = d.decide(job(parallelism=3, completions=3), [workload()], CONTEXT)
+    assert isinstance(action, d.Update)
+    assert action.patch["spec"]["podSets"][0]["count"] == 3
+    assert action.event.reason == "UpdatedWorkload"
+
+
+@pytest.mark.parametrize("pod", [{"nodeSelector": {"a": "b"}}, {"tolerations": [{"operator": "Exists"}]}])
+def test_what_decides_about_flavors_is_followed_too(pod):
+    assert isinstance(d.decide(job(pod=pod), [workload()], CONTEXT), d.Update)
+
+
+def test_a_job_that_has_ended_finishes_its_workload():
+    end = condition("Complete", "True", "CompletionsReached", "Reached expected number of succeeded pods")
+    action = d.decide(job(False, status={"conditions": [end], "succeeded": 1}, **RUNS), [workload(*ADMITTED)], CONTEXT)
+    draft = Draft(workload(*ADMITTED), at(9))
+    action.transition(draft)
+    finished = draft.condition("Finished")
+    assert (finished.reason, finished.message) == ("Succeeded", "Reached expected number of succeeded pods")
+    assert draft.is_true("PodsReady")
+    assert action.event.message == f"Workload 'ns/{workload_name('a', 'job-uid')}' is declared finished"
+
+
+def test_extra_workloads_are_deleted():
+    extra = workload(name="other", uid="other")
+    action = d.decide(job(), [extra, workload()], CONTEXT)
+    assert isinstance(action, d.Delete)
+    assert action.workload.metadata.name == "other"
+
+
+def test_a_job_that_left_its_queue_loses_its_workload_unless_it_runs():
+    context = d.Context(managed=False)
+    assert isinstance(d.decide(job(labels={}), [workload()], context), d.Delete)
+    deleted = workload(deletionTimestamp="2026-01-01T00:00:01Z")
+    assert isinstance(d.decide(job(labels={}), [deleted], context), d.LetGo)
+    assert isinstance(d.decide(job(False, labels={}, **RUNS), [workload(*ADMITTED)], context), d.Nothing)
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "ready"),
+    [
+        ({}, {}, False),
+        ({}, {"ready": 1}, True),
+        ({}, {"succeeded": 1}, True),
+        ({"parallelism": 3, "completions": 3}, {"ready": 2}, False),
+        ({"parallelism": 3, "completions": 3}, {"ready": 2, "uncountedTerminatedPods": {"succeeded": ["x"]}}, True),
+        (
+            {"parallelism": 2, "completions": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 0},
+            {"ready": 1, "failedIndexes": "1"},
+            True,
+        ),
+    ],
+)
+def test_pods_are_ready_when_all_that_should_run_are_ready_or_done(spec, status, ready):
+    assert pods.ready(job(False, status=status, **spec)) is ready
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "count"),
+    [
+        ({"parallelism": 3, "completions": 3}, {"succeeded": 1}, 1),
+        ({"parallelism": 2, "completions": 4}, {"succeeded": 1}, 0),
+        ({"parallelism": 2, "completions": 4}, {"succeeded": 3}, 1),
+        ({"parallelism": 1, "completions": 1}, {"succeeded": 1}, 0),
+        (
+            {"parallelism": 3, "completions": 3, "completionMode": "Indexed"},
+            {"completedIndexes": "0", "failedIndexes": "2"},
+            2,
+        ),
+    ],
+)
+def test_pods_that_will_not_run_again_give_their_quota_back(spec, status, count):
+    assert pods.reclaimable(job(False, status=status, **spec)) == count
+
+
+def test_priority_comes_from_the_label_then_the_pods_then_the_default():
+    from queue_manager.api.types import PriorityClass, WorkloadPriorityClass
+
+    classes = {"high": WorkloadPriorityClass(value=9)}
+    default = msgspec.convert({"metadata": {"name": "d"}, "value": 1, "globalDefault": True}, PriorityClass)
+    pod_class = msgspec.convert({"metadata": {"name": "p"}, "value": 5}, PriorityClass)
+    both = {"d": default, "p": pod_class}
+    named = {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "high"}
+    assert priority_of(job(labels=named), classes, both).value == 9
+    assert priority_of(job(labels=named), {}, both) is None
+    assert priority_of(job(pod={"priorityClassName": "p"}), classes, both).value == 5
+    assert priority_of(job(), classes, both).value == 1
+    assert priority_of(job(), classes, {}) == Priority()

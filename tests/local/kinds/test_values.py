@@ -1,0 +1,64 @@
+"""Quantities and times in stored form, as a real API server stored them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_manager.local import values
+
+STORED = [
+    ("0.5", "500m"),
+    ("1000m", "1"),
+    ("100000", "100k"),
+    ("1e3", "1e3"),
+    ("1.5Gi", "1536Mi"),
+    ("1024Mi", "1Gi"),
+    ("0.5Ki", "512"),
+    ("1 ", "1"),
+    (".5", "500m"),
+    ("1E", "1E"),
+    ("12Ei", "9223372036854775807"),
+    ("0.0000000001", "1n"),
+    ("1e-3", "1e-3"),
+    (1, "1"),
+    (1.5, "1500m"),
+    (2000, "2k"),
+]
+
+
+@pytest.mark.parametrize(("given_", "stored"), STORED)
+def test_quantities_are_stored_in_canonical_form(given_: str | float, stored: str) -> None:
+    assert values.quantity(given_) == stored
+
+
+def test_resource_lists_round_up_to_thousandths() -> None:
+    assert values.quantity("0.1m", 3) == "1m"
+
+
+@pytest.mark.parametrize("text", ["", "abc", "1Zi", "1 2", "--1", "1e", "9" * 100])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="quantit"):
+        values.quantity(text)
+
+
+@given(st.integers(-(10**15), 10**15), st.sampled_from(["", "m", "k", "Mi", "Gi"]))
+def test_the_canonical_form_is_the_same_number_and_stays_as_it_is(number: int, suffix: str) -> None:
+    text = f"{number}{suffix}"
+    stored = values.quantity(text)
+    assert values.parse_quantity(stored)[0] == values.parse_quantity(text)[0]
+    assert values.quantity(stored) == stored
+
+
+@given(st.fractions(min_value=Fraction(1, 10**6), max_value=10**6, max_denominator=10**6))
+def test_rounding_is_up(number: Fraction) -> None:
+    text = f"{float(number):.12f}"
+    assert values.parse_quantity(values.quantity(text, 3))[0] >= values.parse_quantity(text)[0]
+
+
+def test_times_are_cut_to_seconds_in_utc() -> None:
+    assert values.time("2026-01-01T01:00:00.9+02:00") == "2025-12-31T23:00:00Z"
+    assert values.micro_time("2026-01-01T01:00:00.000001Z") == "2026-01-01T01:00:00.000001Z"

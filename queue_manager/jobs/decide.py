@@ -304,6 +304,7 @@ def _stop(job: Job, workload: Workload, message: str) -> Action | None:
     restore = patches.must_restore(job, workload)
     if not job.spec.suspend:
         return PatchJob(patches.suspend(job, mark=restore), None if restore else event)
-    if labels.STOPPING in job.metadata.annotations or restore:
+    injected = restore and workload.is_true(labels.QUOTA_RESERVED)  # else the difference is a user's edit
+    if labels.STOPPING in job.metadata.annotations or injected:
         return PatchJob(patches.restore(job, workload), event) if pods.stopped(job) else Nothing()
     return None if pods.idle(job) else Nothing()

@@ -142,11 +142,16 @@ def matches(job: Job, workload: Workload) -> bool:
         return False
     if workload.spec.maximum_execution_time_seconds != max_execution_time(job):
         return False
-    ours, theirs = have.template.get("spec") or {}, want["template"]["spec"]
+    ours, theirs = have.template, want["template"]
     waits = not workload.is_true(labels.QUOTA_RESERVED)
     if waits and job.spec.suspend and labels.STOPPING not in job.metadata.annotations:
-        return bool(ours == theirs)
-    return all(ours.get(field) == theirs.get(field) for field in ("containers", "initContainers"))
+        return _equal(ours, theirs, "metadata", ("labels", "annotations")) and ours.get("spec") == theirs["spec"]
+    return _equal(ours, theirs, "spec", ("containers", "initContainers"))
+
+
+def _equal(ours: Json, theirs: Json, part: str, fields: tuple[str, ...]) -> bool:
+    one, other = ours.get(part) or {}, theirs.get(part) or {}
+    return all((one.get(field) or None) == (other.get(field) or None) for field in fields)
 
 
 def priority_of(

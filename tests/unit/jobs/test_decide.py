@@ -156,9 +156,16 @@ def test_an_edit_while_waiting_updates_the_workload():
     assert action.event.reason == "UpdatedWorkload"
 
 
-@pytest.mark.parametrize("pod", [{"nodeSelector": {"a": "b"}}, {"tolerations": [{"operator": "Exists"}]}])
-def test_what_decides_about_flavors_is_followed_too(pod):
-    assert isinstance(d.decide(job(pod=pod), [workload()], CONTEXT), d.Update)
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"pod": {"nodeSelector": {"a": "b"}}},
+        {"pod": {"tolerations": [{"operator": "Exists"}]}},
+        {"template_labels": {"team": "x"}},
+    ],
+)
+def test_an_edit_of_the_template_while_waiting_is_followed_and_never_reverted(edit):
+    assert isinstance(d.decide(job(status=CONFIRMED, **edit), [workload()], CONTEXT), d.Update)
 
 
 def test_a_job_that_has_ended_finishes_its_workload():

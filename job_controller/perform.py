@@ -121,6 +121,7 @@ class Performer:
                 raise StatusConflict(str(error)) from error
             if status_of(error) == REFUSED:
                 self._refused(job, changes, error)
+                await self._write_numbers(job, changes)
             raise
         self._report(job, step.events)
         self.count(step.counts)
@@ -130,6 +131,15 @@ class Performer:
         """A status that the API server holds impossible is a bug, here or there: never silent."""
         log.error("status refused", extra={"job": str(job.metadata.key), "changes": changes, "error": str(error)})
         self._events.event(job, "Warning", reasons.EVENT_STATUS_REFUSED, str(error))
+
+    async def _write_numbers(self, job: Job, changes: Mapping[str, object]) -> None:
+        """Of a refused status at least the numbers of pods, so that people see what runs."""
+        numbers = {name: changes[name] for name in ("active", "ready", "terminating") if name in changes}
+        if numbers and numbers != changes:
+            try:
+                await self._cluster.update_job_status(job, numbers)
+            except Exception as error:
+                log.warning("numbers refused too", extra={"job": str(job.metadata.key), "error": str(error)})
 
     # --- creation ---
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from job_controller.labels import TRACKING_FINALIZER
+from job_controller.model import Job, Pod
 from job_controller.perform import NoLabels
 from tests.unit.job_controller.ledger import is_active
 from tests.unit.job_controller.test_simulation import act, settle
-from tests.unit.job_controller.world import World
+from tests.unit.job_controller.world import Refused, World
 
 
 def running(spec: dict[str, Any] | None = None) -> World:
@@ -93,3 +95,39 @@ def test_each_pod_is_an_event() -> None:
     settle(world)
     assert [reason for reason, _ in world.events] == ["SuccessfulCreate", "Completed"]
     assert world.events[0][1].startswith("Created pod: j-")
+
+
+def test_refused_status_is_told_and_at_least_the_numbers_are_written() -> None:
+    """A status that breaks the API's rules already, by somebody else's hand, must not hide what runs."""
+    world = World({"parallelism": 1, "completions": 1, "backoffLimit": 6})
+    accept = world.update_job_status
+    refused: list[Mapping[str, Any]] = []
+
+    async def refuse_start_time(job: Job, status: Mapping[str, Any]) -> Job:
+        if "startTime" in status:
+            refused.append(status)
+            raise Refused(422, "status.startTime: Invalid value")
+        return await accept(job, status)
+
+    world.update_job_status = refuse_start_time  # type: ignore[method-assign]
+    world.strict = False
+    world.work()
+    assert len(refused) == 1
+    assert ("StatusUpdateRefused", "status.startTime: Invalid value") in world.events
+    assert world.job_tree is not None
+    assert world.job_tree["status"] == {"active": 1, "ready": 0, "terminating": 0}
+
+
+def test_job_in_a_namespace_that_goes_away_does_not_complain() -> None:
+    world = World({"parallelism": 1, "completions": 1, "backoffLimit": 6})
+
+    async def refuse(namespace: str, manifest: Mapping[str, Any]) -> Pod:
+        error = Refused(403, "namespace is being terminated")
+        error.body = {"details": {"causes": [{"reason": "NamespaceTerminating"}]}}  # type: ignore[attr-defined]
+        raise error
+
+    world.create_pod = refuse  # type: ignore[method-assign]
+    world.work()
+    assert world.events == []
+    assert world.job_tree is not None
+    assert world.job_tree["status"].get("active", 0) == 0

@@ -1,0 +1,77 @@
+"""When a pod finished, and what its annotations say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from job_controller.labels import COMPLETION_INDEX
+from job_controller.model import Pod
+from job_controller.pod_facts import completion_index, failed_by_itself, finish_time, is_failed
+from tests.unit.job_controller.build import at, pod, wire
+
+
+def ended(name: str, second: int | None) -> dict[str, Any]:
+    state = {} if second is None else {"terminated": {"exitCode": 1, "finishedAt": wire(at(second))}}
+    return {"name": name, "state": state}
+
+
+def unready(second: int) -> dict[str, Any]:
+    return {"type": "Ready", "status": "False", "lastTransitionTime": wire(at(second))}
+
+
+DELETED = {"deletionTimestamp": wire(at(50)), "deletionGracePeriodSeconds": 30}
+SIDECAR = {"initContainers": [{"name": "side", "restartPolicy": "Always"}, {"name": "init"}]}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "status", "second"),
+    [
+        ({}, {}, {"containerStatuses": [ended("a", 3), ended("b", 7)], "conditions": [unready(9)]}, 7),
+        ({}, {}, {"containerStatuses": [ended("a", 3), ended("b", None)], "conditions": [unready(9)]}, 9),
+        ({}, SIDECAR, {"containerStatuses": [ended("a", 3)], "initContainerStatuses": [ended("side", 8)]}, 8),
+        ({}, SIDECAR, {"containerStatuses": [ended("a", 3)], "initContainerStatuses": [ended("side", None)],
+                       "conditions": [unready(9)]}, 9),
+        ({}, SIDECAR, {"containerStatuses": [ended("a", 3)], "initContainerStatuses": [ended("init", 8)]}, 3),
+        (DELETED, {}, {"conditions": [unready(9)]}, 9),
+        (DELETED, {}, {}, 20),
+        ({}, {}, {}, 1),
+    ],
+)  # fmt: skip
+def test_finish_time(metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, Any], second: int) -> None:
+    """Containers and sidecars; else when it became unready; else its deletion; else its creation."""
+    tree = {"metadata": {"creationTimestamp": wire(at(1)), **metadata}, "spec": spec, "status": status}
+    assert finish_time(msgspec.convert(tree, Pod)) == at(second)
+
+
+@pytest.mark.parametrize(
+    ("text", "index"), [("0", 0), ("7", 7), ("07", 7), ("-1", -1), ("x", -1), ("", -1), ("1.5", -1), ("9" * 12, -1)]
+)
+def test_completion_index(text: str, index: int) -> None:
+    assert completion_index(pod("p", annotations={COMPLETION_INDEX: text})) == index
+
+
+@pytest.mark.parametrize(
+    ("phase", "deleted", "at_once", "when_ended"),
+    [
+        ("Running", None, False, False),
+        ("Running", 5, True, False),
+        ("Pending", 5, True, False),
+        ("Failed", None, True, True),
+        ("Failed", 5, True, True),
+        ("Succeeded", 5, False, False),
+    ],
+)
+def test_failed_pods(phase: str, deleted: float | None, at_once: bool, when_ended: bool) -> None:
+    one = pod("p", phase, deleted=deleted)
+    assert is_failed(one, only_terminal=False) is at_once
+    assert is_failed(one, only_terminal=True) is when_ended
+
+
+def test_pod_that_failed_before_its_deletion_failed_by_itself() -> None:
+    assert failed_by_itself(pod("p", "Failed", ended=3))
+    assert failed_by_itself(pod("p", "Failed", ended=3, deleted=4, grace=30))
+    assert not failed_by_itself(pod("p", "Failed", ended=9, deleted=4, grace=30))
+    assert not failed_by_itself(pod("p", "Running", deleted=4))

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from queue_manager.engine.transport import MERGE_PATCH
+from queue_manager.local.call import table_of
 from queue_manager.local.deletion import FOREGROUND, ORPHAN
 from queue_manager.local.namespaces import request
 from queue_manager.local.store import Change, Store, Stored
@@ -83,6 +84,14 @@ class Graph:
     def dependents(self, uid: str) -> list[Node]:
         """In the order in which they came to depend on it."""
         return [self._nodes[child] for child in self._dependents.get(uid, ())]
+
+    def blocked(self, uid: str) -> bool:
+        """Whether a dependent with blockOwnerDeletion is left."""
+        for child in self._dependents.get(uid, ()):
+            for owner in self._nodes[child].owners:
+                if owner.uid == uid and owner.block_owner_deletion:
+                    return True
+        return False
 
     def has_dependents(self, uid: str) -> bool:
         return bool(self._dependents.get(uid))
@@ -202,11 +211,8 @@ class GarbageCollector:
             await self._release(node, ORPHAN)
 
     async def _finish_foreground(self, node: Node) -> None:
-        if not any(self._blocks(child, node) for child in self._graph.dependents(node.uid)):
+        if not self._graph.blocked(node.uid):
             await self._release(node, FOREGROUND)
-
-    def _blocks(self, child: Node, parent: Node) -> bool:
-        return any(owner.uid == parent.uid and owner.block_owner_deletion for owner in child.owners)
 
     async def _release(self, node: Node, finalizer: str) -> None:
         kept = [name for name in node.finalizers if name != finalizer]
@@ -214,7 +220,7 @@ class GarbageCollector:
 
     def _path(self, node: Node) -> str | None:
         for kind in self._server.registry.all():
-            if str(kind.resource) == node.resource:
+            if table_of(kind) == node.resource and "stored_as" not in kind.extra:
                 return kind.resource.path(node.namespace, node.name)
         return None
 

@@ -7,6 +7,7 @@ committed.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -224,9 +225,18 @@ class ApiServer:
         if change.resource != str(CRDS):
             return
         if change.type == "DELETED":
-            self.registry.remove(decode(change.new))
+            definition = decode(change.new)
+            self.registry.remove(definition)
+            spec = definition.get("spec") or {}
+            table = f"{(spec.get('names') or {}).get('plural')}.{spec.get('group')}"
+            asyncio.get_running_loop().call_soon(self._drop_objects, table)
         else:
             self.registry.install(decode(change.new))
+
+    def _drop_objects(self, table: str) -> None:
+        """A kind that is no longer served takes its objects with it."""
+        for stored in list(self.store.scan(table)):
+            self.store.remove(table, decode(stored))
 
 
 def _one_object(call: Call) -> Call:

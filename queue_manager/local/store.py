@@ -13,6 +13,7 @@ to be copied and nothing can be changed by accident.
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -26,6 +27,8 @@ from job_controller.fields import Json
 from job_controller.ports import Clock
 from queue_manager.local.history import Change, Forgotten, History, Stored
 from queue_manager.local.identity import Identities
+
+log = logging.getLogger(__name__)
 
 HISTORY = 10_000  # changes kept per resource for watches and consistent pages
 
@@ -307,7 +310,10 @@ class Store:
             history.wake()
         for subscriber in tuple(self._subscribers):
             for change in changes:
-                subscriber(change)
+                try:
+                    subscriber(change)
+                except Exception:  # the write is done; whoever cannot take it must not undo its answer
+                    log.exception("a subscriber failed on %s %s %s", change.type, change.resource, change.new.key)
 
     def wake_all(self) -> None:
         """Wake every watch, whether or not there is something to see (used to end them)."""

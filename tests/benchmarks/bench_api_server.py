@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import aiohttp
+import orjson
 import uvloop
 from rich.console import Console
 from rich.table import Table
@@ -50,7 +51,7 @@ def pod(name: str) -> bytes:
         "resources": {"requests": {"cpu": "1"}},
     }
     spec = {"restartPolicy": "Never", "containers": [container], "nodeSelector": {"kind": "bench"}}
-    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}).encode()
+    return orjson.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
 
 
 async def client(url: str) -> dict[str, tuple[float, str]]:

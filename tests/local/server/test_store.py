@@ -99,6 +99,20 @@ def test_subscribers_see_changes_in_order_with_the_state_before() -> None:
     assert seen == [("ADDED", 1, None), ("MODIFIED", 2, 1), ("DELETED", 3, 2)]
 
 
+def test_a_subscriber_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    store = new_store()
+    seen: list[int] = []
+
+    def fail(_: object) -> None:
+        raise ValueError("cannot take it")
+
+    store.subscribe(fail)
+    store.subscribe(lambda change: seen.append(change.revision))
+    assert put(store, "x") == 1
+    assert seen == [1]
+    assert "a subscriber failed on ADDED things a/x" in caplog.text
+
+
 def test_uids_sort_in_the_order_of_creation_even_when_the_clock_goes_back() -> None:
     identities = Identities(random.Random(1))
     later, earlier = datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)

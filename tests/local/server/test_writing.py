@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from job_controller.fields import FieldError, invalid
@@ -158,6 +160,16 @@ async def test_a_new_definition_is_served_and_a_deleted_one_is_not(world: World)
     assert world.registry.installed == ["c.x"]
     await world.ask("DELETE", path(CRDS, "c.x"))
     assert world.registry.installed == []
+
+
+async def test_objects_of_a_deleted_definition_are_gone(world: World) -> None:
+    spec = {"group": "batch", "names": {"plural": "jobs"}}
+    crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "c.x"}}
+    await world.create(CRDS, crd | {"spec": spec})
+    await world.create(JOBS, job("j"))
+    await world.ask("DELETE", path(CRDS, "c.x"))
+    await asyncio.sleep(0)
+    assert (await world.ask("GET", path(JOBS, "j"))).status == 404
 
 
 async def test_the_first_namespaces_exist(world: World) -> None:

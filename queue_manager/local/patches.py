@@ -15,7 +15,7 @@ from job_controller.fields import Json, invalid_here, show
 from queue_manager.engine.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from queue_manager.local.errors import StatusError, bad_request, unsupported_media_type
 from queue_manager.local.kind import Kind
-from queue_manager.local.schemas import Repeated, TypedSchema, parse_json
+from queue_manager.local.schemas import TypedSchema, parse_json
 from queue_manager.local.strategic import BadPatch, go, strategic_merge
 
 MAX_OPERATIONS = 10_000
@@ -58,7 +58,7 @@ def undecodable(kind: Kind, content_type: str, patch: bytes, patched: bytes, why
 
 
 def _decode(patch: bytes, prefix: str) -> Json:
-    tree = parse_json(patch, prefix)
+    tree = parse_json(patch, prefix, repeated=False)
     if too_deep(tree):
         raise bad_request(f"{prefix}the patch is nested more than {MAX_DEPTH} levels deep")
     return tree
@@ -75,7 +75,7 @@ def _require_map(tree: Json, prefix: str) -> Json:
 
 
 def _json_kind(tree: Json) -> str:
-    return {list: "array", dict: "object", Repeated: "object", str: "string", bool: "bool"}.get(type(tree), "number")
+    return {list: "array", dict: "object", str: "string", bool: "bool"}.get(type(tree), "number")
 
 
 # --- merge patch ---------------------------------------------------------------------------------------------

@@ -82,8 +82,9 @@ class Field:
 _KEY = re.compile(rb'"\s*:')
 
 
-def parse_json(body: bytes, prefix: str = "") -> Json:
-    """A JSON text as a tree; objects with repeated names become `Repeated`. Raises StatusError 400.
+def parse_json(body: bytes, prefix: str = "", *, repeated: bool = True) -> Json:
+    """A JSON text as a tree; objects with repeated names become `Repeated` unless told otherwise. Raises
+    StatusError 400, its message after `prefix`.
 
     The fast parser keeps the last of equal names in silence. The text has at least as many `":` as all objects
     together have names, so equal numbers prove that none was dropped; else the slow parser looks again.
@@ -91,7 +92,7 @@ def parse_json(body: bytes, prefix: str = "") -> Json:
     try:
         tree = orjson.loads(body)
         # Clients that write compact JSON get their bytes back: nothing was dropped, nothing need be counted.
-        if orjson.dumps(tree) != body and _count_names(tree) != len(_KEY.findall(body)):
+        if repeated and orjson.dumps(tree) != body and _count_names(tree) != len(_KEY.findall(body)):
             tree = json.loads(body, object_pairs_hook=_object)
     except (orjson.JSONDecodeError, orjson.JSONEncodeError, json.JSONDecodeError, RecursionError) as error:
         raise bad_request(f"{prefix}{syntax_error(body, error)}") from None

@@ -59,13 +59,17 @@ def _prepare_update(new: Json, _old: Json) -> None:
     stored += [v["name"] for v in new["spec"].get("versions") or [] if v.get("storage") and v["name"] not in stored]
 
 
+def _validate_create(crd: Json) -> list[FieldError]:
+    spec = crd["spec"]
+    name, wanted = crd["metadata"].get("name") or "", f"{spec['names'].get('plural') or ''}.{spec.get('group') or ''}"
+    named = [] if name == wanted else [invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
+    return named + _validate(crd)
+
+
 def _validate(crd: Json) -> list[FieldError]:
     spec = crd["spec"]
-    group, plural = spec.get("group") or "", spec["names"].get("plural") or ""
+    group = spec.get("group") or ""
     errors: list[FieldError] = []
-    name = crd["metadata"].get("name") or ""
-    if name != f"{plural}.{group}":
-        errors.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
     if not group:
         errors.append(required("spec.group"))
     else:
@@ -178,6 +182,6 @@ CRD = builtin(
     categories=("api-extensions",),
     prepare_create=_prepare_create,
     prepare_update=_prepare_update,
-    create=_validate,
+    create=_validate_create,
     update=_validate_update,
 )

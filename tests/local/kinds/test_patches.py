@@ -262,3 +262,11 @@ def test_custom_kinds_have_no_strategic_patch() -> None:
         patches.apply_patch(REGISTRY.install(THINGS)[0], STRATEGIC_PATCH, {}, b"{}")
     assert error.value.code == 415
     assert error.value.message.endswith(f"accepted media types include: {JSON_PATCH}, {MERGE_PATCH}, {APPLY_PATCH}")
+
+
+@pytest.mark.parametrize("media", [MERGE_PATCH, STRATEGIC_PATCH])
+def test_the_last_of_repeated_names_in_a_patch_counts(media: str) -> None:
+    patched = patches.apply_patch(
+        JOB, media, {"spec": {"suspend": True}}, b'{"spec":{"parallelism":1,"parallelism":2}}'
+    )
+    assert patched == {"spec": {"suspend": True, "parallelism": 2}}

@@ -32,6 +32,7 @@ from queue_manager.local import http
 from queue_manager.local.admission import Admission
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.layout import Layout
+from queue_manager.local.expiry import EventExpiry
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, create_first_queue
 from queue_manager.local.garbage_collector import GarbageCollector
 from queue_manager.local.journal import Journal
@@ -109,7 +110,7 @@ class LocalCluster:
         run_job_controller(runtime, self.config.job_controller.options())
         queue = add_queue_controllers(runtime, self.config)
         admission.extend(getattr(queue, "admission", ()))
-        for controller in (GarbageCollector(server), NamespaceController(server)):
+        for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)
         Placement(runtime)
         agent = Agent(runtime, pods.root, [node.host for node in self._nodes])

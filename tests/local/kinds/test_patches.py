@@ -201,7 +201,7 @@ def test_copies_cannot_nest_an_object_without_bound() -> None:
 # --- merge patch and the rest --------------------------------------------------------------------------------
 
 TREES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=3),
     lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text("abc", max_size=2), below, max_size=3),
     max_leaves=8,
 )
@@ -266,7 +266,6 @@ def test_custom_kinds_have_no_strategic_patch() -> None:
 
 @pytest.mark.parametrize("media", [MERGE_PATCH, STRATEGIC_PATCH])
 def test_the_last_of_repeated_names_in_a_patch_counts(media: str) -> None:
-    patched = patches.apply_patch(
-        JOB, media, {"spec": {"suspend": True}}, b'{"spec":{"parallelism":1,"parallelism":2}}'
-    )
+    body = b'{"spec":{"parallelism":1,"parallelism":2}}'
+    patched = patches.apply_patch(JOB, media, {"spec": {"suspend": True}}, body)
     assert patched == {"spec": {"suspend": True, "parallelism": 2}}

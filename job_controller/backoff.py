@@ -75,7 +75,8 @@ def remaining(history: History, now: datetime, base: float, maximum: float) -> t
 def remaining_of_index(replaced: Pod, now: datetime, base: float, maximum: float) -> timedelta:
     """How long the index of this failed pod still has to wait. Ignored failures lengthen the wait too."""
     failures = failure_count(replaced) + ignored_count(replaced) + 1
-    return max(ZERO, finish_time(replaced) + delay(failures, base, maximum) - now)
+    left = finish_time(replaced) + delay(failures, base, maximum) - now
+    return left if left > ZERO else ZERO
 
 
 def failure_count(pod: Pod) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from job_controller.labels import COMPLETION_INDEX
@@ -75,7 +76,7 @@ def completion_index(pod: Pod) -> int:
 def count_annotation(pod: Pod, name: str) -> int:
     """A failure count stored on the pod; unreadable, negative and too large ones are 0 (spec 2.7)."""
     text = pod.metadata.annotations.get(name, "")
-    if not _NUMBER.fullmatch(text):
+    if not text or not _NUMBER.fullmatch(text):
         return 0
     count = int(text)
     return count if count <= INT32_MAX else 0
@@ -94,11 +95,12 @@ def finish_time(pod: Pod) -> datetime:
 
 
 def _containers_finished(pod: Pod) -> datetime | None:
-    sidecars = {c.name for c in pod.spec.init_containers if c.restart_policy == "Always"}
-    statuses: list[ContainerStatus] = list(pod.status.container_statuses)
+    statuses: Sequence[ContainerStatus] = pod.status.container_statuses
     if not statuses:
         return None
-    statuses += [s for s in pod.status.init_container_statuses if s.name in sidecars]
+    if pod.spec.init_containers:
+        sidecars = {c.name for c in pod.spec.init_containers if c.restart_policy == "Always"}
+        statuses = [*statuses, *(s for s in pod.status.init_container_statuses if s.name in sidecars)]
     latest: datetime | None = None
     for status in statuses:
         ended = status.state.terminated

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from job_controller.model import Job, LabelSelector, LabelSelectorRequirement, Pod
-from job_controller.pod_facts import completion_index, is_ready
+from job_controller.pod_facts import completion_index
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
@@ -77,13 +77,15 @@ def removal_order(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _worth(pod: Pod) -> tuple[bool, int, bool, float, int, int, float, str]:
-    restarts = max((s.restart_count for s in pod.status.container_statuses), default=0)
+    statuses = pod.status.container_statuses
+    restarts = statuses[0].restart_count if len(statuses) == 1 else max((s.restart_count for s in statuses), default=0)
+    ready_since = _ready_since(pod)
     sidecar_restarts = _sidecar_restarts(pod) if pod.spec.init_containers else 0
     return (
         bool(pod.spec.node_name),
         _PHASES.get(pod.status.phase, 1),
-        is_ready(pod),
-        -_ready_since(pod).timestamp(),
+        ready_since is not None,
+        -ready_since.timestamp() if ready_since is not None else 0.0,
         -restarts,
         -sidecar_restarts,
         -(pod.metadata.creation_timestamp or _LONG_AGO).timestamp(),
@@ -96,11 +98,11 @@ def _sidecar_restarts(pod: Pod) -> int:
     return max((s.restart_count for s in pod.status.init_container_statuses if s.name in sidecars), default=0)
 
 
-def _ready_since(pod: Pod) -> datetime:
+def _ready_since(pod: Pod) -> datetime | None:
     for condition in pod.status.conditions:
         if condition.type == "Ready" and condition.status == "True":
             return condition.last_transition_time or _LONG_AGO
-    return _LONG_AGO
+    return None
 
 
 def surplus(pods: Sequence[Pod], wanted: int) -> list[Pod]:

@@ -14,7 +14,7 @@ from job_controller.fields import Json
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.errors import StatusError
-from queue_manager.local.schemas import Repeated
+from queue_manager.local.jsontext import Repeated
 
 MAX_BODY = 3 * 1024 * 1024
 MAX_DEPTH = 100

@@ -8,9 +8,10 @@ from job_controller.fields import Json
 from queue_manager.local.crds import CustomSchema
 from queue_manager.local.errors import StatusError, bad_request
 from queue_manager.local.exchange import JSON_TYPE, MAX_BODY, Request, media_type, read_body
+from queue_manager.local.jsontext import parse_json
 from queue_manager.local.kind import Kind
 from queue_manager.local.patches import too_deep
-from queue_manager.local.schemas import definitions, parse_json
+from queue_manager.local.schemas import definitions
 
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 _SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'

@@ -14,8 +14,9 @@ import orjson
 from job_controller.fields import Json, invalid_here, show
 from queue_manager.engine.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from queue_manager.local.errors import StatusError, bad_request, unsupported_media_type
+from queue_manager.local.jsontext import parse_json
 from queue_manager.local.kind import Kind
-from queue_manager.local.schemas import TypedSchema, parse_json
+from queue_manager.local.schemas import TypedSchema
 from queue_manager.local.strategic import BadPatch, go, strategic_merge
 
 MAX_OPERATIONS = 10_000

@@ -14,16 +14,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from functools import cache
 from importlib import resources
 from typing import Any
 
-import orjson
-
 from job_controller.fields import Json
 from queue_manager.local import values
 from queue_manager.local.errors import bad_request
+from queue_manager.local.jsontext import Repeated
 
 INT_LIMITS = {"int32": 2**31, "int64": 2**63}
 # Parts with a decoder of their own, by the last word of their type.
@@ -38,12 +36,6 @@ _SPECIAL = {
 }
 _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 _PYTHON = {"string": str, "bool": bool}
-
-
-class Repeated(dict[str, Any]):
-    """A JSON object in which a name occurs more than once; `names` are all of them, in their order."""
-
-    names: list[str]
 
 
 # The way from the root to a value: (before, step). A step is a field, a map key or a list index.
@@ -77,81 +69,6 @@ class Field:
         self.shape = shape
         self.owner = owner  # the server's name of the struct it is in
         self.go_path = go_path  # the name, behind the struct it is inlined from
-
-
-_KEY = re.compile(rb'"\s*:')
-
-
-def parse_json(body: bytes, prefix: str = "", *, repeated: bool = True) -> Json:
-    """A JSON text as a tree; objects with repeated names become `Repeated` unless told otherwise. Raises
-    StatusError 400, its message after `prefix`.
-
-    The fast parser keeps the last of equal names in silence. The text has at least as many `":` as all objects
-    together have names, so equal numbers prove that none was dropped; else the slow parser looks again.
-    """
-    try:
-        tree = orjson.loads(body)
-        # Clients that write compact JSON get their bytes back: nothing was dropped, nothing need be counted.
-        if repeated and orjson.dumps(tree) != body and _count_names(tree) != len(_KEY.findall(body)):
-            tree = json.loads(body, object_pairs_hook=_object)
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError, json.JSONDecodeError, RecursionError) as error:
-        raise bad_request(f"{prefix}{syntax_error(body, error)}") from None
-    return tree
-
-
-def _count_names(tree: Json) -> int:
-    names, level = 0, [tree]
-    while level:
-        below: list[Json] = []
-        for node in level:
-            if type(node) is dict:
-                names += len(node)
-                below += [item for item in node.values() if type(item) is dict or type(item) is list]
-            elif type(node) is list:
-                below += [item for item in node if type(item) is dict or type(item) is list]
-        level = below
-    return names
-
-
-def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    tree = dict(pairs)
-    if len(tree) == len(pairs):
-        return tree
-    repeated = Repeated(tree)
-    repeated.names = [name for name, _ in pairs]
-    return repeated
-
-
-def syntax_error(body: bytes, error: Exception) -> str:
-    """What Go's parser says about a text that is no JSON, as near as the position of the error tells."""
-    text = body.decode("utf-8", "replace")
-    if not text.strip():
-        return "unexpected end of JSON input"
-    if type(error) is json.JSONDecodeError:  # not the fast parser's, which is one too
-        at = error.pos
-    else:
-        try:
-            json.loads(text)
-        except json.JSONDecodeError as found:
-            return syntax_error(body, found)
-        except RecursionError:
-            return "exceeded max depth"
-        return str(error)
-    if at >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
-        return "unexpected end of JSON input"
-    char = text[at]
-    place = {
-        "Extra data": "after top-level value",
-        "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
-        "Illegal trailing comma before end of object": "looking for beginning of object key string",
-        "Expecting ':' delimiter": "after object key",
-        "Expecting ',' delimiter": "after object key:value pair",
-    }.get(error.msg, "looking for beginning of value")
-    return f"invalid character {quoted(char)} {place}"
-
-
-def quoted(char: str) -> str:
-    return {"'": r"'\''", '"': "'\"'", "\n": r"'\n'"}.get(char, f"'{char}'")
 
 
 class Undecodable(Exception):

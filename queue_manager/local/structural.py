@@ -18,7 +18,7 @@ from uuid import UUID
 
 from job_controller.fields import FieldError, Json, invalid, not_supported, required, show, too_many
 from queue_manager.local import values
-from queue_manager.local.schemas import Repeated
+from queue_manager.local.jsontext import Repeated
 
 _MISSING: Any = object()
 _COMBINATIONS = ("allOf", "anyOf", "oneOf", "not")

@@ -95,10 +95,11 @@ def new_workload(job: Job, priority: Priority, labels_to_copy: tuple[str, ...] =
         kept[labels.SEQUENCE] = meta.resource_version
     spec: dict[str, Json] = {
         "podSets": [pod_set(job)],
-        "queueName": queue_name(job),
         "priority": priority.value,
         "active": True,
     }
+    if queue_name(job):
+        spec["queueName"] = queue_name(job)
     if priority.reference:
         spec["priorityClassRef"] = priority.reference
     seconds = max_execution_time(job)

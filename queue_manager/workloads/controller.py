@@ -119,10 +119,12 @@ class WorkloadController:
             await self._runtime.client.delete(WORKLOADS, meta.namespace, meta.name, uid=meta.uid)
             recorder.event(workload, "Normal", "Deleted", message)
             return
-        job = meta.controller
+        job = self._jobs.by_uid(meta.controller.uid) if meta.controller is not None else None
         if job is not None:
-            await self._runtime.client.delete(JOBS, meta.namespace, job.name, uid=job.uid, propagation="Background")
-            recorder.event(workload, "Normal", "Deleted", message)
+            await self._runtime.client.delete(
+                JOBS, meta.namespace, job.metadata.name, uid=job.metadata.uid, propagation="Background"
+            )
+            recorder.event(job, "Normal", "Deleted", message)
 
     async def _owner_gone(self, workload: Workload) -> bool:
         """Whether the owning Job is gone, or going for good.

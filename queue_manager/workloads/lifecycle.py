@@ -191,7 +191,7 @@ def _gate(draft: Draft, gates: str) -> None:
         return
     before = draft.condition(labels.QUOTA_RESERVED)
     transitions.block(draft, labels.ADMISSION_GATED, f"Admission is gated by: {gates}")
-    if draft.condition(labels.QUOTA_RESERVED) is not before:
+    if before is None or before.reason != labels.ADMISSION_GATED:
         draft.event("Normal", labels.ADMISSION_GATED, f"Workload admission is gated by: {gates}")
 
 
@@ -240,8 +240,6 @@ def _waiting(w: Workload, view: View, settings: Settings, now: datetime) -> Step
     if reserved is not None and reserved.is_true:
         return None
     why = blocker(w, view)
-    if why is None and view.error:
-        why = Why(labels.MISCONFIGURED, view.error)
     if why is None and reserved is not None:
         why = _after_a_blocker(reserved.reason, view)
     if why is None:
@@ -267,6 +265,8 @@ def _after_a_blocker(reason: str, view: View) -> Why | None:
     """What to say once the old reason is over, until the scheduler says something else."""
     if reason in _BY_SCHEDULER and not (reason == labels.PENDING_EVALUATION and view.bypassed):
         return None
+    if reason == labels.MISCONFIGURED and view.error:
+        return None  # the scheduler said so, and it is still true
     if view.bypassed is not None:
         return Why(view.bypassed.reason, labels.EQUIVALENT_MESSAGE)
     return Why(labels.PENDING_EVALUATION, labels.PENDING_EVALUATION_MESSAGE)

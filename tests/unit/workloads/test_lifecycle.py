@@ -56,7 +56,6 @@ def outcome(w, view=VIEW, settings=SETTINGS, seconds=20):
         (replace(VIEW, local_queue_stop="Hold"), "Suspended", "LocalQueue lq is inactive"),
         (replace(VIEW, cluster_queue_exists=False), "Misconfigured", "ClusterQueue cq doesn't exist"),
         (replace(VIEW, cluster_queue_active=False), "Suspended", "ClusterQueue cq is inactive"),
-        (replace(VIEW, error="resources validation failed: x"), "Misconfigured", "resources validation failed: x"),
     ],
 )
 def test_a_waiting_workload_names_what_blocks_it(view, reason, message):
@@ -84,6 +83,12 @@ def test_it_says_so_when_an_equal_workload_was_refused_for_it():
 
 def test_a_fresh_workload_equal_to_a_parked_one_gets_no_condition():
     assert isinstance(step(make(), replace(VIEW, bypassed=Why("WaitingForQuota", "full"))), Rest)
+
+
+def test_an_error_the_scheduler_named_stands_while_it_is_there():
+    w = make([condition("QuotaReserved", "False", "Misconfigured", "resources validation failed: x")])
+    assert isinstance(step(w, replace(VIEW, error="resources validation failed: x")), Rest)
+    assert outcome(w)[0] == "PendingEvaluation"
 
 
 def test_what_the_scheduler_said_is_left_alone():

@@ -8,6 +8,9 @@ import shutil
 import pytest
 
 from tests.control_plane import provide
+from tests.control_plane.fixtures import control_plane, controllers
+
+__all__ = ["control_plane", "controllers"]  # one real server for all suites
 
 NEEDS = {
     "kubectl": lambda: "" if kubectl() else "kubectl is not on PATH (install it, or run: make control-plane)",

@@ -36,6 +36,20 @@ class ControlPlane:
     ca: Path
     kubeconfig: Path
     folder: Path
+    etcd: str  # its client URL
+    etcd: str  # its URL
+    _flags: tuple[str, ...]  # of kube-apiserver
+    _processes: dict[str, subprocess.Popen[bytes]]
+
+    def stop_api_server(self) -> None:
+        """kill -9: watches break without a word. etcd stays."""
+        self._processes["kube-apiserver"].kill()
+        self._processes["kube-apiserver"].wait()
+
+    def start_api_server(self) -> None:
+        """On the port and with the data it had before."""
+        self._processes["kube-apiserver"] = _spawn(self.folder, "kube-apiserver", *self._flags)
+        _wait_ready(self, list(self._processes.values()))
 
     def ssl_context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(self.ca))
@@ -45,53 +59,49 @@ class ControlPlane:
     def start(cls, *extra_flags: str) -> Iterator[ControlPlane]:
         """Start etcd and kube-apiserver; raises RuntimeError with the tail of the log when they do not come up."""
         folder = Path(tempfile.mkdtemp(prefix="sluice-control-plane-"))
-        processes: list[subprocess.Popen[bytes]] = []
+        processes: dict[str, subprocess.Popen[bytes]] = {}
         try:
             etcd_port, peer_port, port = free_ports(3)
             etcd = f"http://127.0.0.1:{etcd_port}"
-            processes.append(
-                _spawn(
-                    folder,
-                    "etcd",
-                    f"--data-dir={folder / 'etcd'}",
-                    f"--listen-client-urls={etcd}",
-                    f"--advertise-client-urls={etcd}",
-                    f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
-                    "--unsafe-no-fsync",
-                    "--log-level=error",
-                )
+            processes["etcd"] = _spawn(
+                folder,
+                "etcd",
+                f"--data-dir={folder / 'etcd'}",
+                f"--listen-client-urls={etcd}",
+                f"--advertise-client-urls={etcd}",
+                f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
+                "--unsafe-no-fsync",
+                "--log-level=error",
             )
             token = secrets.token_hex(16)
             (folder / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n')
             key = folder / "service-accounts.key"
             key.write_bytes(_new_key())
-            processes.append(
-                _spawn(
-                    folder,
-                    "kube-apiserver",
-                    f"--etcd-servers={etcd}",
-                    f"--secure-port={port}",
-                    "--bind-address=127.0.0.1",
-                    f"--cert-dir={folder / 'certs'}",
-                    f"--service-account-key-file={key}",
-                    f"--service-account-signing-key-file={key}",
-                    "--service-account-issuer=https://kubernetes.default.svc",
-                    f"--token-auth-file={folder / 'tokens.csv'}",
-                    "--authorization-mode=RBAC",
-                    "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-                    "--service-cluster-ip-range=10.0.0.0/24",
-                    *extra_flags,
-                )
+            flags = (
+                f"--etcd-servers={etcd}",
+                f"--secure-port={port}",
+                "--bind-address=127.0.0.1",
+                f"--cert-dir={folder / 'certs'}",
+                f"--service-account-key-file={key}",
+                f"--service-account-signing-key-file={key}",
+                "--service-account-issuer=https://kubernetes.default.svc",
+                f"--token-auth-file={folder / 'tokens.csv'}",
+                "--authorization-mode=RBAC",
+                "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+                "--service-cluster-ip-range=10.0.0.0/24",
+                *extra_flags,
             )
+            processes["kube-apiserver"] = _spawn(folder, "kube-apiserver", *flags)
             ca = folder / "certs" / "apiserver.crt"
-            plane = cls(f"https://127.0.0.1:{port}", token, ca, folder / "kubeconfig", folder)
-            _wait_ready(plane, processes)
+            url = f"https://127.0.0.1:{port}"
+            plane = cls(url, token, ca, folder / "kubeconfig", folder, etcd, flags, processes)
+            _wait_ready(plane, list(processes.values()))
             plane.kubeconfig.write_text(json.dumps(_kubeconfig(plane)))
             yield plane
         finally:
-            for process in reversed(processes):
+            for process in reversed(list(processes.values())):
                 process.terminate()
-            for process in reversed(processes):
+            for process in reversed(list(processes.values())):
                 try:
                     process.wait(10)
                 except subprocess.TimeoutExpired:
@@ -116,8 +126,19 @@ def _spawn(folder: Path, name: str, *flags: str) -> subprocess.Popen[bytes]:
     binary = provide.find(name)
     if binary is None:
         raise RuntimeError(f"{name} is missing; run: make control-plane")
-    with (folder / f"{name}.log").open("wb") as log:
+    with (folder / f"{name}.log").open("ab") as log:
         return subprocess.Popen([binary, *flags], stdout=log, stderr=log, cwd=folder)
+
+
+def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
+    for process in reversed(processes):
+        process.terminate()
+    for process in reversed(processes):
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _new_key() -> bytes:

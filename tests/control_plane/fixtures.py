@@ -1,0 +1,28 @@
+"""Fixtures for all suites: one real API server per test run; who needs peace takes a namespace of its own.
+
+Mark tests that use them `control_plane`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.control_plane.server import ControlPlane
+
+CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """etcd and kube-apiserver, started with the first test that asks."""
+    with ControlPlane.start() as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def controllers(control_plane: ControlPlane) -> Iterator[None]:
+    """kube-controller-manager with the collector of garbage and of namespaces, for the tests of one file."""
+    with control_plane.controllers(*CONTROLLERS):
+        yield

@@ -9,6 +9,8 @@ from importlib import import_module
 
 from queue_manager.cli.exits import EXIT_ERROR, Refusal
 
+CONTROLLERS = ("job-controller", "queue")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 ok, 1 waiting or not as expected, 2 refused, 3 error."""
@@ -55,6 +57,28 @@ def parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="a temporary cluster, a dozen Jobs, and what became of them")
     demo.add_argument("-o", "--output", choices=("table", "json"), default="table", help="form of the summary")
     demo.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="give up after (default 120)")
+
+    manager = commands.add_parser("manager", help="run the queue and the Job controller against a Kubernetes cluster")
+    manager.add_argument(
+        "--kubeconfig", metavar="F", help="default: the service account in a pod, else $KUBECONFIG, else kubectl's"
+    )
+    manager.add_argument("--context", metavar="C", help="context of the kubeconfig")
+    manager.add_argument("--config", metavar="F", help="a KueueConfig")
+    manager.add_argument(
+        "--controllers",
+        type=controllers,
+        default=CONTROLLERS,
+        metavar="A,B",
+        help=f"which to run (default: {','.join(CONTROLLERS)})",
+    )
+    manager.add_argument(
+        "--metrics-port",
+        type=port,
+        metavar="P",
+        help="serve /healthz, /readyz and /metrics on loopback, 0: on any port (default: as the KueueConfig says)",
+    )
+
+    commands.add_parser("crds", help="print the queue's CustomResourceDefinitions, for kubectl apply -f -")
     return top
 
 
@@ -76,6 +100,16 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return number
+
+
+def controllers(text: str) -> tuple[str, ...]:
+    chosen = dict.fromkeys(part.strip() for part in text.split(",") if part.strip())
+    for name in chosen:
+        if name not in CONTROLLERS:
+            raise argparse.ArgumentTypeError(f"{name!r} is no controller; there are: {', '.join(CONTROLLERS)}")
+    if not chosen:
+        raise argparse.ArgumentTypeError("names no controller")
+    return tuple(chosen)
 
 
 def port(text: str) -> int:

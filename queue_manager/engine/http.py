@@ -54,19 +54,22 @@ class HttpTransport:
     @classmethod
     def from_kubeconfig(cls, path: str | Path, context: str | None = None) -> HttpTransport:
         """As kubectl would connect with this file. Raises KubeconfigError, OSError."""
-        access = kubeconfig.load(path, context)
+        return cls.of(kubeconfig.load(path, context))
+
+    @classmethod
+    def from_service_account(cls) -> HttpTransport:
+        """As a pod of the cluster, with the token that the kubelet mounts and renews. Raises KubeconfigError."""
+        return cls.of(kubeconfig.service_account())
+
+    @classmethod
+    def of(cls, access: kubeconfig.Access) -> HttpTransport:
+        """To this server, as this user."""
         return cls(
             access.server,
             authorization=access.authorization,
             ssl=access.ssl,
             server_hostname=access.server_hostname,
         )
-
-    @classmethod
-    def from_service_account(cls) -> HttpTransport:
-        """As a pod of the cluster, with the token that the kubelet mounts and renews. Raises KubeconfigError."""
-        access = kubeconfig.service_account()
-        return cls(access.server, authorization=access.authorization, ssl=access.ssl)
 
     async def request(
         self,

@@ -12,10 +12,10 @@ import base64
 import os
 import ssl as tls
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -27,12 +27,25 @@ class KubeconfigError(ValueError):
     """The file does not say how to connect; the text says what is missing and where."""
 
 
+class Authorization(Protocol):
+    """Gives the value of the Authorization header, or an empty one."""
+
+    async def __call__(self) -> str: ...
+
+    def renew(self) -> None:
+        """The server no longer takes it (401): find out anew with the next call."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
+    """A server and who we are there. `files` are those of which all this was read; tokens renew themselves."""
+
     server: str
-    authorization: Callable[[], Awaitable[str]]
+    authorization: Authorization
     ssl: tls.SSLContext | None = None
     server_hostname: str | None = None
+    files: tuple[Path, ...] = ()
 
 
 def load(path: str | Path, context: str | None = None) -> Access:
@@ -55,6 +68,7 @@ def load(path: str | Path, context: str | None = None) -> Access:
         authorization=_authorization(path, chosen, user),
         ssl=_ssl(path, cluster, user) if server.startswith("https://") else None,
         server_hostname=cluster.get("tls-server-name"),
+        files=(path, *_referred(path, cluster, user)),
     )
 
 
@@ -73,8 +87,16 @@ def service_account(root: Path = SERVICE_ACCOUNT) -> Access:
     return Access(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         authorization=_TokenFile(root / "token"),
-        ssl=tls.create_default_context(cafile=str(root / "ca.crt")),
+        ssl=_trusting(root / "ca.crt"),
+        files=(root / "ca.crt",),
     )
+
+
+def _trusting(authority: Path) -> tls.SSLContext:
+    try:
+        return tls.create_default_context(cafile=str(authority))
+    except OSError as error:
+        raise KubeconfigError(f"{authority}: {error.strerror or error}") from error
 
 
 def _named(path: Path, tree: Mapping[str, Any], section: str, field: str, name: str) -> Mapping[str, Any]:
@@ -88,7 +110,7 @@ def _named(path: Path, tree: Mapping[str, Any], section: str, field: str, name: 
 # --- who we are --------------------------------------------------------------------------------------------
 
 
-def _authorization(path: Path, context: str, user: Mapping[str, Any]) -> Callable[[], Awaitable[str]]:
+def _authorization(path: Path, context: str, user: Mapping[str, Any]) -> Authorization:
     if file := user.get("tokenFile"):
         return _TokenFile(path.parent / file)
     if token := user.get("token"):
@@ -107,6 +129,9 @@ class _Fixed:
 
     async def __call__(self) -> str:
         return self._value
+
+    def renew(self) -> None:
+        """There is no other."""
 
 
 class _TokenFile:
@@ -128,6 +153,9 @@ class _TokenFile:
                     raise
         return self._value
 
+    def renew(self) -> None:
+        self._read_at = float("-inf")
+
 
 class _Plugin:
     """A token that a program or an identity provider gives; asked again when a minute has passed.
@@ -146,9 +174,18 @@ class _Plugin:
         async with self._lock:
             now = asyncio.get_running_loop().time()
             if now - self._read_at >= RENEW_AFTER:
-                self._value = await self._ask()
+                try:
+                    self._value = await self._ask()
+                except OSError:
+                    raise
+                except Exception as error:  # whatever a plugin, or what reads its answer, may raise
+                    raise ConnectionError(f"{self._path}: the plugin of context {self._context!r}: {error}") from error
                 self._read_at = now
         return self._value
+
+    def renew(self) -> None:
+        self._read_at = float("-inf")
+        self._loader = None  # it would keep a token that has not expired by its own word
 
     async def _ask(self) -> str:
         from kubernetes.aio.client import Configuration
@@ -192,6 +229,16 @@ def _content(path: Path, entry: Mapping[str, Any], field: str) -> bytes | None:
         except ValueError as error:
             raise KubeconfigError(f"{path}: {field}-data is not base64") from error
     return (path.parent / entry[field]).read_bytes() if entry.get(field) else None
+
+
+def _referred(path: Path, *entries: Mapping[str, Any]) -> list[Path]:
+    """Files from which certificates and keys were read."""
+    fields = ("certificate-authority", "client-certificate", "client-key")
+    return [path.parent / entry[field] for entry in entries for field in fields if _is_file(entry, field)]
+
+
+def _is_file(entry: Mapping[str, Any], field: str) -> bool:
+    return bool(entry.get(field)) and not entry.get(f"{field}-data")
 
 
 def _present(context: tls.SSLContext, certificate: bytes, key: bytes) -> None:

@@ -28,7 +28,7 @@ from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.client import Client
 from queue_manager.engine.events import EventRecorder
 from queue_manager.engine.metrics import Registry
-from queue_manager.engine.reflector import Reflector
+from queue_manager.engine.reflector import SILENCE, Reflector
 from queue_manager.engine.resources import Resource
 from queue_manager.engine.transport import Transport
 from queue_manager.engine.workqueue import K, WorkQueue
@@ -57,12 +57,22 @@ class _Part:
 class Runtime:
     """One program's connection to one API server."""
 
-    def __init__(self, transport: Transport, clock: Clock, rng: Random, *, metrics: Registry | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        rng: Random,
+        *,
+        metrics: Registry | None = None,
+        silence: float = SILENCE,
+    ) -> None:
+        """`silence`: seconds without a word after which a watch is taken for dead."""
         self.client = Client(transport)
         self.clock = clock
         self.rng = rng
         self.metrics = Registry() if metrics is None else metrics
         self._transport = transport
+        self._silence = silence
         self._reflectors: dict[tuple[Resource, type, str, str], Reflector[Any]] = {}
         self._recorders: dict[str, EventRecorder] = {}
         self._queues: list[WorkQueue[Any]] = []
@@ -108,6 +118,15 @@ class Runtime:
         self._part(_Part(f"task {getattr(run, '__qualname__', '')}", run, self._tasks))
 
     # --- life ---
+
+    @property
+    def working(self) -> bool:
+        """Caches are filled, workers run, and nobody has asked to stop."""
+        return self._begun and not self._stopping and self._death is None
+
+    def unsynced(self) -> list[str]:
+        """Names of the collections that have not been listed yet."""
+        return [str(r.resource) for r in self._reflectors.values() if not r.synced.is_set()]
 
     async def __aenter__(self) -> Self:
         if self._parent is not None:
@@ -173,6 +192,7 @@ class Runtime:
             field_selector=field_selector,
             metrics=self.metrics,
             undecodable=self._report_undecodable,
+            silence=self._silence,
         )
 
     def _report_undecodable(self, head: Object, why: str) -> None:

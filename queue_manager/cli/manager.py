@@ -1,0 +1,109 @@
+"""`sluice manager`: the controllers against a Kubernetes cluster, until SIGTERM.
+
+Installs nothing. What keeps it from starting is said in one line, with exit code 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from queue_manager.cli.exits import EXIT_OK, Refusal
+from queue_manager.configuration import ConfigurationError, KueueConfig, load
+from queue_manager.engine import kubeconfig, log
+from queue_manager.engine.kubeconfig import Access, KubeconfigError
+from queue_manager.engine.tuning import tune_garbage_collector
+from queue_manager.operator import preflight, probes, shell
+from queue_manager.operator.controllers import Controllers
+from queue_manager.operator.preflight import CannotStart
+from queue_manager.operator.transport import ClusterTransport
+
+logger = logging.getLogger(__name__)
+
+
+def run(args: argparse.Namespace) -> int:
+    log.configure(logging.INFO)
+    tune_garbage_collector()
+    try:
+        config = read_config(args.config)
+        with runner() as loop:
+            loop.run(manage(args, config))
+    except CannotStart as error:
+        raise Refusal(str(error)) from error
+    return EXIT_OK
+
+
+async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
+    """Check, start, work, stop."""
+    transport = connect(reader(args.kubeconfig, args.context))
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(transport.close)
+        version = await preflight.check(transport, transport.access.server, args.controllers)
+        controllers = Controllers(transport, config, args.controllers)
+        answers = probes.routes(config, controllers.runtime, lambda: controllers.stopping)
+        urls = await probes.serve(stack, probes.addresses(config, args.metrics_port), answers)
+        say(f"{', '.join(args.controllers)} on {transport.access.server} ({version})")
+        for url in urls:
+            say(f"serving {url}")
+        announcing = asyncio.create_task(announce(controllers))
+        stack.callback(announcing.cancel)
+        await shell.run(controllers, transport)
+    say("stopped")
+
+
+async def announce(controllers: Controllers) -> None:
+    await controllers.ready.wait()
+    say("ready")
+
+
+def connect(read: Callable[[], Access]) -> ClusterTransport:
+    try:
+        return ClusterTransport(read)
+    except OSError as error:
+        raise CannotStart(f"{error.filename or 'kubeconfig'}: {error.strerror or error}") from error
+    except (KubeconfigError, ValueError) as error:
+        raise CannotStart(" ".join(str(error).split())) from error
+
+
+def reader(path: str | None, context: str | None) -> Callable[[], Access]:
+    """How to connect: by the kubeconfig named, else as a pod of the cluster, else by kubectl's own kubeconfig."""
+    if path is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return kubeconfig.service_account
+    files = [path] if path else (os.environ.get("KUBECONFIG") or "").split(os.pathsep)
+    candidates = [Path(file) for file in files if file] or [Path.home() / ".kube" / "config"]
+    chosen = next((file for file in candidates if file.is_file()), candidates[0])
+    return lambda: kubeconfig.load(chosen, context)
+
+
+def read_config(path: str | None) -> KueueConfig:
+    """The configuration of a file, or the defaults. Raises CannotStart with all its errors."""
+    if path is None:
+        return KueueConfig()
+    try:
+        config = load(path)
+    except ConfigurationError as error:
+        raise CannotStart("; ".join(line.strip() for line in str(error).splitlines())) from error
+    for field in config.ignored:
+        logger.warning("a setting has no effect", extra={"setting": field})
+    return config
+
+
+def runner() -> asyncio.Runner:
+    """An event loop: uvloop where it is installed."""
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    return asyncio.Runner()
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

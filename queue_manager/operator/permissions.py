@@ -1,0 +1,101 @@
+"""What each controller does to which resource of a cluster: the one table of it.
+
+From it come the checks at the start of `sluice manager` and the rules of its ClusterRole. A controller that
+begins to use a verb gets it here; the tests against a real API server run with exactly these rights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from queue_manager.engine.resources import (
+    CLUSTER_QUEUES,
+    EVENTS,
+    JOBS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_FLAVORS,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
+    Resource,
+)
+
+JOB_CONTROLLER, QUEUE = "job-controller", "queue"
+READ = ("list", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Verbs on a resource, or on one of its subresources, in all namespaces."""
+
+    resource: Resource
+    verbs: tuple[str, ...]
+    subresource: str = ""
+
+    @property
+    def name(self) -> str:
+        """As in a rule of a role: `jobs/status`."""
+        return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
+
+
+NEEDS: Mapping[str, tuple[Need, ...]] = MappingProxyType(
+    {
+        JOB_CONTROLLER: (
+            Need(JOBS, ("get", "delete", *READ)),  # delete: ttlSecondsAfterFinished, where All are ours
+            Need(JOBS, ("patch",), "status"),
+            # Where OwnerReferencesPermissionEnforcement is on, pods could not block the deletion of their Job else.
+            Need(JOBS, ("update",), "finalizers"),
+            Need(PODS, ("create", "delete", "patch", *READ)),
+            Need(EVENTS, ("create", "patch")),
+        ),
+        QUEUE: (
+            Need(JOBS, ("get", "patch", "delete", *READ)),
+            Need(JOBS, ("update",), "finalizers"),
+            Need(WORKLOADS, ("get", "create", "patch", "delete", *READ)),
+            Need(WORKLOADS, ("patch",), "status"),
+            Need(CLUSTER_QUEUES, ("patch", *READ)),
+            Need(CLUSTER_QUEUES, ("patch",), "status"),
+            Need(LOCAL_QUEUES, READ),
+            Need(LOCAL_QUEUES, ("patch",), "status"),
+            Need(RESOURCE_FLAVORS, ("patch", *READ)),
+            Need(WORKLOAD_PRIORITY_CLASSES, READ),
+            Need(PRIORITY_CLASSES, READ),
+            Need(NAMESPACES, READ),
+            Need(EVENTS, ("create", "patch")),
+        ),
+    }
+)
+
+
+def needs(controllers: Iterable[str]) -> list[Need]:
+    """What these controllers need together: each resource once, verbs and resources in order of first use."""
+    verbs: dict[tuple[Resource, str], dict[str, None]] = {}
+    for controller in controllers:
+        for need in NEEDS[controller]:
+            verbs.setdefault((need.resource, need.subresource), {}).update(dict.fromkeys(need.verbs))
+    return [Need(resource, tuple(those), subresource) for (resource, subresource), those in verbs.items()]
+
+
+def custom_resources(controllers: Iterable[str]) -> list[Resource]:
+    """The kinds of ours that must be installed for these controllers."""
+    found = dict.fromkeys(need.resource for need in needs(controllers))
+    return [resource for resource in found if resource.group == WORKLOADS.group]
+
+
+def rules(controllers: Iterable[str]) -> list[dict[str, Any]]:
+    """The rules of a ClusterRole that allows these controllers what they need, and nothing more."""
+    return [
+        {"apiGroups": [need.resource.group], "resources": [need.name], "verbs": sorted(need.verbs)}
+        for need in needs(controllers)
+    ]
+
+
+def each_verb(needed: Iterable[Need]) -> Iterator[tuple[Need, str]]:
+    for need in needed:
+        for verb in need.verbs:
+            yield need, verb

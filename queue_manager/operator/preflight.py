@@ -1,0 +1,113 @@
+"""What must hold before the controllers start. What does not is said in one line, with what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+
+from job_controller.fields import Json
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import Resource
+from queue_manager.engine.transport import ApiError, Transport
+from queue_manager.operator.permissions import Need, custom_resources, each_verb, needs
+
+REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
+PATIENCE = 10.0  # seconds for the first answer
+REVIEWS_AT_ONCE = 10
+
+
+class CannotStart(Exception):
+    """The program cannot do its work; the text says why in one line."""
+
+
+async def check(transport: Transport, server: str, controllers: Iterable[str]) -> str:
+    """The server's version, if it answers, has our kinds, and lets us work. Raises CannotStart.
+
+    `server` is its URL, for messages.
+    """
+    controllers = list(controllers)
+    client = Client(transport)
+    try:
+        version = await _reach(transport)
+        await _check_kinds(transport, custom_resources(controllers))
+        await _check_permissions(client, needs(controllers))
+    except ApiError as error:
+        raise CannotStart(_refused(server, error)) from error
+    except OSError as error:
+        raise CannotStart(f"no answer from the API server {server}: {_one_line(error)}") from error
+    return version
+
+
+async def _reach(transport: Transport) -> str:
+    """Wrong credentials show here: they are refused even where everybody may ask."""
+    answer = await transport.request("GET", "/version", timeout=PATIENCE)
+    if answer.status != 200:
+        raise ApiError.of(answer.status, answer.body)
+    tree = _tree(answer.body)
+    return str(tree.get("gitVersion") or "")
+
+
+async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
+    missing: list[Resource] = []
+    for root in dict.fromkeys(resource.root for resource in wanted):
+        answer = await transport.request("GET", root, timeout=PATIENCE)
+        if answer.status not in (200, 404):
+            raise ApiError.of(answer.status, answer.body)
+        tree = _tree(answer.body) if answer.status == 200 else {}  # of an unknown group: 404, and no JSON
+        served = {entry["name"] for entry in tree.get("resources") or ()}
+        missing += [resource for resource in wanted if resource.root == root and resource.plural not in served]
+    if missing:
+        names = ", ".join(resource.plural for resource in missing)
+        raise CannotStart(
+            f"the cluster has no {missing[0].api_version} {names}: run `sluice crds | kubectl apply -f -`"
+        )
+
+
+async def _check_permissions(client: Client, needed: list[Need]) -> None:
+    """Ask about each verb on each resource; say all that is denied."""
+    slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
+
+    async def denied(need: Need, verb: str) -> bool:
+        attributes = {
+            "group": need.resource.group,
+            "version": need.resource.version,
+            "resource": need.resource.plural,
+            "subresource": need.subresource,
+            "verb": verb,
+        }
+        async with slots:
+            review = await client.create(REVIEWS, "", {"spec": {"resourceAttributes": attributes}})
+        return not review["status"].get("allowed")
+
+    wanted = list(each_verb(needed))
+    answers = await asyncio.gather(*(denied(need, verb) for need, verb in wanted))
+    refused: dict[str, list[str]] = {}
+    for (need, verb), no in zip(wanted, answers, strict=True):
+        if no:
+            group = f".{need.resource.group}" if need.resource.group else ""
+            plural, _, subresource = need.name.partition("/")
+            name = f"{plural}{group}" + (f"/{subresource}" if subresource else "")
+            refused.setdefault(name, []).append(verb)
+    if refused:
+        what = "; ".join(f"{', '.join(verbs)} {name}" for name, verbs in refused.items())
+        raise CannotStart(f"no permission, in all namespaces, to {what}: bind a ClusterRole that allows it")
+
+
+def _refused(server: str, error: ApiError) -> str:
+    if error.status == 401:
+        return f"the API server {server} does not accept our credentials (401 {error.reason}): log in anew"
+    return f"the API server {server} answers {error.status} {error.reason}: {_one_line(error)}"
+
+
+def _tree(body: bytes) -> Json:
+    try:
+        tree: Json = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise OSError(f"what answers is no API server: {body[:80]!r}") from error
+    return tree if isinstance(tree, dict) else {}
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,138 @@
+"""The controllers inside kopf, which is the shell of the process on a real cluster.
+
+What kopf does here: it runs the start-up and clean-up handlers around the life of the process, asks the login
+handler for credentials, and ends everything in order when told to. Admission webhooks will be served from it.
+
+What it does not do, and why:
+
+- *Watch and write.* Its watchers take a fortieth of the events that our reflector takes, and end the process
+  when the API server sends an error inside a watch. There is no resource handler in the registry, so it opens
+  no watch; it reads the discovery documents once.
+- *Own our tasks and connections.* At its end it cancels every task that was created after it began, whosever
+  it is, and closes the session it was given. So the task of the controllers is created before kopf begins; the
+  clean-up handler, for which kopf waits before it touches any task, stops the runtime in the runtime's order
+  and then closes our connections; and kopf gets a session of its own.
+- *Handle signals.* Its handler of a second SIGTERM fails (the future is done already). Ours sets kopf's stop
+  flag, and lets a second signal end the process at once.
+- *Serve probes*: see `probes`.
+- *Know the other client libraries.* It imports `kubernetes` if it is there, for two model classes: one second
+  and 24 MB. They are hidden from it while it is imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from types import ModuleType
+from typing import Any
+
+import aiohttp
+
+from queue_manager.operator.controllers import Controllers
+from queue_manager.operator.transport import ClusterTransport
+
+log = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+NOT_NEEDED = ("kubernetes", "kubernetes_asyncio", "pykube")
+CLOSE_SECONDS = 0.3  # for connections and probes; the runtime stops within 4.5 s
+
+
+async def run(controllers: Controllers, transport: ClusterTransport) -> None:
+    """Run the controllers until a signal. Raises what they, or kopf, died of."""
+    kopf = import_kopf()
+    stop = asyncio.Event()
+    begin = asyncio.Event()
+    work = asyncio.create_task(_work(controllers, begin), name="controllers")
+    work.add_done_callback(lambda _: stop.set())
+    before = asyncio.all_tasks()
+    tasks = await kopf.spawn_tasks(
+        registry=_registry(kopf, controllers, transport, begin, work),
+        settings=_settings(kopf),
+        clusterwide=True,
+        standalone=True,
+        stop_flag=stop,
+    )
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, _stop_once, loop, stop)
+    try:
+        await kopf.run_tasks(tasks, ignored=before)
+    finally:
+        # If kopf was cancelled, or failed on its way up, the clean-up handler did not run.
+        await _finish(controllers, transport, work)
+    work.result()
+
+
+async def _work(controllers: Controllers, begin: asyncio.Event) -> None:
+    await begin.wait()
+    await controllers.run()
+
+
+def _registry(
+    kopf: Any, controllers: Controllers, transport: ClusterTransport, begin: asyncio.Event, work: asyncio.Task[None]
+) -> Any:
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.startup(registry=registry)  # type: ignore[untyped-decorator]
+    async def start(**_: object) -> None:
+        begin.set()
+
+    @kopf.on.login(registry=registry)  # type: ignore[untyped-decorator]
+    async def login(**_: object) -> Any:
+        return kopf.AiohttpSession(server=transport.access.server, aiohttp_session=await _session(transport))
+
+    @kopf.on.cleanup(registry=registry)  # type: ignore[untyped-decorator]
+    async def clean_up(**_: object) -> None:
+        await _finish(controllers, transport, work)
+
+    return registry
+
+
+async def _session(transport: ClusterTransport) -> aiohttp.ClientSession:
+    """As the same user to the same server; kopf's to close. It logs in anew when this one is refused."""
+    access = transport.access
+    access.authorization.renew()
+    authorization = await access.authorization()
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=access.ssl or True, limit=4),
+        headers={"Authorization": authorization} if authorization else {},
+        trust_env=False,
+    )
+
+
+def _settings(kopf: Any) -> Any:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False  # our recorders write Events
+    settings.scanning.disabled = True  # no watch of CRDs and namespaces
+    return settings
+
+
+async def _finish(controllers: Controllers, transport: ClusterTransport, work: asyncio.Task[None]) -> None:
+    """First the controllers, then what they write through. Does nothing the second time."""
+    controllers.stop()
+    if not controllers.begun:
+        work.cancel()
+    await asyncio.wait([work])
+    await transport.close()
+
+
+def _stop_once(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    stop.set()
+    for number in SIGNALS:
+        loop.remove_signal_handler(number)
+
+
+def import_kopf() -> ModuleType:
+    """kopf, without the client libraries that it would import because they are installed."""
+    hidden = [name for name in NOT_NEEDED if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None: an import fails at once
+    try:
+        import kopf
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+    logging.getLogger("kopf").setLevel(logging.WARNING)  # it tells of each step of its own
+    return kopf

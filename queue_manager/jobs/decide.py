@@ -237,9 +237,9 @@ def _synchronise(job: Job, workload: Workload, context: Context) -> Action | Non
         return Update(workload, {"spec": {"queueName": name}})
     wanted = job.metadata.labels.get(labels.PRIORITY_CLASS, "")
     have = workload.spec.priority_class_ref
-    if wanted and (have is None or have.group != labels.GROUP or have.name != wanted):
-        if context.priority is None:
-            return _unknown_class(job)
+    ours = have is not None and have.group == labels.GROUP
+    follows = ours or not workload.is_true(labels.QUOTA_RESERVED)  # a reserved one may change only the class's name
+    if wanted and context.priority is not None and follows and (have is None or not ours or have.name != wanted):
         spec = {"priority": context.priority.value, "priorityClassRef": context.priority.reference}
         message = f"Updated workload priority class: {key}"
         return Update(workload, {"spec": spec}, _event(labels.UPDATED_WORKLOAD, message))

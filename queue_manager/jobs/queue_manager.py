@@ -14,6 +14,7 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.jobs.admission import JobAdmission, Surroundings
 from queue_manager.jobs.controller import JobQueueController
 from queue_manager.queueing.queues import Position
+from queue_manager.workloads.admission import QueueAdmission
 from queue_manager.workloads.controller import WorkloadController
 from queue_manager.workloads.queue_status import QueueStatusController
 from queue_manager.workloads.scheduler import Scheduler
@@ -30,7 +31,7 @@ class QueueManager:
     jobs: JobQueueController
     workloads: WorkloadController
     status: QueueStatusController
-    admission: tuple[JobAdmission, ...]  # to be mounted by the embedded API server
+    admission: tuple[JobAdmission | QueueAdmission, ...]  # to be mounted by the embedded API server
 
     def positions(self, cluster_queue: str) -> list[Position]:
         """Pending Workloads of a ClusterQueue in the order in which they will be tried."""
@@ -59,7 +60,7 @@ def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager
     jobs = JobQueueController(runtime, settings, writer)
     status = QueueStatusController(runtime, scheduler)
     admission = JobAdmission(_Lookup(runtime, settings))
-    return QueueManager(scheduler, writer, jobs, workloads, status, (admission,))
+    return QueueManager(scheduler, writer, jobs, workloads, status, (admission, QueueAdmission()))
 
 
 class _Lookup:

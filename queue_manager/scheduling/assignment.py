@@ -124,13 +124,23 @@ def requests_of(pod_set: PodSetInfo, covers_pods: bool) -> Amounts:
     return total
 
 
-def assign(info: Info, queue: ClusterQueueSpec, node: Node, flavors: Mapping[str, ResourceFlavor]) -> Assignment:
+def assign(
+    info: Info,
+    queue: ClusterQueueSpec,
+    node: Node,
+    flavors: Mapping[str, ResourceFlavor],
+    *,
+    ignore_undeclared: bool = False,
+) -> Assignment:
     """The best flavors for a Workload in this ClusterQueue, as things stand in the quota tree."""
     groups = {resource: group for group in queue.resource_groups for resource in group.covered_resources}
     assumed: dict[FlavorResource, int] = {}
     results = []
     for pod_set in info.pod_sets:
-        result = PodSetResult(pod_set.name, pod_set.count, requests_of(pod_set, PODS in groups))
+        requests = requests_of(pod_set, PODS in groups)
+        if ignore_undeclared:
+            requests = {resource: amount for resource, amount in requests.items() if resource in groups}
+        result = PodSetResult(pod_set.name, pod_set.count, requests)
         _assign_pod_set(result, pod_set, queue, node, flavors, groups, assumed)
         results.append(result)
         if result.mode is Mode.NO_FIT:

@@ -59,7 +59,10 @@ def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: dat
             outcomes.append(refused)
             continue
         queue = state.queues[name]
-        entries.append(Admit(info, name, assign(info, queue.queue.spec, queue.node, state.flavors)))
+        assignment = assign(
+            info, queue.queue.spec, queue.node, state.flavors, ignore_undeclared=state.ignore_undeclared
+        )
+        entries.append(Admit(info, name, assignment))
     entries.sort(key=lambda e: (e.assignment.borrow, e.info.rank))
     counted: list[tuple[Node, dict[FlavorResource, int]]] = []
     try:

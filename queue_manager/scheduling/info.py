@@ -17,6 +17,7 @@ from queue_manager.api import labels
 from queue_manager.api.types import PodSet, Workload
 from queue_manager.scheduling.amounts import Amounts
 from queue_manager.scheduling.requests import over_limits, pod_requests
+from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 
 Timestamp = Literal["Eviction", "Creation"]
 PODS = "pods"
@@ -65,11 +66,11 @@ class Info(msgspec.Struct, frozen=True, eq=False):
         return self.held or (self.requeue_at is not None and self.requeue_at > now)
 
 
-def info(workload: Workload, timestamp: Timestamp = "Eviction") -> Info:
+def info(workload: Workload, timestamp: Timestamp = "Eviction", rules: ResourceRules = COUNT_ALL) -> Info:
     """Read a Workload. What cannot be read (a bad quantity) becomes its `error`."""
     error = ""
     try:
-        pod_sets = tuple(_pod_set(pod_set, workload) for pod_set in workload.spec.pod_sets)
+        pod_sets = tuple(_pod_set(pod_set, workload, rules) for pod_set in workload.spec.pod_sets)
         error = _over_limits(workload)
     except ValueError as e:
         pod_sets, error = (), f"resources validation failed: {e}"
@@ -115,14 +116,14 @@ def _rank(workload: Workload, queued_at: datetime) -> Rank:
     return Rank(-(workload.spec.priority or 0), int(queued_at.timestamp()), arrival, workload.metadata.uid)
 
 
-def _pod_set(pod_set: PodSet, workload: Workload) -> PodSetInfo:
+def _pod_set(pod_set: PodSet, workload: Workload, rules: ResourceRules) -> PodSetInfo:
     reclaimed = sum(r.count for r in workload.status.reclaimable_pods if r.name == pod_set.name)
     spec = pod_set.template.get("spec") or {}
     single = pod_requests(spec)
     negative = next((name for name, value in single.items() if value < 0), None)
     if negative:
         raise ValueError(f"negative request for {negative}")
-    return PodSetInfo(pod_set.name, max(0, pod_set.count - reclaimed), single, spec)
+    return PodSetInfo(pod_set.name, max(0, pod_set.count - reclaimed), rules.apply(single), spec)
 
 
 def _over_limits(workload: Workload) -> str:

@@ -46,7 +46,8 @@ class QueueState:
 
 
 class SchedulerState:
-    def __init__(self) -> None:
+    def __init__(self, *, ignore_undeclared: bool = False) -> None:
+        self.ignore_undeclared = ignore_undeclared  # resources without quota do not count
         self.queues: dict[str, QueueState] = {}
         self.flavors: dict[str, ResourceFlavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels

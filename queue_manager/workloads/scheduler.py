@@ -37,7 +37,7 @@ RETRY_SECONDS = 1.0  # after a write that failed
 
 class Scheduler:
     def __init__(self, runtime: Runtime, settings: Settings, writer: WorkloadWriter) -> None:
-        self.state = SchedulerState()
+        self.state = SchedulerState(ignore_undeclared=settings.resources.ignore_undeclared)
         self.queues = Queues()
         self.cycles = 0
         self._runtime = runtime
@@ -76,9 +76,12 @@ class Scheduler:
 
     def _line_up(self, workload: Workload) -> None:
         if waits(workload):
-            self.queues.put(info(workload, self._settings.timestamp), self._runtime.clock.now())
+            self.queues.put(self._read(workload), self._runtime.clock.now())
         else:
             self.queues.remove(workload.metadata.key)
+
+    def _read(self, workload: Workload) -> Info:
+        return info(workload, self._settings.timestamp, self._settings.resources)
 
     def _released(self, holding: Holding | None) -> None:
         if holding is not None:
@@ -215,7 +218,7 @@ class Scheduler:
             if workload is not None:
                 async with self._slots:
                     latest = await self._writer.write(
-                        workload, lambda draft: _admit(draft, decision), labels.SCHEDULER_COMPONENT
+                        workload, lambda draft: self._admit(draft, decision), labels.SCHEDULER_COMPONENT
                     )
                 written = latest.is_true(labels.QUOTA_RESERVED)
         except Gone:
@@ -227,6 +230,12 @@ class Scheduler:
             self._unwritten.discard(what.uid)
         if not written:
             self._forget(what)
+
+    def _admit(self, draft: Draft, decision: Admit) -> None:
+        """Only if nothing has changed since the decision that would have changed it."""
+        newest = self._read(draft.workload)
+        if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decision.info):
+            transitions.admit(draft, decision.cluster_queue, decision.assignment)
 
     def _forget(self, what: Info) -> None:
         """The admission came to nothing: its quota is free, and the Workload, if it still waits, in line."""
@@ -320,14 +329,6 @@ def waits(workload: Workload) -> bool:
 
 def flavors_of(queue: ClusterQueue) -> set[str]:
     return {flavor.name for group in queue.spec.resource_groups for flavor in group.flavors}
-
-
-def _admit(draft: Draft, decision: Admit) -> None:
-    """Only if nothing has changed since the decision that would have changed it."""
-    newest = info(draft.workload)
-    decided = decision.info
-    if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decided):
-        transitions.admit(draft, decision.cluster_queue, decision.assignment)
 
 
 def _same(a: Info, b: Info) -> bool:

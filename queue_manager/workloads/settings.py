@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from queue_manager.configuration import KueueConfig
+from queue_manager.configuration.model import Resources
 from queue_manager.configuration.selector import LabelSelector
 from queue_manager.scheduling.info import Timestamp
+from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules, Transformation
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Settings:
     manage_all: bool = False  # also Jobs without a queue name
     namespaces: LabelSelector = field(default_factory=LabelSelector)
     label_keys_to_copy: tuple[str, ...] = ()
+    resources: ResourceRules = COUNT_ALL
     retain_finished: float | None = None  # seconds
     retain_deactivated: float | None = None  # seconds
 
@@ -61,8 +64,20 @@ def settings_of(config: KueueConfig) -> Settings:
         manage_all=config.manage_jobs_without_queue_name,
         namespaces=config.managed_jobs_namespace_selector,
         label_keys_to_copy=config.integrations.label_keys_to_copy,
+        resources=_resource_rules(config.resources),
         retain_finished=_seconds(kept.after_finished),
         retain_deactivated=_seconds(kept.after_deactivated_by_kueue),
+    )
+
+
+def _resource_rules(resources: Resources) -> ResourceRules:
+    return ResourceRules(
+        excluded_prefixes=resources.exclude_resource_prefixes,
+        transformations={
+            t.input: Transformation(t.strategy == "Replace", dict(t.outputs), t.multiply_by)
+            for t in resources.transformations
+        },
+        ignore_undeclared=resources.quota_check_strategy == "IgnoreUndeclared",
     )
 
 

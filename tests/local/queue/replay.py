@@ -48,6 +48,7 @@ CONFIGURED = (
     "manageJobsWithoutQueueName",
     "managedJobsNamespaceSelector",
     "objectRetentionPolicies",
+    "resources",
 )
 
 

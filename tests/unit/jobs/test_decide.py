@@ -244,3 +244,10 @@ def test_priority_comes_from_the_label_then_the_pods_then_the_default():
     assert priority_of(job(pod={"priorityClassName": "p"}), classes, both).value == 5
     assert priority_of(job(), classes, both).value == 1
     assert priority_of(job(), classes, {}) == Priority()
+
+
+def test_an_unknown_class_on_a_running_job_does_not_keep_it_from_being_stopped():
+    named = {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "gone"}
+    context = d.Context(priority=None)
+    action = d.decide(job(False, labels=named, **RUNS), [workload(*ADMITTED, EVICTED)], context)
+    assert action.patch["spec"] == {"suspend": True}

@@ -1,0 +1,60 @@
+"""Which requests count against quota, and as what (configuration `resources`, spec: kueue.md 2a).
+
+Excluded resources are dropped first. A transformation turns a resource into others: input times factor, and
+times a third resource if it says so; what several inputs give adds up. `Replace` takes the input away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+
+from job_controller.quantities import exact
+from queue_manager.scheduling.amounts import Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Transformation:
+    replace: bool
+    outputs: Mapping[str, str | int]
+    multiply_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRules:
+    excluded_prefixes: tuple[str, ...] = ()
+    transformations: Mapping[str, Transformation] = field(default_factory=dict)  # by input
+    ignore_undeclared: bool = False  # resources that a ClusterQueue has no quota for do not count
+
+    def apply(self, requests: Amounts) -> Amounts:
+        """The requests of one pod as they count against quota."""
+        counted = {n: v for n, v in requests.items() if not n.startswith(self.excluded_prefixes or (" ",))}
+        if not self.transformations:
+            return counted
+        result = {n: v for n, v in counted.items() if not self._replaced(n)}
+        for name, value in counted.items():
+            rule = self.transformations.get(name)
+            if rule is None:
+                continue
+            times = _value(rule.multiply_by, counted.get(rule.multiply_by, 0)) if rule.multiply_by else 1
+            for output, factor in rule.outputs.items():
+                more = _value(name, value) * exact(factor) * times
+                result[output] = result.get(output, 0) + max(0, ceil(more * _units(output)))
+        return result
+
+    def _replaced(self, name: str) -> bool:
+        rule = self.transformations.get(name)
+        return rule is not None and rule.replace
+
+
+COUNT_ALL = ResourceRules()
+
+
+def _units(resource: str) -> int:
+    return 1000 if resource == "cpu" else 1
+
+
+def _value(resource: str, amount: int) -> Fraction:
+    return Fraction(amount, _units(resource))

@@ -1,0 +1,73 @@
+"""What may be written to the queue's own kinds: Kueue's webhooks, mounted by the embedded API server.
+
+The rules are in `api.validation`; this is only the table of which belong to which kind. A status is judged
+like the object, because some rules tie the two together (spec: kueue.md 3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from job_controller.fields import FieldError, Json
+from queue_manager.api import validation
+from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOADS, Resource
+
+Prepare = Callable[[Json, Json | None], None]
+Validate = Callable[[Json, Json | None], list[FieldError]]
+
+
+class Rules(NamedTuple):
+    validate: Validate
+    prepare: Prepare | None = None
+    status: bool = False  # also for writes to /status
+
+
+RULES: Mapping[Resource, Rules] = {
+    WORKLOADS: Rules(validation.validate_workload, validation.prepare_workload, status=True),
+    CLUSTER_QUEUES: Rules(validation.validate_cluster_queue, validation.prepare_cluster_queue),
+    LOCAL_QUEUES: Rules(validation.validate_local_queue),
+    RESOURCE_FLAVORS: Rules(validation.validate_resource_flavor, validation.prepare_resource_flavor),
+}
+
+
+class Review(Protocol):
+    """What the API server asks (`queue_manager.local.admission.Review`)."""
+
+    @property
+    def operation(self) -> str: ...
+    @property
+    def resource(self) -> Resource: ...
+    @property
+    def subresource(self) -> str: ...
+    @property
+    def object(self) -> Json: ...
+    @property
+    def old(self) -> Json | None: ...
+    @property
+    def warnings(self) -> list[str]: ...
+
+
+class QueueAdmission:
+    """Applies the rules of each kind on creation and update."""
+
+    def mutate(self, review: Review) -> list[FieldError] | None:
+        rules = _rules(review)
+        if review.resource == CLUSTER_QUEUES and not review.subresource and review.operation == "CREATE":
+            review.warnings.extend(validation.cluster_queue_warnings(review.object))
+        if rules is not None and rules.prepare is not None:
+            rules.prepare(review.object, review.old)
+        return None
+
+    def validate(self, review: Review) -> list[FieldError]:
+        rules = _rules(review)
+        return [] if rules is None else rules.validate(review.object, review.old)
+
+
+def _rules(review: Review) -> Rules | None:
+    rules = RULES.get(review.resource)
+    if rules is None or review.operation not in ("CREATE", "UPDATE"):
+        return None
+    if review.subresource and not (rules.status and review.subresource == "status"):
+        return None
+    return rules

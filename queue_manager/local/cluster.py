@@ -109,7 +109,7 @@ class LocalCluster:
 
         run_job_controller(runtime, self.config.job_controller.options())
         queue = add_queue_controllers(runtime, self.config)
-        admission.extend(getattr(queue, "admission", ()))
+        admission.extend(queue.admission)
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)
         Placement(runtime)

@@ -56,7 +56,7 @@ class World:
         runtime = Runtime(LocalTransport(self.server, "system:sluice"), self.clock, self.rng)
         run_job_controller(runtime, self._config.job_controller.options())
         self.queue = queue = add_queue_controllers(runtime, self._config)
-        self._admission.extend(getattr(queue, "admission", ()))
+        self._admission.extend(queue.admission)
         for controller in (GarbageCollector(self.server), NamespaceController(self.server)):
             runtime.task(controller.run)
         Kubelet(runtime, self._script)

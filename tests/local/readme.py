@@ -15,6 +15,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.control_plane import provide
+
 README = Path(__file__).resolve().parents[2] / "README.md"
 LAST_LINE_OF_UP = "Ctrl-C"
 VARIABLE = (
@@ -86,7 +88,7 @@ class Session:
         self.env = {
             **os.environ,
             "HOME": str(folder),
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], *_kubectl()]),
             "COLUMNS": "150",
         }
         self.env.pop("KUBECONFIG", None)
@@ -138,6 +140,12 @@ class Session:
             return None
         self._cluster.send_signal(signal.SIGINT)
         return self._cluster.wait(30)
+
+
+def _kubectl() -> list[str]:
+    """The folder of the kubectl of `make control-plane`, for machines that have no other."""
+    found = provide.find("kubectl")
+    return [str(found.parent)] if found else []
 
 
 def rewrite() -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import dataclass
 from datetime import timedelta
 
 from job_controller.model import Job, Pod
-from queue_manager.engine.resources import JOBS, PODS
+from queue_manager.api.types import Workload
+from queue_manager.configuration import KueueConfig
+from queue_manager.configuration.model import WaitForPodsReady
+from queue_manager.engine.resources import JOBS, PODS, WORKLOADS
 from queue_manager.simulation.kubelet import Outcome
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
@@ -65,25 +69,54 @@ def script(pod: Pod) -> Outcome:
     return Outcome()
 
 
-async def day(seed: int) -> World:
-    async with World(seed, script) as world:
+@dataclass(frozen=True)
+class Evening:
+    """What there is after a day."""
+
+    jobs: dict[str, Job]
+    pods: list[Pod]
+    workloads: dict[str, Workload]
+    history: list[bytes]
+
+
+async def day(seed: int) -> Evening:
+    config = KueueConfig(wait_for_pods_ready=WaitForPodsReady(timeout=timedelta(minutes=5)))
+    async with World(seed, script, config) as world:
         await world.apply(QUEUES)
         for name, limit in (("fails", 1000), ("hangs", 6), ("succeeds", 6)):
             await world.apply(job(name, limit))
         await asyncio.sleep(DAY)
-        world.jobs = {job.metadata.name: job for job in await world.client.list(JOBS, type=Job)}  # type: ignore[attr-defined]
-        world.pods = await world.client.list(PODS, type=Pod)  # type: ignore[attr-defined]
-        return world
+        jobs = await world.client.list(JOBS, type=Job)
+        workloads = await world.client.list(WORKLOADS, type=Workload)
+        return Evening(
+            {job.metadata.name: job for job in jobs},
+            await world.client.list(PODS, type=Pod),
+            {owner.name: w for w in workloads if (owner := w.metadata.controller)},
+            world.history,
+        )
 
 
 def test_a_job_that_always_fails_is_retried_every_ten_minutes_for_a_day() -> None:
-    """10 s doubling up to the cap of 600 s: seven retries in the first 21 minutes, then one each 630 s."""
-    world = run_virtual(day(1))
-    failed = world.jobs["fails"].status.failed  # type: ignore[attr-defined]
-    # Waits 10..320 s sum up to 630 s, each attempt takes 30 s; what is left of the day has a period of 630 s.
+    """10 s doubling up to the cap of 600 s: six retries in the first quarter of an hour, then one each 630 s."""
+    evening = run_virtual(day(1))
+    failed = evening.jobs["fails"].status.failed
+    # Waits of 10, 20 .. 320 s, each after an attempt of 30 s; what is left of the day has a period of 630 s.
     expected = 7 + (DAY - 7 * 30 - 630) // 630
     assert abs(failed - expected) <= 2
-    assert Counter(pod.status.phase for pod in world.pods if pod.metadata.name.startswith("fails"))["Failed"] == failed  # type: ignore[attr-defined]
+    phases = Counter(pod.status.phase for pod in evening.pods if pod.metadata.name.startswith("fails"))
+    assert phases["Failed"] == failed
+
+
+def test_a_job_whose_pods_never_get_ready_is_evicted_and_requeued_with_growing_waits() -> None:
+    """Each try lasts 300 s, the waits between them are 60 s doubled up to 3600 s."""
+    evening = run_virtual(day(1))
+    waits = [min(60 * 2**n, 3600) for n in range(40)]
+    ends = [sum(waits[:n]) + 300 * (n + 1) for n in range(40)]  # of the n-th try
+    expected = sum(end <= DAY for end in ends)
+    state = evening.workloads["hangs"].status.requeue_state
+    assert state is not None
+    assert abs((state.count or 0) - expected) <= 1
+    assert evening.jobs["succeeds"].status.succeeded == 1
 
 
 def test_the_same_seed_gives_the_same_api_history_byte_for_byte() -> None:

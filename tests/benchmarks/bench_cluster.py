@@ -145,14 +145,12 @@ def main() -> None:
             up = Up(folder / f"start-{number}", SLOTS)
             starts.append(up.seconds)
             stopped = up.stop()
-        print(
-            f"  command to Ready, new data directory   {min(starts):8.2f} s   (best of {STARTS}; stops in {stopped:.2f} s)"
-        )
+        print(f"  command to Ready, new data directory   {min(starts):8.2f} s     stops in {stopped:.2f} s")
         up = Up(folder / "load", SLOTS)
         try:
             share, writes = asyncio.run(rest(up))
             print(
-                f"  at rest, empty: share of a core        {share:8.2%}     writes {writes}, {up.resident_mib():.0f} MiB"
+                f"  at rest, empty: share of a core        {share:8.2%}   writes {writes}, {up.resident_mib():.0f} MiB"
             )
             marks = folder / "marks"
             cpu = up.cpu_seconds()
@@ -169,7 +167,7 @@ def main() -> None:
             print(f"  API writes per Job, Events included    {written / JOBS_SUBMITTED:8.1f}")
             share, writes = asyncio.run(rest(up))
             print(
-                f"  at rest, {JOBS_SUBMITTED} Jobs: share of a core     {share:8.2%}     writes {writes}, {up.resident_mib():.0f} MiB"
+                f"  at rest after the load                 {share:8.2%}   writes {writes}, {up.resident_mib():.0f} MiB"
             )
         finally:
             up.stop()

@@ -1,0 +1,98 @@
+"""A YAML document with the line of every value, and the problems found in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import yaml
+
+_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+NULL, BOOL, INT, FLOAT, STR = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str"))
+
+
+class Problem(NamedTuple):
+    """What is wrong with one value, and what would be right. `line` counts from 1; 0 when there is none."""
+
+    file: str
+    line: int
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return ": ".join(part for part in (place, self.field, self.message) if part)
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be used. `problems` are all that was found, in the order of the file."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+@dataclass(slots=True)
+class Findings:
+    """What reading a document brings to light besides its values."""
+
+    file: str
+    version: str = ""
+    problems: list[Problem] = field(default_factory=list)
+    lines: dict[str, int] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+
+    def refuse(self, path: str, message: str, line: int = 0) -> None:
+        self.problems.append(Problem(self.file, line or self.line(path), path, message))
+
+    def refused(self, path: str) -> bool:
+        """Whether something was wrong with this very field already."""
+        return any(problem.field == path for problem in self.problems)
+
+    def line(self, path: str) -> int:
+        """The line of a field, or of the nearest one around it that is in the file."""
+        while path and path not in self.lines:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self.lines.get(path, 0)
+
+    def raise_if_any(self) -> None:
+        if self.problems:
+            raise ConfigurationError(self.problems)
+
+
+def line_of(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def compose(text: str, findings: Findings) -> yaml.MappingNode | None:
+    """The document's mapping; None when it is empty or a problem was found."""
+    try:
+        documents = list(yaml.compose_all(text, Loader=_Loader))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or str(error).splitlines()[0]
+        line = mark.line + 1 if mark else 0
+        findings.refuse("", f"not YAML: {what}; a Configuration is a YAML mapping", line)
+        return None
+    nodes = [node for node in documents if node is not None and node.tag != NULL]
+    if len(nodes) > 1:
+        findings.refuse("", "a second document; there may be only one", line_of(nodes[1]))
+        return None
+    if not nodes:
+        return None
+    if not isinstance(nodes[0], yaml.MappingNode):
+        findings.refuse("", f"{shown(nodes[0])}; a Configuration is a YAML mapping", line_of(nodes[0]))
+        return None
+    return nodes[0]
+
+
+def shown(node: yaml.Node) -> str:
+    """A value and what it is: `"soon" is a string`, `a list`."""
+    if isinstance(node, yaml.MappingNode):
+        return "is a mapping"
+    if isinstance(node, yaml.SequenceNode):
+        return "is a list"
+    kinds = {BOOL: "a boolean", INT: "an integer", FLOAT: "a number", STR: "a string"}
+    text = f'"{node.value}"' if node.tag == STR else node.value
+    return f"{text} is {kinds.get(node.tag, 'not a plain value')}"

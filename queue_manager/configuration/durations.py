@@ -1,0 +1,57 @@
+"""Durations in Go's syntax: "300ms", "30s", "1h30m", "0"."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+ZERO = timedelta(0)
+LONGEST = 2**63 - 1  # nanoseconds, about 292 years: what Go can hold
+EXAMPLES = 'a duration such as "30s", "5m" or "1h30m"'
+
+_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_part = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_whole = re.compile(rf"[+-]?(?:{_part.pattern})+").fullmatch
+
+
+def parse(text: str) -> timedelta:
+    """The duration, cut to microseconds. Raises ValueError when Go would not parse it either."""
+    if text in ("0", "+0", "-0"):
+        return ZERO
+    if _whole(text) is None:
+        raise ValueError(f"{text!r} is not {EXAMPLES}")
+    nanoseconds = sum(_nanoseconds(number, unit) for number, unit in _part.findall(text))
+    if nanoseconds > LONGEST:
+        raise ValueError(f"{text!r} is longer than 292 years")
+    return timedelta(microseconds=(-nanoseconds if text.startswith("-") else nanoseconds) // 1000)
+
+
+def _nanoseconds(number: str, unit: str) -> int:
+    whole, _, decimals = number.partition(".")
+    scale: int = 10 ** len(decimals)
+    return int(whole + decimals or "0") * _UNITS[unit] // scale
+
+
+def render(duration: timedelta) -> str:
+    """As Go prints it: "1h30m0s", "5m0s", "1.5s", "100ms", "0s"."""
+    microseconds = duration // timedelta(microseconds=1)
+    sign, left = ("-", -microseconds) if microseconds < 0 else ("", microseconds)
+    if left == 0:
+        return "0s"
+    if left < 1000:
+        return f"{sign}{left}µs"
+    if left < 10**6:
+        return f"{sign}{_decimal(left, 1000)}ms"
+    minutes, rest = divmod(left, 60 * 10**6)
+    hours, minutes = divmod(minutes, 60)
+    seconds = f"{_decimal(rest, 10**6)}s"
+    if hours:
+        return f"{sign}{hours}h{minutes}m{seconds}"
+    return f"{sign}{minutes}m{seconds}" if minutes else f"{sign}{seconds}"
+
+
+def _decimal(amount: int, unit: int) -> str:
+    whole, rest = divmod(amount, unit)
+    if not rest:
+        return str(whole)
+    return f"{whole}.{str(rest).zfill(len(str(unit)) - 1).rstrip('0')}"

@@ -1,0 +1,194 @@
+"""Values that have the right type but cannot be, alone or together (spec: kueue.md 2a)."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from job_controller import names, selectors
+from queue_manager.configuration import features
+from queue_manager.configuration.decode import one_of
+from queue_manager.configuration.document import Findings
+from queue_manager.configuration.model import KueueConfig
+
+FRAMEWORKS = (
+    "batch/job",
+    "deployment",
+    "jobset.x-k8s.io/jobset",
+    "kubeflow.org/jaxjob",
+    "kubeflow.org/mpijob",
+    "kubeflow.org/paddlejob",
+    "kubeflow.org/pytorchjob",
+    "kubeflow.org/tfjob",
+    "kubeflow.org/xgboostjob",
+    "leaderworkerset.x-k8s.io/leaderworkerset",
+    "pod",
+    "ray.io/raycluster",
+    "ray.io/rayjob",
+    "ray.io/rayservice",
+    "sparkoperator.k8s.io/sparkapplication",
+    "statefulset",
+    "trainer.kubeflow.org/trainjob",
+    "workload.codeflare.dev/appwrapper",
+)
+LABELS_LIMIT, LABELS_PER_KIND, LABELS_OF_WORKLOADS = 20, 6, 2
+_is_metric_label = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*").fullmatch
+_is_kind_version_group = re.compile(r"[^.]+\.[^.]+\.[^.].*").fullmatch
+
+
+def validate(config: KueueConfig, findings: Findings) -> None:
+    """Note every impossible value in `findings`."""
+    _feature_gates(config, findings)
+    _namespaces(config, findings)
+    _integrations(config, findings)
+    _resources(config, findings)
+    _custom_labels(config, findings)
+    _leader_election(config, findings)
+    _job_controller(config, findings)
+    _servers(config, findings)
+    _multikueue(config, findings)
+
+
+def _feature_gates(config: KueueConfig, findings: Findings) -> None:
+    for gate, value in config.feature_gates.items():
+        if refusal := features.refusal(gate, value, config.feature_gates):
+            findings.refuse(f"featureGates[{gate}]", f"{refusal}; remove it: gates have no effect on Sluice")
+
+
+def _namespaces(config: KueueConfig, findings: Findings) -> None:
+    path = "managedJobsNamespaceSelector"
+    selector = config.managed_jobs_namespace_selector
+    errors = selectors.validate_selector(selector.tree(), path)
+    for error in errors:
+        findings.refuse(error.field, error.message)
+    if errors:
+        return
+    for namespace in dict.fromkeys(("kube-system", config.namespace)):
+        if selector.matches({"kubernetes.io/metadata.name": namespace}):
+            what = f'matches the "{namespace}" namespace; must exclude it, as operator NotIn does'
+            findings.refuse(path, what)
+
+
+def _integrations(config: KueueConfig, findings: Findings) -> None:
+    seen: set[str] = set()
+    for i, framework in enumerate(config.integrations.frameworks):
+        where = f"integrations.frameworks[{i}]"
+        if framework not in FRAMEWORKS:
+            findings.refuse(where, f'"{framework}" is not supported; must be {one_of(FRAMEWORKS)}')
+        elif framework in seen:
+            findings.refuse(where, f'"{framework}" is given twice; give it once')
+        seen.add(framework)
+    for i, framework in enumerate(config.integrations.external_frameworks):
+        where = f"integrations.externalFrameworks[{i}]"
+        if not _is_kind_version_group(framework):
+            findings.refuse(where, f'"{framework}" names no kind; must be of the form Kind.version.group.com')
+        elif framework in seen:
+            findings.refuse(where, f'"{framework}" is given twice; give it once')
+        seen.add(framework)
+
+
+def _resources(config: KueueConfig, findings: Findings) -> None:
+    resources = config.resources
+    if resources.quota_check_strategy == "IgnoreUndeclared" and resources.exclude_resource_prefixes:
+        what = "IgnoreUndeclared cannot stand beside excludeResourcePrefixes; leave one of them out"
+        findings.refuse("resources.quotaCheckStrategy", what)
+    inputs: set[str] = set()
+    for i, transformation in enumerate(resources.transformations):
+        where = f"resources.transformations[{i}].input"
+        if not transformation.input:
+            if not findings.refused(where):
+                findings.refuse(where, "is missing; must be the name of a resource")
+        elif transformation.input in inputs:
+            findings.refuse(where, f'"{transformation.input}" is given twice; put all outputs in one entry')
+        inputs.add(transformation.input)
+    _device_classes(config, findings)
+
+
+def _device_classes(config: KueueConfig, findings: Findings) -> None:
+    mappings = config.resources.device_class_mappings
+    path = "resources.deviceClassMappings"
+    if len(mappings) > 16:
+        findings.refuse(path, f"{len(mappings)} entries; must have at most 16")
+    seen: set[str] = set()
+    for i, mapping in enumerate(mappings):
+        if len(mapping.device_class_names) > 8:
+            findings.refuse(f"{path}[{i}].deviceClassNames", "too many entries; must have at most 8")
+        if mapping.name in seen:
+            findings.refuse(f"{path}[{i}].name", f'"{mapping.name}" is given twice; give it once')
+        seen.add(mapping.name)
+
+
+def _custom_labels(config: KueueConfig, findings: Findings) -> None:
+    labels = config.metrics.custom_labels
+    path = "metrics.customLabels"
+    if len(labels) > LABELS_LIMIT:
+        findings.refuse(path, f"{len(labels)} entries; must have at most {LABELS_LIMIT}")
+    seen: set[str] = set()
+    kinds: dict[str, int] = {}
+    for i, label in enumerate(labels):
+        where = f"{path}[{i}]"
+        if not _is_metric_label(label.name):
+            findings.refuse(f"{where}.name", f'"{label.name}" is no label name; must match ^[a-zA-Z][a-zA-Z0-9_]*$')
+        elif label.name in seen:
+            findings.refuse(f"{where}.name", f'"{label.name}" is given twice; give it once')
+        seen.add(label.name)
+        if label.source_label_key and label.source_annotation_key:
+            findings.refuse(where, "has sourceLabelKey and sourceAnnotationKey; must have one of them at most")
+        kinds[label.source_kind] = kinds.get(label.source_kind, 0) + 1
+        workload = label.source_kind == "Workload"
+        if kinds[label.source_kind] == 1 + (LABELS_OF_WORKLOADS if workload else LABELS_PER_KIND):
+            limit = LABELS_OF_WORKLOADS if workload else LABELS_PER_KIND
+            findings.refuse(where, f"one label too many of {label.source_kind}; must have at most {limit}")
+        if len(label.tracked_values) > (12 if workload else 16) or (workload and not label.tracked_values):
+            allowed = "1-12 values" if workload else "at most 16 values"
+            findings.refuse(f"{where}.trackedValues", f"{len(label.tracked_values)} values; must have {allowed}")
+
+
+def _leader_election(config: KueueConfig, findings: Findings) -> None:
+    """A leader that renews too late would work on beside its successor."""
+    election = config.leader_election
+    if not election.leader_elect:
+        return
+    if election.renew_deadline >= election.lease_duration:
+        findings.refuse("leaderElection.renewDeadline", "is too long; must be less than leaseDuration")
+    if election.retry_period >= election.renew_deadline:
+        findings.refuse("leaderElection.retryPeriod", "is too long; must be less than renewDeadline")
+
+
+def _job_controller(config: KueueConfig, findings: Findings) -> None:
+    jobs = config.job_controller
+    if jobs.pod_failure_backoff_max < jobs.pod_failure_backoff_base:
+        what = "is less than podFailureBackoffBase; must be greater than or equal to it"
+        findings.refuse("jobController.podFailureBackoffMax", what)
+
+
+def _servers(config: KueueConfig, findings: Findings) -> None:
+    certificates = config.internal_cert_management
+    if certificates.enable:
+        for text in names.dns_label(certificates.webhook_service_name):
+            findings.refuse("internalCertManagement.webhookServiceName", f"is no Service name; {text}")
+        for text in names.dns_subdomain(certificates.webhook_secret_name):
+            findings.refuse("internalCertManagement.webhookSecretName", f"is no Secret name; {text}")
+    visibility = config.visibility_server
+    if visibility is not None and visibility.bind_address:
+        try:
+            ipaddress.ip_address(visibility.bind_address)
+        except ValueError:
+            what = f'"{visibility.bind_address}" is no address; must be a valid IP address'
+            findings.refuse("visibilityServer.bindAddress", what)
+    tls = config.tls
+    if tls is None:
+        return
+    if tls.min_version not in ("", "VersionTLS12", "VersionTLS13"):
+        findings.refuse("tls", f'"{tls.min_version}" is no minVersion; must be "VersionTLS12" or "VersionTLS13"')
+    if tls.min_version == "VersionTLS13" and tls.cipher_suites:
+        findings.refuse("tls.cipherSuites", "cannot be chosen with VersionTLS13; must be omitted then")
+
+
+def _multikueue(config: KueueConfig, findings: Findings) -> None:
+    for text in names.label_value(config.multi_kueue.origin):
+        findings.refuse("multiKueue.origin", f"is no label value; {text}")
+    for i, framework in enumerate(config.multi_kueue.external_frameworks):
+        if not _is_kind_version_group(framework.name):
+            what = f'"{framework.name}" names no kind; must be of the form kind.version.group'
+            findings.refuse(f"multiKueue.externalFrameworks[{i}].name", what)

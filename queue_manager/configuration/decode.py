@@ -60,7 +60,7 @@ def given(
     for key, child, where in _entries(node, path, findings):
         field = known.get(key)
         if field is None:
-            findings.refuse(where, f"unknown field; {_nearest(key, known)}", line_of(child))
+            findings.refuse(where, f"unknown field; {_instead(key, cls, known)}")
             continue
         hint = instead.get(field.name, hints(cls)[field.name])
         value = read(child, hint, where, findings, field.metadata)
@@ -90,7 +90,12 @@ def _entries(node: yaml.Node, path: str, findings: Findings) -> Iterable[tuple[s
         yield key, child, where
 
 
-def _nearest(key: str, known: Iterable[str]) -> str:
+def _instead(key: str, cls: type, known: Iterable[str]) -> str:
+    """What may have been meant by a field that is not there."""
+    for field in dataclasses.fields(cls):
+        if wire_name(field.name) == key and field.metadata.get("doc"):
+            version = field.metadata.get("since") or field.metadata.get("until")
+            return f"only {version} has it"
     names = sorted(known)
     close = difflib.get_close_matches(key, names, n=1, cutoff=0.75)
     if close:

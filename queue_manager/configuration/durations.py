@@ -10,8 +10,8 @@ LONGEST = 2**63 - 1  # nanoseconds, about 292 years: what Go can hold
 EXAMPLES = 'a duration such as "30s", "5m" or "1h30m"'
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_part = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_whole = re.compile(rf"[+-]?(?:{_part.pattern})+").fullmatch
+_part = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_whole = re.compile(rf"[+-]?(?:{_part.pattern})+", re.ASCII).fullmatch
 
 
 def parse(text: str) -> timedelta:

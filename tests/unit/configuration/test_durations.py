@@ -1,0 +1,45 @@
+"""Durations are read and printed as Go does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_manager.configuration import durations
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "printed"),
+    [
+        ("0", 0, "0s"),
+        ("0s", 0, "0s"),
+        ("5m", 300, "5m0s"),
+        ("1h30m", 5400, "1h30m0s"),
+        ("-1s", -1, "-1s"),
+        ("+2s", 2, "2s"),
+        ("1.5s", 1.5, "1.5s"),
+        (".5m", 30, "30s"),
+        ("100ms", 0.1, "100ms"),
+        ("250us", 0.00025, "250µs"),
+        ("1500µs", 0.0015, "1.5ms"),
+        ("36h", 129600, "36h0m0s"),
+    ],
+)
+def test_a_duration_is_read_and_printed_as_go_does(text: str, seconds: float, printed: str) -> None:
+    assert durations.parse(text) == timedelta(seconds=seconds)
+    assert durations.render(timedelta(seconds=seconds)) == printed
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5", "5 m", "m", "1d", "-", "1h-3m", "1s ", "٣s", "1e3s", "9" * 30 + "h"])
+def test_what_go_does_not_read_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not|longer"):
+        durations.parse(text)
+
+
+@given(st.integers(min_value=-(10**15), max_value=10**15))
+def test_what_is_printed_reads_back(microseconds: int) -> None:
+    duration = timedelta(microseconds=microseconds)
+    assert durations.parse(durations.render(duration)) == duration

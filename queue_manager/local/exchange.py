@@ -80,11 +80,11 @@ def negotiate(accept: str) -> Form:
     )
 
 
-class _YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML as JSON has it: no timestamps, so a date stays the text it was."""
 
 
-_YamlLoader.yaml_implicit_resolvers = {
+YamlLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
@@ -127,20 +127,20 @@ def decode_json(body: bytes) -> Json:
     except orjson.JSONDecodeError as error:
         raise errors.bad_request(f"the body is not valid JSON: {error}") from None
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
-        _check_size(tree)
+        check_size(tree)
     return tree
 
 
 def _decode_yaml(body: bytes) -> Json:
     try:
-        tree = yaml.load(body, Loader=_YamlLoader)  # a safe loader
-        _check_size(tree)
+        tree = yaml.load(body, Loader=YamlLoader)  # a safe loader
+        check_size(tree)
         return orjson.loads(orjson.dumps(tree))
     except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError, RecursionError) as error:
         raise errors.bad_request(f"the body is not valid YAML: {' '.join(str(error).split())}") from None
 
 
-def _check_size(tree: Json) -> None:
+def check_size(tree: Json) -> None:
     """Refuse what would make recursive code fail: too deep, or small text that unfolds to a huge tree."""
     level, depth, nodes = [tree], 0, 0
     while level:

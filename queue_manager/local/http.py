@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 STALLED_SECONDS = 30.0
 SHUTDOWN_SECONDS = 2.0
 USER = "admin"
-_HEADERS = ("Accept", "Content-Type")  # all that the API looks at
+_HEADERS = ("Accept", "Content-Type", "User-Agent")  # all that the API looks at
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 # kubectl sends the token of a kubeconfig only over TLS; over plain HTTP it sends what stands in the server's URL.
 BASIC_USER = "sluice"

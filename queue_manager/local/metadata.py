@@ -14,7 +14,7 @@ from queue_manager.local.store import Store, decode
 FINALIZING = ("deletionTimestamp", "deletionGracePeriodSeconds")
 # Set at creation and by deletion only; an update brings them along from the stored object.
 OWNED = ("uid", "creationTimestamp", "generation", *FINALIZING)
-DROPPED = ("selfLink", "managedFields")
+DROPPED = ("selfLink",)
 
 
 def check_envelope(call: Call, obj: Json) -> dict[str, Any]:

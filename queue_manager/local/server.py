@@ -152,7 +152,8 @@ class ApiServer:
             case "PUT":
                 return self._shown(call, 200, self._writer.update(call))
             case "PATCH":
-                return self._shown(call, 200, self._writer.patch(call))
+                data = self._writer.patch(call)
+                return self._shown(call, 201 if call.created else 200, data)
             case "DELETE":
                 return self._delete(call)
         raise errors.method_not_allowed()

@@ -10,6 +10,8 @@ from queue_manager.engine.transport import JSON, ApiError, Response
 from queue_manager.local.exchange import Request, Stream
 from queue_manager.local.server import ApiServer
 
+AGENT = "sluice"  # as over HTTP: who managedFields says wrote it
+
 
 class LocalTransport:
     """One user's way to a server in the same process. Safe under virtual time: it never waits for anything real."""
@@ -30,7 +32,7 @@ class LocalTransport:
         timeout: float = 30,
     ) -> Response:
         """See `engine.Transport.request`; a server in the same process answers at once, so there is no timeout."""
-        headers = {"accept": accept, "content-type": content_type}
+        headers = {"accept": accept, "content-type": content_type, "user-agent": AGENT}
         request = Request(method, path, query or {}, headers, body or b"", self._user)
         await asyncio.sleep(0)  # as over a socket, others get their turn
         answer = await self._server.handle(request)

@@ -14,19 +14,15 @@ from typing import Literal
 import orjson
 
 from job_controller.fields import FieldError, Json
-from queue_manager.engine.transport import APPLY_PATCH
-from queue_manager.local import errors, metadata
+from queue_manager.local import applying, errors, managed_fields, metadata
 from queue_manager.local.admission import Admission, Review
 from queue_manager.local.call import Call, check_write_options, name_of
 from queue_manager.local.decoding import read_object
 from queue_manager.local.errors import StatusError
-from queue_manager.local.exchange import media_type
+from queue_manager.local.identity import timestamp
 from queue_manager.local.patches import apply_patch, undecodable
 from queue_manager.local.store import Store, Stored
 
-NO_SERVER_SIDE_APPLY = (
-    "this API server does not serve server-side apply; apply from the client: kubectl apply -f FILE (no --server-side)"
-)
 MAX_NAME_ATTEMPTS = 8  # of generateName, as upstream
 
 
@@ -66,6 +62,7 @@ class Writer:
     def _finish_create(self, call: Call, obj: Json) -> bytes:
         kind = call.kind
         review = self._mutate("CREATE", call, obj, None)
+        generated = kind.extra["generated"](obj) if "generated" in kind.extra else {}
         kind.prepare_create(obj)
         self._refuse(call, name_of(obj), kind.validate_create(obj))
         self._validate(call, review)
@@ -73,6 +70,8 @@ class Writer:
         name = name_of(obj)
         if self._store.get(call.table, obj["metadata"].get("namespace", ""), name) is not None:
             raise errors.already_exists(call.resource, name)
+        if not call.created:
+            managed_fields.on_create(call, obj, generated, self._now())
         if call.dry_run:
             return orjson.dumps(obj)
         return self._put(call, obj)
@@ -92,8 +91,9 @@ class Writer:
     def patch(self, call: Call) -> bytes:
         """PATCH of an object or of its status. Raises 400, 404, 409, 413, 415, 422."""
         check_write_options(call, "PatchOptions")
-        if media_type(call.request) == APPLY_PATCH:
-            raise errors.unsupported_media_type(NO_SERVER_SIDE_APPLY)
+        applying.check_options(call)
+        if applying.is_apply(call):
+            return applying.apply_object(self, self._store, call)
         stored = self.require(call)
         old = call.load(stored)
         content_type = call.request.headers.get("content-type", "")
@@ -105,7 +105,25 @@ class Writer:
         metadata.check_name(call, meta)
         return self.replace(call, new, old)
 
-    def replace(self, call: Call, new: Json, old: Json) -> bytes:
+    # --- apply ---------------------------------------------------------------------------------------------
+
+    def applied_create(self, call: Call, new: Json) -> bytes:
+        """Create the object that a configuration makes; its managers are known already."""
+        self._patched(call, new)
+        meta = new["metadata"]
+        if call.resource.namespaced:
+            metadata.require_namespace(self._store, call, call.name)
+        metadata.begin(self._store, call, meta)
+        if call.kind.has_status and not call.kind.extra.get("status_on_create"):
+            new.pop("status", None)
+        return self._finish_create(call, new)
+
+    def applied_update(self, call: Call, new: Json, old: Json) -> bytes:
+        """Store what a configuration made of an object, with its managers."""
+        self._patched(call, new)
+        return self.replace(call, new, old, applied=True)
+
+    def replace(self, call: Call, new: Json, old: Json, *, applied: bool = False) -> bytes:
         """Store `new` in place of `old`; both are fresh trees, `old` as it is stored."""
         kind, status = call.kind, call.subresource == "status"
         metadata.carry_over(call, new, old)
@@ -127,6 +145,10 @@ class Writer:
         self._validate(call, review)
         if not status:
             call.warnings.extend(kind.warnings(new, old))
+        if applied:
+            managed_fields.keep_times(new, old)
+        else:
+            managed_fields.on_update(call, new, old, self._now())
         return self.store(call, new, old)
 
     def store(self, call: Call, new: Json, old: Json) -> bytes:
@@ -138,6 +160,9 @@ class Writer:
         if is_finalized(new):
             return self._store.remove(call.table, call.stored_form(new)).data
         return self._put(call, new)
+
+    def _now(self) -> str:
+        return timestamp(self._store.now())
 
     def _put(self, call: Call, obj: Json) -> bytes:
         return self._store.put(call.table, call.stored_form(obj), dict(call.kind.fields(obj))).data

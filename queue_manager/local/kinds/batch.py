@@ -7,12 +7,29 @@ from dataclasses import replace
 from job_controller import defaults, status_validation, validation
 from job_controller.fields import Json
 from queue_manager.engine.resources import JOBS
+from queue_manager.local.fieldset import FieldSet, of_paths, union
 from queue_manager.local.kinds import job_rows
 from queue_manager.local.kinds.build import builtin, lookup
 
 
 def _fields(job: Json) -> dict[str, str]:
     return {"status.successful": str(lookup(job, "status.succeeded") or 0)}
+
+
+_MADE = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
+
+
+def _generated(job: Json) -> FieldSet:
+    """What creation adds to a Job besides defaults: its selector and labels, which belong to nobody."""
+    found = of_paths(("f:spec", "f:selector")) if not lookup(job, "spec.selector") else {}
+    for path in ("metadata", "spec.template.metadata"):
+        labels = lookup(job, f"{path}.labels") or {}
+        above = (*(f"f:{step}" for step in path.split(".")), "f:labels")
+        if labels:
+            found = union(found, of_paths(*((*above, f"f:{name}") for name in _MADE if name not in labels)))
+        else:
+            found = union(found, of_paths(above))
+    return found
 
 
 JOB = replace(
@@ -27,6 +44,7 @@ JOB = replace(
         columns=job_rows.COLUMNS,
         row=job_rows.row,
         default_propagation="Orphan",
+        extra={"generated": _generated},
     ),
     # A Job's rules include those of its metadata, in their place.
     validate_create=validation.validate_create,

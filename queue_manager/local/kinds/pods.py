@@ -9,6 +9,7 @@ from job_controller.fields import FieldError, Json, forbidden, invalid
 from job_controller.pod_defaults import default_pod
 from job_controller.pod_template import validate_pod_spec
 from queue_manager.engine.resources import PODS
+from queue_manager.local.fieldset import FieldSet, of_paths
 from queue_manager.local.kinds import pod_rows
 from queue_manager.local.kinds.build import builtin, lookup
 from queue_manager.local.values import parse_quantity
@@ -18,6 +19,9 @@ _CHANGEABLE = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+# What the DefaultTolerationSeconds admission of a real server adds: a pod survives a node's short absence.
+_TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_TOLERATION_SECONDS = 300
 _COUNTED = ("cpu", "memory")  # the resources that make a quality of service
 
 
@@ -28,6 +32,7 @@ def _prepare_create(pod: Json) -> None:
     if not spec.get("priorityClassName"):
         spec.setdefault("priority", 0)
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    _tolerate_absent_nodes(spec)
     pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         pod["status"]["conditions"] = [
@@ -40,6 +45,23 @@ def _prepare_create(pod: Json) -> None:
                 "lastTransitionTime": None,
             }
         ]
+
+
+def _tolerate_absent_nodes(spec: Json) -> None:
+    present = spec.get("tolerations") or []
+    for key in _TOLERATED:
+        if not any(
+            toleration.get("key", "") in (key, "") and toleration.get("effect", "") in ("NoExecute", "")
+            for toleration in present
+        ):
+            added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_SECONDS}
+            spec.setdefault("tolerations", []).append(added)
+
+
+def _generated(pod: Json) -> FieldSet:
+    """The priority comes from admission, so it belongs to nobody."""
+    spec = pod.get("spec") or {}
+    return of_paths(*(("f:spec", f"f:{name}") for name in ("priority", "preemptionPolicy") if name not in spec))
 
 
 def _prepare_update(new: Json, _old: Json) -> None:
@@ -177,4 +199,5 @@ POD = builtin(
     fields=_fields,
     columns=pod_rows.COLUMNS,
     row=pod_rows.row,
+    extra={"generated": _generated},
 )

@@ -126,14 +126,6 @@ async def test_a_field_named_twice_is_told_of_only_to_kinds_that_look(world: Wor
     assert answer.body["data"] == {"a": "1"}
 
 
-async def test_server_side_apply_is_refused_with_what_to_do_instead(world: World) -> None:
-    for name in ("m", "missing"):
-        options = {"content_type": "application/apply-patch+yaml", "fieldManager": "t"}
-        answer = await world.ask("PATCH", path(JOBS, name), job(name), **options)
-        assert (answer.status, answer.reason) == (415, "UnsupportedMediaType")
-        assert "kubectl apply -f FILE" in answer.message
-
-
 async def test_a_fault_of_ours_is_an_internal_error_and_not_an_exception(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

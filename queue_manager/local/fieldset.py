@@ -1,0 +1,229 @@
+"""Sets of fields as metadata.managedFields writes them (FieldsV1), and their algebra.
+
+A set is a tree of path elements, in the very form it is stored in, so nothing is decoded or encoded:
+
+    {"f:spec": {"f:parallelism": {}, "f:containers": {'k:{"name":"a"}': {".": {}, "f:image": {}}}}}
+
+Elements are `f:name` (a field or map key), `k:{...}` (the item of a list with these keys), `v:...` (an item of a set).
+A node is a *member* when it is empty or has the key "."; other keys are below it, whether or not it is a member itself.
+The tree of a whole set is no node: the empty one is the empty set.
+
+Trees are never changed in place, so they may share parts with each other and with stored objects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+FieldSet = dict[str, Any]
+Path = tuple[str, ...]
+
+MEMBER: FieldSet = {}  # a node that is a member and has nothing below
+SELF = "."
+
+
+def is_member(node: FieldSet) -> bool:
+    return not node or SELF in node
+
+
+def node_of(member: bool, children: FieldSet) -> FieldSet | None:
+    """A node; None when there is nothing in it."""
+    if not children:
+        return MEMBER if member else None
+    return {SELF: MEMBER, **children} if member else children
+
+
+def children_of(node: FieldSet) -> FieldSet:
+    if SELF not in node:
+        return node
+    return {element: below for element, below in node.items() if element != SELF}
+
+
+def of_paths(*paths: Path) -> FieldSet:
+    """The set of these paths and of no others."""
+    tree: FieldSet = {}
+    for path in paths:
+        part: FieldSet = {}
+        for element in reversed(path):
+            part = {element: part}
+        tree = union(tree, part)
+    return tree
+
+
+def union(one: FieldSet, other: FieldSet) -> FieldSet:
+    if not other:
+        return one
+    if not one:
+        return other
+    out = dict(one)
+    for element, right in other.items():
+        left = one.get(element)
+        if left is None:
+            out[element] = right
+        elif left is not right and left != right:
+            member = is_member(left) or is_member(right)
+            out[element] = node_of(member, union(children_of(left), children_of(right)))
+    return out
+
+
+def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
+    out: FieldSet = {}
+    for element, left in one.items():
+        right = other.get(element)
+        if right is None:
+            continue
+        member = is_member(left) and is_member(right)
+        node = node_of(member, intersection(children_of(left), children_of(right)))
+        if node is not None:
+            out[element] = node
+    return out
+
+
+def difference(one: FieldSet, other: FieldSet) -> FieldSet:
+    """The members of `one` that are none of `other`; what lies below a member of `other` stays."""
+    if not other:
+        return one
+    out: FieldSet = {}
+    for element, left in one.items():
+        right = other.get(element)
+        if right is None:
+            out[element] = left
+            continue
+        member = is_member(left) and not is_member(right)
+        node = node_of(member, difference(children_of(left), children_of(right)))
+        if node is not None:
+            out[element] = node
+    return out
+
+
+def without(one: FieldSet, other: FieldSet) -> FieldSet:
+    """`one` without the members of `other` and all that lies below them."""
+    if not other:
+        return one
+    out: FieldSet = {}
+    for element, left in one.items():
+        right = other.get(element)
+        if right is None:
+            out[element] = left
+        elif not is_member(right):
+            node = node_of(is_member(left), without(children_of(left), children_of(right)))
+            if node is not None:
+                out[element] = node
+    return out
+
+
+def below(one: FieldSet, element: str) -> FieldSet:
+    """The set of what lies below an element."""
+    return children_of(one.get(element) or MEMBER)
+
+
+def has(one: FieldSet, element: str) -> bool:
+    node = one.get(element)
+    return node is not None and is_member(node)
+
+
+def contains(one: FieldSet, path: Path) -> bool:
+    node: FieldSet | None = one
+    for element in path:
+        node = None if node is None else node.get(element)
+    return node is not None and is_member(node)
+
+
+def paths(one: FieldSet, above: Path = ()) -> Iterator[Path]:
+    """All members in their order: those of a level before what lies below them."""
+    order = _sorted(one)
+    for element in order:
+        if is_member(one[element]):
+            yield (*above, element)
+    for element in order:
+        yield from paths(children_of(one[element]), (*above, element))
+
+
+def in_order(one: FieldSet) -> FieldSet:
+    """The same set, its elements in the order in which they are written."""
+    out: FieldSet = {}
+    for element in _sorted(one):
+        node = one[element]
+        out[element] = in_order(node) if node else MEMBER
+    return out
+
+
+def _sorted(one: FieldSet) -> list[str]:
+    """Elements sort as text, but for the keys and values of several items, which are compared as values."""
+    order = sorted(one)
+    if len(order) > 1 and order[-1][0] in "kv":
+        order.sort(key=_order)
+    return order
+
+
+def _order(element: str) -> tuple[Any, ...]:
+    """The member mark, then fields by name, list items by their keys, set items by value."""
+    if element == SELF:
+        return (0,)
+    kind, _, rest = element.partition(":")
+    if kind == "f":
+        return (1, rest)
+    value = _value(rest)
+    if kind == "k" and isinstance(value, dict):
+        return (2, [(name, *_rank(value[name])) for name in sorted(value)])
+    return (3, _rank(value))
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    """Values of different types in an order: numbers, strings, booleans, null."""
+    if isinstance(value, bool):
+        return (2, value)
+    if isinstance(value, int | float):
+        return (0, value)
+    return (1, value) if isinstance(value, str) else (3, str(value))
+
+
+def _value(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+# --- elements ------------------------------------------------------------------------------------------------
+
+
+def key_element(keys: dict[str, Any]) -> str:
+    return "k:" + orjson.dumps(keys, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def value_element(value: Any) -> str:
+    return "v:" + orjson.dumps(value).decode()
+
+
+def show(path: Path) -> str:
+    """A path as errors print it: `.spec.containers[name="a"].image`."""
+    return "".join(map(show_element, path))
+
+
+def show_element(element: str) -> str:
+    kind, _, rest = element.partition(":")
+    if kind == "f":
+        return f".{rest}"
+    value = _value(rest)
+    if kind == "k" and isinstance(value, dict):
+        return "[" + ",".join(f"{name}={_printed(value[name])}" for name in sorted(value)) + "]"
+    return f"[={_printed(value)}]"
+
+
+def _printed(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def check(tree: Any) -> bool:
+    """Whether a value read from outside is a set."""
+    if not isinstance(tree, dict):
+        return False
+    return all(
+        element == SELF or (len(element) >= 2 and element[1] == ":" and element[0] in "fkvi" and check(node))
+        for element, node in tree.items()
+    )

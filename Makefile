@@ -33,8 +33,9 @@ lint: $(STAMP) ## ruff (format and lint) and the import contracts
 types: $(STAMP) ## mypy, strict
 	@$(BIN)/mypy
 
-crds: $(STAMP) ## write config/crds from the models
+crds: $(STAMP) ## write config/crds and config/kueue_config.schema.json from the models
 	@$(BIN)/python -m queue_manager.api.crds config/crds
+	@$(BIN)/python -m queue_manager.configuration.schema config/kueue_config.schema.json
 
 control-plane: ## provide kube-apiserver, etcd and kubectl for the tests that compare with them
 	@$(PYTHON) tests/control_plane/provide.py

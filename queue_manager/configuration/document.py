@@ -72,7 +72,8 @@ def compose(text: str, findings: Findings) -> yaml.MappingNode | None:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or str(error).splitlines()[0]
-        line = mark.line + 1 if mark else 0
+        # What never ends is only noticed behind the last line.
+        line = min(mark.line + 1, len(text.splitlines())) if mark else 0
         findings.refuse("", f"not YAML: {what}; a Configuration is a YAML mapping", line)
         return None
     nodes = [node for node in documents if node is not None and node.tag != NULL]

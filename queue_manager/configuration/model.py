@@ -28,12 +28,16 @@ from queue_manager.configuration.selector import LabelSelector, outside
 from queue_manager.configuration.setting import (
     DEFAULT_NAMESPACE,
     MINUTE,
+    NO_CLIENT_LIMIT,
     NO_DRA,
+    NO_ELECTION,
+    NO_FAIR_SHARING,
     NO_MULTIKUEUE,
     NO_PARALLEL_KINDS,
     NO_PODS,
     NO_PPROF,
     NO_TLS,
+    NO_USAGE_ORDER,
     NO_VISIBILITY,
     NO_WEBHOOK_SERVER,
     Quantity,
@@ -200,22 +204,31 @@ class KueueConfig:
         outside(DEFAULT_NAMESPACE),
     )
     wait_for_pods_ready: WaitForPodsReady | None = setting(
-        "Evict admitted Workloads whose pods do not get ready. None when off.", WaitForPodsReady()
+        "Evict admitted Workloads whose pods do not get ready. Off only with featureGates.DisableWaitForPodsReady.",
+        WaitForPodsReady(),
     )
     integrations: Integrations = setting("What kinds of jobs are managed.", Integrations())
     resources: Resources = setting("Which requests count against quota, and as what.", Resources())
-    fair_sharing: FairSharing | None = setting("Share unused quota of a cohort by weight. Omitted: off.")
-    admission_fair_sharing: AdmissionFairSharing | None = setting("Order LocalQueues by past usage. Omitted: off.")
+    fair_sharing: FairSharing | None = setting(
+        "Share unused quota of a cohort by weight. Omitted: off.", ignored=NO_FAIR_SHARING
+    )
+    admission_fair_sharing: AdmissionFairSharing | None = setting(
+        "Order LocalQueues by past usage. Omitted: off.", ignored=NO_USAGE_ORDER
+    )
     object_retention_policies: ObjectRetentionPolicies = setting("When objects are deleted.", ObjectRetentionPolicies())
     metrics: Metrics = setting("Prometheus metrics.", Metrics())
     health: Health = setting("Probes of the process.", Health())
     controller: Controller = setting("How the controllers work.", Controller())
-    client_connection: ClientConnection = setting("Requests to the API server.", ClientConnection())
-    leader_election: LeaderElection = setting("One of several replicas works.", LeaderElection())
+    client_connection: ClientConnection = setting(
+        "Requests to the API server.", ClientConnection(), ignored=NO_CLIENT_LIMIT
+    )
+    leader_election: LeaderElection = setting("One of several replicas works.", LeaderElection(), ignored=NO_ELECTION)
     job_controller: JobController = setting("The embedded Job controller (Sluice's own section).", JobController())
     feature_gates: Mapping[str, bool] = field(
         default_factory=dict,
-        metadata={"doc": "Features of Kueue by name. What is on by default there is on here, whatever this says."},
+        metadata={
+            "doc": "Features of Kueue by name. Only DisableWaitForPodsReady has an effect; what Sluice does is on."
+        },
     )
     webhook: Webhook = setting("The webhook server.", Webhook(), ignored=NO_WEBHOOK_SERVER)
     internal_cert_management: InternalCertManagement = setting(

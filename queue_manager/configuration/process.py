@@ -11,7 +11,14 @@ from typing import Literal
 
 from job_controller.options import JobControllerOptions
 from queue_manager.configuration.selector import LabelSelector
-from queue_manager.configuration.setting import MINUTE, NO_CUSTOM_LABELS, SECOND, setting
+from queue_manager.configuration.setting import (
+    MINUTE,
+    NO_CONCURRENCY,
+    NO_CUSTOM_LABELS,
+    NO_QUEUE_METRICS,
+    SECOND,
+    setting,
+)
 from queue_manager.configuration.unsupported import CustomLabel
 
 
@@ -28,8 +35,12 @@ class Metrics:
     """Prometheus metrics."""
 
     bind_address: str = setting('Where they are served, as host:port; "0" serves none.', ":8443")
-    enable_cluster_queue_resources: bool = setting("Quota and usage of ClusterQueues as well.", False)
-    local_queue_metrics: LocalQueueMetrics = setting("Metrics per LocalQueue.", LocalQueueMetrics(enable=True))
+    enable_cluster_queue_resources: bool = setting(
+        "Quota and usage of ClusterQueues as well.", False, ignored=NO_QUEUE_METRICS
+    )
+    local_queue_metrics: LocalQueueMetrics = setting(
+        "Metrics per LocalQueue.", LocalQueueMetrics(enable=True), ignored=NO_QUEUE_METRICS
+    )
     custom_labels: tuple[CustomLabel, ...] = setting("Labels of your own.", (), ignored=NO_CUSTOM_LABELS)
 
 
@@ -49,8 +60,8 @@ class Controller:
     group_kind_concurrency: Mapping[str, int] = field(
         default_factory=dict,
         metadata={
-            "doc": "How many objects of a kind are worked on at once, by Kind.group, e.g. Job.batch. Omitted: 1, "
-            "and jobController.concurrentSyncs for the Job controller.",
+            "ignored": NO_CONCURRENCY,
+            "doc": "How many objects of a kind are worked on at once, by Kind.group, e.g. Job.batch.",
             "minimum": 1,
         },
     )

@@ -37,20 +37,21 @@ def _section(section: Any) -> dict[str, Any]:
     for field in dataclasses.fields(section):
         value = getattr(section, field.name)
         if field.metadata.get("doc") and value is not None:
-            values[wire_name(field.name)] = _plain(value)
+            values[wire_name(field.name)] = plain(value)
     return values
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value in wire form."""
     match value:
         case timedelta():
             return durations.render(value)
         case LabelSelector():
             return value.tree()
         case tuple():
-            return [_plain(item) for item in value]
+            return [plain(item) for item in value]
         case Mapping():
-            return {key: _plain(item) for key, item in value.items()}
+            return {key: plain(item) for key, item in value.items()}
         case float() if value.is_integer():
             return int(value)
         case _ if dataclasses.is_dataclass(value):

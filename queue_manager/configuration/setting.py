@@ -19,6 +19,13 @@ NO_PODS = "Sluice manages batch/v1 Jobs, not single pods"
 NO_CUSTOM_LABELS = "Sluice adds no labels of your own to metrics yet"
 NO_PARALLEL_KINDS = "Sluice manages batch/job only"
 
+NO_FAIR_SHARING = "Sluice does not share quota by weight yet; priority and time decide"
+NO_USAGE_ORDER = "Sluice does not order LocalQueues by past usage yet"
+NO_ELECTION = "Sluice elects no leader yet; run one replica only"
+NO_CLIENT_LIMIT = "Sluice does not limit its own requests yet"
+NO_CONCURRENCY = "Sluice has no such limit yet, but for jobController.concurrentSyncs"
+NO_QUEUE_METRICS = "Sluice serves no metrics of queues yet"
+
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 DEFAULT_NAMESPACE = "kueue-system"
 

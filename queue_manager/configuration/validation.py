@@ -52,7 +52,9 @@ def validate(config: KueueConfig, findings: Findings) -> None:
 def _feature_gates(config: KueueConfig, findings: Findings) -> None:
     for gate, value in config.feature_gates.items():
         if refusal := features.refusal(gate, value, config.feature_gates):
-            findings.refuse(f"featureGates[{gate}]", f"{refusal}; remove it: gates have no effect on Sluice")
+            findings.refuse(
+                f"featureGates[{gate}]", f"{refusal}; remove it, feature gates do not switch anything in Sluice"
+            )
 
 
 def _namespaces(config: KueueConfig, findings: Findings) -> None:

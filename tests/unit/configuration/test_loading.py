@@ -1,0 +1,188 @@
+"""Every mistake is reported at once, with its line, its field and what is allowed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from job_controller.options import JobControllerOptions
+from queue_manager.configuration import ConfigurationError, KueueConfig, load, loads
+
+HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+HEAD_V1BETA1 = HEAD.replace("v1beta2", "v1beta1")
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as refused:
+        loads(text, "f")
+    return [str(problem) for problem in refused.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("fooBar: 1", "f:3: fooBar: unknown field; allowed here: admissionFairSharing, clientConnection,"),
+        ("waitForPodReady: {}", 'f:3: waitForPodReady: unknown field; did you mean "waitForPodsReady"?'),
+        ("waitForPodsReady:\n  enable: true", "f:4: waitForPodsReady.enable: unknown field; only v1beta1 has it"),
+        ("namespace: a\nnamespace: b", "f:4: namespace: given twice; line 3 has it already"),
+        ("namespace: 5", 'f:3: namespace: 5 is an integer; must be a string, in quotes: "5"'),
+        ("namespace: [a]", "f:3: namespace: is a list; must be a string"),
+        (
+            "manageJobsWithoutQueueName: maybe",
+            'f:3: manageJobsWithoutQueueName: "maybe" is a string; must be true or false',
+        ),
+        ("manageJobsWithoutQueueName: on", "f:3: manageJobsWithoutQueueName: on is a boolean; must be true or false"),
+        ("waitForPodsReady: true", "f:3: waitForPodsReady: true is a boolean; must be a mapping"),
+        (
+            "waitForPodsReady:\n  timeout: 5",
+            "f:4: waitForPodsReady.timeout: 5 is an integer without a unit; "
+            'must be a duration such as "30s", "5m" or "1h30m"',
+        ),
+        (
+            "waitForPodsReady: {requeuingStrategy: {timestamp: Never}}",
+            'f:3: waitForPodsReady.requeuingStrategy.timestamp: "Never" is not supported; '
+            'must be "Creation" or "Eviction"',
+        ),
+        (
+            "waitForPodsReady: {requeuingStrategy: {backoffLimitCount: 3000000000}}",
+            "f:3: waitForPodsReady.requeuingStrategy.backoffLimitCount: 3000000000 is out of range; "
+            "must be a 32-bit integer",
+        ),
+        (
+            "jobController: {maxUncountedPods: 0}",
+            "f:3: jobController.maxUncountedPods: 0 is out of range; must be greater than or equal to 1",
+        ),
+        (
+            "jobController: {podFailureBackoffMax: 1s}",
+            "f:3: jobController.podFailureBackoffMax: is less than podFailureBackoffBase; "
+            "must be greater than or equal to it",
+        ),
+        (
+            "visibilityServer:\n  bindPort: 70000",
+            "f:4: visibilityServer.bindPort: 70000 is out of range; must be 1-65535",
+        ),
+        (
+            "resources:\n  transformations:\n    - input: a\n      outputs: {b: lots}",
+            'f:6: resources.transformations[0].outputs[b]: "lots" is not a quantity; must be like "500m", "2" or "1Gi"',
+        ),
+        (
+            "leaderElection: {leaseDuration: 5s}",
+            "f:3: leaderElection.renewDeadline: is too long; must be less than leaseDuration",
+        ),
+        ("featureGates: {PartialAdmision: true}", "f:3: featureGates[PartialAdmision]: unrecognized feature gate;"),
+        (
+            "managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}",
+            "f:3: managedJobsNamespaceSelector.matchExpressions[0].operator: "
+            '"Like" is not supported; must be "In", "NotIn", "Exists" or "DoesNotExist"',
+        ),
+    ],
+)
+def test_a_mistake_is_reported_with_line_field_and_what_is_allowed(body: str, expected: str) -> None:
+    found = problems(HEAD + body + "\n")
+    assert len(found) == 1
+    assert found[0].startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{{{", ["f:1: not YAML: "]),
+        ("a: [1\n", ["f:1: not YAML: "]),
+        ("- a\n", ["f:1: is a list; a Configuration is a YAML mapping"]),
+        (HEAD + "---\n" + HEAD, ["f:4: a second document; there may be only one"]),
+        ("namespace: a\n", ["f:1: apiVersion: is missing; must be ", 'f:1: kind: is missing; must be "Configuration"']),
+        (HEAD.replace("Configuration", "Config"), ['f:2: kind: "Config" is a string that is not known here; must be ']),
+        ("[" * 3000, ["f"]),
+    ],
+    ids=["braces", "open list", "list", "two documents", "no kind", "other kind", "deep"],
+)
+def test_what_is_no_configuration_is_refused(text: str, expected: list[str]) -> None:
+    found = problems(text)
+    assert len(found) == len(expected)
+    assert all(problem.startswith(start) for problem, start in zip(found, expected, strict=True)), found
+
+
+def test_all_mistakes_are_reported_at_once_in_the_order_of_the_file() -> None:
+    text = HEAD + (
+        "waitForPodsReady:\n  timeout: soon\n  requeuingStrategy:\n    timestamp: x\n    backoffLimitCount: -1\n"
+        "metrics:\n  bindAddress: 0\nintegrations:\n  frameworks: [batch/job, foo/bar]\nfoo: 1\n"
+    )
+    assert [problem.split(": ")[:2] for problem in problems(text)] == [
+        ["f:4", "waitForPodsReady.timeout"],
+        ["f:6", "waitForPodsReady.requeuingStrategy.timestamp"],
+        ["f:7", "waitForPodsReady.requeuingStrategy.backoffLimitCount"],
+        ["f:9", "metrics.bindAddress"],
+        ["f:11", "integrations.frameworks[1]"],
+        ["f:12", "foo"],
+    ]
+
+
+def test_a_null_is_the_same_as_an_absent_field() -> None:
+    assert loads(HEAD + "namespace: null\nwaitForPodsReady:\nmetrics: ~\n") == KueueConfig()
+
+
+def test_fields_without_effect_are_named_once_and_never_silent() -> None:
+    config = loads(
+        HEAD + "multiKueue: {origin: here, dispatcherName: x}\ntls: {minVersion: VersionTLS12}\n"
+        "integrations: {frameworks: [batch/job, pod]}\nfeatureGates: {PartialAdmission: false}\n"
+        "resources: {deviceClassMappings: [{name: a, deviceClassNames: [b]}]}\n"
+    )
+    assert [line.split(":")[0] for line in config.ignored] == [
+        "multiKueue",
+        "tls",
+        "resources.deviceClassMappings",
+        "integrations.frameworks[1] (pod)",
+        "featureGates[PartialAdmission]",
+    ]
+    assert all(": " in line for line in config.ignored)
+
+
+def test_the_gate_that_switches_waiting_off_is_not_ignored() -> None:
+    config = loads(HEAD + "featureGates: {DisableWaitForPodsReady: true}\nwaitForPodsReady: {timeout: -1s}\n")
+    assert config.wait_for_pods_ready is None
+    assert config.ignored == ()
+
+
+def test_the_selector_without_one_excludes_the_own_namespace() -> None:
+    config = loads(HEAD + "namespace: mine\n")
+    excluded = [
+        name
+        for name in ("kube-system", "kueue-system", "mine", "other")
+        if not config.managed_jobs_namespace_selector.matches({"kubernetes.io/metadata.name": name})
+    ]
+    assert excluded == ["kube-system", "mine"]
+
+
+def test_v1beta1_blocks_admission_unless_told_otherwise() -> None:
+    config = loads(HEAD_V1BETA1 + "waitForPodsReady: {enable: true, blockAdmission: false, recoveryTimeout: 0s}\n")
+    assert config.wait_for_pods_ready is not None
+    assert not config.wait_for_pods_ready.block_admission
+    assert config.wait_for_pods_ready.timeout == timedelta(minutes=5)
+    assert config.wait_for_pods_ready.recovery_timeout == timedelta(0)
+
+
+def test_the_cache_sync_timeout_may_be_nanoseconds_as_go_writes_it() -> None:
+    assert loads(HEAD + "controller: {cacheSyncTimeout: 90000000000}\n").controller.cache_sync_timeout == timedelta(
+        seconds=90
+    )
+
+
+def test_the_job_controller_section_gives_the_options_of_the_job_controller() -> None:
+    assert KueueConfig().job_controller.options() == JobControllerOptions()
+    config = loads(HEAD + "jobController: {manage: ManagedBy, podFailureBackoffBase: 500ms, concurrentSyncs: 9}\n")
+    assert config.job_controller.options() == JobControllerOptions(
+        manage="ManagedBy", backoff_base=0.5, concurrent_syncs=9
+    )
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"absent\.yaml: cannot be read: No such file or directory"):
+        load(tmp_path / "absent.yaml")
+
+
+def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigurationError, match=r"binary\.yaml: not UTF-8 text"):
+        load(tmp_path / "binary.yaml")

@@ -6,9 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TypeAlias
 
 from queue_manager.cli.exits import EXIT_ERROR, Refusal
 
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 CONTROLLERS = ("job-controller", "queue")
 
 
@@ -16,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 ok, 1 waiting or not as expected, 2 refused, 3 error."""
     args = parser().parse_args(argv)
     try:
-        code: int = import_module(f"queue_manager.cli.{args.command}").run(args)
+        code: int = import_module(f"queue_manager.cli.{args.command.replace('-', '_')}").run(args)
     except Refusal as refusal:
         print(f"sluice {args.command}: {refusal}", file=sys.stderr)  # noqa: T201
         return refusal.code
@@ -54,6 +56,8 @@ def parser() -> argparse.ArgumentParser:
     submit.add_argument("-n", "--namespace", metavar="NS", help="for Jobs that name none (default: default)")
     add_client_options(submit)
 
+    add_operator_commands(commands)
+
     demo = commands.add_parser("demo", help="a temporary cluster, a dozen Jobs, and what became of them")
     demo.add_argument("-o", "--output", choices=("table", "json"), default="table", help="form of the summary")
     demo.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="give up after (default 120)")
@@ -78,8 +82,71 @@ def parser() -> argparse.ArgumentParser:
         help="serve /healthz, /readyz and /metrics on loopback, 0: on any port (default: as the KueueConfig says)",
     )
 
+    check = commands.add_parser("check-config", help="all mistakes in a KueueConfig, or what it means in full")
+    check.add_argument("file", metavar="F", help="the KueueConfig")
+
     commands.add_parser("crds", help="print the queue's CustomResourceDefinitions, for kubectl apply -f -")
     return top
+
+
+def add_operator_commands(commands: Commands) -> None:
+    """What looks at and acts on single Jobs and queues. The changes are API patches that kubectl can do as well."""
+    show = commands.add_parser("show", help="all about one Job: state, history, pods, retries, what happens next")
+    show.add_argument("job", metavar="JOB", help="its name, or NAMESPACE/NAME")
+    add_namespace_option(show)
+    show.add_argument("--config", metavar="F", help="the queue's KueueConfig: its deadlines can be told as well")
+    add_client_options(show)
+
+    inbox = commands.add_parser(
+        "deactivated", help="Jobs that wait for an operator: why, tries, last error, what to do"
+    )
+    inbox.add_argument("-n", "--namespace", metavar="NS", help="only this namespace (default: all)")
+    inbox.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue")
+    add_client_options(inbox)
+
+    back = commands.add_parser(
+        "reactivate",
+        help="put deactivated Jobs back in line, with a new budget of retries",
+        epilog="""kubectl patch workload NAME --type merge -p '{"spec":{"active":true}}' does the same.""",
+    )
+    back.add_argument("jobs", nargs="*", metavar="JOB", help="names, or NAMESPACE/NAME")
+    back.add_argument("--all", action="store_true", help="all deactivated Jobs of the queue given with -q")
+    back.add_argument("-q", "--queue", metavar="QUEUE", help="LocalQueue, or cq/NAME for a ClusterQueue; with --all")
+    back.add_argument("--stagger", type=span, default=0.0, metavar="TIME", help="pause between two Jobs, e.g. 10s")
+    add_acting_options(back)
+
+    stop = commands.add_parser(
+        "deactivate",
+        help="stop Jobs and keep them out of line until they are reactivated",
+        epilog="""kubectl patch workload NAME --type merge -p '{"spec":{"active":false}}' does the same.""",
+    )
+    stop.add_argument("jobs", nargs="+", metavar="JOB", help="names, or NAMESPACE/NAME")
+    add_acting_options(stop)
+
+    for name, policy, text in (
+        ("hold", "Hold", "start nothing more from a queue; what runs goes on"),
+        ("release", "None", "let a held or drained queue go on"),
+        ("drain", "HoldAndDrain", "start nothing more from a queue, stop what runs and put it back in line"),
+    ):
+        command = commands.add_parser(
+            name,
+            help=text,
+            epilog=f"""kubectl patch localqueue NAME --type merge -p '{{"spec":{{"stopPolicy":"{policy}"}}}}' """
+            "does the same.",
+        )
+        command.add_argument("queue", metavar="QUEUE", help="a LocalQueue, or cq/NAME for a ClusterQueue")
+        command.add_argument("--cluster-queue", action="store_true", help="QUEUE is a ClusterQueue")
+        add_acting_options(command)
+
+
+def add_acting_options(command: argparse.ArgumentParser) -> None:
+    add_namespace_option(command)
+    command.add_argument("--dry-run", action="store_true", help="say what would happen, change nothing")
+    add_client_options(command)
+
+
+def add_namespace_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("-n", "--namespace", metavar="NS", default="default", help="default: default")
 
 
 def add_cluster_options(command: argparse.ArgumentParser) -> None:
@@ -93,6 +160,19 @@ def add_client_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--kubeconfig", metavar="F", help="default: $KUBECONFIG, else that of `sluice up`")
     command.add_argument("--context", metavar="C", help="context of the kubeconfig")
     command.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+
+
+def span(text: str) -> float:
+    """A duration as in the configuration ("10s", "1m30s"), in seconds."""
+    from queue_manager.configuration import durations  # only commands that need it pay for its import
+
+    try:
+        seconds = durations.parse(text).total_seconds()
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if seconds < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is negative")
+    return seconds
 
 
 def positive(text: str) -> int:

@@ -126,8 +126,8 @@ def _ended(job: Job) -> str:
 def why(job: Job, workload: Workload | None, state: str) -> tuple[str, str]:
     """Reason token and sentence behind the state; both empty where the state says it all."""
     if state in ("Failed", "Succeeded"):
-        type = "Failed" if state == "Failed" else "Complete"
-        condition = next(c for c in job.status.conditions if c.type == type and c.is_true)
+        kind = "Failed" if state == "Failed" else "Complete"
+        condition = next(c for c in job.status.conditions if c.type == kind and c.is_true)
         return condition.reason, condition.message
     if workload is None:
         return "", ""
@@ -135,8 +135,8 @@ def why(job: Job, workload: Workload | None, state: str) -> tuple[str, str]:
         evicted = workload.condition(labels.EVICTED)
         return (evicted.reason, evicted.message) if evicted else ("", "")
     if state in ("Pending", "Reserved"):
-        type = labels.QUOTA_RESERVED if state == "Pending" else labels.ADMITTED
-        waiting = workload.condition(type)
+        kind = labels.QUOTA_RESERVED if state == "Pending" else labels.ADMITTED
+        waiting = workload.condition(kind)
         return (waiting.reason, waiting.message) if waiting and waiting.status == "False" else ("", "")
     if state == "Starting":
         ready = workload.condition(labels.PODS_READY)

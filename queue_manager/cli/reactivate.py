@@ -1,0 +1,125 @@
+"""`sluice reactivate`: deactivated Jobs back in line. One merge patch of spec.active each, as kubectl would send it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from job_controller.model import Key
+from queue_manager.api import labels
+from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
+from queue_manager.cli.acting import Report
+from queue_manager.cli.connection import connect
+from queue_manager.cli.exits import EXIT_NEVER, Refusal
+from queue_manager.cli.targets import Queue, Target, find_all, patch, queue_of
+from queue_manager.engine.client import Client
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
+from queue_manager.engine.transport import ApiError
+from queue_manager.visibility.consequences import on_reactivation
+from queue_manager.visibility.inbox import inbox
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.all == bool(args.jobs) or args.all != bool(args.queue):
+        raise Refusal("name Jobs, or say --all -q QUEUE", EXIT_NEVER)
+    return asyncio.run(_run(args))
+
+
+async def _run(args: argparse.Namespace) -> int:
+    async with connect(args.kubeconfig, args.context) as client:
+        queues = await Queues.read(client)
+        if args.all:
+            queue = queue_of(args.queue, args.namespace)
+            targets = await deactivated(client, queue, queues)
+            empty = f"nothing is deactivated in {queue.text}"
+        else:
+            targets, empty = await find_all(client, args.jobs, args.namespace), ""
+        report = Report(args.output, dry_run=args.dry_run)
+        await reactivate(client, targets, queues, report, stagger=args.stagger, dry_run=args.dry_run)
+    return report.end(empty)
+
+
+class Queues:
+    """The queues around a Workload, as far as we may see them."""
+
+    def __init__(self, local: list[LocalQueue], cluster: list[ClusterQueue] | None) -> None:
+        self._local = {queue.metadata.key: queue for queue in local}
+        self._cluster = None if cluster is None else {queue.metadata.name: queue for queue in cluster}
+
+    @classmethod
+    async def read(cls, client: Client) -> Queues:
+        local = await client.list(LOCAL_QUEUES, type=LocalQueue)
+        try:
+            return cls(local, await client.list(CLUSTER_QUEUES, type=ClusterQueue))
+        except ApiError as error:
+            if error.status != 403:  # those of a whole cluster may be none of a user's business
+                raise
+            return cls(local, None)
+
+    def local(self, workload: Workload) -> LocalQueue | None:
+        return self._local.get(workload.local_queue)
+
+    def above(self, workload: Workload) -> ClusterQueue | None:
+        """The ClusterQueue; one that may not be seen is taken for open."""
+        queue = self.local(workload)
+        if queue is None:
+            return None
+        return ClusterQueue() if self._cluster is None else self._cluster.get(queue.spec.cluster_queue)
+
+
+async def deactivated(client: Client, queue: Queue, queues: Queues) -> list[Target]:
+    """The deactivated Workloads of a queue, in the order of the inbox."""
+    await client.get(queue.resource, *queue.key)  # a queue that is not there is a mistake, not an empty one
+    namespace = "" if queue.is_cluster_queue else queue.key.namespace
+    found = {
+        workload.metadata.key: workload
+        for workload in await client.list(WORKLOADS, namespace, type=Workload)
+        if _feeds(workload, queue, queues)
+    }
+    rows = inbox(found.values(), (), SystemClock().now())
+    return [Target(None, found[Key(row.namespace, row.workload)]) for row in rows]
+
+
+def _feeds(workload: Workload, queue: Queue, queues: Queues) -> bool:
+    if not queue.is_cluster_queue:
+        return workload.local_queue == queue.key
+    local = queues.local(workload)
+    return local is not None and local.spec.cluster_queue == queue.key.name
+
+
+async def reactivate(
+    client: Client, targets: list[Target], queues: Queues, report: Report, *, stagger: float, dry_run: bool
+) -> None:
+    """Set spec.active of each; pauses of `stagger` seconds lie between those that are really changed."""
+    changed = 0
+    for target in targets:
+        workload, refusal = target.workload, why_not(target)
+        if workload is None or refusal:
+            report.add("Job", *target.key, "refused", refusal)
+            continue
+        if workload.spec.active:
+            report.add("Job", *target.key, "unchanged", "it is active")
+            continue
+        if changed and stagger and not dry_run:
+            await asyncio.sleep(stagger)
+        changed += 1
+        try:
+            await patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": True}}, dry_run=dry_run)
+        except ApiError as error:
+            report.failed("Job", *target.key, error)
+            continue
+        note = on_reactivation(workload, queues.local(workload), queues.above(workload))
+        report.add("Job", *target.key, "reactivated", note)
+
+
+def why_not(target: Target) -> str:
+    """Why it makes no sense to change spec.active; or empty."""
+    workload = target.workload
+    if workload is None:
+        return "it is in no queue (it has no Workload)"
+    if workload.is_true(labels.FINISHED):
+        return "it has ended; submit it again instead"
+    if workload.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    return ""

@@ -1,0 +1,82 @@
+"""What `sluice hold`, `release` and `drain` share: one merge patch of spec.stopPolicy, and what follows from it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from job_controller.model import Key
+from queue_manager.api import labels
+from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
+from queue_manager.cli.acting import Report
+from queue_manager.cli.connection import connect
+from queue_manager.cli.exits import Refusal
+from queue_manager.cli.targets import Queue, patch, queue_of
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
+from queue_manager.engine.transport import ApiError
+from queue_manager.visibility.consequences import is_stopped, load_of, on_stop
+
+RESULTS = {labels.HOLD: "held", labels.HOLD_AND_DRAIN: "drained", labels.STOP_NONE: "released"}
+ALREADY = {labels.HOLD: "held", labels.HOLD_AND_DRAIN: "drained", labels.STOP_NONE: "open"}
+
+
+def run(args: argparse.Namespace, policy: str) -> int:
+    queue = queue_of(args.queue, args.namespace, cluster_queue=args.cluster_queue)
+    return asyncio.run(_run(args, queue, policy))
+
+
+async def _run(args: argparse.Namespace, queue: Queue, policy: str) -> int:
+    report = Report(args.output, dry_run=args.dry_run)
+    async with connect(args.kubeconfig, args.context) as client:
+        old, above = await find(client, queue)
+        load = load_of(await workloads_of(client, queue))
+        if (old or labels.STOP_NONE) == policy:
+            note = f"it is {ALREADY[policy]} already ({load})"
+            report.add(queue.resource.kind, *queue.key, "unchanged", note)
+            return report.end("")
+        await patch(client, queue.resource, queue.key, {"spec": {"stopPolicy": policy}}, dry_run=args.dry_run)
+        note = on_stop(policy, load, queue=queue.argument, blocked_above=above)
+        report.add(queue.resource.kind, *queue.key, RESULTS[policy], note)
+    return report.end("")
+
+
+async def find(client: Client, queue: Queue) -> tuple[str, str]:
+    """The queue's stop policy, and the name of its ClusterQueue if that is stopped as well."""
+    try:
+        if queue.is_cluster_queue:
+            return (await client.get(CLUSTER_QUEUES, *queue.key, type=ClusterQueue)).spec.stop_policy, ""
+        local = await client.get(LOCAL_QUEUES, *queue.key, type=LocalQueue)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        raise Refusal(await _missing(client, queue)) from error
+    try:
+        above = await client.get(CLUSTER_QUEUES, "", local.spec.cluster_queue, type=ClusterQueue)
+    except ApiError as error:
+        if error.status not in (403, 404):
+            raise
+        return local.spec.stop_policy, ""
+    return local.spec.stop_policy, above.metadata.name if is_stopped(above.spec.stop_policy) else ""
+
+
+async def _missing(client: Client, queue: Queue) -> str:
+    """Names of LocalQueues and ClusterQueues are easily taken for one another."""
+    other = LOCAL_QUEUES if queue.is_cluster_queue else CLUSTER_QUEUES
+    names = [Key(o["metadata"].get("namespace", ""), o["metadata"]["name"]) for o in await client.list(other)]
+    hints = [Queue(other, key).argument for key in names if key.name == queue.key.name]
+    text = f"no {queue.resource.kind} {queue.key}"
+    return f"{text}; did you mean {' or '.join(hints)}?" if hints else f"{text}; `sluice queues` lists them all"
+
+
+async def workloads_of(client: Client, queue: Queue) -> list[Workload]:
+    """The Workloads that the queue's stop policy concerns."""
+    if not queue.is_cluster_queue:
+        workloads = await client.list(WORKLOADS, queue.key.namespace, type=Workload)
+        return [w for w in workloads if w.local_queue == queue.key]
+    feeds = {
+        local.metadata.key
+        for local in await client.list(LOCAL_QUEUES, type=LocalQueue)
+        if local.spec.cluster_queue == queue.key.name
+    }
+    return [w for w in await client.list(WORKLOADS, type=Workload) if w.local_queue in feeds]

@@ -1,0 +1,145 @@
+"""The Jobs and queues that a command names, and the patches it makes of them.
+
+A Job is named NAME or NAMESPACE/NAME; the name of its Workload will do as well. A queue is a LocalQueue NAME of
+the namespace, or a ClusterQueue: cq/NAME.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from job_controller.model import Job, Key
+from queue_manager.api import labels
+from queue_manager.api.types import Workload
+from queue_manager.cli.exits import EXIT_ERROR, Refusal
+from queue_manager.engine.client import Client
+from queue_manager.engine.codec import encode
+from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
+from queue_manager.engine.transport import MERGE_PATCH, ApiError
+
+CLUSTER_QUEUE_PREFIXES = ("cq/", "clusterqueue/")
+FIELD_MANAGER = "sluice"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One Job that a command is about. Either side may be missing: not queued yet, or its Job is gone."""
+
+    job: Job | None
+    workload: Workload | None
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name of the Job, also when only its Workload is left."""
+        if self.job is not None:
+            return self.job.metadata.key
+        if self.workload is None:
+            raise ValueError("neither a Job nor a Workload")
+        owner = self.workload.metadata.controller
+        return Key(self.workload.metadata.namespace, owner.name if owner is not None else self.workload.metadata.name)
+
+    def short(self, namespace: str) -> str:
+        """The name as one would type it with the same -n."""
+        return self.key.name if self.key.namespace == namespace else str(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue that a command is about."""
+
+    resource: Resource
+    key: Key
+
+    @property
+    def is_cluster_queue(self) -> bool:
+        return self.resource == CLUSTER_QUEUES
+
+    @property
+    def text(self) -> str:
+        """As sentences name it."""
+        return f"{self.resource.kind} {self.key}"
+
+    @property
+    def argument(self) -> str:
+        """As one would type it."""
+        if self.is_cluster_queue:
+            return f"cq/{self.key.name}"
+        return self.key.name + (f" -n {self.key.namespace}" if self.key.namespace != "default" else "")
+
+
+def key_of(name: str, namespace: str) -> Key:
+    head, slash, tail = name.partition("/")
+    return Key(head, tail) if slash else Key(namespace, name)
+
+
+def queue_of(name: str, namespace: str, *, cluster_queue: bool = False) -> Queue:
+    """What QUEUE on the command line means."""
+    for prefix in CLUSTER_QUEUE_PREFIXES:
+        if name.startswith(prefix):
+            return Queue(CLUSTER_QUEUES, Key("", name.removeprefix(prefix)))
+    if cluster_queue:
+        return Queue(CLUSTER_QUEUES, Key("", name))
+    return Queue(LOCAL_QUEUES, key_of(name, namespace))
+
+
+async def find_all(client: Client, names: Sequence[str], namespace: str) -> list[Target]:
+    """The named Jobs in the order given, each once."""
+    return [await find(client, key) for key in dict.fromkeys(key_of(name, namespace) for name in names)]
+
+
+async def find(client: Client, key: Key) -> Target:
+    """The Job of this name, or of the Workload of this name. Raises Refusal when there is neither."""
+    try:
+        job = await client.get(JOBS, *key, type=Job)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return await _by_workload(client, key)
+    return Target(job, await _workload_of(client, job))
+
+
+async def _workload_of(client: Client, job: Job) -> Workload | None:
+    """By the label that we put on it; Workloads made by others may lack it."""
+    uid, namespace = job.metadata.uid, job.metadata.namespace
+    found = await client.list(WORKLOADS, namespace, label_selector=f"{labels.JOB_UID}={uid}", type=Workload)
+    found = found or await client.list(WORKLOADS, namespace, type=Workload)
+    return next((w for w in found if (owner := w.metadata.controller) is not None and owner.uid == uid), None)
+
+
+async def _by_workload(client: Client, key: Key) -> Target:
+    try:
+        workload = await client.get(WORKLOADS, *key, type=Workload)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        jobs = await client.list(JOBS, type=Job)
+        raise Refusal(_missing(key, [job.metadata.key for job in jobs]), EXIT_ERROR) from error
+    owner = workload.metadata.controller
+    if owner is None:
+        return Target(None, workload)
+    with suppress(ApiError):  # its Job is on its way out
+        return Target(await client.get(JOBS, key.namespace, owner.name, type=Job), workload)
+    return Target(None, workload)
+
+
+def _missing(key: Key, jobs: Sequence[Key]) -> str:
+    text = f"no Job {key.name} in namespace {key.namespace}"
+    elsewhere = [str(other) for other in jobs if other.name == key.name]
+    if elsewhere:
+        return f"{text}; there is {', '.join(elsewhere)}"
+    near = difflib.get_close_matches(key.name, [other.name for other in jobs if other.namespace == key.namespace], n=3)
+    return f"{text}; did you mean {' or '.join(near)}?" if near else f"{text}; `sluice ps` lists them all"
+
+
+async def patch(client: Client, resource: Resource, key: Key, change: object, *, dry_run: bool) -> None:
+    """A merge patch as `kubectl patch --type merge` sends it; on a dry run the API server checks and forgets it."""
+    query = {"fieldManager": FIELD_MANAGER}
+    if dry_run:
+        query["dryRun"] = "All"
+    path = resource.path(key.namespace, key.name)
+    answer = await client.transport.request("PATCH", path, query=query, body=encode(change), content_type=MERGE_PATCH)
+    if answer.status >= 300:
+        raise ApiError.of(answer.status, answer.body)

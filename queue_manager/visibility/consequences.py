@@ -1,0 +1,90 @@
+"""What follows from an operator's word: one sentence for each change of spec.active or spec.stopPolicy. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from queue_manager.api import labels
+from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
+
+
+class Load(NamedTuple):
+    """How many Workloads of a queue wait, and how many hold quota."""
+
+    waiting: int = 0
+    running: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.waiting} waiting, {self.running} running"
+
+
+def load_of(workloads: Iterable[Workload]) -> Load:
+    waiting = running = 0
+    for workload in workloads:
+        if workload.is_true(labels.FINISHED):
+            continue
+        if workload.status.admission is not None:
+            running += 1
+        elif workload.spec.active:
+            waiting += 1
+    return Load(waiting, running)
+
+
+def is_stopped(policy: str) -> bool:
+    return policy not in ("", labels.STOP_NONE)
+
+
+def on_reactivation(workload: Workload, queue: LocalQueue | None, above: ClusterQueue | None) -> str:
+    """Where a Workload stands once spec.active is true again. Queues are None where they do not exist."""
+    name = workload.spec.queue_name
+    obstacle = queue_obstacle(workload, queue, above)
+    gates = workload.metadata.annotations.get(labels.ADMISSION_GATED_BY, "")
+    if obstacle:
+        return f"waits: {obstacle}"
+    if workload.is_true(labels.QUOTA_RESERVED):
+        return "its pods are still being stopped; then it is back in line with a new budget of retries"
+    if gates:
+        return f"waits for its admission gates: {gates}"
+    return f"back in line of {name}, with a new budget of retries"
+
+
+def queue_obstacle(workload: Workload, queue: LocalQueue | None, above: ClusterQueue | None) -> str:
+    """What keeps everything in its queue from starting, with the command against it; or empty."""
+    if queue is None:
+        return f"there is no LocalQueue {workload.spec.queue_name} in namespace {workload.metadata.namespace}"
+    if is_stopped(queue.spec.stop_policy):
+        return f"LocalQueue {queue.metadata.name} is held (sluice release {typed_queue(queue)})"
+    if above is None:
+        return f"there is no ClusterQueue {queue.spec.cluster_queue}"
+    if is_stopped(above.spec.stop_policy):
+        return f"ClusterQueue {above.metadata.name} is held (sluice release cq/{above.metadata.name})"
+    return ""
+
+
+def typed_queue(queue: LocalQueue) -> str:
+    """A LocalQueue as arguments of a command."""
+    namespace = queue.metadata.namespace
+    return queue.metadata.name if namespace == "default" else f"{namespace}/{queue.metadata.name}"
+
+
+def on_deactivation(workload: Workload, job: str) -> str:
+    """What becomes of a Workload once spec.active is false. `job`: how its Job is named on the command line."""
+    holds = workload.status.admission is not None
+    now = "its pods are stopped and its quota is given back" if holds else "it leaves the line"
+    return f"{now}; undo: sluice reactivate {job}"
+
+
+def on_stop(policy: str, load: Load, *, queue: str, blocked_above: str = "") -> str:
+    """What follows from a new stop policy. `queue`: as typed; `blocked_above`: the ClusterQueue if that is stopped."""
+    undo = f"undo: sluice release {queue}"
+    match policy:
+        case labels.HOLD:
+            stays = "; what runs goes on to its end" if load.running else ""
+            return f"nothing more starts ({load}){stays}; {undo}"
+        case labels.HOLD_AND_DRAIN:
+            stops = "; what runs is stopped and goes back in line" if load.running else ""
+            return f"nothing more starts ({load}){stops}; {undo}"
+    if blocked_above:
+        return f"still nothing starts: ClusterQueue {blocked_above} is held too (sluice release cq/{blocked_above})"
+    return f"starts again as quota allows ({load})"

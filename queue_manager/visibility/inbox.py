@@ -1,0 +1,174 @@
+"""The operator's inbox: Workloads that were deactivated, why, and what to do about each. Pure.
+
+What is left to tell why: the Evicted condition (its reason names the cause, unless another eviction came first),
+status.schedulingStats (how often it was tried; requeueState is gone by then), and the Warnings about its pods
+(the pods themselves are gone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from job_controller.model import Key
+from queue_manager.api import labels
+from queue_manager.api.types import Workload
+from queue_manager.visibility.wire import Event
+
+LIMIT = labels.deactivated_due_to(labels.REQUEUING_LIMIT_EXCEEDED)
+RUN_TIME = labels.deactivated_due_to(labels.MAX_EXEC_TIME_EXCEEDED)
+CHECK = labels.deactivated_due_to(labels.ADMISSION_CHECK)
+
+# Warnings about things that the operator is told anyway.
+_OWN_REASONS = (labels.MAX_EXEC_TIME_EXCEEDED,)
+
+
+class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One deactivated Workload. `why` is a class of causes, `reason` and `message` are the API's words."""
+
+    namespace: str
+    name: str
+    workload: str
+    queue: str
+    priority: int
+    why: str
+    reason: str
+    message: str
+    tries: int
+    last_error: str
+    since: datetime | None
+    deactivated_seconds: float | None
+    action: str
+
+
+def inbox(workloads: Iterable[Workload], events: Iterable[Event], now: datetime) -> list[InboxRow]:
+    """Rows by priority, then the longest waiting first."""
+    inactive = [w for w in workloads if not w.spec.active and not w.is_true(labels.FINISHED) and not _leaves(w)]
+    warnings = _warnings(events)
+    rows = [_row(workload, warnings, now) for workload in inactive]
+    return sorted(rows, key=lambda row: (-row.priority, -(row.deactivated_seconds or 0), row.namespace, row.name))
+
+
+def _leaves(workload: Workload) -> bool:
+    return workload.metadata.deletion_timestamp is not None
+
+
+def _row(workload: Workload, warnings: Mapping[str, Sequence[Event]], now: datetime) -> InboxRow:
+    evicted = workload.condition(labels.EVICTED)
+    since = evicted.last_transition_time if evicted is not None and evicted.is_true else None
+    name = job_name(workload)
+    why = cause(workload)
+    return InboxRow(
+        namespace=workload.metadata.namespace,
+        name=name,
+        workload=workload.metadata.name,
+        queue=workload.spec.queue_name,
+        priority=workload.spec.priority or 0,
+        why=why,
+        reason=evicted.reason if evicted is not None else "",
+        message=evicted.message if evicted is not None else "",
+        tries=tries(workload),
+        last_error=last_error(workload.metadata.key, name, warnings.get(workload.metadata.namespace, ())),
+        since=since,
+        deactivated_seconds=(now - since).total_seconds() if since is not None else None,
+        action=action(why, typed(workload)),
+    )
+
+
+def job_name(workload: Workload) -> str:
+    """The name of its Job; its own if it has none."""
+    owner = workload.metadata.controller
+    return owner.name if owner is not None else workload.metadata.name
+
+
+def typed(workload: Workload) -> str:
+    """The Job as an argument of a command."""
+    namespace = workload.metadata.namespace
+    return job_name(workload) if namespace == "default" else f"{namespace}/{job_name(workload)}"
+
+
+def cause(workload: Workload) -> str:
+    """Who or what deactivated it, in a few words."""
+    evicted = workload.condition(labels.EVICTED)
+    reason = evicted.reason if evicted is not None and evicted.is_true else ""
+    if reason == RUN_TIME:
+        return "run time"
+    if reason == CHECK:
+        return "failed check"
+    if reason == LIMIT:
+        return _unready(workload)
+    if reason.startswith(f"{labels.DEACTIVATED}DueTo"):
+        return reason.removeprefix(f"{labels.DEACTIVATED}DueTo")
+    return "by a user"
+
+
+_UNREADY = {labels.WAIT_FOR_START: "pods not ready", labels.WAIT_FOR_RECOVERY: "pods lost"}
+
+
+def _unready(workload: Workload) -> str:
+    """Which kind of timeout it had most: at the limit they are all that is known."""
+    stats = workload.status.scheduling_stats
+    timeouts = [e for e in stats.evictions if e.reason == labels.PODS_READY_TIMEOUT] if stats else []
+    if not timeouts:
+        return "pods not ready"
+    most = max(timeouts, key=lambda e: e.count or 0)
+    return _UNREADY.get(most.underlying_cause or labels.WAIT_FOR_START, most.underlying_cause or "")
+
+
+def tries(workload: Workload) -> int:
+    """How often it held quota and lost it again. A user's word about a waiting Workload is no try."""
+    stats = workload.status.scheduling_stats
+    if stats is None:
+        return 0
+    return sum(
+        e.count or 0 for e in stats.evictions if (e.reason, e.underlying_cause or "") != (labels.DEACTIVATED, "")
+    )
+
+
+def action(why: str, job: str) -> str:
+    """What an operator would do next."""
+    again = f"sluice reactivate {job}"
+    match why:
+        case "by a user":
+            return again
+        case "run time":
+            return f"raise the Job's label {labels.MAX_EXEC_TIME}, then: {again}"
+        case "failed check":
+            return f"see what the check objects to, then: {again}"
+        case "pods lost":
+            return f"see why pods that ran are gone (sluice show {job}), then: {again}"
+    return f"see why its pods do not start (sluice show {job}), then: {again}"
+
+
+# --- the last error ----------------------------------------------------------------------------------------
+
+
+def _warnings(events: Iterable[Event]) -> dict[str, list[Event]]:
+    """Warnings by namespace, the newest first."""
+    found: dict[str, list[Event]] = {}
+    for event in sorted(events, key=lambda e: e.sort_key, reverse=True):
+        if event.type == "Warning" and event.reason not in _OWN_REASONS:
+            found.setdefault(event.involved_object.namespace, []).append(event)
+    return found
+
+
+def last_error(workload: Key, job: str, warnings: Sequence[Event]) -> str:
+    """The newest Warning about a pod of the Job, else about the Job or the Workload. Events live for an hour."""
+    about_pods = (e for e in warnings if e.involved_object.kind == "Pod" and is_pod_of(e.involved_object.name, job))
+    about_it = (e for e in warnings if (e.involved_object.kind, e.involved_object.name) in _names(workload, job))
+    event = next(about_pods, None) or next(about_it, None)
+    return event.message if event is not None else ""
+
+
+def _names(workload: Key, job: str) -> tuple[tuple[str, str], ...]:
+    return ("Job", job), ("Workload", workload.name)
+
+
+def is_pod_of(pod: str, job: str) -> bool:
+    """Whether a pod that may be gone was one of this Job: JOB-xxxxx, or JOB-INDEX-xxxxx."""
+    if not pod.startswith(f"{job}-"):
+        return False
+    *index, ending = pod[len(job) + 1 :].split("-")
+    return len(ending) == 5 and len(index) <= 1 and all(part.isdigit() for part in index)

@@ -1,0 +1,99 @@
+"""What people see of pods and events: more than decisions need of them, so these have wire types of their own."""
+
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from job_controller import model
+from job_controller.model import Object, Record
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class Waiting(Record):
+    reason: str = ""
+    message: str = ""
+
+
+class Running(Record):
+    started_at: datetime | None = None
+
+
+class Terminated(model.TerminatedState):
+    signal: int = 0
+    message: str = ""
+    started_at: datetime | None = None
+
+
+class ContainerState(model.ContainerState):
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(model.ContainerStatus):
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodStatus(model.PodStatus):
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    start_time: datetime | None = None
+
+
+class Pod(model.Pod):
+    status: PodStatus = PodStatus()
+
+
+class Reference(Record):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Series(Record):
+    count: int = 0
+    last_observed_time: datetime | None = None
+
+
+class Event(Object):
+    """core/v1, whichever of its two generations of fields the writer used."""
+
+    involved_object: Reference = Reference()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+    series: Series | None = None
+
+    @property
+    def first(self) -> datetime | None:
+        return self.first_timestamp or self.event_time or self.metadata.creation_timestamp
+
+    @property
+    def last(self) -> datetime | None:
+        """When it was last seen."""
+        observed = self.series.last_observed_time if self.series is not None else None
+        return observed or self.last_timestamp or self.first
+
+    @property
+    def times(self) -> int:
+        """How often it was seen."""
+        return (self.series.count if self.series is not None else self.count) or 1
+
+    @property
+    def sort_key(self) -> tuple[datetime, datetime, int, str]:
+        """Order of time; within one second, in which many events fall, of creation."""
+        version = self.metadata.resource_version
+        return (
+            self.last or _NEVER,
+            self.metadata.creation_timestamp or _NEVER,
+            int(version) if version.isdecimal() else 0,
+            self.metadata.name,
+        )

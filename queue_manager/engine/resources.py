@@ -52,12 +52,16 @@ RESOURCE_FLAVORS = Resource("kueue.x-k8s.io", "v1beta2", "resourceflavors", "Res
 WORKLOAD_PRIORITY_CLASSES = Resource(
     "kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", namespaced=False
 )
+ADMISSION_CHECKS = Resource("kueue.x-k8s.io", "v1beta2", "admissionchecks", "AdmissionCheck", namespaced=False)
+COHORTS = Resource("kueue.x-k8s.io", "v1beta2", "cohorts", "Cohort", namespaced=False)
+RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
 _BY_KIND = {
     (resource.api_version, resource.kind): resource
     for resource in (
         *(PODS, NODES, NAMESPACES, EVENTS, CONFIG_MAPS, LIMIT_RANGES, JOBS, PRIORITY_CLASSES, CRDS),
         *(WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOAD_PRIORITY_CLASSES),
+        *(ADMISSION_CHECKS, COHORTS, RUNTIME_CLASSES),
     )
 }
 

@@ -1,0 +1,215 @@
+"""Two histories of the same scenario side by side: the recorded one and ours.
+
+Each history is, per object and key, the sequence of values the key went through. Ours must contain every
+value of the recording that stood longer than a moment, and no value that the recording does not have, in this
+order: so we may skip what Kueue wrote and overwrote at once, and may not invent anything. The end is compared
+key by key. Not compared: times, counts of writes, interleaving, what two recordings disagree about.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tests.local.queue.facts import EMPTY, Facts, facts, name_of, plain, said, seconds
+
+MOMENT = 0.2  # s: what is overwritten sooner may be skipped
+GONE = "gone"
+Key = tuple[str, str]
+Values = dict[Key, list[Any]]
+
+# Keys whose whole course is compared; of the others only how they end.
+COURSE = {
+    "Workload": ("cond.", "spec.active", "status.requeueState", "status.admission", "status.admissionChecks"),
+    "Job": ("spec.suspend", "spec.parallelism", "spec.completions", "template."),
+    "ClusterQueue": ("cond.Active",),
+    "LocalQueue": ("cond.Active",),
+}
+# At the end: nothing that is a time or counts writes, and no labels that carry a uid.
+NOT_AT_THE_END = ("generation", "spec", "owners", "status.uncounted", "cond.Suspended")
+ONLY_PRESENCE = (
+    "deletionTimestamp",
+    "status.startTime",
+    "status.completionTime",
+    "status.accumulatedPastExecutionTimeSeconds",
+)
+
+
+class Course(NamedTuple):
+    """What happened: all values, those that stood longer than a moment, the end, and the Events."""
+
+    values: Values
+    lasting: Values
+    end: dict[str, Facts]
+    events: set[tuple[str, str, str, str]]
+
+
+class _Book:
+    """Takes changes in the order of their writes."""
+
+    def __init__(self) -> None:
+        self._values: dict[Key, list[tuple[float, Any]]] = {}
+        self.objects: dict[str, Facts] = {}
+
+    def write(self, t: float, obj: str, new: Facts) -> None:
+        old = self.objects.get(obj, {})
+        self.objects[obj] = new
+        for key in sorted({*old, *new}):
+            value = comparable(key, new)
+            if key.startswith(COURSE.get(obj.split("/")[0], ("-",))) and (key in new or key in old):
+                seen = self._values.setdefault((obj, key), [])
+                if not seen or seen[-1][1] != value:
+                    seen.append((t, value))
+
+    def delete(self, obj: str) -> None:
+        self.objects.pop(obj, None)
+
+    def values(self, *, at_least: float) -> Values:
+        return {
+            key: _without_repeats(
+                value for i, (t, value) in enumerate(seen) if i + 1 == len(seen) or seen[i + 1][0] - t > at_least
+            )
+            for key, seen in self._values.items()
+        }
+
+    def course(self, events: set[tuple[str, str, str, str]]) -> Course:
+        return Course(self.values(at_least=-1.0), self.values(at_least=MOMENT), self.objects, events)
+
+
+def _without_repeats(values: Any) -> list[Any]:
+    result: list[Any] = []
+    for value in values:
+        if not result or result[-1] != value:
+            result.append(value)
+    return result
+
+
+def comparable(key: str, table: Facts) -> Any:
+    """A value without what depends on the moment."""
+    value = table.get(key, GONE)
+    if key == "status.requeueState" and isinstance(value, dict):
+        evicted = table.get("evicted at")
+        wait = value["requeueAt"] - evicted if "requeueAt" in value and evicted is not None else None
+        return {"count": value.get("count"), "wait": wait}
+    if key == "status.admissionChecks" and value != GONE:
+        return [{k: v for k, v in check.items() if k != "lastTransitionTime"} for check in value]
+    if key == "template.labels" and value != GONE:
+        return {k: v for k, v in value.items() if "uid" not in k}
+    return _without_uids(value)
+
+
+def _without_uids(value: Any) -> Any:
+    if isinstance(value, str):
+        return re.sub(r"<uid [^>]*>|[0-9a-f]{8}-[0-9a-f-]{27}", "<uid>", value)
+    if isinstance(value, dict):
+        return {k: _without_uids(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_without_uids(v) for v in value)
+    return value
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def recorded(trace: dict[str, Any]) -> Course:
+    book = _Book()
+    events = set()
+    for change in trace["history"]:
+        if "event" in change:
+            e = change["event"]
+            if e.get("by") != "job-controller":
+                events.add((e["type"], e["reason"], plain(e["note"]), e["regarding"]))
+            continue
+        obj = change["obj"]
+        if change["op"] == "del":
+            book.delete(obj)
+            continue
+        table = {} if change["op"] == "add" else dict(book.objects.get(obj, {}))
+        for key, value in (change.get("set") or {}).items():
+            if key == "cond.Evicted":
+                table["evicted at"] = value["at"]
+            table[key] = said(value) if key.startswith("cond.") else value
+        for key in change.get("unset") or ():
+            table.pop(key, None)
+        book.write(change["t"], obj, table)
+    return book.course(events)
+
+
+def played(history: list[bytes], start: datetime) -> Course:
+    """From the lines of `World.history`: type, resource, object."""
+    book = _Book()
+    events = set()
+    for line in history:
+        type, resource, data = line.split(b" ", 2)
+        tree = msgspec.json.decode(data)
+        if resource == b"events":
+            if tree["source"]["component"] != "job-controller":
+                on = tree["involvedObject"]
+                where = "/".join(filter(None, (on["kind"], on.get("namespace"), plain(on["name"]))))
+                events.add((tree["type"], tree["reason"], plain(tree["message"]), where))
+            continue
+        if tree.get("kind") not in (*COURSE, "Pod"):
+            continue
+        obj = name_of(tree)
+        if type == b"DELETED":
+            book.delete(obj)
+            continue
+        table: Facts = seconds(facts(tree), start)
+        for condition in (tree.get("status") or {}).get("conditions") or ():
+            if condition["type"] == "Evicted":
+                table["evicted at"] = seconds(condition["lastTransitionTime"], start)
+        book.write(0.0, obj, table)
+    return book.course(events)
+
+
+# --- comparing ---------------------------------------------------------------------------------------------
+
+
+def differences(theirs: Course, ours: Course, unstable: dict[str, Any]) -> dict[str, tuple[object, object]]:
+    """What went otherwise: by object and key (or "events", "pods"), as (recorded, ours)."""
+    chance = {(obj, f"cond.{type}") for obj, types in unstable.items() if obj != "events" for type in types}
+    result: dict[str, tuple[object, object]] = {}
+    for key in sorted({*theirs.values, *ours.values} - chance):
+        did = ours.values.get(key, [])
+        if not (_within(theirs.lasting.get(key, []), did) and _within(did, theirs.values.get(key, []))):
+            result[" ".join(key)] = (theirs.values.get(key), did)
+    for obj in sorted({*theirs.end, *ours.end}):
+        if not obj.startswith("Pod/"):
+            result |= _at_the_end(obj, theirs.end.get(obj), ours.end.get(obj), chance)
+    pods = _pods(theirs.end), _pods(ours.end)
+    if pods[0] != pods[1]:
+        result["pods"] = pods
+    if theirs.events != ours.events and "events" not in unstable:
+        result["events"] = (sorted(theirs.events - ours.events), sorted(ours.events - theirs.events))
+    return result
+
+
+def _within(few: list[Any], many: list[Any]) -> bool:
+    """All of `few` occur in `many`, in this order."""
+    rest = iter(many)
+    return all(value in rest for value in few)
+
+
+def _at_the_end(obj: str, theirs: Facts | None, ours: Facts | None, chance: set[Key]) -> dict[str, Any]:
+    if theirs is None or ours is None:
+        return {f"end {obj}": ("exists" if theirs else "gone", "exists" if ours else "gone")}
+    result: dict[str, tuple[object, object]] = {}
+    for key in sorted({*theirs, *ours}):
+        if key in NOT_AT_THE_END or key == "evicted at" or (obj, key) in chance:
+            continue
+        pair = comparable(key, theirs), comparable(key, ours)
+        if key in ONLY_PRESENCE:
+            pair = pair[0] != GONE, pair[1] != GONE
+        if pair[0] != pair[1] and not (pair[0] in ("", GONE, 0) and pair[1] in ("", GONE, 0)):
+            result[f"end {obj} {key}"] = pair
+    return result
+
+
+def _pods(end: dict[str, Facts]) -> list[Any]:
+    pods = [table for obj, table in end.items() if obj.startswith("Pod/")]
+    shown = ("job", "phase", "ready", "nodeSelector", "tolerations", "kueueMeta", "terminating")
+    rows = [{k: p[k] for k in shown if p.get(k) not in EMPTY and (k, p[k]) != ("ready", "False")} for p in pods]
+    return sorted(rows, key=str)

@@ -5,8 +5,9 @@ the subresource. A write takes the fields it changed from all others and adds th
 away belong to nobody. Fields the server itself fills in belong to nobody either: those of metadata below, and what
 a resource resets (a Job's status on a write to the Job, its spec on a write to its status).
 
-It must cost little, for it happens on every write: only what differs between old and new is looked at, and equal
-parts are passed over without being walked.
+It must cost little, for it happens on every write: only what differs between old and new is looked at, equal parts
+are passed over without being walked, objects created alike (the pods of a Job) share one answer, and entries that
+do not change are never taken apart.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
+
+import orjson
 
 from job_controller.fields import Json
 from queue_manager.local.call import Call
@@ -27,14 +30,16 @@ from queue_manager.local.fieldset import (
     FieldSet,
     check,
     difference,
-    in_order,
     union,
     without,
 )
 from queue_manager.local.kind import Schema
 from queue_manager.local.schemas import TypedSchema
+from queue_manager.local.store import Stored
 
 UPDATE, APPLY = "Update", "Apply"
+MEMO = 256  # new objects of a kind that are remembered ...
+MEMO_LENGTH = 8192  # ... if they are no longer than that
 MAX_UPDATERS = 10  # entries of updates; beyond it the oldest become one
 ANCIENT = "ancient-changes"
 FIELD_MANAGER_MAX_LENGTH = 128
@@ -69,14 +74,15 @@ class ManagerId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a manager owns, since when."""
+    """What a manager owns, since when. `wire` is its stored form, while that is still true."""
 
     fields: FieldSet
     api_version: str
     time: str | None
+    wire: Json = None
 
     def owning(self, fields: FieldSet) -> Entry:
-        return self if fields is self.fields else replace(self, fields=fields)
+        return self if fields == self.fields else replace(self, fields=fields, wire=None)
 
 
 Managers = dict[ManagerId, Entry]
@@ -85,7 +91,7 @@ Managers = dict[ManagerId, Entry]
 class View:
     """An object's part that can be owned, by one (sub)resource."""
 
-    __slots__ = ("_dropped", "_meta", "empty", "type")
+    __slots__ = ("_dropped", "_memo", "_meta", "empty", "type")
 
     def __init__(self, schema: Schema, has_status: bool, subresource: str, kind: str) -> None:
         custom = isinstance(schema, CustomSchema)
@@ -100,6 +106,7 @@ class View:
             dropped.add("status")
         self._dropped = dropped
         self._meta = meta
+        self._memo: dict[bytes, FieldSet] = {}
         self.empty: Json = empty_object(schema.definition) if isinstance(schema, TypedSchema) else {}
 
     def of(self, tree: Json) -> Json:
@@ -108,6 +115,24 @@ class View:
         if meta is not None:
             view["metadata"] = {name: value for name, value in meta.items() if name not in self._meta}
         return view
+
+    def of_new(self, tree: Json) -> FieldSet:
+        """All fields of a new object."""
+        view = self.of(tree)
+        meta = view.pop("metadata", None) or {}
+        text = orjson.dumps(view)
+        known = self._memo.get(text)
+        if known is None:
+            empty = {name: value for name, value in self.empty.items() if name != "metadata"}
+            change = compare(self.type, empty, view)
+            known = union(change.added, change.modified)
+            if len(text) <= MEMO_LENGTH:
+                if len(self._memo) >= MEMO:
+                    self._memo.clear()
+                self._memo[text] = known
+        kind = self.type.map.fields.get("metadata") if self.type.map else None
+        named = compare(kind or DEDUCED, {}, meta).added
+        return {"f:metadata": named, **known} if named else known
 
     def owned_by_applier(self, fields: FieldSet) -> FieldSet:
         """A set without what the resource resets; names and kinds stay until conflicts have been looked for."""
@@ -172,9 +197,7 @@ def manager_id(call: Call, operation: str) -> ManagerId:
 
 def on_create(call: Call, new: Json, generated: FieldSet, now: str) -> None:
     """Give all fields of a new object to its creator, but not those that the server `generated`."""
-    view = view_of(call)
-    change = compare(view.type, view.empty, view.of(new))
-    fields = view.owned(without(union(change.added, change.modified), generated))
+    fields = without(view_of(call).of_new(new), generated)
     new["metadata"].pop("managedFields", None)
     if fields:
         entry = Entry(fields, call.resource.api_version, now)
@@ -192,13 +215,27 @@ def on_update(call: Call, new: Json, old: Json, now: str) -> None:
     elif is_reset(sent):
         return
     else:
-        managers = decode(sent) or decode(stored) or {}
+        managers = (decode(sent) if is_sound(sent) else None) or decode(stored) or {}
     if not managers:
         return
     view = view_of(call)
     managers = update(view, old, new, managers, manager_id(call, UPDATE), call.resource.api_version, now)
     if managers:
         meta["managedFields"] = encode(managers)
+
+
+def without_managers(call: Call, stored: Stored, old: Json) -> Json:
+    """A second tree of the object `old`, without managedFields: they are half of many objects and seldom patched."""
+    entries = old["metadata"].get("managedFields")
+    if not entries:
+        return call.load(stored)
+    segment = b',"managedFields":' + orjson.dumps(entries)
+    head, found, tail = stored.data.partition(segment)
+    if not found or "from_stored" in call.kind.extra:
+        tree = call.load(stored)
+        tree["metadata"].pop("managedFields", None)
+        return tree
+    return orjson.loads(head + tail)
 
 
 def is_reset(sent: Any) -> bool:
@@ -252,12 +289,15 @@ def cap(managers: Managers) -> Managers:
 
 def keep_times(new: Json, old: Json) -> None:
     """A write that changes nothing but times of managers changes nothing."""
-    after, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
-    if not after or not before or after == before or len(after) != len(before):
+    before = old["metadata"].get("managedFields")
+    after = orjson.loads(orjson.dumps(new["metadata"].get("managedFields")))
+    if after == before:
+        new["metadata"]["managedFields"] = before
+    if not after or not before or len(after) != len(before):
         return
     if [_timeless(entry) for entry in after] != [_timeless(entry) for entry in before]:
         return
-    if new == {**old, "metadata": {**old["metadata"], "managedFields": after}}:
+    if {**new, "metadata": {**new["metadata"], "managedFields": before}} == old:
         new["metadata"]["managedFields"] = before
 
 
@@ -279,7 +319,7 @@ def decode(entries: Any) -> Managers | None:
         identity = ManagerId(
             entry.get("manager", ""), operation, "" if operation == APPLY else version, entry.get("subresource", "")
         )
-        managers[identity] = Entry(fields, version, entry.get("time"))
+        managers[identity] = Entry(fields, version, entry.get("time"), entry)
     return managers
 
 
@@ -289,7 +329,10 @@ def is_sound(entries: Any) -> bool:
 
 
 def encode(managers: Managers) -> list[Json]:
-    """The managers as metadata.managedFields: appliers first, each kind by time, then by name."""
+    """The managers as metadata.managedFields: appliers first, each kind by time, then by name.
+
+    Sets that are new are in it as JSON text (orjson.Fragment): the tree is for writing, not for reading.
+    """
     ordered = sorted(
         managers.items(),
         key=lambda pair: (
@@ -304,13 +347,16 @@ def encode(managers: Managers) -> list[Json]:
 
 
 def _encoded(identity: ManagerId, entry: Entry) -> Json:
+    if entry.wire is not None:
+        return entry.wire
     out: dict[str, Any] = {}
     if identity.name:
         out["manager"] = identity.name
     out |= {"operation": identity.operation, "apiVersion": entry.api_version}
     if entry.time is not None:
         out["time"] = entry.time
-    out |= {"fieldsType": "FieldsV1", "fieldsV1": in_order(entry.fields)}
+    fields = orjson.Fragment(orjson.dumps(entry.fields, option=orjson.OPT_SORT_KEYS))
+    out |= {"fieldsType": "FieldsV1", "fieldsV1": fields}
     if identity.subresource:
         out["subresource"] = identity.subresource
     return out

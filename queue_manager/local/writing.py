@@ -97,7 +97,10 @@ class Writer:
         stored = self.require(call)
         old = call.load(stored)
         content_type = call.request.headers.get("content-type", "")
-        new = apply_patch(call.kind, content_type, call.load(stored), call.request.body)
+        body = call.request.body
+        named = b"managedFields" in body or b"\\u" in body
+        live = call.load(stored) if named else managed_fields.without_managers(call, stored, old)
+        new = apply_patch(call.kind, content_type, live, body)
         if not isinstance(new, dict):
             raise errors.bad_request("the patched value is not an object")
         self._patched(call, new)
@@ -128,7 +131,14 @@ class Writer:
         kind, status = call.kind, call.subresource == "status"
         metadata.carry_over(call, new, old)
         if status:
-            new = {**old, "metadata": new["metadata"], **_status(new)}
+            meta = new["metadata"]
+            if "crd" in kind.extra:  # the status of a custom object brings no metadata along
+                managers = {"managedFields": meta["managedFields"]} if "managedFields" in meta else {}
+                meta = {
+                    **{name: value for name, value in old["metadata"].items() if name != "managedFields"},
+                    **managers,
+                }
+            new = {**old, "metadata": meta, **_status(new)}
         elif kind.has_status:
             new.pop("status", None)
             new |= _status(old)
@@ -158,7 +168,9 @@ class Writer:
         if call.dry_run:
             return orjson.dumps(new)
         if is_finalized(new):
-            return self._store.remove(call.table, call.stored_form(new)).data
+            answer = orjson.dumps(new)  # the version of the deletion is seen by watches only
+            self._store.remove(call.table, call.stored_form(new))
+            return answer
         return self._put(call, new)
 
     def _now(self) -> str:

@@ -33,6 +33,7 @@ from queue_manager.engine.transport import ApiError, Transport
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 300  # a watch lasts so long, up to twice (client-go: 5 to 10 minutes)
+DAY = 24 * 3600  # a watch that nothing can break lasts so long
 SILENCE = 150.0  # seconds without a byte after which a watch is given up
 SHORT_WATCH = 1.0  # seconds; a watch that ends sooner is a failure, not an end
 LIST_TIMEOUT = 60.0  # seconds per page
@@ -58,9 +59,13 @@ class Reflector(Generic[T]):
         field_selector: str = "",
         metrics: Metrics | None = None,
         undecodable: Callable[[Object, str], None] | None = None,
-        silence: float = SILENCE,
+        silence: float | None = SILENCE,
     ) -> None:
-        """`undecodable` is called with the head of an object and the reason why its body cannot be read."""
+        """`undecodable` is called with the head of an object and the reason why its body cannot be read.
+
+        `silence`: seconds without a byte after which a watch is given up. None: the server is in the same process,
+        so a watch cannot break unnoticed; it lasts a day and needs no bookmarks.
+        """
         self.cache = cache
         self.resource = resource
         self.synced = asyncio.Event()
@@ -137,6 +142,8 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(WATCH_SECONDS + self._rng.randrange(WATCH_SECONDS)),
             **self._chosen(),
         }
+        if self._silence is None:
+            query |= {"allowWatchBookmarks": "false", "timeoutSeconds": str(DAY)}
         began, before = loop.time(), self.cache.progress
         try:
             async with (
@@ -159,7 +166,8 @@ class Reflector(Generic[T]):
         rest: list[bytes] = []
         taken = 0
         async for chunk in chunks:
-            watchdog.reschedule(loop.time() + self._silence)
+            if self._silence is not None:
+                watchdog.reschedule(loop.time() + self._silence)
             end = chunk.rfind(b"\n") + 1
             if not end:
                 rest.append(chunk)

@@ -64,9 +64,9 @@ class Runtime:
         rng: Random,
         *,
         metrics: Registry | None = None,
-        silence: float = SILENCE,
+        silence: float | None = SILENCE,
     ) -> None:
-        """`silence`: seconds without a word after which a watch is taken for dead."""
+        """`silence`: seconds without a word after which a watch is taken for dead; None: a server in this process."""
         self.client = Client(transport)
         self.clock = clock
         self.rng = rng

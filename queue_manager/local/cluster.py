@@ -102,7 +102,7 @@ class LocalCluster:
         pods = Layout(self.options.data_dir / "pods")
         admission: list[Admission] = []
         server = ApiServer(store, Registry.builtin(), clock, admission, LogSource(pods, clock.now))
-        runtime = Runtime(LocalTransport(server, USER), clock, rng)
+        runtime = Runtime(LocalTransport(server, USER), clock, rng, silence=None)
         self.client = runtime.client
         await install_crds(self.client)
         await register(self.client, self._nodes, clock.now())

@@ -2,12 +2,14 @@
 
 Only sockets, disk and processes are missing; requests, caches, queues and controllers are those of
 `sluice up`. Nothing in it depends on anything but the seed and the script, so the same seed gives the same
-API history byte for byte.
+API history byte for byte. With `apart` the queue's controllers are a program of their own, as beside a real API
+server: they can be killed and started again while everything else goes on.
 """
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from random import Random
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +22,7 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.resources import by_kind
 from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import JSON, Response, Transport
 from queue_manager.jobs.queue_manager import add_queue_controllers
 from queue_manager.local.admission import Admission
 from queue_manager.local.cluster import install_crds
@@ -37,31 +40,67 @@ class World:
     """`async with World(seed, script) as world:` inside `run_virtual`; `world.client` is its user."""
 
     def __init__(
-        self, seed: int = 0, script: Script = lambda pod: Outcome(), config: KueueConfig | None = None
+        self,
+        seed: int = 0,
+        script: Script | None = lambda pod: Outcome(),
+        config: KueueConfig | None = None,
+        *,
+        apart: bool = False,
+        through: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> None:
+        """Without a script there is no kubelet. `through` wraps the queue's own way to the API server."""
         self.clock = virtual_clock()
         self.rng = Random(seed)
         self.history: list[bytes] = []
         self._config = config or KueueConfig()
         self._script = script
+        self._apart = apart
+        self._through = through
         self._stack = AsyncExitStack()
         self.store = Store(self.clock, self.rng)
         self.store.subscribe(self._record)
         self._admission: list[Admission] = []
         self.server = ApiServer(self.store, Registry.builtin(), self.clock, self._admission)
         self.client = Client(LocalTransport(self.server, "user"))
+        self._manager: tuple[Runtime, _Wire] | None = None
 
     async def __aenter__(self) -> Self:
         await install_crds(self.client)
         runtime = Runtime(LocalTransport(self.server, "system:sluice"), self.clock, self.rng)
         run_job_controller(runtime, self._config.job_controller.options())
-        self.queue = queue = add_queue_controllers(runtime, self._config)
-        self._admission.extend(queue.admission)
         for controller in (GarbageCollector(self.server), NamespaceController(self.server)):
             runtime.task(controller.run)
-        Kubelet(runtime, self._script)
+        if self._script is not None:
+            Kubelet(runtime, self._script)
+        if not self._apart:
+            self._manage(runtime)
         await self._stack.enter_async_context(runtime)
+        if self._apart:
+            self._stack.push_async_callback(self.kill)
+            await self.start()
         return self
+
+    def _manage(self, runtime: Runtime) -> None:
+        self.queue = add_queue_controllers(runtime, self._config)
+        self.metrics = runtime.metrics
+        self._admission[:] = self.queue.admission
+
+    async def start(self) -> None:
+        """Start the queue's controllers, with empty caches, on what the store holds."""
+        wire = _Wire(self._through(LocalTransport(self.server, "system:sluice-queue")))
+        runtime = Runtime(wire, self.clock, self.rng)
+        self._manage(runtime)
+        self._manager = runtime, wire
+        await runtime.__aenter__()
+
+    async def kill(self) -> None:
+        """The end of the queue's controllers as by kill -9: from now on nothing of theirs reaches the store."""
+        if self._manager is None:
+            return
+        (runtime, wire), self._manager = self._manager, None
+        wire.cut = True
+        dead = ConnectionAbortedError("killed")
+        await runtime.__aexit__(type(dead), dead, None)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -79,3 +118,36 @@ class World:
 
     def _record(self, change: Change) -> None:
         self.history.append(change.type.encode() + b" " + change.resource.encode() + b" " + change.new.data)
+
+
+class _Wire:
+    """A transport that can be cut."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.cut = False
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float = 30,
+    ) -> Response:
+        if self.cut:
+            raise ConnectionAbortedError("killed")
+        return await self._inner.request(
+            method, path, query=query, body=body, content_type=content_type, accept=accept, timeout=timeout
+        )
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(path, query=query)
+
+    async def close(self) -> None:
+        await self._inner.close()

@@ -37,7 +37,6 @@ class ControlPlane:
     kubeconfig: Path
     folder: Path
     etcd: str  # its client URL
-    etcd: str  # its URL
     _flags: tuple[str, ...]  # of kube-apiserver
     _processes: dict[str, subprocess.Popen[bytes]]
 
@@ -99,15 +98,26 @@ class ControlPlane:
             plane.kubeconfig.write_text(json.dumps(_kubeconfig(plane)))
             yield plane
         finally:
-            for process in reversed(list(processes.values())):
-                process.terminate()
-            for process in reversed(list(processes.values())):
-                try:
-                    process.wait(10)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+            _stop(list(processes.values()))
             shutil.rmtree(folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def controllers(self, *names: str) -> Iterator[None]:
+        """Run kube-controller-manager with these controllers only."""
+        process = _spawn(
+            self.folder,
+            "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig}",
+            f"--controllers={','.join(names)}",
+            "--leader-elect=false",
+            "--secure-port=0",
+            "--kube-api-qps=1000",
+            "--kube-api-burst=2000",
+        )
+        try:
+            yield
+        finally:
+            _stop([process])
 
 
 def free_ports(count: int) -> list[int]:

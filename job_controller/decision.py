@@ -88,9 +88,10 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePods:
-    """Take the tracking finalizer off pods that are noted in status."""
+    """Take the tracking finalizer off pods that are noted in status. Counts are for after that."""
 
     pods: tuple[Pod, ...]
+    counts: tuple[Count, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,8 +100,11 @@ class Performer:
                 return await self._each(pods, lambda pod: self._delete(job, pod, release))
             case PrunePods(pods):
                 return await self._each(pods, lambda pod: self._delete(job, pod, False))
-            case ReleasePods(pods):
-                return await self._each(pods, self._release)
+            case ReleasePods(pods, counts):
+                errors = await self._each(pods, self._release)
+                if not errors:
+                    self.count(counts)
+                return errors
             case TrackPods(pods):
                 return await self._each(pods, self._track)
             case WriteStatus():

@@ -1,0 +1,136 @@
+"""Histories made up by hypothesis: any policy with any other, and whatever may happen to a Job.
+
+What both controllers are free to do at different times is left out, so that each difference is one: waiting
+for a backoff (failed pods ended long ago), deadlines that end in the middle, and two events of which one
+controller may see the first alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from tests.control_plane.jobs.history import History, Step, do
+
+SIZE = st.integers(1, 4)
+MAX_STEPS = 7
+CODES = st.sampled_from([1, 2, 3, 42])
+
+
+def _rule() -> st.SearchStrategy[dict[str, Any]]:
+    values = st.lists(CODES, min_size=1, max_size=3, unique=True).map(sorted)
+    codes = st.builds(
+        lambda action, operator, numbers: {
+            "action": action,
+            "onExitCodes": {"operator": operator, "values": numbers},
+        },
+        st.sampled_from(["FailJob", "Ignore", "Count", "FailIndex"]),
+        st.sampled_from(["In", "In", "NotIn"]),
+        values,
+    )
+    conditions = st.builds(
+        lambda action: {"action": action, "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        st.sampled_from(["Ignore", "Count", "FailJob", "FailIndex"]),
+    )
+    return st.one_of(codes, codes, conditions)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> dict[str, Any]:
+    """A valid Job."""
+    spec: dict[str, Any] = {"parallelism": draw(SIZE)}
+    mode = draw(st.sampled_from(["queue", "plain", "plain", "indexed", "indexed", "perIndex", "perIndex"]))
+    if mode != "queue":
+        spec["completions"] = draw(st.integers(1, 5))
+    if mode in ("indexed", "perIndex"):
+        spec["completionMode"] = "Indexed"
+        if draw(st.integers(0, 3)) == 0:
+            spec["parallelism"] = spec["completions"]
+    if mode == "perIndex":
+        spec["backoffLimitPerIndex"] = draw(st.integers(0, 2))
+        if draw(st.booleans()):
+            spec["maxFailedIndexes"] = draw(st.integers(0, spec["completions"]))
+    if mode != "perIndex" or draw(st.integers(0, 3)) == 0:
+        spec["backoffLimit"] = draw(st.sampled_from([0, 1, 2, 3, 6]))
+    if draw(st.integers(0, 2)) == 0:
+        rules = draw(st.lists(_rule(), min_size=1, max_size=3))
+        if mode != "perIndex":
+            rules = [{**rule, "action": rule["action"].replace("FailIndex", "Count")} for rule in rules]
+        spec["podFailurePolicy"] = {"rules": rules}
+    elif draw(st.integers(0, 2)) == 0:
+        spec["podReplacementPolicy"] = draw(st.sampled_from(["Failed", "TerminatingOrFailed"]))
+    if mode in ("indexed", "perIndex") and draw(st.integers(0, 2)) == 0:
+        spec["successPolicy"] = {"rules": draw(st.lists(_success_rule(spec["completions"]), min_size=1, max_size=2))}
+    if draw(st.integers(0, 5)) == 0:
+        spec["suspend"] = True
+    return spec
+
+
+def _success_rule(completions: int) -> st.SearchStrategy[dict[str, Any]]:
+    numbers = st.lists(st.integers(0, completions - 1), min_size=1, max_size=3, unique=True).map(sorted)
+    listed = numbers.map(lambda found: {"succeededIndexes": ",".join(map(str, found))})
+    counted = st.integers(1, completions).map(lambda count: {"succeededCount": count})
+    both = numbers.flatmap(
+        lambda found: st.integers(1, len(found)).map(
+            lambda count: {"succeededIndexes": ",".join(map(str, found)), "succeededCount": count}
+        )
+    )
+    return st.one_of(listed, counted, both)
+
+
+def steps() -> st.SearchStrategy[Step]:
+    """One thing that happens."""
+    one = st.integers(0, 4)
+    disruption = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
+    return st.one_of(
+        one.map(lambda at: do("run", at=at)),
+        st.just(do("run")),
+        st.just(do("run", ready=False)),
+        one.map(lambda at: do("succeed", at=at)),
+        one.map(lambda at: do("succeed", at=at)),
+        st.just(do("succeed")),
+        st.builds(lambda at, code: do("fail", at=at, code=code), one, CODES),
+        st.builds(lambda at, code: do("fail", at=at, code=code), one, CODES),
+        one.map(lambda at: do("fail", at=at, conditions=disruption)),
+        one.map(lambda at: do("delete", at=at)),
+        one.map(lambda at: do("condition", at=at, type="DisruptionTarget")),
+        st.just(do("end")),
+        st.just(do("end", phase="Succeeded")),
+        one.map(lambda at: do("delete", at=at, among="ended")),
+        one.map(lambda at: do("strip", at=at)),
+        st.just(do("spec", suspend=True)),
+        st.just(do("spec", suspend=False)),
+        st.integers(0, 4).map(lambda number: do("spec", parallelism=number)),
+        st.integers(1, 5).map(lambda number: do("spec", parallelism=number, completions=number)),
+        st.integers(0, 3).map(lambda number: do("spec", backoffLimit=number)),
+        st.integers(0, 3).map(lambda number: do("spec", maxFailedIndexes=number)),
+        st.sampled_from(["Failed", "TerminatingOrFailed"]).map(lambda p: do("spec", podReplacementPolicy=p)),
+        st.just(do("spec", activeDeadlineSeconds=0)),
+        st.just(do("spec", activeDeadlineSeconds=3600)),
+    )
+
+
+TEMPLATES = st.sampled_from([{}, {}, {}, {"restartPolicy": "OnFailure"}])
+
+
+def histories(number: int, start: int) -> list[History]:
+    """So many histories; the same `start` gives the same ones."""
+    found: list[History] = []
+
+    @seed(start)
+    @settings(
+        max_examples=number,
+        database=None,
+        phases=[Phase.generate],
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(specs(), st.lists(steps(), min_size=2, max_size=MAX_STEPS), TEMPLATES)
+    def collect(spec: dict[str, Any], happenings: list[Step], template: dict[str, Any]) -> None:
+        chosen = template if "podFailurePolicy" not in spec else {}
+        found.append(History(f"seed {start} number {len(found)}", spec, tuple(happenings), chosen))
+
+    collect()
+    return found

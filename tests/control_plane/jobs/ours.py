@@ -1,0 +1,60 @@
+"""Our Job controller alone, as a process: python -m tests.control_plane.jobs.ours KUBECONFIG PORT OPTIONS
+
+OPTIONS are those of JobControllerOptions, as JSON. /healthz answers once the caches are filled, /metrics has
+the metrics. Ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+from random import Random
+
+from aiohttp import web
+
+from job_controller.options import JobControllerOptions
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.job_cluster import run_job_controller
+from queue_manager.engine.runtime import Runtime
+
+
+async def main(kubeconfig: str, port: int, options: JobControllerOptions) -> None:
+    gc.set_threshold(100_000, 50, 1000)
+    runtime = Runtime(HttpTransport.from_kubeconfig(kubeconfig), SystemClock(), Random(1))
+    run_job_controller(runtime, options)
+    async with runtime:
+
+        async def healthz(_: web.Request) -> web.Response:
+            return web.Response(text="ok")
+
+        async def metrics(_: web.Request) -> web.Response:
+            return web.Response(text=runtime.metrics.exposition())
+
+        app = web.Application()
+        app.add_routes([web.get("/healthz", healthz), web.get("/metrics", metrics)])
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        await reader.read()
+        await runner.cleanup()
+
+
+def run() -> None:
+    kubeconfig, port, options = sys.argv[1:]
+    try:
+        import uvloop
+
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    except ImportError:
+        runner = asyncio.Runner()
+    with runner:
+        runner.run(main(kubeconfig, int(port), JobControllerOptions(**json.loads(options))))
+
+
+if __name__ == "__main__":
+    run()

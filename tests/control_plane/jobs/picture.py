@@ -1,0 +1,95 @@
+"""What can be seen of a Job and its pods, without what must differ: names, uids, times, the finalizer's name."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from job_controller.labels import OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
+from job_controller.model import Object
+
+Json = Any
+NOTES = ("job-completion-index", "job-index-failure-count", "job-index-ignored-failure-count")
+PREFIX = "batch.kubernetes.io/"
+
+
+class Seen(Object):
+    """An object with all that stands in it."""
+
+    spec: dict[str, Json] = msgspec.field(default_factory=dict)
+    status: dict[str, Json] = msgspec.field(default_factory=dict)
+
+
+def of(job: Seen | None, pods: Iterable[Seen]) -> dict[str, Json]:
+    """One picture of one moment. Pods come as a sorted list of texts: they are interchangeable if alike."""
+    return {"job": _job(job), "pods": sorted(_pod(pod) for pod in pods)}
+
+
+def _job(job: Seen | None) -> Json:
+    if job is None:
+        return "gone"
+    status = job.status
+    uncounted = status.get("uncountedTerminatedPods")
+    numbers = ("active", "ready", "terminating", "succeeded", "failed", "completedIndexes", "failedIndexes")
+    return {
+        **{name: status[name] for name in numbers if name in status},
+        "uncounted": uncounted and {kind: len(uids) for kind, uids in uncounted.items()},
+        "startTime": "startTime" in status,
+        "completionTime": "completionTime" in status,
+        "conditions": [_condition(job, condition) for condition in status.get("conditions", ())],
+        "deleting": job.metadata.deletion_timestamp is not None,
+    }
+
+
+def _condition(job: Seen, condition: Json) -> str:
+    message = without_names(condition.get("message", ""), job.metadata.namespace)
+    return f"{condition['type']}={condition['status']} {condition.get('reason', '')}: {message}"
+
+
+def _pod(pod: Seen) -> str:
+    meta = pod.metadata
+    notes = [meta.annotations.get(PREFIX + note, "-") for note in NOTES]
+    finalizers = ["tracked" if f in (OWN_TRACKING_FINALIZER, TRACKING_FINALIZER) else f for f in meta.finalizers]
+    parts = [
+        f"index {notes[0]} failures {notes[1]} ignored {notes[2]}",
+        pod.status.get("phase", ""),
+        "deleting" if meta.deletion_timestamp is not None else "",
+        "owned" if meta.controller is not None else "",
+        ",".join(finalizers),
+        pod.spec.get("hostname", ""),
+        meta.generate_name,
+        ",".join(sorted(meta.labels)),
+    ]
+    return " | ".join(parts)
+
+
+def without_names(text: str, namespace: str) -> str:
+    """Names of pods lose their five random characters, the namespace its name."""
+    text = text.replace(f"{namespace}/", "NS/").replace(f'"{namespace}"', '"NS"')
+    return re.sub(r"\b(job|job-\d+)-[bcdfghjklmnpqrstvwxz2456789]{5}\b", r"\1-xxxxx", text)
+
+
+def events(found: Iterable[Json], namespace: str) -> dict[str, int]:
+    """How often what was said about the Job."""
+    counts: Counter[str] = Counter()
+    for event in found:
+        message = without_names(event.get("message", ""), namespace)
+        counts[f"{event.get('type', '')} {event.get('reason', '')} {message}"] += event.get("count") or 1
+    return dict(sorted(counts.items()))
+
+
+def differences(theirs: Json, ours: Json, path: str = "") -> Iterator[str]:
+    """Where two pictures differ, one line each."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for name in dict.fromkeys((*theirs, *ours)):
+            yield from differences(theirs.get(name), ours.get(name), f"{path}.{name}" if path else name)
+    elif isinstance(theirs, list) and isinstance(ours, list) and path.endswith("pods"):
+        left, right = Counter(theirs), Counter(ours)
+        yield from (f"{path}: only built-in: {text}" for text in (left - right).elements())
+        yield from (f"{path}: only ours: {text}" for text in (right - left).elements())
+    elif theirs != ours:
+        yield f"{path}: built-in {theirs!r}, ours {ours!r}"

@@ -1,0 +1,47 @@
+"""Making a history smaller as long as the two controllers still differ on it.
+
+One round tries every way of leaving something out, all of them at once: a play mostly waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tests.control_plane.jobs.arena import Arena
+from tests.control_plane.jobs.history import History
+from tests.control_plane.jobs.player import Comparison, compare
+
+NEEDED = {"completionMode", "completions", "parallelism"}
+ROUNDS = 6
+
+
+def smaller(history: History) -> Iterator[History]:
+    """The history with one step, one field or one rule less, or one number lower."""
+    for number in range(len(history.steps)):
+        yield replace(history, steps=history.steps[:number] + history.steps[number + 1 :])
+    for field, value in history.spec.items():
+        if field not in NEEDED:
+            yield replace(history, spec={name: v for name, v in history.spec.items() if name != field})
+        if field in ("completions", "parallelism") and value > 1:
+            yield replace(history, spec={**history.spec, field: value - 1})
+        if isinstance(value, dict) and len(value.get("rules", ())) > 1:
+            for rule in range(len(value["rules"])):
+                rules = value["rules"][:rule] + value["rules"][rule + 1 :]
+                yield replace(history, spec={**history.spec, field: {"rules": rules}})
+    if history.template:
+        yield replace(history, template={})
+
+
+async def shrink(arena: Arena, found: Comparison, run: str) -> Comparison:
+    """A smallest history, as far as a few rounds find it, on which the two differ."""
+    for attempt in range(ROUNDS):
+        candidates = list(smaller(found.history))
+        if not candidates:
+            return found
+        tried = await compare(arena, candidates, f"{run}-{attempt}", allow_invalid=True)
+        still = [comparison for comparison in tried if comparison.differences]
+        if not still:
+            return found
+        found = still[0]
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -186,3 +188,10 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigurationError, match=r"binary\.yaml: not UTF-8 text"):
         load(tmp_path / "binary.yaml")
+
+
+def test_importing_the_configuration_is_cheap() -> None:
+    """What takes long to import is left to those who need it."""
+    command = "import sys, queue_manager.configuration; print(*sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    assert {"pydantic", "msgspec", "asyncio", "aiohttp"} & set(answer.stdout.split()) == set()

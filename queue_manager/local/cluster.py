@@ -25,6 +25,7 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.job_cluster import run_job_controller
+from queue_manager.engine.pod_keeping import add_pod_keeping
 from queue_manager.engine.resources import CRDS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.jobs.queue_manager import add_queue_controllers
@@ -108,6 +109,7 @@ class LocalCluster:
         await register(self.client, self._nodes, clock.now())
 
         run_job_controller(runtime, self.config.job_controller.options())
+        add_pod_keeping(runtime)
         queue = add_queue_controllers(runtime, self.config)
         admission.extend(queue.admission)
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):

@@ -9,7 +9,7 @@ from io import StringIO
 from typing import Any
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -49,8 +49,8 @@ def show(form: str, columns: Sequence[Column], rows: Sequence[object], empty: st
         sys.stdout.write(empty + "\n")
 
 
-def show_table(drawn: Table) -> None:
-    """Print a table: on a terminal in its width, into a pipe or file with nothing cut off or padded."""
+def show_table(drawn: RenderableType) -> None:
+    """Print a table, or several: on a terminal in its width, into a pipe or file with nothing cut off or padded."""
     if sys.stdout.isatty():
         Console(highlight=False).print(drawn)
         return

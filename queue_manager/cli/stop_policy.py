@@ -17,8 +17,8 @@ from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOA
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.consequences import is_stopped, load_of, on_stop
 
-RESULTS = {labels.HOLD: "held", labels.HOLD_AND_DRAIN: "drained", labels.STOP_NONE: "released"}
-ALREADY = {labels.HOLD: "held", labels.HOLD_AND_DRAIN: "drained", labels.STOP_NONE: "open"}
+RESULTS = {labels.HOLD: "held", labels.HOLD_AND_DRAIN: "draining", labels.STOP_NONE: "released"}
+ALREADY = {labels.HOLD: "held", labels.HOLD_AND_DRAIN: "draining", labels.STOP_NONE: "open"}
 
 
 def run(args: argparse.Namespace, policy: str) -> int:

@@ -162,6 +162,14 @@ def last_error(workload: Key, job: str, warnings: Sequence[Event]) -> str:
     return event.message if event is not None else ""
 
 
+def newest_error(events: Sequence[Event]) -> str:
+    """The same for events that are all about one Job."""
+    warnings = [event for event in events if event.type == "Warning" and event.reason not in _OWN_REASONS]
+    about_pods = [event for event in warnings if event.involved_object.kind == "Pod"]
+    chosen = max(about_pods or warnings, key=lambda event: event.sort_key, default=None)
+    return chosen.message if chosen is not None else ""
+
+
 def _names(workload: Key, job: str) -> tuple[tuple[str, str], ...]:
     return ("Job", job), ("Workload", workload.name)
 

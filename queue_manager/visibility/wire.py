@@ -1,6 +1,5 @@
 """What people see of pods and events: more than decisions need of them, so these have wire types of their own."""
 
-
 from __future__ import annotations
 
 from datetime import UTC, datetime

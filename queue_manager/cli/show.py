@@ -1,0 +1,340 @@
+"""`sluice show JOB`: everything about one Job, and what happens next."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from job_controller.labels import CONTROLLER_UID
+from job_controller.model import Key
+from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
+from queue_manager.cli import output
+from queue_manager.cli.connection import connect
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
+from queue_manager.cli.ps import STYLES
+from queue_manager.cli.targets import Target, find, key_of
+from queue_manager.configuration import ConfigurationError, KueueConfig, load
+from queue_manager.engine.client import Client, O
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.resources import CLUSTER_QUEUES, EVENTS, LOCAL_QUEUES, PODS, Resource
+from queue_manager.engine.transport import ApiError
+from queue_manager.visibility.attempts import Attempt
+from queue_manager.visibility.consequences import queue_obstacle
+from queue_manager.visibility.inbox import is_pod_of
+from queue_manager.visibility.indexes import MEANING, IndexMap
+from queue_manager.visibility.job_view import JobView, job_view
+from queue_manager.visibility.outlook import Surroundings
+from queue_manager.visibility.pods import PodRow
+from queue_manager.visibility.wire import Event, Pod
+from queue_manager.workloads.settings import settings_of
+
+INDEXES_PER_LINE = 50
+
+
+def run(args: argparse.Namespace) -> int:
+    view = asyncio.run(_view(args))
+    if args.output == "json":
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(view)).decode() + "\n")
+    else:
+        show(view, SystemClock().now())
+    return EXIT_OK
+
+
+async def _view(args: argparse.Namespace) -> JobView:
+    config = read_config(args.config) if args.config else None
+    async with connect(args.kubeconfig, args.context) as client:
+        target = await find(client, key_of(args.job, args.namespace))
+        pods = await pods_of(client, target)
+        events = await events_of(client, target, pods)
+        local, above, obstacle = await queues_of(client, target.workload)
+    around = Surroundings(obstacle)
+    if config is not None:
+        around = Surroundings(obstacle, settings_of(config), config.job_controller.options())
+    name = above.metadata.name if above is not None else (local.spec.cluster_queue if local is not None else "")
+    now = SystemClock().now()
+    return job_view(target.job, target.workload, pods, events, around, now, cluster_queue=name)
+
+
+def read_config(path: str) -> KueueConfig:
+    try:
+        return load(path)
+    except ConfigurationError as error:
+        raise Refusal(str(error), EXIT_NEVER) from error
+
+
+async def pods_of(client: Client, target: Target) -> list[Pod]:
+    if target.job is None:
+        return []
+    meta = target.job.metadata
+    pods = await client.list(PODS, meta.namespace, label_selector=f"{CONTROLLER_UID}={meta.uid}", type=Pod)
+    return [pod for pod in pods if (owner := pod.metadata.controller) is not None and owner.uid == meta.uid]
+
+
+async def events_of(client: Client, target: Target, pods: Sequence[Pod]) -> list[Event]:
+    """About the Job, its Workload, its pods, and pods of it that are gone: told by their names."""
+    found = (target.job, target.workload, *pods)
+    uids = {thing.metadata.uid for thing in found if thing is not None}
+    since = target.job.metadata.creation_timestamp if target.job is not None else None
+    job = target.key.name
+    try:
+        events = await client.list(EVENTS, target.key.namespace, type=Event)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return []
+
+    def belongs(event: Event) -> bool:
+        about = event.involved_object
+        gone = about.kind == "Pod" and is_pod_of(about.name, job) and (not since or (event.last or since) >= since)
+        return about.uid in uids or gone
+
+    return [event for event in events if belongs(event)]
+
+
+async def queues_of(client: Client, workload: Workload | None) -> tuple[LocalQueue | None, ClusterQueue | None, str]:
+    """The queues of a Workload, and what keeps all of their Workloads waiting. What may not be seen is no obstacle."""
+    if workload is None:
+        return None, None, ""
+    try:
+        local = await get_or_none(client, LOCAL_QUEUES, workload.local_queue, LocalQueue)
+        name = Key("", local.spec.cluster_queue if local is not None else "")
+        above = await get_or_none(client, CLUSTER_QUEUES, name, ClusterQueue) if local is not None else None
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return None, None, ""
+    return local, above, queue_obstacle(workload, local, above)
+
+
+async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O]) -> O | None:
+    try:
+        return await client.get(resource, *key, type=type)
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+# --- for people --------------------------------------------------------------------------------------------
+
+MOST = 20  # lines of an index map, and rows of each table; JSON has all
+
+DEMAND = (
+    output.Column("RESOURCE", lambda row: row.resource),
+    output.Column("PER POD", lambda row: row.per_pod, right=True),
+    output.Column("PODS", lambda row: str(row.pods), right=True),
+    output.Column("ASKS FOR", lambda row: row.total, right=True),
+    output.Column("HAS", lambda row: row.assigned or "-", right=True),
+    output.Column("FLAVOR", lambda row: row.flavor or "-"),
+)
+
+
+def columns(now: datetime) -> dict[str, tuple[output.Column, ...]]:
+    """The tables that tell times."""
+    return {
+        "indexes": (
+            output.Column("INDEX", lambda row: str(row.index), right=True),
+            output.Column("STATE", lambda row: row.state),
+            output.Column("TRIES", lambda row: str(row.attempts), right=True),
+            output.Column("EXIT CODES", lambda row: ",".join(map(str, row.exit_codes)) or "-"),
+            output.Column("NEXT TRY", lambda row: ahead(row.next_retry, now), right=True),
+            output.Column("LAST ERROR", lambda row: row.last_error or "-", wrap=True),
+        ),
+        "pods": (
+            output.Column("POD", lambda row: row.name),
+            output.Column("TRY", lambda row: str(row.attempt), right=True),
+            output.Column("STATE", lambda row: row.state, style=lambda row: POD_STYLES.get(row.state, "")),
+            output.Column("STARTED", lambda row: stamp(row.started)),
+            output.Column("RAN", lambda row: _ran(row, now), right=True),
+            output.Column("EXIT", lambda row: "-" if row.exit_code is None else str(row.exit_code), right=True),
+            output.Column("NODE", lambda row: row.node or "-"),
+            output.Column("REASON", lambda row: joined(row.reason, row.message), wrap=True),
+        ),
+        "attempts": (
+            output.Column("ATTEMPT", lambda row: str(row.number), right=True),
+            output.Column("ADMITTED", lambda row: stamp(row.admitted)),
+            output.Column("ENDED", lambda row: stamp(row.ended)),
+            output.Column("HELD QUOTA", lambda row: _held(row, now), right=True),
+            output.Column("CAUSE", lambda row: row.cause or "-"),
+            output.Column("NEXT", lambda row: _next_try(row, now)),
+        ),
+        "history": (
+            output.Column("TIME", lambda row: stamp(row.at)),
+            output.Column("AGO", lambda row: ago(row.at, now), right=True),
+            output.Column("", lambda row: "●" if row.status == "True" else "○"),
+            output.Column("STEP", lambda row: row.text),
+            output.Column("OF", lambda row: row.object),
+            output.Column("REASON", lambda row: joined(row.reason, row.message), wrap=True),
+        ),
+        "events": (
+            output.Column("AGO", lambda row: ago(row.last, now), right=True),
+            output.Column("×", lambda row: str(row.count), right=True),
+            output.Column("TYPE", lambda row: row.type, style=lambda row: "yellow" if row.type == "Warning" else ""),
+            output.Column("REASON", lambda row: row.reason),
+            output.Column("OBJECT", lambda row: row.object),
+            output.Column("MESSAGE", lambda row: row.message, wrap=True),
+        ),
+    }
+
+
+POD_STYLES = {"Ready": "green", "Failed": "red", "Unschedulable": "yellow", "Starting": "cyan", "Succeeded": "dim"}
+
+
+def show(view: JobView, now: datetime) -> None:
+    output.show_table(picture(view, now))
+
+
+def picture(view: JobView, now: datetime) -> Group:
+    parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
+    tables = columns(now)
+    if view.indexes is not None:
+        parts += [Text(), heading("INDEXES"), Text("\n".join(map_lines(view.indexes)))]
+        if view.indexes.troubled:
+            parts += [Text(), *_shortened(tables["indexes"], view.indexes.troubled)]
+    if view.demand:
+        parts += [Text(), output.table(DEMAND, view.demand)]
+    if view.pods:
+        parts += [Text(), *_shortened(tables["pods"], _pods_in_order(view.pods))]
+    if any(attempt.ended for attempt in view.retries.attempts):
+        parts += [Text(), output.table(tables["attempts"], view.retries.attempts)]
+    parts += [Text(), heading("HISTORY"), output.table(tables["history"], view.history)]
+    if view.events:
+        parts += [Text(), heading("EVENTS"), *_shortened(tables["events"], view.events, newest=True)]
+    return Group(*parts)
+
+
+def heading(text: str) -> Text:
+    return Text(text, style="bold")
+
+
+def _shortened(
+    columns: Sequence[output.Column], rows: Sequence[object], *, newest: bool = False
+) -> list[RenderableType]:
+    """A table of at most MOST rows, and how many there are more."""
+    shown = rows[-MOST:] if newest else rows[:MOST]
+    more = len(rows) - len(shown)
+    tail = [Text(f"and {more} {'earlier' if newest else 'more'} (-o json has all)", style="dim")] if more else []
+    return [output.table(columns, shown), *tail]
+
+
+def _pods_in_order(rows: Sequence[PodRow]) -> list[PodRow]:
+    """What a person looks for first: in trouble, then alive, then done."""
+    order = ("Failed", "Unschedulable", "Starting", "Unready", "Terminating", "Ready", "Succeeded")
+    if len(rows) <= MOST:
+        return list(rows)
+    return sorted(rows, key=lambda row: order.index(row.state) if row.state in order else 0)
+
+
+def facts(view: JobView, now: datetime) -> Table:
+    """The lines on top: one fact each."""
+    drawn = Table(box=None, show_header=False, pad_edge=False)
+    drawn.add_column(no_wrap=True, style="dim")
+    drawn.add_column(overflow="fold")
+    state = Text(view.state, style=STYLES.get(view.state, ""))
+    why = joined(view.reason, view.message)
+    drawn.add_row("state", Text.assemble(state, f"  {why}" if why else ""))
+    for i, following in enumerate(view.next):
+        when = f"{ahead(following.at, now)} ({stamp(following.at)}): " if following.at is not None else ""
+        drawn.add_row("next" if i == 0 else "", f"{when}{following.what}")
+    for name, text in lines(view, now):
+        if text:
+            drawn.add_row(name, Text(text))
+    return drawn
+
+
+def lines(view: JobView, now: datetime) -> list[tuple[str, str]]:
+    by_class = f" ({view.priority_class})" if view.priority_class else ""
+    where = " → ".join(part for part in (view.queue, view.cluster_queue) if part)
+    return [
+        ("queue", f"{where}, priority {view.priority}{by_class}" if where else ""),
+        ("workload", view.workload),
+        ("created", f"{stamp(view.created)}, {ago(view.created, now)} ago" if view.created else ""),
+        ("time", _times(view)),
+        ("pods", _counts(view)),
+        ("retries", _retries(view)),
+        ("last error", view.last_error),
+    ]
+
+
+def _times(view: JobView) -> str:
+    parts = []
+    if view.waiting_seconds is not None:
+        parts.append(f"waited {output.duration(view.waiting_seconds)}")
+    if view.running_seconds is not None:
+        parts.append(f"ran {output.duration(view.running_seconds)}")
+    return ", ".join(parts)
+
+
+def _counts(view: JobView) -> str:
+    wanted = f" of {view.completions}" if view.completions is not None else ""
+    parts = [f"{view.succeeded}{wanted} succeeded", f"{view.active} active ({view.ready} ready)"]
+    return ", ".join([*parts, f"{view.failed} failed"] if view.failed else parts)
+
+
+def _retries(view: JobView) -> str:
+    evictions = [f"{e.reason}{f' ({e.cause})' if e.cause else ''} ×{e.count}" for e in view.retries.evictions]
+    parts = [f"{view.retries.requeues} since it was last activated"] if view.retries.requeues else []
+    return "; ".join([*parts, f"evicted: {', '.join(evictions)}"] if evictions else parts)
+
+
+def map_lines(indexes: IndexMap) -> list[str]:
+    """The index map in lines, each with the index it begins at, and what its characters mean."""
+    width = len(str(max(0, len(indexes.map) - 1)))
+    starts = range(0, len(indexes.map), INDEXES_PER_LINE)
+    found = [f"{start:>{width}}  {indexes.map[start : start + INDEXES_PER_LINE]}" for start in starts[:MOST]]
+    if len(starts) > MOST:
+        found.append(f"and {len(indexes.map) - MOST * INDEXES_PER_LINE} more (-o json has all)")
+    signs = {name: sign for sign, name in MEANING.items()}
+    found.append("   ".join(f"{signs[name]} {count} {name}" for name, count in indexes.counts.items()))
+    return found
+
+
+# --- times -------------------------------------------------------------------------------------------------
+
+
+def stamp(at: datetime | None) -> str:
+    return "-" if at is None else at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ago(at: datetime | None, now: datetime) -> str:
+    return "-" if at is None else output.duration((now - at).total_seconds())
+
+
+def ahead(at: datetime | None, now: datetime) -> str:
+    """`in 12s`; `now` when it is due."""
+    if at is None:
+        return "-"
+    left = (at - now).total_seconds()
+    return f"in {output.duration(left)}" if left >= 1 else "now"
+
+
+def _ran(row: PodRow, now: datetime) -> str:
+    if row.started is None or (row.ended is None and row.state in ("Starting", "Unschedulable")):
+        return "-"
+    return output.duration(((row.ended or now) - row.started).total_seconds())
+
+
+def _held(row: Attempt, now: datetime) -> str:
+    return "-" if row.admitted is None else output.duration(((row.ended or now) - row.admitted).total_seconds())
+
+
+def _next_try(row: Attempt, now: datetime) -> str:
+    if row.ended is None:
+        return "runs"
+    if row.next_try is None:
+        return "-"
+    if row.next_try > now:
+        return f"{ahead(row.next_try, now)} ({stamp(row.next_try)})"
+    return f"after {output.duration((row.next_try - row.ended).total_seconds())}"
+
+
+def joined(reason: str, message: str) -> str:
+    return ": ".join(part for part in (reason, message) if part)

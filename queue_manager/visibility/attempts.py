@@ -1,0 +1,85 @@
+"""The ladder of a Workload's attempts: each time it held quota, how that ended, and when it may try again. Pure.
+
+The API keeps the latest attempt in conditions and the number of all in status.schedulingStats; the attempts between
+are in the events, as long as those live. So rungs are numbered from the newest down, and the oldest may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import msgspec
+
+from queue_manager.api import labels
+from queue_manager.api.types import Workload
+from queue_manager.visibility.inbox import tries
+from queue_manager.visibility.wire import Event
+
+MOST = 10
+_EVICTED = "EvictedDueTo"
+_SAME = timedelta(seconds=2)  # an event is written a moment after the condition it tells of
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One time with quota. `ended` None: it holds it now. `next_try`: when it was, or will be, in line again."""
+
+    number: int
+    admitted: datetime | None
+    ended: datetime | None
+    cause: str
+    next_try: datetime | None
+
+
+def attempts(workload: Workload, events: Iterable[Event]) -> list[Attempt]:
+    """The last attempts, the oldest first; empty when it never held quota."""
+    rungs = _told(workload, events)
+    _complete(rungs, workload)
+    if not rungs:
+        return []
+    total = max(tries(workload) + (1 if rungs[-1][1] is None else 0), len(rungs))
+    rungs = rungs[-MOST:]
+    first = total - len(rungs) + 1
+    following = [began for began, _, _ in rungs[1:]]
+    nexts = [*following, _due(workload) if rungs[-1][1] is not None else None]
+    return [
+        Attempt(number=first + i, admitted=began, ended=ended, cause=cause, next_try=nexts[i])
+        for i, (began, ended, cause) in enumerate(rungs)
+    ]
+
+
+def _told(workload: Workload, events: Iterable[Event]) -> list[tuple[datetime | None, datetime | None, str]]:
+    """What the Workload's events tell: (admitted, ended, cause) of each."""
+    rungs: list[tuple[datetime | None, datetime | None, str]] = []
+    for event in sorted(events, key=lambda e: e.sort_key):
+        if event.involved_object.uid != workload.metadata.uid:
+            continue
+        if event.reason == labels.ADMITTED:
+            rungs.append((event.last, None, ""))
+        elif event.reason.startswith(_EVICTED):
+            began = rungs.pop()[0] if rungs and rungs[-1][1] is None else None
+            rungs.append((began, event.last, event.reason.removeprefix(_EVICTED)))
+    return rungs
+
+
+def _complete(rungs: list[tuple[datetime | None, datetime | None, str]], workload: Workload) -> None:
+    """What the conditions know better: the newest attempt, also when its events are gone or not there yet."""
+    admitted, evicted = workload.condition(labels.ADMITTED), workload.condition(labels.EVICTED)
+    if evicted is not None and evicted.is_true and tries(workload):
+        began = None
+        if rungs and (rungs[-1][1] is None or _near(rungs[-1][1], evicted.last_transition_time)):
+            began = rungs.pop()[0]
+        rungs.append((began, evicted.last_transition_time, evicted.reason))
+    elif admitted is not None and admitted.is_true:
+        if rungs and rungs[-1][1] is None:
+            rungs.pop()
+        rungs.append((admitted.last_transition_time, None, ""))
+
+
+def _near(one: datetime, other: datetime | None) -> bool:
+    return other is not None and abs(one - other) <= _SAME
+
+
+def _due(workload: Workload) -> datetime | None:
+    state = workload.status.requeue_state
+    return state.requeue_at if state is not None and workload.spec.active else None

@@ -1,0 +1,56 @@
+"""What a Job asks for, and what it was given. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from job_controller.model import Job
+from queue_manager.api.types import PodSet, PodSetAssignment, Workload
+from queue_manager.jobs.workload import pod_count
+from queue_manager.scheduling.amounts import text
+from queue_manager.scheduling.requests import pod_requests
+
+
+class DemandRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One resource of one pod set. Quantities are as in the API; those assigned are empty while it waits."""
+
+    pod_set: str
+    resource: str
+    per_pod: str
+    pods: int
+    total: str
+    assigned: str
+    assigned_pods: int | None
+    flavor: str
+
+
+def demand(job: Job | None, workload: Workload | None) -> list[DemandRow]:
+    """Rows by pod set and resource."""
+    if workload is None:
+        pod_sets = (PodSet(count=pod_count(job.spec), template=job.spec.template),) if job is not None else ()
+        return [row for pod_set in pod_sets for row in _rows(pod_set, None)]
+    admission = workload.status.admission
+    assigned = {a.name: a for a in admission.pod_set_assignments} if admission is not None else {}
+    return [row for pod_set in workload.spec.pod_sets for row in _rows(pod_set, assigned.get(pod_set.name))]
+
+
+def _rows(pod_set: PodSet, given: PodSetAssignment | None) -> list[DemandRow]:
+    try:
+        requests = pod_requests(pod_set.template.get("spec") or {})
+    except ValueError:  # no quantity: the queue refuses it with a reason of its own
+        requests = {}
+    usage = given.resource_usage if given is not None else {}
+    names = sorted({*requests, *usage})
+    return [
+        DemandRow(
+            pod_set=pod_set.name,
+            resource=name,
+            per_pod=text(name, requests.get(name, 0)),
+            pods=pod_set.count,
+            total=text(name, requests.get(name, 0) * pod_set.count),
+            assigned=str(usage.get(name, "")),
+            assigned_pods=given.count if given is not None else None,
+            flavor=given.flavors.get(name, "") if given is not None else "",
+        )
+        for name in names
+    ]

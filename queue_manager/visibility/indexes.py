@@ -1,0 +1,110 @@
+"""An Indexed Job at a glance: one character for each index, and what is to be said about those in trouble. Pure.
+
+.  succeeded      r  its pod is ready       b  failed, its next pod comes after a backoff
+x  failed         s  its pod starts         _  no pod yet
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from job_controller import conditions
+from job_controller.completion_indexes import stored_completed, stored_failed
+from job_controller.model import Job
+from job_controller.options import JobControllerOptions
+from job_controller.pod_facts import completion_index, is_active, is_ready
+from queue_manager.visibility.pods import (
+    attempt_of,
+    creation_order,
+    exit_code,
+    next_of_index,
+    next_pod_at,
+    trouble,
+    works,
+)
+from queue_manager.visibility.wire import Pod
+
+MEANING = {".": "succeeded", "x": "failed", "r": "running", "s": "starting", "b": "in backoff", "_": "not started"}
+
+
+class IndexRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One index that was tried more than once or failed. Exit codes are those of its pods that still exist."""
+
+    index: int
+    state: str
+    attempts: int
+    exit_codes: list[int]
+    last_error: str
+    next_retry: datetime | None
+
+
+class IndexMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    map: str
+    counts: dict[str, int]
+    troubled: list[IndexRow]
+
+
+def index_map(job: Job, pods: Sequence[Pod], options: JobControllerOptions) -> IndexMap | None:
+    """None for Jobs that are not Indexed."""
+    if job.spec.completion_mode != "Indexed" or job.spec.completions is None:
+        return None
+    by_index: dict[int, list[Pod]] = {}
+    for pod in sorted(pods, key=creation_order):
+        index = completion_index(pod)
+        if 0 <= index < job.spec.completions:
+            by_index.setdefault(index, []).append(pod)
+    done, failed = stored_completed(job), stored_failed(job)
+    signs = ["_"] * job.spec.completions
+    for index, own in by_index.items():
+        signs[index] = _sign(job, own)
+    for index in failed:
+        signs[index] = "x"
+    for index in done:
+        signs[index] = "."
+    counts = Counter(signs)
+    at = next_pod_at(job, pods, options)
+    rows = [_row(job, index, own, signs[index], at, options) for index, own in sorted(by_index.items())]
+    return IndexMap(
+        map="".join(signs),
+        counts={name: counts[sign] for sign, name in MEANING.items() if counts[sign]},
+        troubled=[row for row in rows if row.attempts > 1 or row.state in ("failed", "in backoff")],
+    )
+
+
+def _sign(job: Job, pods: Sequence[Pod]) -> str:
+    """The index by its pods, the newest last."""
+    if any(pod.status.phase == "Succeeded" for pod in pods):
+        return "."
+    active = [pod for pod in pods if is_active(pod)]
+    if active:
+        return "r" if any(map(is_ready, active)) else "s"
+    if any(pod.status.phase == "Failed" for pod in pods):
+        return "x" if conditions.finished(job.status) else "b"
+    return "_"
+
+
+def _row(
+    job: Job, index: int, pods: Sequence[Pod], sign: str, at: datetime | None, options: JobControllerOptions
+) -> IndexRow:
+    codes = [(pod, exit_code(pod)) for pod in pods]
+    failed = [pod for pod in pods if pod.status.phase == "Failed"]
+    retry = None
+    if sign == "b" and works(job):
+        retry = at if job.spec.backoff_limit_per_index is None else next_of_index(job, failed[-1], options)
+    return IndexRow(
+        index=index,
+        state=MEANING[sign],
+        attempts=max(len(pods), *map(attempt_of, pods)),
+        exit_codes=[code for _, code in codes if code is not None],
+        last_error=next((text for pod in reversed(pods) if (text := _error(pod))), ""),
+        next_retry=retry,
+    )
+
+
+def _error(pod: Pod) -> str:
+    reason, message = trouble(pod)
+    return ": ".join(part for part in (reason, message) if part)

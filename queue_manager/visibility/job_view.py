@@ -1,0 +1,170 @@
+"""All about one Job: what `sluice show` shows. Pure: objects and the time in, one record out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from job_controller.model import Job, ObjectMeta
+from queue_manager.api import labels
+from queue_manager.api.types import Workload
+from queue_manager.visibility import inbox
+from queue_manager.visibility.attempts import Attempt, attempts
+from queue_manager.visibility.demand import DemandRow, demand
+from queue_manager.visibility.history import Step, history
+from queue_manager.visibility.indexes import IndexMap, index_map
+from queue_manager.visibility.jobs import job_state, spans, why
+from queue_manager.visibility.outlook import Next, Surroundings, outlook
+from queue_manager.visibility.pods import PodRow, pod_rows
+from queue_manager.visibility.wire import Event, Pod
+
+
+class Eviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How often it lost its quota for one cause."""
+
+    reason: str
+    cause: str
+    count: int
+
+
+class Retries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Requeues since the last (re)activation, when the next is due, and all evictions so far."""
+
+    requeues: int
+    requeue_at: datetime | None
+    evictions: list[Eviction]
+    attempts: list[Attempt]
+
+
+class EventRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    first: datetime | None
+    last: datetime | None
+    count: int
+    type: str
+    reason: str
+    object: str
+    message: str
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Times are aware; seconds count to now, or to the end of the Job."""
+
+    namespace: str
+    name: str
+    uid: str
+    workload: str
+    queue: str
+    cluster_queue: str
+    priority: int
+    priority_class: str
+    created: datetime | None
+    state: str
+    reason: str
+    message: str
+    waiting_seconds: float | None
+    running_seconds: float | None
+    next: list[Next]
+    history: list[Step]
+    demand: list[DemandRow]
+    ready: int
+    active: int
+    succeeded: int
+    failed: int
+    completions: int | None
+    parallelism: int
+    pods: list[PodRow]
+    indexes: IndexMap | None
+    retries: Retries
+    last_error: str
+    events: list[EventRow]
+
+
+# Where the newest Warning is likely to be the reason for the state.
+_TROUBLED = ("Starting", "Evicted", "Backoff", "Deactivated", "Failed")
+
+
+def job_view(
+    job: Job | None,
+    workload: Workload | None,
+    pods: Sequence[Pod],
+    events: Iterable[Event],
+    around: Surroundings,
+    now: datetime,
+    *,
+    cluster_queue: str = "",
+) -> JobView:
+    """At least one of Job and Workload is given. `cluster_queue`: that of its LocalQueue, while it has no quota."""
+    told = sorted(events, key=lambda e: e.sort_key)
+    indexes = index_map(job, pods, around.options) if job is not None else None
+    shown = job if job is not None else Job(metadata=_meta(workload))
+    state = job_state(job, workload, now) if job is not None else "Orphaned"
+    reason, message = why(job, workload, state) if job is not None else ("", "")
+    waiting, running = spans(shown, workload, now)
+    admission = workload.status.admission if workload is not None else None
+    ref = workload.spec.priority_class_ref if workload is not None else None
+    return JobView(
+        namespace=shown.metadata.namespace,
+        name=shown.metadata.name if job is not None or workload is None else inbox.job_name(workload),
+        uid=shown.metadata.uid if job is not None else "",
+        workload=workload.metadata.name if workload is not None else "",
+        queue=workload.spec.queue_name if workload is not None else shown.metadata.labels.get(labels.QUEUE_NAME, ""),
+        cluster_queue=admission.cluster_queue if admission is not None else cluster_queue,
+        priority=(workload.spec.priority or 0) if workload is not None else 0,
+        priority_class=ref.name if ref is not None else "",
+        created=shown.metadata.creation_timestamp,
+        state=state,
+        reason=reason,
+        message=message,
+        waiting_seconds=waiting,
+        running_seconds=running,
+        next=outlook(job, workload, pods, indexes, state, around, now),
+        history=history(job, workload),
+        demand=demand(job, workload),
+        ready=shown.status.ready or 0,
+        active=shown.status.active,
+        succeeded=shown.status.succeeded,
+        failed=shown.status.failed,
+        completions=shown.spec.completions,
+        parallelism=1 if shown.spec.parallelism is None else shown.spec.parallelism,
+        pods=pod_rows(shown, pods),
+        indexes=indexes,
+        retries=_retries(workload, told),
+        last_error=inbox.newest_error(told) if state in _TROUBLED else "",
+        events=[_event(event) for event in told],
+    )
+
+
+def _meta(workload: Workload | None) -> ObjectMeta:
+    if workload is None:
+        raise ValueError("neither a Job nor a Workload")
+    return workload.metadata
+
+
+def _retries(workload: Workload | None, events: Sequence[Event]) -> Retries:
+    if workload is None:
+        return Retries(requeues=0, requeue_at=None, evictions=[], attempts=[])
+    state, stats = workload.status.requeue_state, workload.status.scheduling_stats
+    return Retries(
+        requeues=(state.count or 0) if state is not None else 0,
+        requeue_at=state.requeue_at if state is not None else None,
+        evictions=[
+            Eviction(reason=e.reason or "", cause=e.underlying_cause or "", count=e.count or 0)
+            for e in (stats.evictions if stats is not None else ())
+        ],
+        attempts=attempts(workload, events),
+    )
+
+
+def _event(event: Event) -> EventRow:
+    about = event.involved_object
+    return EventRow(
+        first=event.first,
+        last=event.last,
+        count=event.times,
+        type=event.type,
+        reason=event.reason,
+        object=f"{about.kind}/{about.name}",
+        message=event.message,
+    )

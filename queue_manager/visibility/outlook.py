@@ -1,0 +1,220 @@
+"""What happens next to a Job, and when. Pure.
+
+Every state of a Job has a way on: by itself at a known time, by itself when something else happens, or by a person.
+The sentences say which. Deadlines that only the configuration knows are told when it is given, and are named
+without a time when it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import msgspec
+
+from job_controller import conditions
+from job_controller.model import Job
+from job_controller.options import JobControllerOptions
+from queue_manager.api import labels
+from queue_manager.api.types import Condition, Workload
+from queue_manager.visibility.inbox import typed
+from queue_manager.visibility.indexes import IndexMap
+from queue_manager.visibility.pods import next_pod_at
+from queue_manager.visibility.wire import Pod
+from queue_manager.workloads.lifecycle import execution_deadline, pods_deadline
+from queue_manager.workloads.settings import Settings
+
+
+class Next(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Something that will happen; `at` is None when it has no time of its own."""
+
+    at: datetime | None
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is around the Job. `settings` None: the configuration is not known. `obstacle`: of its queue."""
+
+    obstacle: str = ""
+    settings: Settings | None = None
+    options: JobControllerOptions = field(default_factory=JobControllerOptions)
+
+
+def outlook(
+    job: Job | None,
+    workload: Workload | None,
+    pods: Sequence[Pod],
+    indexes: IndexMap | None,
+    state: str,
+    around: Surroundings,
+    now: datetime,
+) -> list[Next]:
+    """What comes next, the soonest first; never empty."""
+    if job is None:
+        found = [_some("its Job is gone: its Workload is finished, and goes")]
+    elif state == "Deleting":
+        found = [_some("goes when its finalizers are off and its pods have ended")]
+    elif state in ("Succeeded", "Failed"):
+        found = _after_the_end(job, workload, around)
+    elif workload is not None and state in _HELD_BY_QUEUE:
+        found = _HELD_BY_QUEUE[state](workload, around)
+    elif state in ("Running", "Starting"):
+        found = _while_it_runs(job, workload, pods, indexes, around)
+    elif state == "Suspended":
+        found = [_some("starts when somebody sets its spec.suspend to false; it is in no queue")]
+    else:
+        found = [_some(around.obstacle or "the queue is about to look at it for the first time")]
+    dated = sorted((n for n in found if n.at is not None), key=lambda n: n.at or now)
+    return [*dated, *(n for n in found if n.at is None)]
+
+
+def _some(what: str) -> Next:
+    return Next(at=None, what=what)
+
+
+def _after(since: datetime | None, seconds: float | None) -> datetime | None:
+    return since + timedelta(seconds=seconds) if since is not None and seconds is not None else None
+
+
+# --- states ------------------------------------------------------------------------------------------------
+
+
+def _after_the_end(job: Job, workload: Workload | None, around: Surroundings) -> list[Next]:
+    end = conditions.finished(job.status)
+    found = []
+    at = _after(end.last_transition_time if end is not None else None, job.spec.ttl_seconds_after_finished)
+    if at is not None:
+        found.append(Next(at=at, what="is deleted with its pods (ttlSecondsAfterFinished)"))
+    finished = workload.condition(labels.FINISHED) if workload is not None else None
+    if finished is not None and around.settings is not None:
+        at = _after(finished.last_transition_time, around.settings.retain_finished)
+        if at is not None:
+            found.append(Next(at=at, what="its Workload is deleted (objectRetentionPolicies)"))
+    return found or [_some("nothing: it has ended")]
+
+
+def _deactivated(workload: Workload, around: Surroundings) -> list[Next]:
+    found = []
+    if workload.is_true(labels.QUOTA_RESERVED):
+        found.append(_some("its pods are stopped, then its quota is given back"))
+    evicted = workload.condition(labels.EVICTED)
+    ours = evicted is not None and evicted.reason.startswith(f"{labels.DEACTIVATED}DueTo")  # a user's is kept
+    if evicted is not None and ours and around.settings is not None:
+        at = _after(evicted.last_transition_time, around.settings.retain_deactivated)
+        if at is not None:
+            found.append(Next(at=at, what="the Job is deleted (objectRetentionPolicies)"))
+    return [*found, _some(f"nothing by itself; an operator says: sluice reactivate {typed(workload)}")]
+
+
+def _backoff(workload: Workload, around: Surroundings) -> list[Next]:
+    state = workload.status.requeue_state
+    count = (state.count or 0) if state is not None else 0
+    limit = around.settings.pods_ready.limit if around.settings is not None and around.settings.pods_ready else None
+    tried = f"retry {count}" + (f" of {limit}" if limit is not None else "") if count else "again"
+    at = state.requeue_at if state is not None else None
+    return [Next(at=at, what=f"back in line of {workload.spec.queue_name} ({tried})"), *_obstacles(around)]
+
+
+def _evicted(workload: Workload, around: Surroundings) -> list[Next]:
+    found = [_some("its pods are stopped, then its quota is given back")]
+    state = workload.status.requeue_state
+    if state is not None and state.requeue_at is not None:
+        found += _backoff(workload, around)
+    return found
+
+
+def _pending(workload: Workload, around: Surroundings) -> list[Next]:
+    return _obstacles(around) or [_some(_why_pending(workload.condition(labels.QUOTA_RESERVED), workload))]
+
+
+def _obstacles(around: Surroundings) -> list[Next]:
+    return [_some(f"nothing of its queue starts: {around.obstacle}")] if around.obstacle else []
+
+
+_PENDING = {
+    labels.WAITING_FOR_QUOTA: "starts when enough quota is free",
+    labels.WAITING_FOR_PREEMPTED: "starts when those that make room for it have stopped",
+    labels.WAITING_FOR_PODS_READY: "starts when the pods of all that are admitted are ready (blockAdmission)",
+    labels.EXCEEDS_MAX_QUOTA: "never starts, unless it asks for less or an admin raises the quota",
+    labels.NO_MATCHING_FLAVOR: "never starts, unless it asks for something else or an admin adds a flavor for it",
+    labels.MISCONFIGURED: "never starts, unless what is wrong is put right",
+}
+
+
+def _why_pending(reserved: Condition | None, workload: Workload) -> str:
+    reason = reserved.reason if reserved is not None else ""
+    if reason == labels.ADMISSION_GATED:
+        gates = workload.metadata.annotations.get(labels.ADMISSION_GATED_BY, "")
+        return f"gets in line when its admission gates are taken off: {gates}"
+    return _PENDING.get(reason, f"is tried when it is its turn in {workload.spec.queue_name}")
+
+
+def _reserved(workload: Workload, around: Surroundings) -> list[Next]:
+    open_checks = [check.name for check in workload.status.admission_checks if check.state != "Ready"]
+    if open_checks and not workload.is_true(labels.ADMITTED):
+        return [_some(f"starts when its admission checks are ready: {', '.join(open_checks)}")]
+    return [_some("starts at once")]
+
+
+_HELD_BY_QUEUE = {
+    "Deactivated": _deactivated,
+    "Backoff": _backoff,
+    "Evicted": _evicted,
+    "Pending": _pending,
+    "Reserved": _reserved,
+}
+
+
+# --- deadlines of what runs --------------------------------------------------------------------------------
+
+
+def _while_it_runs(
+    job: Job, workload: Workload | None, pods: Sequence[Pod], indexes: IndexMap | None, around: Surroundings
+) -> list[Next]:
+    found = []
+    at = next_pod_at(job, pods, around.options)
+    if at is not None:
+        found.append(Next(at=at, what="the next pod, in place of a failed one"))
+    elif indexes is not None:
+        due = [(row.next_retry, row.index) for row in indexes.troubled if row.next_retry is not None]
+        found += [Next(at=at, what=f"the next pod of index {index}") for at, index in sorted(due)[:1]]
+    at = _after(job.status.start_time, job.spec.active_deadline_seconds)
+    if at is not None:
+        found.append(Next(at=at, what="fails if it still runs (activeDeadlineSeconds)"))
+    if workload is not None:
+        found += _deadlines_of_the_queue(workload, around)
+    wanted = job.spec.completions
+    done = f"{job.status.succeeded} of {wanted} pods have" if wanted is not None else "not all have"
+    return [*found, _some(f"ends when all its pods have succeeded ({done})")]
+
+
+def _deadlines_of_the_queue(workload: Workload, around: Surroundings) -> list[Next]:
+    found = []
+    at = execution_deadline(workload)
+    if at is not None:
+        found.append(Next(at=at, what="is deactivated if it still runs (maximum execution time)"))
+    ready = workload.condition(labels.PODS_READY)
+    if ready is None or ready.is_true or not workload.is_true(labels.ADMITTED):
+        return found
+    if around.settings is None:
+        return [
+            *found,
+            _some("is evicted if its pods are not all ready in time (waitForPodsReady; --config tells when)"),
+        ]
+    deadline = pods_deadline(workload, around.settings)
+    if deadline is not None:
+        found.append(Next(at=deadline[0], what=_eviction(workload, around.settings)))
+    return found
+
+
+def _eviction(workload: Workload, settings: Settings) -> str:
+    state = workload.status.requeue_state
+    count = ((state.count or 0) if state is not None else 0) + 1
+    limit = settings.pods_ready.limit if settings.pods_ready is not None else None
+    if limit is not None and count > limit:
+        return f"is deactivated if its pods are not all ready (it has had its {limit} retries)"
+    return (
+        f"is evicted if its pods are not all ready (retry {count}{f' of {limit}' if limit is not None else ''} follows)"
+    )

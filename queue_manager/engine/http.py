@@ -50,6 +50,7 @@ class HttpTransport:
         # identity: to compress a list costs the API server more than to send it (as controller-runtime does).
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._session: aiohttp.ClientSession | None = None
+        self._streams: set[aiohttp.ClientResponse] = set()
 
     @classmethod
     def from_kubeconfig(cls, path: str | Path, context: str | None = None) -> HttpTransport:
@@ -115,11 +116,18 @@ class HttpTransport:
             ) as answer:
                 if answer.status != 200:
                     raise ApiError.of(answer.status, await answer.read(), answer.headers)
-                yield _chunks(answer)
+                self._streams.add(answer)
+                try:
+                    yield _chunks(answer)
+                finally:
+                    self._streams.discard(answer)
         except aiohttp.ClientError as error:
             raise _broken(error) from error
 
     async def close(self) -> None:
+        """Close all connections. Streams end with an error: aiohttp itself would leave their readers waiting."""
+        for answer in self._streams:
+            answer.content.set_exception(aiohttp.ClientConnectionError("the transport was closed"))
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -51,7 +51,10 @@ class Access:
 def load(path: str | Path, context: str | None = None) -> Access:
     """Access by this kubeconfig, in the given or its current context."""
     path = Path(path)
-    tree = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    try:
+        tree = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise KubeconfigError(f"{path}: is no YAML: {error}") from error
     if not isinstance(tree, dict):
         raise KubeconfigError(f"{path}: is no kubeconfig: expected a mapping")
     chosen = context or tree.get("current-context") or ""

@@ -11,10 +11,10 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.reflector import SILENCE
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import Transport
 from queue_manager.jobs.queue_manager import add_queue_controllers
 from queue_manager.operator.permissions import JOB_CONTROLLER, QUEUE
 from queue_manager.operator.preflight import CannotStart
+from queue_manager.operator.transport import ClusterTransport
 
 ALL = (JOB_CONTROLLER, QUEUE)
 
@@ -23,7 +23,7 @@ class Controllers:
     """`run` as a task, `stop` to end it. The Job controller manages only Jobs that name it, unless configured."""
 
     def __init__(
-        self, transport: Transport, config: KueueConfig, chosen: Iterable[str] = ALL, *, silence: float = SILENCE
+        self, transport: ClusterTransport, config: KueueConfig, chosen: Iterable[str] = ALL, *, silence: float = SILENCE
     ) -> None:
         """`silence`: seconds without a word after which a watch is taken for dead."""
         self.ready = asyncio.Event()
@@ -31,6 +31,7 @@ class Controllers:
         self._sync_timeout = config.controller.cache_sync_timeout.total_seconds()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[object] | None = None
+        self.runtime.task(transport.follow)
         chosen = list(chosen)
         if JOB_CONTROLLER in chosen:
             run_job_controller(self.runtime, config.job_controller.options(manage="ManagedBy"))

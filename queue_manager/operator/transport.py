@@ -3,8 +3,8 @@
 What is read from files can change under us: the kubelet renews the token of a service account, a person logs in
 anew and so rewrites the kubeconfig, certificates are rotated. Three things keep us connected:
 
-- the files from which the access was read are looked at every few seconds; when one changed, requests go out
-  with the new access. A file that cannot be read for a moment (half written) leaves the old access in place;
+- `follow` looks at the files from which the access was read every few seconds; when one changed, requests go
+  out with the new access. A file that cannot be read for a moment (half written) leaves the old access in place;
 - a request that is answered with 401 was not executed: token and files are read at once, and it is repeated if
   that brought anything new;
 - connections of the old access are closed as soon as its last request is answered, and with them its watches:
@@ -49,7 +49,6 @@ class ClusterTransport:
         self._read = read
         self._link = _Link(read())
         self._state = _state(self._link.access.files)
-        self._look_at = float("-inf")
         self._renew_at = float("-inf")
         self._renewing = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
@@ -69,7 +68,6 @@ class ClusterTransport:
         accept: str = JSON,
         timeout: float = 30,
     ) -> Response:
-        self._look()
         for last in (False, True):
             used = await self.access.authorization()
             link = self._link
@@ -86,7 +84,6 @@ class ClusterTransport:
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
-        self._look()
         used = await self.access.authorization()
         link = self._link
         link.requests += 1  # until it is answered; then it may be cut off
@@ -111,12 +108,14 @@ class ClusterTransport:
 
     # --- new credentials ---
 
-    def _look(self) -> None:
-        """See whether a file changed, if it is time to."""
-        now = asyncio.get_running_loop().time()
-        if now < self._look_at:
-            return
-        self._look_at = now + LOOK_SECONDS
+    async def follow(self) -> None:
+        """Look at the files for ever. Also when nothing else is asked of the server: watches must move as well."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        """See whether a file changed."""
         state = _state(self._link.access.files)
         if state == self._state:
             return
@@ -140,8 +139,7 @@ class ClusterTransport:
             if now < self._renew_at:
                 return False
             self._renew_at = now + RENEW_SECONDS
-            self._look_at = float("-inf")
-            self._look()
+            self.look()
             self.access.authorization.renew()
             return link is not self._link or await self.access.authorization() != used
 

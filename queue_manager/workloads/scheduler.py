@@ -19,6 +19,7 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace, Resourc
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import ApiError
 from queue_manager.queueing.queues import Queues
 from queue_manager.scheduling.cycle import Admit, Refuse, run_cycle
 from queue_manager.scheduling.info import Info, info
@@ -223,8 +224,11 @@ class Scheduler:
                 written = latest.is_true(labels.QUOTA_RESERVED)
         except Gone:
             pass
+        except (ApiError, OSError) as error:  # part of life: a server that is busy, or away
+            log.warning("an admission could not be written", extra={"key": str(what.key), "error": str(error)})
+            await asyncio.sleep(RETRY_SECONDS)
         except Exception:
-            log.warning("an admission could not be written", extra={"key": str(what.key)}, exc_info=True)
+            log.exception("an admission could not be written", extra={"key": str(what.key)})
             await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._unwritten.discard(what.uid)

@@ -239,3 +239,34 @@ async def test_from_kubeconfig_talks_to_the_server(served: Served, tmp_path: Pat
     answers = await asyncio.gather(*(Client(transport).create(PODS, "default", pod(f"p{n}")) for n in range(20)))
     await transport.close()
     assert len({answer["metadata"]["resourceVersion"] for answer in answers}) == 20
+
+
+async def test_closing_a_transport_ends_its_streams(served: Served) -> None:
+    """aiohttp alone would leave the reader waiting for ever."""
+    server, transport = served
+    server.put(pod("a"))
+
+    async def watch_until_the_end() -> None:
+        async with transport.stream(PODS.path(), query={"watch": "1", "resourceVersion": "100"}) as chunks:
+            async for _ in chunks:
+                await transport.close()
+
+    async with asyncio.timeout(5):
+        with pytest.raises(ConnectionError):
+            await watch_until_the_end()
+
+
+async def test_a_token_file_is_read_anew_when_its_token_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("old")
+    authorization = load(kubeconfig(tmp_path, {}, {"tokenFile": "t"})).authorization
+    assert await authorization() == "Bearer old"
+    (tmp_path / "t").write_text("new")
+    assert await authorization() == "Bearer old"
+    authorization.renew()
+    assert await authorization() == "Bearer new"
+
+
+def test_an_access_names_the_files_it_was_read_from(tmp_path: Path) -> None:
+    cluster = {"certificate-authority": "ca.crt", "server": "http://x"}
+    path = kubeconfig(tmp_path, cluster, {"token": "t", "client-key": "key", "client-key-data": "eA=="})
+    assert load(path).files == (path, tmp_path / "ca.crt")

@@ -1,0 +1,81 @@
+"""One real API server per test run, with the queue's kinds; a namespace per test, emptied when it is over."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from queue_manager.engine.client import Client
+from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, NAMESPACES, PODS, RESOURCE_FLAVORS, WORKLOADS, Resource
+from queue_manager.engine.transport import ApiError
+from tests.control_plane import provide
+from tests.control_plane.server import ControlPlane
+
+ROOT = Path(__file__).resolve().parents[2]
+SLUICE = [sys.executable, "-m", "queue_manager.cli.main"]
+
+
+@pytest.fixture(scope="session")
+def plane() -> Iterator[ControlPlane]:
+    with ControlPlane.start() as plane:
+        install_kinds(plane)
+        yield plane
+
+
+def install_kinds(plane: ControlPlane) -> None:
+    """`sluice crds | kubectl apply -f -`, and wait until they are served."""
+    manifests = subprocess.run([*SLUICE, "crds"], check=True, capture_output=True, cwd=ROOT).stdout
+    kubectl(plane, "apply", "-f", "-", stdin=manifests)
+    kubectl(plane, "wait", "--for=condition=Established", "-f", "-", stdin=manifests)
+
+
+def kubectl(plane: ControlPlane, *arguments: str, stdin: bytes = b"") -> str:
+    binary = provide.find("kubectl")
+    assert binary is not None
+    done = subprocess.run(
+        [binary, *arguments],
+        input=stdin,
+        check=False,
+        capture_output=True,
+        env={**os.environ, "KUBECONFIG": str(plane.kubeconfig)},
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+@pytest.fixture
+async def api(plane: ControlPlane) -> AsyncIterator[Client]:
+    """The API server as its administrator sees it."""
+    transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
+    yield Client(transport)
+    await transport.close()
+
+
+@pytest.fixture
+async def namespace(api: Client) -> AsyncIterator[str]:
+    name = f"t-{uuid4().hex[:8]}"
+    await api.create(NAMESPACES, "", {"metadata": {"name": name}})
+    yield name
+    for resource in (JOBS, WORKLOADS, PODS):
+        await remove_all(api, resource, name)
+    await api.delete(NAMESPACES, "", name)
+    for resource in (CLUSTER_QUEUES, RESOURCE_FLAVORS):
+        await remove_all(api, resource, "")
+
+
+async def remove_all(api: Client, resource: Resource, namespace: str) -> None:
+    """Delete all objects, and whatever keeps them."""
+    for obj in await api.list(resource, namespace):
+        meta = obj["metadata"]
+        with contextlib.suppress(ApiError):
+            if meta.get("finalizers"):
+                await api.patch(resource, namespace, meta["name"], {"metadata": {"finalizers": None}})
+            await api.delete(resource, namespace, meta["name"], grace_period=0, propagation="Background")

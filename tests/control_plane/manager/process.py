@@ -1,0 +1,123 @@
+"""`sluice manager` as a process of its own, and how to wait for things."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+
+from queue_manager.engine.transport import ApiError
+from tests.control_plane.conftest import ROOT, SLUICE
+
+PATIENCE = 60.0  # seconds; how long a test waits for what must happen
+ALL_JOBS = """apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+jobController:
+  manage: All
+"""
+
+
+async def until(condition: Callable[[], Awaitable[object]], what: str, seconds: float = PATIENCE) -> None:
+    """Wait until the condition holds; an API error or a missing thing counts as not yet."""
+    deadline = time.monotonic() + seconds
+    why: object = None
+    while time.monotonic() < deadline:
+        try:
+            if await condition():
+                return
+        except (ApiError, OSError, LookupError, aiohttp.ClientError) as error:
+            why = error
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"not within {seconds:.0f} s: {what} {why or ''}")
+
+
+class Manager:
+    """A running `sluice manager`; what it writes is in `lines` (stdout) and the file `log` (stderr)."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.process = process
+        self.log = log
+        self.lines: list[str] = []
+        self.ready_seconds = 0.0
+        self.url = ""
+
+    @classmethod
+    async def start(cls, kubeconfig: Path, *flags: str, config: str = ALL_JOBS, ready: bool = True) -> Manager:
+        """Start it and wait until it says that it is ready."""
+        began = time.monotonic()
+        folder = kubeconfig.parent
+        (folder / "config.yaml").write_text(config)
+        log = folder / "manager.log"
+        with log.open("ab") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                *[*SLUICE, "manager", "--kubeconfig", str(kubeconfig), "--config", str(folder / "config.yaml")],
+                *["--metrics-port", "0", *flags],
+                cwd=ROOT,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=stderr,
+            )
+        manager = cls(process, log)
+        await manager.read_until("ready" if ready else "serving", PATIENCE)
+        manager.ready_seconds = time.monotonic() - began
+        return manager
+
+    async def read_until(self, word: str, seconds: float) -> None:
+        assert self.process.stdout is not None
+        async with asyncio.timeout(seconds):
+            async for line in self.process.stdout:
+                self.lines.append(line.decode().rstrip())
+                served = re.search(r"serving (http://\S+)/healthz", self.lines[-1])
+                self.url = served[1] if served else self.url
+                if self.lines[-1].startswith(word):
+                    return
+        raise AssertionError("the manager did not start:\n" + "\n".join([*self.lines, self.log.read_text()]))
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """A probe: status and text."""
+        async with aiohttp.ClientSession() as session, session.get(self.url + path) as answer:
+            return answer.status, await answer.text()
+
+    async def metric(self, series: str) -> float:
+        """The value of a series, 0 if there is none."""
+        _, text = await self.get("/metrics")
+        for line in text.splitlines():
+            if line.startswith(series + " "):
+                return float(line.rpartition(" ")[2])
+        return 0.0
+
+    async def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
+        """Ask it to stop; seconds until it had. It must say 0 and not have been surprised by anything."""
+        began = time.monotonic()
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        try:
+            async with asyncio.timeout(30):
+                await self.process.communicate()
+        except TimeoutError:
+            self.process.kill()
+            raise
+        took = time.monotonic() - began
+        text = self.log.read_text()
+        assert "Traceback" not in text, text
+        assert "orbidden" not in text, text
+        assert self.process.returncode == 0, text
+        assert took < 5, text
+        return took
+
+    def memory(self) -> int:
+        """Peak, in bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    async def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()

@@ -1,0 +1,156 @@
+"""What keeps the manager from starting is said in one line, with exit code 3."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from queue_manager.engine import kubeconfig as kubeconfigs
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import CRDS
+from queue_manager.operator import preflight
+from queue_manager.operator.controllers import ALL
+from queue_manager.operator.permissions import JOB_CONTROLLER, QUEUE, rules
+from queue_manager.operator.transport import ClusterTransport
+from tests.control_plane.conftest import ROOT, SLUICE, install_kinds
+from tests.control_plane.manager.account import Account, account, without, write_kubeconfig
+from tests.control_plane.manager.conftest import Start
+from tests.control_plane.manager.process import until
+from tests.control_plane.server import ControlPlane, free_ports
+
+pytestmark = pytest.mark.control_plane
+
+HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+
+
+async def refusal(*flags: str, kubeconfig: Path | None = None) -> str:
+    """Start it, expect that it does not; returns what it says, less its name."""
+    chosen = () if kubeconfig is None else ("--kubeconfig", str(kubeconfig))
+    command = [*SLUICE, "manager", "--metrics-port", "0", *chosen, *flags]
+    done = await asyncio.to_thread(
+        subprocess.run, command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 3, done
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("sluice manager: ")
+    return done.stderr.removeprefix("sluice manager: ").strip()
+
+
+async def of(who: Account, plane: ControlPlane, tmp_path: Path) -> Path:
+    return write_kubeconfig(tmp_path / "kubeconfig", plane.url, {"token": (await who.token())[0]}, plane)
+
+
+async def test_without_the_kinds_it_names_the_command_that_installs_them(
+    plane: ControlPlane, api: Client, kubeconfig: Path
+) -> None:
+    await api.delete(CRDS, "", "workloads.kueue.x-k8s.io")
+    transport = ClusterTransport(lambda: kubeconfigs.load(plane.kubeconfig))
+
+    async def not_served() -> bool:
+        try:
+            await preflight.check(transport, plane.url, [QUEUE])
+        except preflight.CannotStart:
+            return True
+        return False
+
+    try:
+        await until(not_served, "workloads are no longer served")
+        assert await refusal(kubeconfig=kubeconfig) == (
+            "the cluster has no kueue.x-k8s.io/v1beta2 workloads: run `sluice crds | kubectl apply -f -`"
+        )
+        await preflight.check(transport, plane.url, [JOB_CONTROLLER])  # which needs none of them
+    finally:
+        await transport.close()
+        await asyncio.to_thread(install_kinds, plane)
+
+
+async def test_without_any_permission_it_names_all_that_it_needs(
+    plane: ControlPlane, api: Client, namespace: str, tmp_path: Path
+) -> None:
+    said = await refusal(kubeconfig=await of(await account(api, namespace, []), plane, tmp_path))
+    assert said.startswith("no permission, in all namespaces, to get, delete, list, watch, patch jobs.batch; patch ")
+    assert "create, delete, patch, list, watch pods; create, patch events; " in said
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "said"),
+    [
+        ("patch", "workloads/status", "patch workloads.kueue.x-k8s.io/status"),
+        ("watch", "pods", "watch pods"),
+        ("delete", "jobs", "delete jobs.batch"),
+    ],
+)
+async def test_without_one_permission_it_names_that_verb_on_that_resource(
+    plane: ControlPlane, api: Client, namespace: str, tmp_path: Path, verb: str, resource: str, said: str
+) -> None:
+    allowed = without(verb, resource)
+    if resource == "jobs":
+        assert allowed != rules(ALL)
+    kubeconfig = await of(await account(api, namespace, allowed), plane, tmp_path)
+    assert await refusal(kubeconfig=kubeconfig) == (
+        f"no permission, in all namespaces, to {said}: bind a ClusterRole that allows it"
+    )
+
+
+async def test_the_job_controller_alone_needs_only_its_own_rights(
+    plane: ControlPlane, api: Client, namespace: str, tmp_path: Path, start: Start
+) -> None:
+    kubeconfig = await of(await account(api, namespace, rules([JOB_CONTROLLER])), plane, tmp_path)
+    manager = await start(kubeconfig, "--controllers", "job-controller")
+    assert (await manager.get("/readyz"))[0] == 200
+
+
+async def test_a_token_that_the_server_does_not_know(plane: ControlPlane, tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", plane.url, {"token": "nobody's"}, plane)
+    assert await refusal(kubeconfig=kubeconfig) == (
+        f"the API server {plane.url} does not accept our credentials (401 Unauthorized): log in anew"
+    )
+
+
+async def test_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_ports(1)[0]}"
+    said = await refusal(kubeconfig=write_kubeconfig(tmp_path / "kubeconfig", url, {"token": "t"}))
+    assert said.startswith(f"no answer from the API server {url}: ")
+
+
+async def test_a_server_whose_certificate_is_not_trusted(plane: ControlPlane, tmp_path: Path) -> None:
+    said = await refusal(kubeconfig=write_kubeconfig(tmp_path / "kubeconfig", plane.url, {"token": "t"}))
+    assert said.startswith(f"no answer from the API server {plane.url}: ")
+    assert "certificate verify failed" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "{path}: is no YAML: "),
+        ("a: 1", "{path}: no current-context is set; name a context"),
+        ("current-context: x", "{path}: contexts has no entry 'x'; there are: none"),
+        (None, "{path}: No such file or directory"),
+    ],
+)
+async def test_a_bad_kubeconfig(tmp_path: Path, text: str | None, said: str) -> None:
+    path = tmp_path / "kubeconfig"
+    if text is not None:
+        path.write_text(text)
+    assert (await refusal(kubeconfig=path)).startswith(said.format(path=path))
+
+
+async def test_a_bad_configuration_names_every_line(kubeconfig: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(HEAD + "jobController:\n  manage: Some\nmanageJobs: 1\n")
+    said = await refusal("--config", str(file), kubeconfig=kubeconfig)
+    assert f"{file}:4: jobController.manage: " in said
+    assert f"{file}:5: manageJobs: unknown field" in said
+
+
+async def test_a_port_that_is_taken(kubeconfig: Path, start: Start) -> None:
+    first = await start(kubeconfig)
+    port = first.url.rpartition(":")[2]
+    command = [*SLUICE, "manager", "--kubeconfig", str(kubeconfig), "--metrics-port", port]
+    done = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith(f"sluice manager: cannot serve health, metrics on 127.0.0.1:{port}: ")

@@ -111,7 +111,7 @@ async def queues_of(client: Client, workload: Workload | None) -> tuple[LocalQue
         if error.status != 403:
             raise
         return None, None, ""
-    return local, above, queue_obstacle(workload, local, above)
+    return local, above, queue_obstacle(workload.local_queue, local, above)
 
 
 async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O]) -> O | None:

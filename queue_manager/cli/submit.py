@@ -5,19 +5,25 @@ from __future__ import annotations
 import argparse
 import asyncio
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 
+from job_controller.model import Job, Key
 from queue_manager.api import labels
+from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor
 from queue_manager.cli import manifests, output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.manifests import Manifest
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import JOBS
+from queue_manager.engine.resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
 from queue_manager.engine.transport import ApiError, Response
+from queue_manager.visibility.consequences import queue_obstacle
+from queue_manager.visibility.verdict import never, without_quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +32,10 @@ class Submitted:
     name: str
     queue: str
     note: str
+    never: bool = False  # it can never start as things are
 
+
+WAITS = "waits in its queue"
 
 COLUMNS = (
     output.Column("NAMESPACE", lambda row: row.namespace),
@@ -43,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     jobs = [(manifest, prepare(manifest, args.queue, args.namespace)) for manifest in found]
     rows = asyncio.run(_submit(args, jobs))
     output.show(args.output, COLUMNS, rows, "nothing submitted")
-    return EXIT_OK
+    return EXIT_NEVER if any(row.never for row in rows) else EXIT_OK
 
 
 async def _submit(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, Any]]]) -> list[Submitted]:
@@ -80,13 +89,14 @@ async def submit(client: Client, jobs: list[tuple[Manifest, dict[str, Any]]]) ->
             problems += explain(manifest, answer)
     if problems:
         raise Refusal("\n  ".join(["nothing was submitted:", *problems]), EXIT_NEVER)
+    judge = await Judge.read(client)
     rows: list[Submitted] = []
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=False)
         if answer.status >= 300:
             done = f"; already submitted: {', '.join(row.name for row in rows)}" if rows else ""
             raise Refusal("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
-        rows.append(_row(orjson.loads(answer.body)))
+        rows.append(judge.row(msgspec.json.decode(answer.body, type=Job)))
     return rows
 
 
@@ -108,10 +118,61 @@ def explain(manifest: Manifest, answer: Response) -> list[str]:
     return list(dict.fromkeys(lines)) or [f"{manifest.place('metadata.name')}: {error.message}"]
 
 
-def _row(job: dict[str, Any]) -> Submitted:
-    meta = job["metadata"]
-    queue = (meta.get("labels") or {}).get(labels.QUEUE_NAME, "")
-    note = "waits in its queue" if queue else "names no queue: starts at once"
-    if not queue and job.get("spec", {}).get("suspend"):
-        note = "names no queue and is suspended: somebody must set spec.suspend to false"
-    return Submitted(meta["namespace"], meta["name"], queue, note)
+class Judge:
+    """Says of a submitted Job what will become of it, by the queues and flavors of this moment."""
+
+    def __init__(
+        self,
+        local: Sequence[LocalQueue] = (),
+        cluster: Sequence[ClusterQueue] = (),
+        flavors: Sequence[ResourceFlavor] = (),
+        *,
+        cohorts: bool = False,
+    ) -> None:
+        """`cohorts`: there are Cohorts with quotas of their own, so what can be borrowed is not known here."""
+        self._local = {queue.metadata.key: queue for queue in local}
+        self._cluster = {queue.metadata.name: queue for queue in cluster}
+        self._flavors = {flavor.metadata.name: flavor for flavor in flavors}
+        self._cohorts = cohorts
+
+    @classmethod
+    async def read(cls, client: Client) -> Judge | Silent:
+        """One that says nothing of queues where it may not see them all (403), or there are none (404)."""
+        try:
+            return cls(
+                await client.list(LOCAL_QUEUES, type=LocalQueue),
+                await client.list(CLUSTER_QUEUES, type=ClusterQueue),
+                await client.list(RESOURCE_FLAVORS, type=ResourceFlavor),
+                cohorts=bool(await client.list(COHORTS)),
+            )
+        except ApiError as error:
+            if error.status not in (403, 404):
+                raise
+            return Silent()
+
+    def row(self, job: Job) -> Submitted:
+        name = job.metadata.labels.get(labels.QUEUE_NAME, "")
+        if not name:
+            return Silent().row(job)
+        local = self._local.get(Key(job.metadata.namespace, name))
+        above = self._cluster.get(local.spec.cluster_queue) if local is not None else None
+        if above is not None and not (self._cohorts and above.spec.cohort_name):
+            reason = never(job, above, self._cluster.values(), self._flavors)
+            if reason:
+                return Submitted(*job.metadata.key, name, reason, never=True)
+        obstacle = queue_obstacle(Key(job.metadata.namespace, name), local, above)
+        if obstacle:
+            return Submitted(*job.metadata.key, name, f"waits: {obstacle}")
+        doubt = without_quota(job, above) if above is not None else ""
+        return Submitted(*job.metadata.key, name, doubt or WAITS)
+
+
+class Silent:
+    """Says only what the Job itself says."""
+
+    def row(self, job: Job) -> Submitted:
+        queue = job.metadata.labels.get(labels.QUEUE_NAME, "")
+        note = WAITS if queue else "names no queue: starts at once"
+        if not queue and job.spec.suspend:
+            note = "names no queue and is suspended: somebody must set spec.suspend to false"
+        return Submitted(*job.metadata.key, queue, note)

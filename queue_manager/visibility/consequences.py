@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from job_controller.model import Key
 from queue_manager.api import labels
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 
@@ -38,7 +39,7 @@ def is_stopped(policy: str) -> bool:
 def on_reactivation(workload: Workload, queue: LocalQueue | None, above: ClusterQueue | None) -> str:
     """Where a Workload stands once spec.active is true again. Queues are None where they do not exist."""
     name = workload.spec.queue_name
-    obstacle = queue_obstacle(workload, queue, above)
+    obstacle = queue_obstacle(workload.local_queue, queue, above)
     gates = workload.metadata.annotations.get(labels.ADMISSION_GATED_BY, "")
     if obstacle:
         return f"waits: {obstacle}"
@@ -49,10 +50,10 @@ def on_reactivation(workload: Workload, queue: LocalQueue | None, above: Cluster
     return f"back in line of {name}, with a new budget of retries"
 
 
-def queue_obstacle(workload: Workload, queue: LocalQueue | None, above: ClusterQueue | None) -> str:
-    """What keeps everything in its queue from starting, with the command against it; or empty."""
+def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | None) -> str:
+    """What keeps everything in the LocalQueue of this key from starting, with the command against it; or empty."""
     if queue is None:
-        return f"there is no LocalQueue {workload.spec.queue_name} in namespace {workload.metadata.namespace}"
+        return f"there is no LocalQueue {key.name} in namespace {key.namespace}"
     if is_stopped(queue.spec.stop_policy):
         return f"LocalQueue {queue.metadata.name} is held (sluice release {typed_queue(queue)})"
     if above is None:

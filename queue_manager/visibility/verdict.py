@@ -1,0 +1,111 @@
+"""Can this Job ever start? Judged from specs alone, as if nothing else ran. Pure.
+
+Resources of one resource group share a flavor, so a Job fits if, in each group, one flavor has room for all that it
+asks for there: the sums per flavor are the scheduler's. The verdict is given only where it is certain. It is silent
+where the configuration may count resources differently than we see (then the scheduler will tell).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from job_controller.model import Job
+from queue_manager.api import labels
+from queue_manager.api.types import ClusterQueue, ResourceFlavor, ResourceGroup
+from queue_manager.jobs.workload import pod_count
+from queue_manager.scheduling.amounts import Amounts, text
+from queue_manager.scheduling.info import PODS
+from queue_manager.scheduling.matching import refusal
+from queue_manager.scheduling.requests import pod_requests
+from queue_manager.scheduling.state import SchedulerState
+from queue_manager.scheduling.tree import FlavorResource, Node
+
+
+class Excess(NamedTuple):
+    """A resource of which more is asked for than any flavor has."""
+
+    resource: str
+    asked: int
+    limit: int
+
+
+def never(job: Job, queue: ClusterQueue, others: Iterable[ClusterQueue], flavors: Mapping[str, ResourceFlavor]) -> str:
+    """Why the Job can never start in this ClusterQueue, in a few words; empty: it may.
+
+    `others`: all ClusterQueues, for what may be borrowed of them. `flavors`: by name.
+    """
+    cohort = queue.spec.cohort_name
+    state = SchedulerState()
+    try:
+        asked = least(job)
+        for one in (*(other for other in others if cohort and other.spec.cohort_name == cohort), queue):
+            state.set_queue(one)
+        node = state.queues[queue.metadata.name].node
+    except ValueError:
+        return ""  # no quantity somewhere; whoever validates it says so
+    if PODS in _covered(queue):
+        asked[PODS] = smallest_count(job)
+    for group in queue.spec.resource_groups:
+        reason = _never_in(group, asked, job, node, flavors)
+        if reason:
+            return f"can never start: {reason}"
+    return ""
+
+
+def without_quota(job: Job, queue: ClusterQueue) -> str:
+    """Resources that the ClusterQueue has no quota for: it never starts, unless the configuration leaves them out."""
+    try:
+        asked = least(job)
+    except ValueError:
+        return ""
+    names = sorted(resource for resource, amount in asked.items() if amount and resource not in _covered(queue))
+    return f"hardly ever starts: its queue has no quota for {', '.join(names)}" if names else ""
+
+
+def _covered(queue: ClusterQueue) -> set[str]:
+    return {resource for group in queue.spec.resource_groups for resource in group.covered_resources}
+
+
+def least(job: Job) -> Amounts:
+    """What all pods that run at once ask for together; with partial admission, the fewest that may."""
+    single = pod_requests(job.spec.template.get("spec") or {})
+    return {resource: amount * smallest_count(job) for resource, amount in single.items()}
+
+
+def smallest_count(job: Job) -> int:
+    minimum = job.metadata.annotations.get(labels.MIN_PARALLELISM, "")
+    return min(int(minimum), pod_count(job.spec)) if minimum.isdecimal() else pod_count(job.spec)
+
+
+def _never_in(group: ResourceGroup, asked: Amounts, job: Job, node: Node, flavors: Mapping[str, ResourceFlavor]) -> str:
+    wanted = [resource for resource in group.covered_resources if asked.get(resource)]
+    if not wanted:
+        return ""
+    usable, refusals = [], []
+    for quotas in group.flavors:
+        flavor = flavors.get(quotas.name)
+        why = refusal(flavor, job.spec.template.get("spec") or {}) if flavor is not None else ""
+        refusals += [why] if why else []
+        usable += [] if why else [quotas.name]
+    if not usable:
+        return "; ".join(refusals)
+    if any(not _excesses(name, wanted, asked, node) for name in usable):
+        return ""
+    return "; ".join(_text(excess) for excess in _nearest(usable, wanted, asked, node))
+
+
+def _excesses(flavor: str, wanted: Sequence[str], asked: Amounts, node: Node) -> list[Excess]:
+    limits = ((resource, node.potential(FlavorResource(flavor, resource))) for resource in wanted)
+    return [Excess(resource, asked[resource], limit) for resource, limit in limits if asked[resource] > limit]
+
+
+def _nearest(usable: Sequence[str], wanted: Sequence[str], asked: Amounts, node: Node) -> list[Excess]:
+    """What is too much in the flavor that comes nearest: the fewest resources over, then the largest limits."""
+    found = [_excesses(flavor, wanted, asked, node) for flavor in usable]
+    return min(found, key=lambda excesses: (len(excesses), [-excess.limit for excess in excesses]))
+
+
+def _text(excess: Excess) -> str:
+    asked, limit = (text(excess.resource, amount) for amount in (excess.asked, excess.limit))
+    return f"asks {asked} {excess.resource}, queue limit {limit}"

@@ -22,6 +22,7 @@ from job_controller.fields import Json
 from queue_manager.local import values
 from queue_manager.local.errors import bad_request
 from queue_manager.local.jsontext import Repeated
+from queue_manager.local.memo import Passed, text_of
 
 INT_LIMITS = {"int32": 2**31, "int64": 2**63}
 # Parts with a decoder of their own, by the last word of their type.
@@ -36,6 +37,8 @@ _SPECIAL = {
 }
 _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 _PYTHON = {"string": str, "bool": bool}
+# Large parts that come again and again in the same words.
+_REMEMBERED = frozenset(("PodSpec", "JobSpec"))
 
 
 # The way from the root to a value: (before, step). A step is a field, a map key or a list index.
@@ -45,7 +48,20 @@ Trail = tuple[Any, Any]
 class Shape:
     """What a value must look like."""
 
-    __slots__ = ("fields", "form", "go", "item", "keep", "key", "keys", "limit", "list_type", "python", "strategy")
+    __slots__ = (
+        "fields",
+        "form",
+        "go",
+        "item",
+        "keep",
+        "key",
+        "keys",
+        "limit",
+        "list_type",
+        "passed",
+        "python",
+        "strategy",
+    )
 
     def __init__(self, form: str, go: str = "") -> None:
         self.form = form  # object, map, list, string, bool, int32, int64, number, bytes, or one of _SPECIAL
@@ -59,6 +75,7 @@ class Shape:
         self.keep = False  # an empty list or map is stored
         self.limit = INT_LIMITS.get(form, 0)
         self.python = _PYTHON.get(form)
+        self.passed: Passed | None = None  # values that are as they should be
 
 
 class Field:
@@ -92,6 +109,8 @@ def _struct(name: str) -> Shape:
     if special:
         return Shape(special, f"v1.{word}")
     shape = Shape("object", f"v1.{word}")
+    if word in _REMEMBERED:
+        shape.passed = Passed()
     _STRUCTS.append((name, shape))
     return shape
 
@@ -121,6 +140,7 @@ def _part(schema: Json, go: str, go_item: str = "") -> Shape:
             return target
         shape = Shape(target.form, target.go)
         shape.fields = target.fields
+        shape.passed = target.passed
     elif "items" in schema:
         shape = Shape("list", go)
         shape.item = _part(schema["items"], go_item or go.removeprefix("[]"))
@@ -189,7 +209,10 @@ class Walk:
         kind = type(item)
         if kind is dict or kind is Repeated:
             if form == "object":
-                self.object(shape, item, trail)
+                if shape.passed is None:
+                    self.object(shape, item, trail)
+                else:
+                    self._remembered(shape, shape.passed, item, trail)
             elif form == "map":
                 self._map(shape, item, trail)
             elif form != "any":
@@ -202,6 +225,16 @@ class Walk:
         else:
             return self._scalar(shape, item, trail)
         return item
+
+    def _remembered(self, shape: Shape, passed: Passed, item: Json, trail: Trail) -> None:
+        """An object that may have passed before: then nothing in it is unknown, wrong, or to be changed."""
+        text = text_of(item)
+        if text in passed:
+            return
+        unknown, wrong = len(self.unknown), self.wrong
+        self.object(shape, item, trail)
+        if len(self.unknown) == unknown and self.wrong == wrong and text_of(item) == text:
+            passed.add(text)
 
     def _compound(self, found: str, shape: Shape, trail: Trail) -> None:
         """A list or object where there should be none."""

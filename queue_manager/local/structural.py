@@ -19,6 +19,7 @@ from uuid import UUID
 from job_controller.fields import FieldError, Json, invalid, not_supported, required, show, too_many
 from queue_manager.local import values
 from queue_manager.local.jsontext import Repeated
+from queue_manager.local.memo import Passed, text_of
 
 _MISSING: Any = object()
 _COMBINATIONS = ("allOf", "anyOf", "oneOf", "not")
@@ -38,6 +39,7 @@ class Node:
         "keys",
         "list_type",
         "nullable",
+        "passed",
         "pattern",
         "preserve",
         "required",
@@ -66,11 +68,22 @@ class Node:
         self.combined = {key: _nodes(schema[key]) for key in _COMBINATIONS if schema.get(key)}
         below = [*self.children.values(), *filter(None, (self.additional, self.item))]
         self.defaulting: bool = any(node.default is not _MISSING or node.defaulting for node in below)
+        self.passed: Passed | None = None  # values with nothing to prune, to fill in, or to refuse
+
+    def remember(self, value: Json) -> None:
+        """Remember a value that was pruned, filled and found valid: as it is now it need not be again."""
+        if self.passed is not None:
+            self.passed.add(text_of(value))
+
+    def knows(self, value: Json) -> bool:
+        return self.passed is not None and text_of(value) in self.passed
 
     # --- pruning ---------------------------------------------------------------------------------------------
 
     def prune(self, value: Json, path: str, found: list[str]) -> None:
         """Drop unknown fields in place; their paths go to `found`."""
+        if self.passed is not None and self.knows(value):
+            return
         if isinstance(value, list):
             if self.item is not None:
                 for index, item in enumerate(value):
@@ -91,6 +104,8 @@ class Node:
 
     def fill(self, value: Json) -> None:
         """Put defaults where nothing is; take away nulls that may not be."""
+        if self.passed is not None and self.knows(value):
+            return
         if isinstance(value, dict):
             for name, child in self.children.items():
                 found = value.get(name, _MISSING)
@@ -116,7 +131,7 @@ class Node:
 
     def validate(self, value: Json, path: str = "", old: Json = _MISSING) -> Iterator[FieldError]:
         """All that is wrong with a value. What equals `old` passes: it was accepted once."""
-        if value is None and self.nullable:
+        if (value is None and self.nullable) or (self.passed is not None and self.knows(value)):
             return
         if old is not _MISSING and path and value == old:
             return
@@ -247,6 +262,8 @@ class Node:
 
     def repeated(self, value: Json, path: str = "") -> Iterator[FieldError]:
         """Items that occur twice where they must not."""
+        if self.passed is not None and self.knows(value):
+            return
         if isinstance(value, dict):
             for name, item in value.items():
                 child = self.children.get(name) or self.additional

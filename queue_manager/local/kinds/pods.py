@@ -12,6 +12,7 @@ from queue_manager.engine.resources import PODS
 from queue_manager.local.fieldset import FieldSet, of_paths
 from queue_manager.local.kinds import pod_rows
 from queue_manager.local.kinds.build import builtin, lookup
+from queue_manager.local.memo import Passed, text_of
 from queue_manager.local.values import parse_quantity
 
 _CHANGEABLE = (
@@ -65,7 +66,9 @@ def _generated(pod: Json) -> FieldSet:
 
 
 def _prepare_update(new: Json, _old: Json) -> None:
-    default_pod(new.setdefault("spec", {}))
+    spec = new.setdefault("spec", {})
+    default_pod(spec)
+    _tolerate_absent_nodes(spec)
 
 
 def _prepare_status(new: Json, old: Json) -> None:
@@ -105,14 +108,26 @@ def _positive(container: Json, field: str) -> dict[str, Any]:
     return found
 
 
+_valid = Passed()
+
+
 def _validate_create(pod: Json) -> list[FieldError]:
-    return validate_pod_spec(pod["spec"], "spec")
+    spec = pod["spec"]
+    text = text_of(spec)
+    if text in _valid:
+        return []
+    errors = validate_pod_spec(spec, "spec")
+    if not errors:
+        _valid.add(text)
+    return errors
 
 
 def _validate_update(new: Json, old: Json) -> list[FieldError]:
     """Images, a sooner deadline, more tolerations, fewer gates; everything else stays as it was created."""
     errors = _validate_create(new)
     spec, before = new["spec"], old["spec"]
+    if spec == before:
+        return errors
     for field in ("containers", "initContainers"):
         if len(spec.get(field) or []) != len(before.get(field) or []):
             errors.append(forbidden(f"spec.{field}", "pod updates may not add or remove containers"))

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import orjson
+
 from job_controller import metadata
-from job_controller.fields import FieldError, Json, show
+from job_controller.fields import FieldError, Json, invalid, show
 from queue_manager.engine.resources import Resource
 from queue_manager.local.durations import since
 from queue_manager.local.errors import bad_request
@@ -26,6 +28,8 @@ class CustomSchema:
     def __init__(self, schema: Json, kind: str, version: str) -> None:
         self.node = Node(schema)
         self.definition = schema
+        self._has_rules = b"x-kubernetes-validations" in orjson.dumps(schema)
+        self._rules: Any = None
         self._kind = kind
         self._version = version
 
@@ -38,6 +42,19 @@ class CustomSchema:
                 f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {problem}'
             )
         return found + unknown + [f'unknown field "{path}"' for path in self._prune(body)]
+
+    def broken_rules(self, found: list[FieldError], new: Json, old: Json | None = None) -> list[FieldError]:
+        """The rules that an object breaks, unless what was `found` already keeps them from being asked."""
+        if not self._has_rules:
+            return []
+        from queue_manager.local import cel_rules  # the language is imported when a kind has rules
+
+        if any(error.reason in cel_rules.BLOCKING for error in found):
+            return [invalid("<nil>", None, cel_rules.NOT_CHECKED)]
+        if self._rules is None:
+            self._rules = cel_rules.Rules(self.definition)
+        broken: list[FieldError] = self._rules.check(new, **({} if old is None else {"old": old}))
+        return broken
 
     def prune(self, body: Json) -> None:
         self._check_metadata(body)
@@ -106,9 +123,9 @@ def _kind(crd: Json, version: Json) -> Kind:
         prepare_create=schema.node.fill,
         prepare_update=lambda new, _old: schema.node.fill(new),
         prepare_status=lambda new, _old: schema.node.fill(new),
-        validate_create=_validate_create(schema.node, namespaced),
-        validate_update=_validate_update(schema.node),
-        validate_status=_validate_update(schema.node),
+        validate_create=_validate_create(schema, namespaced),
+        validate_update=_validate_update(schema),
+        validate_status=_validate_update(schema),
         fields=_fields(version.get("selectableFields") or ()),
         columns=columns,
         row=row,
@@ -116,23 +133,26 @@ def _kind(crd: Json, version: Json) -> Kind:
     )
 
 
-def _validate_create(node: Node, namespaced: bool) -> Callable[[Json], list[FieldError]]:
+def _validate_create(schema: CustomSchema, namespaced: bool) -> Callable[[Json], list[FieldError]]:
     def validate(new: Json) -> list[FieldError]:
         errors = metadata.validate_metadata(new["metadata"], namespaced=namespaced)
-        return errors + _validate(node, new)
+        errors += _validate(schema.node, new)
+        return errors + schema.broken_rules(errors, new)
 
     return validate
 
 
-def _validate_update(node: Node) -> Callable[[Json, Json], list[FieldError]]:
+def _validate_update(schema: CustomSchema) -> Callable[[Json, Json], list[FieldError]]:
     """Values that did not change stay acceptable when the schema has become stricter."""
+    node = schema.node
 
     def validate(new: Json, old: Json) -> list[FieldError]:
         errors = metadata.validate_metadata_update(new["metadata"], old["metadata"])
         found = _validate(node, new)
         if found:
             found = list(node.validate(_body(new), "", _body(old))) + list(node.repeated(_body(new)))
-        return errors + found
+        errors += found
+        return errors + schema.broken_rules(errors, new, old)
 
     return validate
 

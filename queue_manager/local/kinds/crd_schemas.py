@@ -21,7 +21,7 @@ def validate_schema(schema: Json, path: str) -> list[FieldError]:
 
 
 def _validate(schema: Json, path: str, level: str) -> list[FieldError]:
-    errors = _validate_type(schema, path, level) + _validate_pattern(schema, path)
+    errors = _validate_type(schema, path, level) + _validate_pattern(schema, path) + _validate_rules(schema, path)
     for name, child in (schema.get("properties") or {}).items():
         errors += _validate(child, f"{path}.properties[{name}]", "specified object fields")
     more = schema.get("additionalProperties")
@@ -47,6 +47,14 @@ def _validate_type(schema: Json, path: str, level: str) -> list[FieldError]:
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return []
     return [required(f"{path}.type", f"must not be empty for {level}")]
+
+
+def _validate_rules(schema: Json, path: str) -> list[FieldError]:
+    if not schema.get("x-kubernetes-validations"):
+        return []
+    from queue_manager.local.cel_rules import problems  # the language is imported when a kind has rules
+
+    return problems(schema, path)
 
 
 def _validate_pattern(schema: Json, path: str) -> list[FieldError]:

@@ -95,15 +95,16 @@ def validate_annotations(annotations: Mapping[str, str] | None, path: str) -> li
 def _validate_owners(owners: Json, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     managers: list[str] = []
-    for i, owner in enumerate(owners):
-        at = f"{path}[{i}]"
+    for owner in owners:
         version = owner.get("apiVersion") or ""
         group, slash, bare = version.partition("/")
         if not (bare if slash else group):
-            errors.append(invalid(f"{at}.apiVersion", version, "version must not be empty"))
+            errors.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
         for field in ("kind", "name", "uid"):
             if not owner.get(field):
-                errors.append(invalid(f"{at}.{field}", owner.get(field) or "", "must not be empty"))
+                errors.append(invalid(f"{path}.{field}", owner.get(field) or "", "must not be empty"))
+        if (version, owner.get("kind")) == ("v1", "Event"):
+            errors.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
             managers.append(f"{owner.get('kind', '')}/{owner.get('name', '')}")
     if len(managers) > 1:

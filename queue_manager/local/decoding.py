@@ -7,14 +7,13 @@ from functools import cache
 from job_controller.fields import Json
 from queue_manager.local.crds import CustomSchema
 from queue_manager.local.errors import StatusError, bad_request
-from queue_manager.local.exchange import JSON_TYPE, MAX_BODY, Request, media_type, read_body
+from queue_manager.local.exchange import JSON_TYPE, MAX_BODY, Request, json_type, media_type, no_object, read_body
 from queue_manager.local.jsontext import parse_json
 from queue_manager.local.kind import Kind
 from queue_manager.local.patches import too_deep
 from queue_manager.local.schemas import definitions
 
-_HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-_SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
+SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
 _SHOWN = 30  # characters of a body that an error shows
 
 
@@ -36,9 +35,7 @@ def _parse(body: bytes, kind: Kind) -> Json:
     if tree is None and not isinstance(kind.schema, CustomSchema):
         return {}
     if not isinstance(tree, dict):
-        found = {list: "array", str: "string", bool: "bool", type(None): "null"}.get(type(tree), "number")
-        why = f"json: cannot unmarshal {found} into Go value of type {_HEAD}"
-        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {why}", body)
+        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {no_object(tree)}", body)
     if body.count(b"{") + body.count(b"[") > 100 and too_deep(tree):
         raise bad_request("the body is nested more than 100 levels deep")
     return tree
@@ -57,8 +54,7 @@ def _check_head(tree: Json, body: bytes, kind: Kind) -> None:
     for field in ("kind", "apiVersion"):
         value = tree.get(field)
         if value is not None and not isinstance(value, str):
-            found = {list: "array", dict: "object", bool: "bool"}.get(type(value), "number")
-            why = f"json: cannot unmarshal {found} into Go struct field .{field} of type string"
+            why = f"json: cannot unmarshal {json_type(value)} into Go struct field .{field} of type string"
             raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {why}", body)
     version, name = tree.get("apiVersion") or "", tree.get("kind") or ""
     resource = kind.resource
@@ -80,7 +76,7 @@ def _check_head(tree: Json, body: bytes, kind: Kind) -> None:
         inner = resource.group.partition(".")[0] or "core"
         why = f"converting ({short}.{name}) to ({inner}.{resource.kind}): unknown conversion"
     else:
-        why = f'no kind "{name}" is registered for version "{version}" {_SCHEME}'
+        why = f'no kind "{name}" is registered for version "{version}" {SCHEME}'
     raise bad_request(f'{name} in version "{short}" cannot be handled as a {resource.kind}: {why}')
 
 

@@ -21,7 +21,8 @@ from queue_manager.engine.resources import NAMESPACES, PODS, Resource
 from queue_manager.local import errors
 from queue_manager.local.admission import Admission, Review
 from queue_manager.local.call import Call
-from queue_manager.local.exchange import flag, read_body
+from queue_manager.local.decoding import SCHEME
+from queue_manager.local.exchange import flag, json_type, read_body
 from queue_manager.local.identity import timestamp
 from queue_manager.local.listing import Selection
 from queue_manager.local.store import Store, Stored, decode
@@ -52,7 +53,8 @@ class DeleteOptions:
         """From the body, or without one from the query. Raises 400, 415, 422."""
         tree = read_body(call.request) if call.request.body.strip() else _from_query(call)
         if tree.get("kind", "DeleteOptions") != "DeleteOptions":
-            raise errors.bad_request(f"the body of a DELETE must be DeleteOptions, not {tree['kind']}")
+            version = tree.get("apiVersion", "v1")
+            raise errors.bad_request(f'no kind "{tree["kind"]}" is registered for version "{version}" {SCHEME}')
         return cls.of_tree(tree | ({"dryRun": [call.option("dryRun")]} if call.dry_run else {}))
 
     @classmethod
@@ -60,8 +62,9 @@ class DeleteOptions:
         """Raises 400 for a wrong type, 422 for a wrong value."""
         policy, orphan = tree.get("propagationPolicy"), tree.get("orphanDependents")
         grace, dry_run = tree.get("gracePeriodSeconds"), tree.get("dryRun") or []
-        conditions = tree.get("preconditions") or {}
+        conditions = tree.get("preconditions")
         _require_types(policy, orphan, grace, dry_run, conditions)
+        conditions = conditions or {}
         problems: list[FieldError] = []
         if orphan is not None and policy is not None:
             detail = "orphanDependents and deletionPropagation cannot be both set"
@@ -80,16 +83,20 @@ class DeleteOptions:
 
 
 def _require_types(policy: Any, orphan: Any, grace: Any, dry_run: Any, conditions: Any) -> None:
+    number = isinstance(grace, int) and not isinstance(grace, bool)
     wanted = (
-        ("propagationPolicy", policy is None or isinstance(policy, str), "a string"),
-        ("orphanDependents", orphan is None or isinstance(orphan, bool), "a boolean"),
-        ("gracePeriodSeconds", grace is None or (isinstance(grace, int) and not isinstance(grace, bool)), "an integer"),
-        ("dryRun", isinstance(dry_run, list), "a list"),
-        ("preconditions", isinstance(conditions, dict), "an object"),
+        ("propagationPolicy", policy, isinstance(policy, str), "v1.DeletionPropagation"),
+        ("orphanDependents", orphan, isinstance(orphan, bool), "bool"),
+        ("gracePeriodSeconds", grace, number, "int64"),
+        ("dryRun", dry_run, isinstance(dry_run, list), "[]string"),
+        ("preconditions", conditions, isinstance(conditions, dict), "v1.Preconditions"),
     )
-    for name, fits, kind in wanted:
-        if not fits:
-            raise errors.bad_request(f"DeleteOptions.{name} must be {kind}")
+    for name, value, fits, kind in wanted:
+        if value is not None and not fits:
+            shown = f"number {value}" if isinstance(value, float) else json_type(value)
+            raise errors.bad_request(
+                f"json: cannot unmarshal {shown} into Go struct field DeleteOptions.{name} of type {kind}"
+            )
 
 
 def _from_query(call: Call) -> dict[str, Any]:
@@ -115,8 +122,8 @@ class Outcome:
     status: int = 200
 
     def body(self, call: Call, options: DeleteOptions) -> bytes:
-        """Gone in the background: a Status; else the object."""
-        if not self.gone:
+        """Of what is gone a Status, of what remains the object; pods are shown in both cases."""
+        if not self.gone or call.resource == PODS:
             return orjson.dumps(self.obj)
         meta = self.obj["metadata"]
         return orjson.dumps(errors.success(call.resource, meta["name"], meta["uid"]))

@@ -155,6 +155,11 @@ def too_many_requests(message: str, seconds: int) -> StatusError:
     return StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": seconds} if seconds else {})
 
 
+def unexplained(message: str) -> StatusError:
+    """500 with a message and no reason: what a real server says of a version that is no number."""
+    return StatusError(500, "", message)
+
+
 def internal(message: str) -> StatusError:
     cause = {"message": message}
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [cause]})

@@ -16,6 +16,7 @@ from queue_manager.local import errors
 from queue_manager.local.errors import StatusError
 from queue_manager.local.jsontext import Repeated
 
+_HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 MAX_BODY = 3 * 1024 * 1024
 MAX_DEPTH = 100
 MAX_NODES = 500_000  # of a YAML tree with its aliases written out
@@ -112,7 +113,7 @@ def read_body(request: Request) -> Json:
             f"{JSON_TYPE}, {YAML_TYPES[0]}"
         )
     if not isinstance(tree, dict):
-        raise errors.bad_request(f"the body must be an object, not {_json_type(tree)}")
+        raise errors.bad_request(f"couldn't get version/kind; json parse error: {no_object(tree)}")
     return tree
 
 
@@ -173,18 +174,15 @@ def _with_repeated(body: bytes) -> Json:
     return json.loads(body, object_pairs_hook=pairs)
 
 
-def _json_type(tree: Json) -> str:
-    match tree:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case _:
-            return "an array"
+def no_object(value: Json) -> str:
+    """Go's words about a body that is no JSON object."""
+    return f"json: cannot unmarshal {json_type(value)} into Go value of type {_HEAD}"
+
+
+def json_type(value: Json) -> str:
+    """What Go's decoder calls the type of a JSON value."""
+    names = {list: "array", dict: "object", str: "string", bool: "bool", type(None): "null"}
+    return names.get(type(value), "number")
 
 
 def respond(status: int, body: bytes, warnings: list[str] | None = None) -> Response:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
@@ -24,6 +25,8 @@ from queue_manager.local.selectors import FieldMatcher, LabelMatcher, parse_fiel
 from queue_manager.local.store import Forgotten, Store, Stored, decode, object_key
 from queue_manager.local.views import shown
 
+MATCH = "resourceVersionMatch"
+INTEGER = re.compile(r"[+-]?[0-9]+")
 LIST_OPTIONS = Resource("meta.k8s.io", "v1", "", "ListOptions")
 
 EXPIRED = (
@@ -51,14 +54,22 @@ class Position(NamedTuple):
     @classmethod
     def of(cls, token: str) -> Position:
         """Raises 400."""
+        foreign = _bad_token("it was not made by this server")
+        stray = next((index for index, char in enumerate(token) if not (char.isalnum() or char in "-_")), len(token))
+        if stray < len(token) or len(token) % 4 == 1:
+            raise _bad_token(f"illegal base64 data at input byte {min(stray, len(token) // 4 * 4)}")
         try:
             tree = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
             revision, start = tree["rv"], tree["start"]
         except (binascii.Error, orjson.JSONDecodeError, ValueError, KeyError, TypeError):
-            raise errors.bad_request("continue key is not valid: it was not made by this server") from None
+            raise foreign from None
         if not isinstance(revision, int) or not isinstance(start, str) or tree.get("v") != "meta.k8s.io/v1":
-            raise errors.bad_request("continue key is not valid: it was not made by this server")
+            raise foreign
         return cls(revision, start)
+
+
+def _bad_token(why: str) -> errors.StatusError:
+    return errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
 class Selection:
@@ -103,22 +114,39 @@ class Selection:
 
 
 def number(call: Call, option: str) -> int:
-    """A non-negative decimal query parameter, 0 when absent. Raises 400."""
+    """A whole number among the query parameters, 0 when absent. Raises 400."""
     text = call.option(option)
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise errors.bad_request(f'{option}: Invalid value: "{text}": must be a non-negative integer')
+    if not INTEGER.fullmatch(text):
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    if len(text) > 18:
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
     return int(text)
+
+
+def version(call: Call) -> int:
+    """The resourceVersion asked for, 0 when absent. Raises 400, for a watch 500 (as a real server does)."""
+    text = call.option("resourceVersion")
+    if not text:
+        return 0
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+    if flag(call.request.query, "watch"):
+        raise errors.unexplained(why)
+    raise errors.bad_request(f"invalid resource version: {why}")
 
 
 def list_objects(store: Store, call: Call) -> bytes:
     """The body of a list. Raises 400, 410, 422, 504."""
-    problems = _option_problems(call)
+    limit = max(0, number(call, "limit"))
+    number(call, "timeoutSeconds")
+    problems = _list_problems(call)
     if problems:
         raise errors.invalid(LIST_OPTIONS, "", problems)
     selection = Selection(call)
-    limit, revision = number(call, "limit"), number(call, "resourceVersion")
+    revision = version(call)
     if revision > store.revision:
         raise errors.from_the_future(revision, store.revision)
     position = _position(store, call, limit, revision)
@@ -155,14 +183,14 @@ def _page(store: Store, call: Call, selection: Selection, position: Position, li
         if selection:
             return page, sum(1 for _ in islice(found, 1))
         return page, sum(1 for _ in found)
-    except Forgotten as forgotten:
-        raise _expired(call, position, forgotten) from None
+    except Forgotten:
+        raise _expired(call, position) from None
 
 
-def _expired(call: Call, position: Position, forgotten: Forgotten) -> errors.StatusError:
+def _expired(call: Call, position: Position) -> errors.StatusError:
     if call.option("continue"):
         return errors.gone(EXPIRED_BUT, continue_token=Position(-1, position.after).token())
-    return errors.gone(f"too old resource version: {position.revision} ({forgotten.oldest})")
+    return errors.gone("The resourceVersion for the provided list is too old.")
 
 
 def _candidates(store: Store, call: Call, selection: Selection, position: Position) -> Iterator[Stored]:
@@ -177,47 +205,47 @@ def _candidates(store: Store, call: Call, selection: Selection, position: Positi
     return store.scan_at(call.table, position.revision, call.namespace, position.after)
 
 
-def _option_problems(call: Call) -> list[FieldError]:
+def _list_problems(call: Call) -> list[FieldError]:
     """Combinations of options that mean nothing (ValidateListOptions)."""
     match, version = call.option("resourceVersionMatch"), call.option("resourceVersion")
-    watch = flag(call.request.query, "watch")
-    initial = "sendInitialEvents" in call.request.query
     problems = []
-    if initial and not watch:
+    if "sendInitialEvents" in call.request.query:
         problems.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    if initial and watch and match != "NotOlderThan":
-        problems.append(
-            forbidden("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-        )
     if not match:
         return problems
-    if watch and not initial:
-        problems.append(
-            forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )
-        )
-    if not watch and not version:
-        problems.append(
-            forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
-        )
+    if not version:
+        problems.append(forbidden(MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
     if call.option("continue"):
-        problems.append(
-            forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
-        )
+        problems.append(forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"))
     if match not in ("Exact", "NotOlderThan"):
-        problems.append(not_supported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]))
+        problems.append(not_supported(MATCH, match, ["Exact", "NotOlderThan", ""]))
     if match == "Exact" and version == "0":
-        problems.append(
-            forbidden("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
-        )
+        problems.append(forbidden(MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    return problems
+
+
+def _watch_problems(call: Call) -> list[FieldError]:
+    """The same for watches."""
+    match, initial = call.option("resourceVersionMatch"), "sendInitialEvents" in call.request.query
+    problems = []
+    if initial and match != "NotOlderThan":
+        problems.append(forbidden(MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+    if not match:
+        return problems
+    if not initial:
+        text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        problems.append(forbidden(MATCH, text))
+    if match != "NotOlderThan":
+        problems.append(not_supported(MATCH, match, ["NotOlderThan"]))
+    if call.option("continue"):
+        problems.append(forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"))
     return problems
 
 
 def check_watch_options(call: Call) -> None:
     """Raises 422."""
-    problems = _option_problems(call)
+    number(call, "limit")
+    problems = _watch_problems(call)
     if number(call, "timeoutSeconds") > 10**9:
         problems.append(invalid("timeoutSeconds", call.option("timeoutSeconds"), "must be at most 1000000000"))
     if problems:

@@ -78,15 +78,15 @@ def require_namespace(store: Store, call: Call, name: str) -> None:
 
 def begin(store: Store, call: Call, meta: dict[str, Any]) -> None:
     """metadata of a new object: name, uid, creation time, generation. Raises 400, 422."""
-    if meta.get("resourceVersion"):
-        raise errors.bad_request("resourceVersion should not be set on objects to be created")
+    if meta.get("resourceVersion", "0") not in ("", "0", None):
+        raise errors.unexplained("resourceVersion should not be set on objects to be created")
     if not meta.get("name"):
         prefix = meta.get("generateName")
         if not prefix:
             problem = required("metadata.name", "name or generateName is required")
             raise errors.invalid(call.resource, "", [problem])
         meta["name"] = store.new_name(prefix)
-    for name in (*FINALIZING, "resourceVersion", "generation"):
+    for name in (*FINALIZING, "resourceVersion"):
         meta.pop(name, None)
     meta["uid"] = store.new_uid()
     meta["creationTimestamp"] = timestamp(store.now())
@@ -98,12 +98,11 @@ def carry_over(call: Call, new: Json, old: Json) -> None:
     """Give an updated object the metadata that updates cannot change. Raises 409 for another object's identity."""
     meta, before = new["metadata"], old["metadata"]
     if meta.get("uid") and meta["uid"] != before["uid"]:
-        raise errors.conflict(
-            call.resource,
-            call.name,
-            f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {before['uid']}",
-        )
-    if meta.get("resourceVersion") and meta["resourceVersion"] != before["resourceVersion"]:
+        raise errors.conflict(call.resource, call.name, _another_object(call, meta["uid"], before["uid"]))
+    version = meta.get("resourceVersion")
+    if version and version not in ("0", before["resourceVersion"]):
+        if not version.isdigit():
+            raise errors.unexplained(f'strconv.ParseUint: parsing "{version}": invalid syntax')
         raise errors.conflict(call.resource, call.name)
     for name in OWNED:
         if name in before:
@@ -113,6 +112,16 @@ def carry_over(call: Call, new: Json, old: Json) -> None:
     meta["resourceVersion"] = before["resourceVersion"]
     if "generateName" in before:
         meta.setdefault("generateName", before["generateName"])
+
+
+def _another_object(call: Call, asked: str, found: str) -> str:
+    """The words of a real server's storage about a uid that is not the object's."""
+    group = call.resource.group if "." in call.resource.group and not call.resource.group.endswith(".k8s.io") else ""
+    key = "/".join(part for part in ("/registry", group, call.resource.plural, call.namespace, call.name) if part)
+    return (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {asked}, UID in object meta: {found}"
+    )
 
 
 def check_finalizers(new: Json, old: Json) -> list[FieldError]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import orjson
 
 from job_controller.ports import Clock
-from queue_manager.engine.resources import CRDS, NAMESPACES
+from queue_manager.engine.resources import CRDS, NAMESPACES, PODS
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.admission import Admission, Review
@@ -24,7 +24,7 @@ from queue_manager.local.discovery import discovery
 from queue_manager.local.errors import StatusError
 from queue_manager.local.exchange import Request, Stream, flag, negotiate, refuse, respond
 from queue_manager.local.identity import timestamp
-from queue_manager.local.listing import list_objects
+from queue_manager.local.listing import list_objects, version
 from queue_manager.local.namespaces import finalize
 from queue_manager.local.pods import LogSource, Pods
 from queue_manager.local.registry import Registry
@@ -148,6 +148,9 @@ class ApiServer:
             case "GET" if flag(call.request.query, "watch"):
                 return self._watch(_one_object(call))
             case "GET":
+                asked = version(call)
+                if asked > self.store.revision:
+                    raise errors.from_the_future(asked, self.store.revision)
                 return self._shown(call, 200, self._writer.require(call).data)
             case "PUT":
                 return self._shown(call, 200, self._writer.update(call))
@@ -196,7 +199,7 @@ class ApiServer:
         options = DeleteOptions.of(call)
         outcome = self._deleter.delete(call, options)
         body = outcome.body(call, options)
-        if outcome.gone:
+        if outcome.gone and call.resource != PODS:
             return respond(200, body, call.warnings)
         return self._shown(call, outcome.status, body)
 

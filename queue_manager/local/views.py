@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from job_controller.fields import Json
+from queue_manager.local.crds import CustomSchema
 from queue_manager.local.exchange import Form
 from queue_manager.local.kind import Kind
 from queue_manager.local.store import Stored
@@ -38,6 +39,13 @@ class View:
         self._include = include_object or "Metadata"
         self._headers = True
         self._translated = "from_stored" in kind.extra
+        # Items of a list say what they are only where they are custom objects; so do those of a real server.
+        self._named = isinstance(kind.schema, CustomSchema)
+        version, name = kind.resource.api_version.encode(), kind.resource.kind.encode()
+        self._heads = (
+            b'{"apiVersion":"%b","kind":"%b",' % (version, name),
+            b'{"kind":"%b","apiVersion":"%b",' % (name, version),
+        )
 
     def one(self, data: bytes, now: datetime) -> bytes:
         """A single object."""
@@ -54,7 +62,7 @@ class View:
         if self._form == "json":
             resource = self._kind.resource
             head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta})
-            return b'%b,"items":[%b]}' % (head[:-1], b",".join([self._json(item.data) for item in stored]))
+            return b'%b,"items":[%b]}' % (head[:-1], b",".join([self._item(item.data) for item in stored]))
         trees = [self._tree(item.data) for item in stored]
         if self._form == "table":
             return orjson.dumps(self._table(trees, meta, now))
@@ -93,6 +101,17 @@ class View:
             tree = {"kind": "Table", "apiVersion": META_VERSION, "metadata": {"resourceVersion": str(revision)}}
             tree |= {"columnDefinitions": None, "rows": [row] if initial_events_end else []}
         return b"".join((_EVENT_HEAD["BOOKMARK"], orjson.dumps(tree), _EVENT_TAIL))
+
+    def _item(self, data: bytes) -> bytes:
+        """An object as an item of a list."""
+        data = self._json(data)
+        if self._named:
+            return data
+        for head in self._heads:
+            if data.startswith(head):
+                return b"{" + data[len(head) :]
+        tree = orjson.loads(data)
+        return orjson.dumps({name: value for name, value in tree.items() if name not in ("apiVersion", "kind")})
 
     def _json(self, data: bytes) -> bytes:
         return orjson.dumps(self._tree(data)) if self._translated else data

@@ -20,7 +20,7 @@ import orjson
 from queue_manager.local import errors
 from queue_manager.local.call import Call
 from queue_manager.local.exchange import flag
-from queue_manager.local.listing import Selection, check_watch_options, number
+from queue_manager.local.listing import Selection, check_watch_options, number, version
 from queue_manager.local.store import Change, Forgotten, Store, Stored, decode
 from queue_manager.local.views import error_event
 
@@ -42,7 +42,7 @@ class Watch:
         self._seconds = float(number(call, "timeoutSeconds")) or DEFAULT_SECONDS
         self._bookmarks = flag(call.request.query, "allowWatchBookmarks")
         self._send_end = flag(call.request.query, "sendInitialEvents")
-        asked = number(call, "resourceVersion")
+        asked = version(call)
         if asked > store.revision:
             raise errors.from_the_future(asked, store.revision)
         self._initial: list[Stored] = []

@@ -226,6 +226,7 @@ def test_little_of_a_pods_spec_may_change(change: Any, fields: list[str]) -> Non
     new["spec"] |= {key: value for key, value in change.items() if key != "containers"}
     for container, changed in zip(new["spec"]["containers"], containers, strict=False):
         container |= changed
+    pods.POD.prepare_update(new, old)
     assert [error.field for error in pods.POD.validate_update(new, old)] == fields
 
 

@@ -116,7 +116,7 @@ class Answer:
 
     @property
     def reason(self) -> str:
-        return str(self.body["reason"])
+        return str(self.body.get("reason", ""))
 
 
 class World:

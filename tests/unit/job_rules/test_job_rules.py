@@ -144,7 +144,7 @@ def test_times_are_stored_in_whole_seconds_of_utc(text: str, stored: str) -> Non
         ),
         (
             {"name": "a", "namespace": "n", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p"}]},
-            ['metadata.ownerReferences[0].uid: Invalid value: "": must not be empty'],
+            ['metadata.ownerReferences.uid: Invalid value: "": must not be empty'],
         ),
         (
             {"name": "a", "namespace": "n", "annotations": {"k": "x" * 262_144}},

@@ -1,0 +1,55 @@
+"""Every test of the contract runs against both servers."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from queue_manager.engine.resources import NAMESPACES
+from tests.contract import servers
+from tests.contract.servers import Server
+from tests.contract.session import Recording, Session
+
+BOTH = ["embedded", pytest.param("real", marks=pytest.mark.control_plane)]
+
+
+@pytest.fixture(params=BOTH)
+async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Server]:
+    """An API server; with controllers of garbage and namespaces beside it if its file says COLLECTED."""
+    collected = getattr(request.module, "COLLECTED", False)
+    async with contextlib.AsyncExitStack() as stack:
+        if request.param == "embedded":
+            yield await stack.enter_async_context(servers.embedded(tmp_path, controllers=collected))
+        else:
+            plane = request.getfixturevalue("control_plane")
+            if collected:
+                request.getfixturevalue("controllers")
+            yield await stack.enter_async_context(servers.real(plane))
+
+
+@pytest.fixture
+async def s(server: Server, request: pytest.FixtureRequest) -> AsyncIterator[Session]:
+    """A conversation with the server, in a namespace of its own."""
+    name = f"contract-{secrets.token_hex(4)}"
+    test = request.node.name.replace("[embedded", "[").replace("[real", "[").replace("[-", "[").removesuffix("[]")
+    session = Session(server, name, Recording(Path(request.node.path).stem.removeprefix("test_"), test))
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    assert (await session.ask("POST", NAMESPACES.path(), body, silent=True)).status == 201
+    yield session
+    if not request.node.stash.get(FAILED, False):
+        session.finish()
+
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> object:
+    report = yield
+    if report.when == "call" and report.failed:
+        item.stash[FAILED] = True
+    return report

@@ -1,0 +1,78 @@
+"""Answers without what differs from run to run: identities, times, versions, names made by the server.
+
+Identities and versions keep their relations: the same uid is the same token wherever it appears, and a
+resourceVersion that did not change is seen not to have changed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+Json = Any
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)")
+MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+AGE = re.compile(r"(\d+d)?(\d+h)?(\d+m)?\d+m?s")
+REVISION = re.compile(
+    r"((?:resource version|current): )\d+|(ResourceVersion in record) \(\d+\)|(resource version: \w+) \(\d+\)"
+)
+GENERATED = re.compile(r"\b(made-)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+# A pod template in a message is printed as the server's own types have it.
+TEMPLATE = re.compile(r'\{"(Labels|Annotations|Finalizers|Spec)":.*?\}: field is immutable')
+# A refused change of a pod comes with a diff of the server's own types.
+POD_DIFF = re.compile(r"\n@@ [\s\S]*\n")
+HIDDEN = ("managedFields",)
+
+
+class Normal:
+    """Normalises the answers of one conversation; `names` are texts to replace, as {text: token}."""
+
+    def __init__(self, names: dict[str, str], *, managed_fields: bool = False) -> None:
+        self._names = names
+        self._uids: dict[str, str] = {}
+        self._versions: dict[str, str] = {}
+        self._hidden = () if managed_fields else HIDDEN
+
+    def tree(self, value: Json, key: str = "") -> Json:
+        """A JSON value, normalised."""
+        match value:
+            case dict():
+                return self._object(value)
+            case list() if key == "cells":
+                return ["AGE" if isinstance(cell, str) and AGE.fullmatch(cell) else self.tree(cell) for cell in value]
+            case list():
+                return [self.tree(item) for item in value]
+            case str() if key == "resourceVersion":
+                return self._versions.setdefault(value, f"version-{len(self._versions) + 1}") if value else ""
+            case str() if key == "continue" and value:
+                return "CONTINUE"
+            case str():
+                return self.text(value)
+        return value
+
+    def _object(self, value: dict[str, Json]) -> Json:
+        collection = "items" in value or "rows" in value
+        out = {}
+        for name in sorted(value):
+            if name in self._hidden or (name == "description" and "priority" in value):
+                continue
+            if name == "metadata" and collection and isinstance(value[name], dict) and "resourceVersion" in value[name]:
+                # The version of a list moves with every write of anybody.
+                out[name] = self._object(value[name] | {"resourceVersion": ""}) | {"resourceVersion": "VERSION"}
+            else:
+                out[self.text(name)] = self.tree(value[name], name)
+        return out
+
+    def text(self, text: str) -> str:
+        """A text, normalised."""
+        for name, token in self._names.items():
+            text = text.replace(name, token)
+        text = UUID.sub(lambda found: self._uids.setdefault(found[0], f"uid-{len(self._uids) + 1}"), text)
+        text = MICRO_TIME.sub("MICROTIME", text)
+        text = TIME.sub("TIME", text)
+        text = REVISION.sub(lambda found: f"{found[1] or found[2] or found[3]} N", text)
+        text = TEMPLATE.sub("TEMPLATE: field is immutable", text)
+        text = POD_DIFF.sub("", text)
+        return GENERATED.sub(r"\1XXXXX", text)

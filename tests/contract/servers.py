@@ -1,0 +1,128 @@
+"""The two servers of the contract: the embedded one and a real kube-apiserver, both reached over HTTP.
+
+What a test needs that no API offers (an object put straight into storage, a history that ends) is done by each in
+its own way: `plant` and `compact`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.resources import Resource
+from queue_manager.local import http
+from queue_manager.local.garbage_collector import GarbageCollector
+from queue_manager.local.kubeconfig import write_kubeconfig
+from queue_manager.local.namespaces import NamespaceController
+from queue_manager.local.registry import Registry
+from queue_manager.local.server import ApiServer
+from queue_manager.local.store import Store
+from tests.control_plane.server import ControlPlane
+
+Json = Any
+HISTORY = 100  # changes that the embedded server remembers here
+
+
+class Server(Protocol):
+    """An API server that answers, and whose storage a test can reach."""
+
+    name: str
+    transport: HttpTransport
+    kubeconfig: Path
+
+    async def plant(self, resource: Resource, obj: Json) -> None:
+        """Put an object into storage as it is, past all rules."""
+        ...
+
+    async def compact(self, resource: Resource) -> None:
+        """Make the server forget all revisions of a resource before now."""
+        ...
+
+
+@dataclass
+class Embedded:
+    api: ApiServer
+    transport: HttpTransport
+    kubeconfig: Path
+    name: str = "embedded"
+
+    async def plant(self, resource: Resource, obj: Json) -> None:
+        self.api.store.put(str(resource), json.loads(json.dumps(obj)))
+
+    async def compact(self, resource: Resource) -> None:
+        """The log of changes is bounded: enough of them, and it has forgotten."""
+        meta = {"name": "filler", "namespace": "default", "uid": "filler"}
+        filler = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
+        for _ in range(2 * HISTORY):
+            self.api.store.put(str(resource), filler)
+
+
+@dataclass
+class Real:
+    plane: ControlPlane
+    transport: HttpTransport
+    name: str = "real"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.plane.kubeconfig
+
+    async def plant(self, resource: Resource, obj: Json) -> None:
+        key = f"/registry/{resource.plural}/{obj['metadata']['namespace']}/{obj['metadata']['name']}"
+        await self._etcd("kv/put", key=_encode(key.encode()), value=_encode(json.dumps(obj).encode()))
+
+    async def compact(self, resource: Resource) -> None:
+        answer = await self._etcd("kv/range", key=_encode(b"/registry/none"))
+        await self._etcd("kv/compaction", revision=answer["header"]["revision"], physical=True)
+
+    async def _etcd(self, call: str, **message: Json) -> Json:
+        """etcd's JSON gateway; an API server would not store what breaks its rules."""
+        etcd = HttpTransport(self.plane.etcd)
+        try:
+            answer = await etcd.request("POST", f"/v3/{call}", body=json.dumps(message).encode())
+        finally:
+            await etcd.close()
+        assert answer.status == 200, answer.body
+        return json.loads(answer.body)
+
+
+def _encode(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+@contextlib.asynccontextmanager
+async def embedded(folder: Path, *, controllers: bool = False) -> AsyncIterator[Embedded]:
+    """A fresh embedded server; with its garbage collector and namespace controller if asked."""
+    clock = SystemClock()
+    api = ApiServer(Store(clock, random.Random(7), history=HISTORY), Registry.builtin(), clock)
+    listening = await http.serve(api, token="secret")
+    write_kubeconfig(folder / "kubeconfig", listening.url, "secret")
+    transport = HttpTransport(listening.url, token="secret")
+    tasks = [asyncio.ensure_future(c.run()) for c in (GarbageCollector(api), NamespaceController(api)) if controllers]
+    try:
+        yield Embedded(api, transport, folder / "kubeconfig")
+    finally:
+        await transport.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await listening.close()
+
+
+@contextlib.asynccontextmanager
+async def real(plane: ControlPlane) -> AsyncIterator[Real]:
+    """The shared real server, through a connection pool of this test's loop."""
+    transport = HttpTransport(plane.url, token=plane.token, ssl=plane.ssl_context())
+    try:
+        yield Real(plane, transport)
+    finally:
+        await transport.close()

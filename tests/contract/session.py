@@ -1,0 +1,283 @@
+"""A conversation with a server, compared step by step with what the real server was recorded to answer.
+
+The recording (tests/golden/contract/<file>.json) is the contract: both servers must answer as it says, the real one
+too, so a recording cannot go stale unseen. To record anew after a change of the tests or of the server's version:
+
+    SLUICE_RECORD=1 python -m pytest tests/contract -k real
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import difflib
+import json
+import os
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from queue_manager.engine.resources import CRDS, Resource, by_kind
+from queue_manager.engine.transport import JSON, MERGE_PATCH
+from tests.contract.normal import Normal
+from tests.contract.servers import Server
+
+Json = Any
+RECORDINGS = Path(__file__).parents[1] / "golden" / "contract"
+RECORDING = bool(os.environ.get("SLUICE_RECORD"))
+WITHIN = 30.0  # seconds until something that must happen has happened
+
+
+@dataclass
+class Answer:
+    """What a server said, as it said it."""
+
+    status: int
+    body: Json
+    warnings: list[str]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def meta(self) -> Json:
+        return self.body["metadata"]
+
+    @property
+    def version(self) -> str:
+        return str(self.meta["resourceVersion"])
+
+
+class Recording:
+    """The recorded steps of one test."""
+
+    def __init__(self, file: str, test: str) -> None:
+        self.path = RECORDINGS / f"{file}.json"
+        self._test = test
+        self._all: dict[str, list[Json]] = json.loads(self.path.read_text()) if self.path.exists() else {}
+        self.steps = [] if RECORDING else self._all.get(test, [])
+
+    def save(self) -> None:
+        self._all[self._test] = self.steps
+        tests = []
+        for name in sorted(self._all):
+            steps = ",\n".join(json.dumps(step, sort_keys=True, ensure_ascii=False) for step in self._all[name])
+            tests.append(f"{json.dumps(name)}: [\n{steps}\n]")
+        self.path.parent.mkdir(exist_ok=True)
+        self.path.write_text("{\n" + ",\n".join(tests) + "\n}\n")
+
+
+class Session:
+    """One test's conversation, in a namespace of its own. Every step is compared at once."""
+
+    def __init__(self, server: Server, namespace: str, recording: Recording) -> None:
+        self.server = server
+        self.namespace = namespace
+        self.group = f"{namespace}.example.com"  # for the test's own CustomResourceDefinitions
+        self.managed_fields = False
+        self._recording = recording
+        self._normal = Normal({namespace: "NAMESPACE"})
+        self._step = 0
+
+    @property
+    def transport(self) -> Any:
+        return self.server.transport
+
+    def show_managed_fields(self) -> None:
+        """Compare managedFields too, from here on."""
+        self._normal = Normal({self.namespace: "NAMESPACE"}, managed_fields=True)
+
+    # --- asking ---------------------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Json = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        differs: str = "",
+        silent: bool = False,
+        query: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> Answer:
+        """One request. `differs` names the row of DIFFERENCES.md that excuses the embedded server; `silent`
+        leaves the step out of the comparison (what it tells is not the point of the test)."""
+        raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        asked = {**(query or {}), **{name: _option(value) for name, value in more.items()}}
+        answer = await self.transport.request(
+            method, path, query=asked or None, body=raw, content_type=content_type, accept=accept
+        )
+        headers = answer.headers
+        found = Answer(answer.status, _decoded(answer.body), _warnings(headers), headers)
+        if not silent:
+            self.compare(self._request_line(method, path, asked), found, differs)
+        return found
+
+    def _request_line(self, method: str, path: str, query: Mapping[str, str]) -> str:
+        shown = {name: "CONTINUE" if name == "continue" else value for name, value in query.items()}
+        if shown.get("resourceVersion", "0") != "0":
+            shown["resourceVersion"] = "VERSION"
+        line = f"{method} {path}" + (f"?{urlencode(shown)}" if shown else "")
+        return self._normal.text(line)
+
+    def path(self, resource: Resource, name: str = "", subresource: str = "") -> str:
+        return resource.path(self.namespace, name, subresource)
+
+    async def create(self, obj: Json, **options: Any) -> Answer:
+        return await self.ask("POST", self.path(self.resource_of(obj)), obj, **options)
+
+    async def get(self, resource: Resource, name: str, **options: Any) -> Answer:
+        return await self.ask("GET", self.path(resource, name), **options)
+
+    async def list(self, resource: Resource, **options: Any) -> Answer:
+        return await self.ask("GET", self.path(resource), **options)
+
+    async def replace(self, obj: Json, subresource: str = "", **options: Any) -> Answer:
+        path = self.path(self.resource_of(obj), obj["metadata"]["name"], subresource)
+        return await self.ask("PUT", path, obj, **options)
+
+    async def patch(
+        self, resource: Resource, name: str, patch: Json, type: str = MERGE_PATCH, subresource: str = "", **options: Any
+    ) -> Answer:
+        path = self.path(resource, name, subresource)
+        return await self.ask("PATCH", path, patch, content_type=type, **options)
+
+    async def delete(self, resource: Resource, name: str, body: Json = None, **options: Any) -> Answer:
+        return await self.ask("DELETE", self.path(resource, name), body, **options)
+
+    def resource_of(self, obj: Json) -> Resource:
+        try:
+            return by_kind(obj["apiVersion"], obj["kind"])
+        except KeyError:
+            group, _, version = obj["apiVersion"].rpartition("/")
+            return Resource(group, version, obj["kind"].lower() + "s", obj["kind"])
+
+    async def define(self, crd: Json) -> None:
+        """Create a definition and return when its kinds are served."""
+        created = await self.ask("POST", CRDS.path(), crd, silent=True)
+        assert created.status == 201, created.body
+        spec = crd["spec"]
+        for version in spec["versions"]:
+            kind = Resource(spec["group"], version["name"], spec["names"]["plural"], "", spec["scope"] == "Namespaced")
+            await self.until(lambda kind=kind: self._served(kind))
+
+    async def _served(self, kind: Resource) -> bool:
+        return (await self.ask("GET", self.path(kind), silent=True)).status == 200
+
+    async def gone(self, resource: Resource, name: str) -> None:
+        """Return when an object is gone."""
+        await self.until(lambda: self._missing(resource, name))
+
+    async def _missing(self, resource: Resource, name: str) -> bool:
+        return (await self.get(resource, name, silent=True)).status == 404
+
+    async def until(self, condition: Any) -> None:
+        """Return when an asynchronous condition holds."""
+        async with asyncio.timeout(WITHIN):
+            while not await condition():
+                await asyncio.sleep(0.02)
+
+    # --- watching -------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def watch(self, resource: Resource, **query: Any) -> AsyncIterator[Watcher]:
+        """A watch of the namespace; its events are steps as they are taken."""
+        asked = {"watch": "true", "timeoutSeconds": "20"} | {name: _option(value) for name, value in query.items()}
+        async with self.transport.stream(self.path(resource), query=asked) as chunks:
+            yield Watcher(self, chunks)
+
+    # --- comparing ------------------------------------------------------------------------------------------
+
+    def compare(self, request: str, answer: Answer, differs: str = "") -> None:
+        """The next step of the recording is this answer. Raises AssertionError with the difference."""
+        step = {"request": request, "status": answer.status, "body": self._normal.tree(answer.body)}
+        if answer.warnings:
+            step["warnings"] = [self._normal.text(text) for text in answer.warnings]
+        self.follow(step, differs)
+
+    def follow(self, step: Json, differs: str = "") -> None:
+        """Compare a normalised step with the recorded one, or record it."""
+        if RECORDING:
+            self._recording.steps.append(step)
+            return
+        steps = self._recording.steps
+        assert self._step < len(steps), f"no step {self._step} was recorded; see tests/contract/session.py"
+        recorded = steps[self._step]
+        self._step += 1
+        if differs and self.server.name == "embedded":
+            assert step != recorded, f"{differs} is no difference any more: take it out of DIFFERENCES.md"
+            return
+        assert step == recorded, "\n" + difference(recorded, step)
+
+    def finish(self) -> None:
+        """All that was recorded has been seen."""
+        if RECORDING:
+            self._recording.save()
+        else:
+            assert self._step == len(self._recording.steps), "steps were recorded that did not come"
+
+
+class Watcher:
+    """The events of a watch, one by one."""
+
+    def __init__(self, session: Session, chunks: AsyncIterator[bytes]) -> None:
+        self._session = session
+        self._chunks = chunks
+        self._lines: list[bytes] = []
+        self._rest = b""
+
+    async def next(self, *, silent: bool = False) -> Json:
+        """The next event; None at the end of the watch."""
+        while not self._lines:
+            try:
+                chunk = await asyncio.wait_for(anext(self._chunks), WITHIN)
+            except StopAsyncIteration:
+                if not silent:
+                    self._session.follow({"event": None})
+                return None
+            *self._lines, self._rest = (self._rest + chunk).split(b"\n")
+        event = json.loads(self._lines.pop(0))
+        if not silent:
+            self._session.follow({"event": self._session._normal.tree(event)})
+        return event
+
+    async def take(self, count: int) -> list[Json]:
+        return [await self.next() for _ in range(count)]
+
+
+def difference(recorded: Json, found: Json) -> str:
+    """A unified diff of two trees."""
+    before, after = (json.dumps(tree, indent=1, sort_keys=True).splitlines() for tree in (recorded, found))
+    return "\n".join(difflib.unified_diff(before, after, "recorded", "found", lineterm="", n=4))
+
+
+def _option(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _decoded(body: bytes) -> Json:
+    try:
+        return json.loads(body) if body else None
+    except ValueError:
+        return body.decode("utf-8", "replace")
+
+
+def _warnings(headers: Any) -> list[str]:
+    """The texts of the Warning headers, which a server may send as several or as one."""
+    values = headers.getall("Warning", []) if hasattr(headers, "getall") else []
+    texts: list[str] = []
+    for value in values:
+        rest = value
+        while rest:
+            rest = rest.partition('"')[2]
+            text, index = "", 0
+            while index < len(rest) and rest[index] != '"':
+                index += rest[index] == "\\"
+                text += rest[index]
+                index += 1
+            texts.append(text)
+            rest = rest[index + 1 :]
+            rest = rest if '"' in rest else ""
+    return texts

@@ -1,0 +1,219 @@
+"""Creating, reading and replacing objects: what is stored, what is refused, what moves versions and generations."""
+
+from __future__ import annotations
+
+from queue_manager.engine.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS
+from tests.contract.bodies import config_map, job, pod
+from tests.contract.session import Session
+
+
+async def test_a_new_object_is_answered_with_what_the_server_added(s: Session) -> None:
+    await s.create(config_map(labels={"a": "b"}, annotations={"c": "d"}))
+    await s.get(CONFIG_MAPS, "a")
+
+
+async def test_jobs_and_pods_are_stored_with_their_defaults(s: Session) -> None:
+    await s.create(job())
+    await s.create(pod())
+    await s.create(job("indexed", {"completionMode": "Indexed", "completions": 3, "backoffLimitPerIndex": 1}))
+
+
+async def test_a_second_object_of_a_name_is_refused(s: Session) -> None:
+    await s.create(config_map())
+    await s.create(config_map())
+
+
+async def test_metadata_of_the_server_is_not_taken_from_the_client(s: Session) -> None:
+    owned = {
+        "uid": "11111111-1111-4111-8111-111111111111",
+        "creationTimestamp": "2001-01-01T00:00:00Z",
+        "deletionTimestamp": "2001-01-01T00:00:00Z",
+        "deletionGracePeriodSeconds": 5,
+        "generation": 7,
+        "selfLink": "/x",
+    }
+    await s.create(job("j", None, **owned))
+    await s.create(config_map("a", None, **owned))
+
+
+async def test_a_new_object_must_not_have_a_version(s: Session) -> None:
+    await s.create(config_map("a", None, resourceVersion="1"))
+    await s.create(config_map("a", None, resourceVersion="0"))
+
+
+async def test_generate_name_appends_five_characters(s: Session) -> None:
+    for _ in range(2):
+        made = await s.create(config_map("", None, generateName="made-"))
+        assert len(made.meta["name"]) == len("made-") + 5
+
+
+async def test_generate_name_gives_way_to_a_name_and_cuts_what_is_too_long(s: Session) -> None:
+    await s.create(config_map("given", None, generateName="made-"))
+    long = await s.create(config_map("", None, generateName="x" * 70), silent=True)
+    assert len(long.meta["name"]) == 63
+    await s.create(config_map("", None, generateName="Made-"), silent=True)
+
+
+async def test_an_object_needs_a_name(s: Session) -> None:
+    await s.create(config_map(""))
+    await s.create(job("", None))
+
+
+async def test_a_namespace_that_is_not_there_takes_nothing(s: Session) -> None:
+    await s.ask("POST", CONFIG_MAPS.path("nowhere"), config_map())
+    await s.ask("GET", CONFIG_MAPS.path("nowhere"))
+    await s.ask("GET", CONFIG_MAPS.path("nowhere", "a"))
+
+
+async def test_an_update_without_a_version_is_unconditional(s: Session) -> None:
+    await s.create(config_map())
+    await s.replace(config_map("a", {"k": "w"}))
+
+
+async def test_an_update_with_the_current_version_is_accepted_and_the_old_version_refused(s: Session) -> None:
+    first = await s.create(config_map())
+    second = await s.replace(config_map("a", {"k": "w"}, resourceVersion=first.version))
+    await s.replace(config_map("a", {"k": "x"}, resourceVersion=first.version))
+    await s.replace(config_map("a", {"k": "x"}, resourceVersion=second.version))
+
+
+async def test_a_version_that_is_no_number_is_refused(s: Session) -> None:
+    await s.create(config_map())
+    await s.replace(config_map("a", {"k": "w"}, resourceVersion="x"))
+    await s.replace(config_map("a", {"k": "w"}, resourceVersion="0"))
+
+
+async def test_an_update_that_changes_nothing_writes_nothing(s: Session) -> None:
+    first = await s.create(config_map())
+    again = await s.replace(first.body)
+    assert again.version == first.version
+
+
+async def test_an_update_with_another_uid_is_refused(s: Session) -> None:
+    await s.create(config_map())
+    await s.replace(config_map("a", None, uid="11111111-1111-4111-8111-111111111111"))
+
+
+async def test_an_update_of_what_is_not_there_is_refused(s: Session) -> None:
+    await s.replace(config_map())
+    await s.replace(job())
+
+
+async def test_an_update_must_name_the_object_of_the_url(s: Session) -> None:
+    await s.create(config_map())
+    path = s.path(CONFIG_MAPS, "a")
+    await s.ask("PUT", path, config_map("b"))
+    await s.ask("PUT", path, config_map(""))
+    await s.ask("PUT", path, config_map("a", None, namespace="other"))
+
+
+async def test_generation_counts_changes_of_the_spec_only(s: Session) -> None:
+    created = await s.create(job())
+    body = created.body
+    body["metadata"]["labels"]["more"] = "yes"
+    labelled = await s.replace(body)
+    body = labelled.body
+    body["spec"]["parallelism"] = 3
+    await s.replace(body)
+    body["metadata"].pop("resourceVersion")
+    body["metadata"]["generation"] = 9
+    await s.replace(body)
+
+
+async def test_generation_of_pods_counts_too(s: Session) -> None:
+    made = await s.create(pod())
+    body = made.body
+    body["spec"]["activeDeadlineSeconds"] = 9
+    await s.replace(body)
+
+
+async def test_status_is_written_only_through_its_subresource(s: Session) -> None:
+    body = job()
+    body["status"] = {"active": 3}
+    created = await s.create(body)
+    body = created.body | {"status": {"active": 2}}
+    body["spec"]["parallelism"] = 4  # a change, so that both servers write
+    await s.replace(body)
+    body["metadata"].pop("resourceVersion")
+    body["spec"] = body["spec"] | {"parallelism": 5}
+    await s.replace(body, "status")
+    await s.get(JOBS, "j")
+    await s.ask("GET", s.path(JOBS, "j", "status"))
+
+
+async def test_a_status_update_takes_metadata_along(s: Session) -> None:
+    created = await s.create(job())
+    body = created.body
+    body["metadata"]["labels"]["more"] = "yes"
+    body["metadata"]["annotations"] = {"a": "b"}
+    await s.replace(body, "status")
+
+
+async def test_kinds_without_status_have_no_subresource(s: Session) -> None:
+    await s.create(config_map())
+    await s.ask("GET", s.path(CONFIG_MAPS, "a", "status"))
+    await s.ask("PUT", s.path(CONFIG_MAPS, "a", "status"), config_map())
+
+
+async def test_names_labels_and_annotations_are_validated(s: Session) -> None:
+    await s.create(config_map("Upper"))
+    await s.create(config_map("a" * 254))
+    await s.create(config_map("a", None, labels={"-x": "y"}))
+    await s.create(config_map("a", None, labels={"x": "y y"}))
+    await s.create(config_map("a", None, annotations={"a b": "c"}))
+    await s.create(config_map("a", None, finalizers=["noslash"]))
+    await s.create(config_map("a", None, ownerReferences=[{"apiVersion": "v1", "kind": "Pod", "name": "x"}]))
+    await s.create(config_map("a", {"a/b": "c"}))
+
+
+async def test_owner_references_are_validated(s: Session) -> None:
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u", "controller": True}
+    await s.create(config_map("a", None, ownerReferences=[reference, reference | {"uid": "v"}]))
+    await s.create(config_map("b", None, ownerReferences=[{}]))
+    await s.create(config_map("c", None, ownerReferences=[reference | {"kind": "Event"}]))
+    await s.create(config_map("d", None, ownerReferences=[reference]))
+
+
+async def test_what_cannot_change_is_refused_with_its_place(s: Session) -> None:
+    await s.create(job("j", {"completions": 2}))
+    changed = job("j", {"completions": 3})
+    await s.replace(changed)
+    await s.create(pod())
+    await s.replace(pod("p", {"restartPolicy": "Never"}))
+
+
+async def test_immutable_config_maps_stay_as_they_are(s: Session) -> None:
+    await s.create(config_map() | {"immutable": True})
+    await s.replace(config_map("a", {"k": "w"}))
+    await s.replace(config_map("a", {"k": "w"}) | {"immutable": True})
+
+
+async def test_null_fields_count_as_absent(s: Session) -> None:
+    await s.create(config_map("a", None, labels=None, annotations=None) | {"data": None, "binaryData": None})
+    await s.create(job("j", {"parallelism": None, "suspend": None}))
+
+
+async def test_namespaces_carry_their_name_as_a_label(s: Session) -> None:
+    name = f"{s.namespace}-more"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await s.ask("POST", NAMESPACES.path(), body)
+    await s.ask("PUT", NAMESPACES.path(name=name), body | {"metadata": {"name": name, "labels": {"a": "b"}}})
+    await s.ask("POST", NAMESPACES.path(), body | {"metadata": {"name": "with.dot"}})
+
+
+async def test_pods_say_their_state_from_the_start(s: Session) -> None:
+    await s.create(pod("p", {"containers": [{"name": "a", "image": "x", "resources": {"limits": {"cpu": "1"}}}]}))
+    await s.ask("GET", s.path(PODS, "p", "status"))
+
+
+async def test_a_pod_is_bound_once(s: Session) -> None:
+    await s.create(pod())
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p"},
+        "target": {"kind": "Node", "name": "n"},
+    }
+    await s.ask("POST", s.path(PODS, "p", "binding"), binding)
+    await s.ask("POST", s.path(PODS, "p", "binding"), binding)
+    await s.get(PODS, "p")

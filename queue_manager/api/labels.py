@@ -26,6 +26,8 @@ JOB_UID = "kueue.x-k8s.io/job-uid"
 PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
 PROVREQ_PREFIX = "provreq.kueue.x-k8s.io/"
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
+PASS_BY = "sluice/pass-by-never-fitting-head"  # on a StrictFIFO ClusterQueue: "true"
+PARALLELISM = "sluice/parallelism"  # on a Job that runs with fewer pods: what its user had set
 SEQUENCE = "sluice/sequence"  # order of arrival among Workloads created in the same second
 
 # --- on pod templates of running Jobs ----------------------------------------------------------------------
@@ -110,6 +112,7 @@ SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 FAILED_TO_START = "FailedToStart"
 OUT_OF_SYNC = "OutOfSync"
+OUT_OF_SYNC_MESSAGE = "The prebuilt workload is out of sync with its user job"
 OWNER_NOT_FOUND = "OwnerNotFound"
 OWNER_NOT_FOUND_MESSAGE = "The workload's owner no longer exists"
 NOT_QUEUED = "NotQueued"  # ours: the Job left the queue (its queue label was removed)
@@ -130,6 +133,8 @@ CLUSTER_QUEUE_MISSING = "ClusterQueueDoesNotExist"
 CLUSTER_QUEUE_INACTIVE = "ClusterQueueIsInactive"
 CLUSTER_QUEUE_UNUSABLE_MESSAGE = "Can't submit new workloads to clusterQueue"
 
+BLOCKED = "Blocked"  # ours: condition of a ClusterQueue
+HEAD_NEVER_FITS = "HeadNeverFits"
 STOP_NONE = "None"
 HOLD = "Hold"
 HOLD_AND_DRAIN = "HoldAndDrain"
@@ -148,12 +153,19 @@ FINISHED_WORKLOAD = "FinishedWorkload"
 JOB_STARTED = "Started"
 JOB_STOPPED = "Stopped"
 PRIORITY_CLASS_NOT_FOUND = "WorkloadPriorityClassNotFound"
+ADMISSION_CHECK_REJECTED = "AdmissionCheckRejected"
+UPDATED_ADMISSION_CHECK = "UpdatedAdmissionCheck"
+CHILD_SUSPENDED = "Suspended"
+CHILD_SUSPENDED_MESSAGE = "Kueue managed child job suspended"
+JOB_NESTING_TOO_DEEP = "JobNestingTooDeep"
+NEVER_FITS = "NeverFits"  # ours: the head of a StrictFIFO ClusterQueue blocks it for ever
 ADMISSION_GATE_CLEARED = "AdmissionGateCleared"
 ADMISSION_GATE_CLEARED_MESSAGE = "Admission gate cleared, workload is now admissible"
 
 STOP_NOT_ADMITTED = "Not admitted by cluster queue"
 STOP_WORKLOAD_DELETED = "Workload is deleted"
 STOP_NO_MATCH = "No matching Workload; restoring pod templates according to existent Workload"
+STOP_MISSING_PREBUILT = "missing workload"
 STOP_MISSING = "Missing Workload; unable to restore pod templates"
 
 

@@ -74,10 +74,12 @@ class ReclaimablePod(Record):
 
 
 class AdmissionCheckState(Record):
+    """An empty message is written too: the API requires it."""
+
     name: str = ""
     state: str = ""
     last_transition_time: datetime | None = None
-    message: str = ""
+    message: str | None = None
     requeue_after_seconds: int | None = None
     retry_count: int | None = None
     pod_set_updates: tuple[dict[str, Any], ...] = ()
@@ -245,6 +247,54 @@ class ResourceFlavorSpec(Record):
 
 class ResourceFlavor(Object):
     spec: ResourceFlavorSpec = ResourceFlavorSpec()
+
+
+class AdmissionCheckSpec(Record):
+    controller_name: str = ""
+
+
+class AdmissionCheckStatus(Record):
+    conditions: tuple[Condition, ...] = ()
+
+
+class AdmissionCheck(Object):
+    """A question that somebody else answers in status.admissionChecks of Workloads, before they may start."""
+
+    spec: AdmissionCheckSpec = AdmissionCheckSpec()
+    status: AdmissionCheckStatus = AdmissionCheckStatus()
+
+    @property
+    def active(self) -> bool:
+        """Somebody is there to answer."""
+        return any(c.type == "Active" and c.is_true for c in self.status.conditions)
+
+
+class LimitRangeItem(Record):
+    type: str = ""
+    max: dict[str, Quantity] = {}
+    min: dict[str, Quantity] = {}
+    default: dict[str, Quantity] = {}
+    default_request: dict[str, Quantity] = {}
+
+
+class LimitRangeSpec(Record):
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRange(Object):
+    """core/v1: defaults and bounds for the containers and pods of a namespace."""
+
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
+class Overhead(Record):
+    pod_fixed: dict[str, Quantity] = {}
+
+
+class RuntimeClass(Object):
+    """node.k8s.io/v1: what running a pod costs beyond its containers."""
+
+    overhead: Overhead | None = None
 
 
 class WorkloadPriorityClass(Object):

@@ -13,7 +13,7 @@ from queue_manager.local.kinds.core import CONFIG_MAP, LIMIT_RANGE, NAMESPACE, S
 from queue_manager.local.kinds.events import EVENT, NEW_EVENT
 from queue_manager.local.kinds.nodes import NODE
 from queue_manager.local.kinds.pods import POD
-from queue_manager.local.kinds.scheduling import LEASE, PRIORITY_CLASS
+from queue_manager.local.kinds.scheduling import LEASE, PRIORITY_CLASS, RUNTIME_CLASS
 
 BUILTIN: Sequence[Kind] = (
     CONFIG_MAP,
@@ -29,6 +29,7 @@ BUILTIN: Sequence[Kind] = (
     LEASE,
     NEW_EVENT,
     PRIORITY_CLASS,
+    RUNTIME_CLASS,
 )
 
 

@@ -12,14 +12,17 @@ from types import MappingProxyType
 from typing import Any
 
 from queue_manager.engine.resources import (
+    ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     EVENTS,
     JOBS,
+    LIMIT_RANGES,
     LOCAL_QUEUES,
     NAMESPACES,
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_FLAVORS,
+    RUNTIME_CLASSES,
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
     Resource,
@@ -65,7 +68,11 @@ NEEDS: Mapping[str, tuple[Need, ...]] = MappingProxyType(
             Need(RESOURCE_FLAVORS, ("patch", *READ)),
             Need(WORKLOAD_PRIORITY_CLASSES, READ),
             Need(PRIORITY_CLASSES, READ),
+            Need(ADMISSION_CHECKS, READ),
             Need(NAMESPACES, READ),
+            Need(LIMIT_RANGES, READ),
+            Need(RUNTIME_CLASSES, READ),
+            Need(PODS, READ),
             Need(EVENTS, ("create", "patch")),
         ),
     }

@@ -16,7 +16,8 @@ from queue_manager.api import labels
 from queue_manager.scheduling.amounts import Amounts
 from queue_manager.scheduling.assignment import Assignment, Mode, assign
 from queue_manager.scheduling.info import Info
-from queue_manager.scheduling.state import SchedulerState
+from queue_manager.scheduling.partial import largest_fit
+from queue_manager.scheduling.state import QueueState, SchedulerState
 from queue_manager.scheduling.tree import FlavorResource, Node
 
 
@@ -59,10 +60,7 @@ def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: dat
             outcomes.append(refused)
             continue
         queue = state.queues[name]
-        assignment = assign(
-            info, queue.queue.spec, queue.node, state.flavors, ignore_undeclared=state.ignore_undeclared
-        )
-        entries.append(Admit(info, name, assignment))
+        entries.append(Admit(info, name, _nominate(state, queue, info)))
     entries.sort(key=lambda e: (e.assignment.borrow, e.info.rank))
     counted: list[tuple[Node, dict[FlavorResource, int]]] = []
     try:
@@ -72,6 +70,16 @@ def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: dat
         for node, usage in reversed(counted):
             node.remove_all(usage)
     return outcomes
+
+
+def _nominate(state: SchedulerState, queue: QueueState, info: Info) -> Assignment:
+    """Flavors for all pods, or else for as many as the Workload can do with."""
+
+    def attempt(some: Info) -> Assignment:
+        return assign(some, queue.queue.spec, queue.node, state.flavors, ignore_undeclared=state.ignore_undeclared)
+
+    full = attempt(info)
+    return full if full.mode is Mode.FIT else largest_fit(info, attempt) or full
 
 
 def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -> Refuse | None:

@@ -6,6 +6,7 @@ lets a queue of a hundred thousand equal Workloads be parked and woken as one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
@@ -16,6 +17,7 @@ from job_controller.model import Key
 from queue_manager.api import labels
 from queue_manager.api.types import PodSet, Workload
 from queue_manager.scheduling.amounts import Amounts
+from queue_manager.scheduling.pod_surroundings import NO_SURROUNDINGS, PodSurroundings
 from queue_manager.scheduling.requests import over_limits, pod_requests
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 
@@ -38,6 +40,7 @@ class PodSetInfo(msgspec.Struct, frozen=True):
     count: int
     single: Amounts  # requests of one pod
     pod_spec: Json
+    minimum: int | None = None  # fewer pods than `count`, but not fewer than this, are welcome too
 
     @property
     def total(self) -> Amounts:
@@ -66,12 +69,24 @@ class Info(msgspec.Struct, frozen=True, eq=False):
         return self.held or (self.requeue_at is not None and self.requeue_at > now)
 
 
-def info(workload: Workload, timestamp: Timestamp = "Eviction", rules: ResourceRules = COUNT_ALL) -> Info:
-    """Read a Workload. What cannot be read (a bad quantity) becomes its `error`."""
+def info(
+    workload: Workload,
+    timestamp: Timestamp = "Eviction",
+    rules: ResourceRules = COUNT_ALL,
+    surroundings: PodSurroundings = NO_SURROUNDINGS,
+) -> Info:
+    """Read a Workload. What cannot be read (a bad quantity) becomes its `error`.
+
+    What its namespace and runtime class add to its pods is counted in, but never written into it (spec 7.3).
+    """
     error = ""
     try:
-        pod_sets = tuple(_pod_set(pod_set, workload, rules) for pod_set in workload.spec.pod_sets)
-        error = _over_limits(workload)
+        specs = [surroundings.complete(pod_set.template.get("spec") or {}) for pod_set in workload.spec.pod_sets]
+        pod_sets = tuple(
+            _pod_set(pod_set, spec, workload, rules)
+            for pod_set, spec in zip(workload.spec.pod_sets, specs, strict=True)
+        )
+        error = _out_of_bounds(specs, surroundings)
     except ValueError as e:
         pod_sets, error = (), f"resources validation failed: {e}"
     queued_at = queue_time(workload, timestamp)
@@ -116,27 +131,37 @@ def _rank(workload: Workload, queued_at: datetime) -> Rank:
     return Rank(-(workload.spec.priority or 0), int(queued_at.timestamp()), arrival, workload.metadata.uid)
 
 
-def _pod_set(pod_set: PodSet, workload: Workload, rules: ResourceRules) -> PodSetInfo:
+def _pod_set(pod_set: PodSet, spec: Json, workload: Workload, rules: ResourceRules) -> PodSetInfo:
     reclaimed = sum(r.count for r in workload.status.reclaimable_pods if r.name == pod_set.name)
-    spec = pod_set.template.get("spec") or {}
     single = pod_requests(spec)
     negative = next((name for name, value in single.items() if value < 0), None)
     if negative:
         raise ValueError(f"negative request for {negative}")
-    return PodSetInfo(pod_set.name, max(0, pod_set.count - reclaimed), rules.apply(single), spec)
+    return PodSetInfo(pod_set.name, max(0, pod_set.count - reclaimed), rules.apply(single), spec, pod_set.min_count)
 
 
-def _over_limits(workload: Workload) -> str:
-    for i, pod_set in enumerate(workload.spec.pod_sets):
-        text = over_limits(pod_set.template.get("spec") or {}, f"spec.podSets[{i}].template.spec")
+def _out_of_bounds(specs: Sequence[Json], surroundings: PodSurroundings) -> str:
+    paths = [f"spec.podSets[{i}].template.spec" for i in range(len(specs))]
+    for path, spec in zip(paths, specs, strict=True):
+        text = over_limits(spec, path)
         if text:
             return f"resources validation failed: {text}"
+    for path, spec in zip(paths, specs, strict=True):
+        text = surroundings.refusal(spec, path)
+        if text:
+            return f"resources didn't satisfy LimitRange constraints: {text}"
     return ""
 
 
 def _shape(workload: Workload, pod_sets: tuple[PodSetInfo, ...]) -> bytes:
     parts = [
-        (p.name, p.count, p.single, *(p.pod_spec.get(k) for k in ("nodeSelector", "affinity", "tolerations")))
+        (
+            p.name,
+            p.count,
+            p.minimum,
+            p.single,
+            *(p.pod_spec.get(k) for k in ("nodeSelector", "affinity", "tolerations")),
+        )
         for p in pod_sets
     ]
     where = (workload.metadata.namespace, workload.spec.priority or 0)

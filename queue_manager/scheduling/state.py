@@ -7,14 +7,14 @@ same numbers (invariant S2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from job_controller import selectors
 from job_controller.model import Key
 from queue_manager.api import labels
-from queue_manager.api.types import ClusterQueue, ResourceFlavor, Workload
+from queue_manager.api.types import AdmissionCheck, AdmissionCheckRule, ClusterQueue, ResourceFlavor, Workload
 from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.tree import FlavorResource, Node, Quota, Usage, compute_subtrees, link
 
@@ -51,6 +51,7 @@ class SchedulerState:
         self.queues: dict[str, QueueState] = {}
         self.flavors: dict[str, ResourceFlavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels
+        self.checks: dict[str, AdmissionCheck] = {}
         self.holdings: dict[str, Holding] = {}  # by Workload uid, also of ClusterQueues that are gone
 
     # --- queues and flavors ---
@@ -111,12 +112,27 @@ class SchedulerState:
         if missing:
             reasons.append(labels.FLAVOR_NOT_FOUND)
             texts.append(f"references missing ResourceFlavor(s): {','.join(missing)}")
-        checks = queue.spec.admission_checks_strategy
-        if checks and checks.admission_checks:
-            names = ",".join(check.name for check in checks.admission_checks)
+        named = [rule.name for rule in check_rules(queue)]
+        unknown = [name for name in named if name not in self.checks]
+        if unknown:
             reasons.append(labels.ADMISSION_CHECK_NOT_FOUND)
-            texts.append(f"references missing AdmissionCheck(s): {names}")
+            texts.append(f"references missing AdmissionCheck(s): {','.join(unknown)}")
+        idle = [name for name in named if name in self.checks and not self.checks[name].active]
+        if idle:
+            reasons.append(labels.ADMISSION_CHECK_INACTIVE)
+            texts.append(f"references inactive AdmissionCheck(s): {','.join(idle)}")
         return (reasons[0], f"Can't admit new workloads: {', '.join(texts)}.") if reasons else None
+
+    def checks_of(self, name: str, flavors: Collection[str] | None = None) -> tuple[str, ...]:
+        """The admission checks a Workload must pass in this ClusterQueue, with these flavors if it has them yet."""
+        state = self.queues.get(name)
+        if state is None:
+            return ()
+        return tuple(
+            rule.name
+            for rule in check_rules(state.queue)
+            if flavors is None or not rule.on_flavors or any(flavor in flavors for flavor in rule.on_flavors)
+        )
 
     def selects_namespace(self, name: str, namespace: str) -> bool:
         return selectors.matches(self.queues[name].queue.spec.namespace_selector, self.namespaces.get(namespace, {}))
@@ -142,6 +158,11 @@ class SchedulerState:
             del state.holdings[uid]
             state.node.remove_all(holding.usage)
         return holding
+
+
+def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:
+    strategy = queue.spec.admission_checks_strategy
+    return strategy.admission_checks if strategy is not None else ()
 
 
 def quotas_of(queue: ClusterQueue) -> dict[FlavorResource, Quota]:

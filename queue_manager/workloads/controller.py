@@ -8,9 +8,9 @@ from random import Random
 
 from job_controller.model import Job, Key
 from queue_manager.api import labels
-from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
+from queue_manager.api.types import AdmissionCheck, ClusterQueue, LocalQueue, Workload
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.engine.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
@@ -40,6 +40,7 @@ class WorkloadController:
         self._jobs.subscribe(self._on_job)
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
         runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
+        runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
         runtime.worker(self.queue, self.sync, WORKERS)
 
     # --- what to look at ---
@@ -64,6 +65,13 @@ class WorkloadController:
         if queue is None or (old is not None and new is not None and not _matters(old, new)):
             return
         self._look_at_members(self._scheduler.queues.local_queues_of(queue.metadata.name))
+
+    def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
+        check = new or old
+        if check is not None and (old is None or new is None or old.active != new.active):
+            for name in self._scheduler.state.queues:
+                if check.metadata.name in self._scheduler.state.checks_of(name):
+                    self._look_at_members(self._scheduler.queues.local_queues_of(name))
 
     def _look_at_members(self, queues: list[Key]) -> None:
         for key in self._scheduler.waiting_in(queues):

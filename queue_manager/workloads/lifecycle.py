@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.queueing.pending import Why
-from queue_manager.workloads import transitions
+from queue_manager.workloads import checks, transitions
 from queue_manager.workloads.draft import Draft
 from queue_manager.workloads.settings import Settings
 
@@ -40,6 +40,8 @@ class View:
     cluster_queue_stop: str = labels.STOP_NONE
     error: str = ""  # why it can never be admitted as it is
     bypassed: Why | None = None
+    checks: tuple[str, ...] = ()  # admission checks it must pass
+    cluster_queue_terminating: bool = False
     owner_gone: bool = False
     jitter: float = 0.0
 
@@ -308,6 +310,42 @@ def _evicted(w: Workload, view: View, settings: Settings, now: datetime) -> Step
     return _ownerless_stop(w) or Rest()
 
 
+def _checked(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """Admission checks: their list, whether they are all passed, and what a refusal means (see `checks`)."""
+    if w.is_true(labels.EVICTED) and w.is_true(labels.QUOTA_RESERVED):
+        return None
+
+    def check(draft: Draft) -> None:
+        if not draft.is_true(labels.FINISHED):
+            checks.synchronise(draft, view.checks)
+            checks.act(draft)
+
+    draft = Draft(w, now)
+    check(draft)
+    return Change(check) if draft.changed else None
+
+
+def _withdrawn(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """Reserved, not admitted, and its queue does not want it any more (spec 4.7)."""
+    if not w.is_true(labels.QUOTA_RESERVED) or w.is_true(labels.ADMITTED) or w.is_true(labels.EVICTED):
+        return None
+    why = _unwanted(w, view)
+    return Change(lambda d: transitions.release(d, *why)) if why is not None else None
+
+
+def _unwanted(w: Workload, view: View) -> tuple[str, str] | None:
+    local, cluster = f"LocalQueue {w.spec.queue_name}", f"ClusterQueue {view.cluster_queue}"
+    if not view.local_queue_exists:
+        return labels.MISCONFIGURED, f"{local} is terminating or missing"
+    if view.local_queue_stop not in ("", labels.STOP_NONE):
+        return labels.SUSPENDED, f"{local} is stopped"
+    if not view.cluster_queue_exists or view.cluster_queue_terminating:
+        return labels.MISCONFIGURED, f"{cluster} is terminating or missing"
+    if view.cluster_queue_stop not in ("", labels.STOP_NONE):
+        return labels.SUSPENDED, f"{cluster} is stopped"
+    return None
+
+
 def _drained(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
     if not w.is_true(labels.ADMITTED) or view.draining is None:
         return None
@@ -381,6 +419,8 @@ RULES: tuple[Rule, ...] = (
     _inactive,
     _gated,
     _backoff,
+    _withdrawn,
+    _checked,
     _waiting,
     _evicted,
     _drained,

@@ -15,6 +15,7 @@ from job_controller.fields import Json
 from job_controller.model import Key, Object
 from queue_manager.api import labels
 from queue_manager.api.types import (
+    AdmissionCheck,
     ClusterQueue,
     Condition,
     FlavorUsage,
@@ -25,6 +26,7 @@ from queue_manager.api.types import (
     Workload,
 )
 from queue_manager.engine.resources import (
+    ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     LOCAL_QUEUES,
     RESOURCE_FLAVORS,
@@ -56,6 +58,7 @@ class QueueStatusController:
         self._cluster_queues.subscribe(self._on_cluster_queue)
         self._local_queues.subscribe(self._on_local_queue)
         self._flavors.subscribe(self._on_flavor)
+        runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
         runtime.worker(self.queue, self.sync)
 
     # --- what to look at ---
@@ -103,6 +106,15 @@ class QueueStatusController:
             for name, state in self._scheduler.state.queues.items():
                 if flavor.metadata.name in flavors_of(state.queue):
                     self.queue.add(("cq", Key("", name)))
+
+    def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
+        check = new or old
+        if check is not None and (old is None or new is None or old.active != new.active):
+            for name in self._scheduler.state.queues:
+                if check.metadata.name in self._scheduler.state.checks_of(name):
+                    self.queue.add(("cq", Key("", name)))
+                    for key in self._scheduler.queues.local_queues_of(name):
+                        self.queue.add(("lq", key))
 
     # --- work ---
 

@@ -11,20 +11,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 
 from job_controller.model import Key
 from queue_manager.api import labels
-from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace, ResourceFlavor, Workload
+from queue_manager.api.types import (
+    AdmissionCheck,
+    ClusterQueue,
+    LimitRange,
+    LocalQueue,
+    Namespace,
+    PodSet,
+    ResourceFlavor,
+    RuntimeClass,
+    Workload,
+)
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
+from queue_manager.engine.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    LIMIT_RANGES,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+    RUNTIME_CLASSES,
+    WORKLOADS,
+)
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.queueing.queues import Queues
 from queue_manager.scheduling.cycle import Admit, Refuse, run_cycle
 from queue_manager.scheduling.info import Info, info
+from queue_manager.scheduling.pod_surroundings import PodSurroundings
 from queue_manager.scheduling.state import Holding, SchedulerState, holding_of
-from queue_manager.workloads import transitions
+from queue_manager.workloads import checks, transitions
 from queue_manager.workloads.draft import Draft
 from queue_manager.workloads.lifecycle import View
 from queue_manager.workloads.settings import Settings
@@ -53,6 +73,13 @@ class Scheduler:
         runtime.cache(RESOURCE_FLAVORS, ResourceFlavor).subscribe(self._on_flavor)
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
         runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
+        runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
+        self._limit_ranges: Cache[LimitRange] = runtime.cache(LIMIT_RANGES, LimitRange)
+        self._limit_ranges.index("namespace", lambda r: (r.metadata.namespace,))
+        self._limit_ranges.subscribe(self._on_limit_range)
+        self._runtime_classes: Cache[RuntimeClass] = runtime.cache(RUNTIME_CLASSES, RuntimeClass)
+        self._runtime_classes.subscribe(self._on_runtime_class)
+        self._surroundings: dict[str, PodSurroundings] = {}
         self._workloads.subscribe(self._on_workload)
         runtime.task(self.run)
 
@@ -82,7 +109,8 @@ class Scheduler:
             self.queues.remove(workload.metadata.key)
 
     def _read(self, workload: Workload) -> Info:
-        return info(workload, self._settings.timestamp, self._settings.resources)
+        around = self._pod_surroundings(workload.metadata.namespace)
+        return info(workload, self._settings.timestamp, self._settings.resources, around)
 
     def _released(self, holding: Holding | None) -> None:
         if holding is not None:
@@ -126,6 +154,46 @@ class Scheduler:
             self.state.flavors[name] = new
         if old is None or new is None or old.spec != new.spec:
             self.wake([q for q, s in self.state.queues.items() if name in flavors_of(s.queue)])
+
+    def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
+        check = new or old
+        if check is None:
+            return
+        name = check.metadata.name
+        if new is None:
+            self.state.checks.pop(name, None)
+        else:
+            self.state.checks[name] = new
+        if old is None or new is None or old.active != new.active:
+            self.wake([q for q, s in self.state.queues.items() if name in self.state.checks_of(q)])
+
+    def _on_limit_range(self, old: LimitRange | None, new: LimitRange | None) -> None:
+        limit_range = new or old
+        if limit_range is not None and (old is None or new is None or old.spec != new.spec):
+            self._surroundings.pop(limit_range.metadata.namespace, None)
+            self._read_again(lambda w: w.metadata.namespace == limit_range.metadata.namespace)
+
+    def _on_runtime_class(self, old: RuntimeClass | None, new: RuntimeClass | None) -> None:
+        if old is None or new is None or old.overhead != new.overhead:
+            self._surroundings.clear()
+            self._read_again(lambda w: any((p.template.get("spec") or {}).get("runtimeClassName") for p in _pods(w)))
+
+    def _read_again(self, concerned: Callable[[Workload], bool]) -> None:
+        """What waiting Workloads ask for has changed without them."""
+        waiting = [w for w in self._workloads.values() if w.metadata.key in self.queues and concerned(w)]
+        for workload in waiting:
+            self.queues.remove(workload.metadata.key)
+            self._line_up(workload)
+        if waiting:
+            self._changed.set()
+
+    def _pod_surroundings(self, namespace: str) -> PodSurroundings:
+        found = self._surroundings.get(namespace)
+        if found is None:
+            ranges = sorted(self._limit_ranges.lookup("namespace", namespace), key=lambda r: r.metadata.name)
+            overheads = {c.metadata.name: c.overhead.pod_fixed for c in self._runtime_classes.values() if c.overhead}
+            found = self._surroundings[namespace] = PodSurroundings(tuple(ranges), overheads)
+        return found
 
     def _on_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
         if new is None:
@@ -199,7 +267,7 @@ class Scheduler:
                 cluster_queue=decision.cluster_queue,
                 queue=what.queue,
                 usage=decision.assignment.usage,
-                admitted=True,
+                admitted=not self.state.checks_of(decision.cluster_queue),
                 assumed=True,
             )
         )
@@ -239,7 +307,10 @@ class Scheduler:
         """Only if nothing has changed since the decision that would have changed it."""
         newest = self._read(draft.workload)
         if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decision.info):
-            transitions.admit(draft, decision.cluster_queue, decision.assignment)
+            transitions.reserve(draft, decision.cluster_queue, decision.assignment)
+            flavors = {flavor for pod_set in decision.assignment.pod_sets for flavor in pod_set.flavors.values()}
+            checks.synchronise(draft, self.state.checks_of(decision.cluster_queue, flavors))
+            checks.confirm(draft)
 
     def _forget(self, what: Info) -> None:
         """The admission came to nothing: its quota is free, and the Workload, if it still waits, in line."""
@@ -294,7 +365,10 @@ class Scheduler:
         error = waiting.error if waiting is not None else ""
         if not error and cluster is not None and not self.state.selects_namespace(holder, workload.metadata.namespace):
             error = labels.NAMESPACE_MISMATCH_MESSAGE
+        flavors = {f for p in admission.pod_set_assignments for f in p.flavors.values()} if admission else None
         return View(
+            checks=self.state.checks_of(holder, flavors),
+            cluster_queue_terminating=cluster is not None and cluster.queue.metadata.deletion_timestamp is not None,
             local_queue_exists=local is not None,
             local_queue_stop=local.spec.stop_policy if local is not None else "",
             cluster_queue=holder,
@@ -333,6 +407,10 @@ def waits(workload: Workload) -> bool:
 
 def flavors_of(queue: ClusterQueue) -> set[str]:
     return {flavor.name for group in queue.spec.resource_groups for flavor in group.flavors}
+
+
+def _pods(workload: Workload) -> tuple[PodSet, ...]:
+    return workload.spec.pod_sets
 
 
 def _same(a: Info, b: Info) -> bool:

@@ -57,9 +57,9 @@ def quantities(amounts: Amounts) -> dict[str, str | int]:
 # --- getting quota -----------------------------------------------------------------------------------------
 
 
-def admit(draft: Draft, cluster_queue: str, assignment: Assignment) -> None:
-    """Quota reserved and, as there are no admission checks to wait for, admitted: one write."""
-    waited = _seconds(draft.now - _waiting_since(draft))
+def reserve(draft: Draft, cluster_queue: str, assignment: Assignment) -> None:
+    """Quota reserved; whether that is admission too is for the checks to say, in the same write."""
+    waited = whole_seconds(draft.now - _waiting_since(draft))
     message = labels.quota_reserved(cluster_queue)
     draft.set(labels.QUOTA_RESERVED, "True", labels.QUOTA_RESERVED, message)
     draft.event(
@@ -72,10 +72,6 @@ def admit(draft: Draft, cluster_queue: str, assignment: Assignment) -> None:
         if past is not None and past.is_true:
             draft.set(old, "False", labels.QUOTA_RESERVED, labels.previously(past.message))
     _restart_queue(draft)
-    draft.set(labels.ADMITTED, "True", labels.ADMITTED, labels.ADMITTED_MESSAGE)
-    draft.event(
-        "Normal", labels.ADMITTED, f"Admitted by ClusterQueue {cluster_queue}, wait time since reservation was 0s"
-    )
     draft.put(admission=_admission(cluster_queue, assignment), resource_requests=())
 
 
@@ -101,7 +97,7 @@ def _waiting_since(draft: Draft) -> datetime:
     return draft.original.metadata.creation_timestamp or draft.now
 
 
-def _seconds(span: timedelta) -> int:
+def whole_seconds(span: timedelta) -> int:
     return max(0, round(span.total_seconds()))
 
 
@@ -218,6 +214,13 @@ def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:
         block(draft, labels.DEACTIVATED, labels.DEACTIVATED_MESSAGE)
     if waits_for_pods:
         pods_ready(draft, ready=False)
+
+
+def release(draft: Draft, reason: str, message: str) -> None:
+    """Take back a reservation that was not yet an admission: there is no Job to stop, and nothing to evict."""
+    if draft.is_true(labels.QUOTA_RESERVED) and not draft.is_true(labels.ADMITTED):
+        draft.put(admission=None)
+        block(draft, reason, message)
 
 
 # --- coming back -------------------------------------------------------------------------------------------

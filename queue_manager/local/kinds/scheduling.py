@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from job_controller.fields import FieldError, Json, forbidden, invalid, not_supported
-from queue_manager.engine.resources import PRIORITY_CLASSES, Resource
+from job_controller import names
+from job_controller.fields import FieldError, Json, forbidden, invalid, not_supported, required
+from queue_manager.engine.resources import PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from queue_manager.local.kind import Column
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.tables import AGE, NAME, age
@@ -68,6 +69,25 @@ PRIORITY_CLASS = builtin(
         age(o, now),
         o.get("preemptionPolicy") or "",
     ],
+)
+
+
+def _validate_runtime_class(new: Json) -> list[FieldError]:
+    handler = new.get("handler") or ""
+    if not handler:
+        return [required("handler", "")]
+    return [invalid("handler", handler, text) for text in names.dns_label(handler)]
+
+
+RUNTIME_CLASS = builtin(
+    RUNTIME_CLASSES,
+    "io.k8s.api.node.v1.RuntimeClass",
+    generation=False,
+    has_status=False,
+    create=_validate_runtime_class,
+    update=lambda new, old: _validate_runtime_class(new) + immutable(new, old, "handler"),
+    columns=(NAME, Column("Handler", "string", "What runs the containers"), AGE),
+    row=lambda o, now: [o["metadata"]["name"], o.get("handler") or "", age(o, now)],
 )
 
 

@@ -143,7 +143,7 @@ def played(history: list[bytes], start: datetime) -> Course:
     book = _Book()
     events = set()
     for line in history:
-        type, resource, data = line.split(b" ", 2)
+        what, resource, data = line.split(b" ", 2)
         tree = msgspec.json.decode(data)
         if resource == b"events":
             if tree["source"]["component"] != "job-controller":
@@ -154,7 +154,7 @@ def played(history: list[bytes], start: datetime) -> Course:
         if tree.get("kind") not in (*COURSE, "Pod"):
             continue
         obj = name_of(tree)
-        if type == b"DELETED":
+        if what == b"DELETED":
             book.delete(obj)
             continue
         table: Facts = seconds(facts(tree), start)
@@ -168,17 +168,27 @@ def played(history: list[bytes], start: datetime) -> Course:
 # --- comparing ---------------------------------------------------------------------------------------------
 
 
-def differences(theirs: Course, ours: Course, unstable: dict[str, Any]) -> dict[str, tuple[object, object]]:
-    """What went otherwise: by object and key (or "events", "pods"), as (recorded, ours)."""
-    chance = {(obj, f"cond.{type}") for obj, types in unstable.items() if obj != "events" for type in types}
+def differences(
+    theirs: Course, ours: Course, later: dict[str, Facts], unstable: dict[str, Any]
+) -> dict[str, tuple[object, object]]:
+    """What went otherwise: by object and key (or "events", "pods"), as (recorded, ours).
+
+    Counters of queues lag behind: they must be right at the end, or a moment `later`.
+    """
+    chance = {(obj, f"cond.{one}") for obj, types in unstable.items() if obj != "events" for one in types}
     result: dict[str, tuple[object, object]] = {}
     for key in sorted({*theirs.values, *ours.values} - chance):
         did = ours.values.get(key, [])
         if not (_within(theirs.lasting.get(key, []), did) and _within(did, theirs.values.get(key, []))):
             result[" ".join(key)] = (theirs.values.get(key), did)
     for obj in sorted({*theirs.end, *ours.end}):
-        if not obj.startswith("Pod/"):
-            result |= _at_the_end(obj, theirs.end.get(obj), ours.end.get(obj), chance)
+        if obj.startswith("Pod/"):
+            continue
+        found = _at_the_end(obj, theirs.end.get(obj), ours.end.get(obj), chance)
+        if found and obj.startswith(("ClusterQueue/", "LocalQueue/")):
+            settled = _at_the_end(obj, theirs.end.get(obj), later.get(obj), chance)
+            found = {key: pair for key, pair in found.items() if key in settled}
+        result |= found
     pods = _pods(theirs.end), _pods(ours.end)
     if pods[0] != pods[1]:
         result["pods"] = pods

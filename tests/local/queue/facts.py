@@ -20,7 +20,7 @@ def plain(text: str) -> str:
 
 
 def name_of(tree: dict[str, Any]) -> str:
-    """"Workload/ns/job-a-HASH"."""
+    """ "Workload/ns/job-a-HASH"."""
     meta = tree["metadata"]
     return "/".join(filter(None, (tree["kind"], meta.get("namespace"), plain(meta["name"]))))
 
@@ -70,8 +70,7 @@ def template_facts(template: Facts) -> Facts:
     result: Facts = {"labels": meta.get("labels"), "annotations": _own(meta.get("annotations"))}
     result |= {key: spec.get(key) for key in TEMPLATE}
     result["containers"] = [
-        {k: v for k, v in (("name", c["name"]), ("resources", c.get("resources"))) if v}
-        for c in spec.get("containers") or ()
+        {"name": c["name"], "resources": c.get("resources") or {}} for c in spec.get("containers") or ()
     ]
     return {key: value for key, value in result.items() if value not in EMPTY}
 

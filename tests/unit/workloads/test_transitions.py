@@ -5,7 +5,7 @@ import pytest
 
 from queue_manager.scheduling.assignment import Assignment, PodSetResult
 from queue_manager.scheduling.tree import FlavorResource
-from queue_manager.workloads import transitions
+from queue_manager.workloads import checks, transitions
 from queue_manager.workloads.draft import Draft, Event
 from queue_manager.workloads.settings import PodsReadySettings
 from tests.unit.queueing.builders import at, condition, workload
@@ -33,7 +33,8 @@ def patched(draft: Draft) -> dict:
 
 def test_admission_is_one_write_with_two_conditions_the_assignment_and_two_events():
     draft = Draft(workload(created=0), at(7.9))
-    transitions.admit(draft, "cq", ASSIGNED)
+    transitions.reserve(draft, "cq", ASSIGNED)
+    checks.confirm(draft)
     assert said(draft) == {
         "QuotaReserved": ("True", "QuotaReserved", "Quota reserved in ClusterQueue cq"),
         "Admitted": ("True", "Admitted", "The workload is admitted"),
@@ -51,7 +52,8 @@ def test_admission_is_one_write_with_two_conditions_the_assignment_and_two_event
 def test_admission_ends_what_was_said_about_the_eviction():
     evicted = condition("Evicted", "True", "PodsReadyTimeout", "Exceeded the PodsReady timeout ns/w")
     draft = Draft(workload(conditions=[evicted]), at(9))
-    transitions.admit(draft, "cq", ASSIGNED)
+    transitions.reserve(draft, "cq", ASSIGNED)
+    checks.confirm(draft)
     assert said(draft)["Evicted"] == ("False", "QuotaReserved", "Previously: Exceeded the PodsReady timeout ns/w")
 
 

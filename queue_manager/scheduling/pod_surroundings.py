@@ -1,0 +1,86 @@
+"""What a namespace and a runtime class make of a pod: LimitRanges and overhead (spec: kueue.md 7.3).
+
+A pod gets these when the API server creates it; the queue must count them before there is one. Nothing of it is
+written into the Workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from job_controller.fields import Json
+from queue_manager.api.types import LimitRange, LimitRangeItem, Quantity
+from queue_manager.scheduling.amounts import Amounts, amount
+from queue_manager.scheduling.requests import container_requests, pod_requests
+
+Quantities = Mapping[str, Quantity]
+
+
+@dataclass(frozen=True, slots=True)
+class PodSurroundings:
+    """The LimitRanges of one namespace, and the overhead of each runtime class."""
+
+    limit_ranges: tuple[LimitRange, ...] = ()
+    overheads: Mapping[str, Quantities] = field(default_factory=dict)
+
+    def complete(self, spec: Json) -> Json:
+        """The pod spec as the API server would complete it. The same object where nothing is added."""
+        changes: dict[str, Json] = {}
+        defaults = [item for item in self._items("Container") if item.default or item.default_request]
+        if defaults:
+            for kind in ("containers", "initContainers"):
+                if spec.get(kind):
+                    changes[kind] = [_with_defaults(container, defaults) for container in spec[kind]]
+        overhead = self.overheads.get(spec.get("runtimeClassName") or "")
+        if overhead and not spec.get("overhead"):
+            changes["overhead"] = dict(overhead)
+        return {**spec, **changes} if changes else spec
+
+    def refusal(self, spec: Json, path: str) -> str:
+        """The first bound the pod breaks, as Kueue words it; empty if it breaks none."""
+        for item in self._items("Container"):
+            for kind in ("initContainers", "containers"):
+                for i, container in enumerate(spec.get(kind) or ()):
+                    text = _outside(container_requests(container), item, f"{path}.{kind}[{i}]")
+                    if text:
+                        return text
+        for item in self._items("Pod"):
+            text = _outside(pod_requests(spec), item, path)
+            if text:
+                return text
+        return ""
+
+    def _items(self, type: str) -> list[LimitRangeItem]:
+        return [item for limit_range in self.limit_ranges for item in limit_range.spec.limits if item.type == type]
+
+
+NO_SURROUNDINGS = PodSurroundings()
+
+
+def _with_defaults(container: Json, items: list[LimitRangeItem]) -> Json:
+    """A limit of the container's own serves as its request before a default request does."""
+    resources = container.get("resources") or {}
+    limits, requests = dict(resources.get("limits") or {}), dict(resources.get("requests") or {})
+    for name, value in limits.items():
+        requests.setdefault(name, value)
+    for item in items:
+        for name, value in item.default.items():
+            limits.setdefault(name, value)
+        for name, value in item.default_request.items():
+            requests.setdefault(name, value)
+    return {**container, "resources": {**resources, "limits": limits, "requests": requests}}
+
+
+def _outside(requests: Amounts, item: LimitRangeItem, path: str) -> str:
+    above = [name for name, most in item.max.items() if requests.get(name, 0) > amount(name, most)]
+    if above:
+        return f"{path}: Invalid value: {_names(above)}: requests must not be above the limitRange max"
+    below = [name for name, least in item.min.items() if name in requests and requests[name] < amount(name, least)]
+    if below:
+        return f"{path}: Invalid value: {_names(below)}: requests must not be below the limitRange min"
+    return ""
+
+
+def _names(names: list[str]) -> str:
+    return "[" + ", ".join(f'"{name}"' for name in sorted(names)) + "]"

@@ -61,4 +61,4 @@ def line(row: Done) -> str:
     name = f"{row.namespace}/{row.name}" if row.namespace else row.name
     kind = "" if row.kind == "Job" else f"{row.kind} "
     would = "would be " if row.dry_run and row.result not in (*_CODES, "unchanged") else ""
-    return f"{kind}{name} {would}{row.result}: {row.note}"
+    return output.printable(f"{kind}{name} {would}{row.result}: {row.note}")

@@ -46,7 +46,8 @@ async def connect(kubeconfig: str | None, context: str | None) -> AsyncIterator[
     try:
         transport = HttpTransport.from_kubeconfig(path, context)
     except (OSError, ValueError, KeyError) as error:
-        raise Refusal(f"{path}: {error}") from error
+        said = str(error)
+        raise Refusal(said if str(path) in said else f"{path}: {said}") from error
     try:
         yield Client(transport)
     except ApiError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 import yaml
 
 from queue_manager.cli.exits import EXIT_NEVER, Refusal
@@ -16,6 +18,9 @@ from queue_manager.cli.exits import EXIT_NEVER, Refusal
 # An anchor that is used over and over can make a small file expand without end.
 MAX_NODES = 200_000
 SUFFIXES = (".yaml", ".yml", ".json")
+
+
+_MERGE, _STRING = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:str"
 
 
 class _Loader(yaml.SafeLoader):
@@ -40,21 +45,22 @@ class Manifest:
         """`file:line` of a field path like spec.template.spec.containers[0].image, or of what holds it."""
         node: yaml.Node = self.root
         line = node.start_mark.line
-        for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", field):
-            found = _child(node, name, index)
+        for name, inside in re.findall(r"([^.\[\]]+)|\[([^\]]*)\]", field):
+            found = _child(node, name or inside)
             if found is None:
                 break
             line, node = found
         return f"{self.source}:{line + 1}"
 
 
-def _child(node: yaml.Node, name: str, index: str) -> tuple[int, yaml.Node] | None:
-    if name and isinstance(node, yaml.MappingNode):
+def _child(node: yaml.Node, name: str) -> tuple[int, yaml.Node] | None:
+    """The value of a key or index (labels and annotations come as `labels[key]`), and its line."""
+    if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == name:
                 return key.start_mark.line, value
-    elif index and isinstance(node, yaml.SequenceNode) and int(index) < len(node.value):
-        item = node.value[int(index)]
+    elif isinstance(node, yaml.SequenceNode) and name.isdecimal() and int(name) < len(node.value):
+        item = node.value[int(name)]
         return item.start_mark.line, item
     return None
 
@@ -101,6 +107,8 @@ class _Unreadable(Exception):
 
 
 def _documents(name: str, text: str) -> Iterator[Manifest]:
+    if name.endswith(".json"):
+        text = text.replace("\t", " ")  # in JSON a tab is always white space, in YAML it must not indent
     loader = _Loader(text)
     try:
         while loader.check_node():
@@ -112,8 +120,9 @@ def _documents(name: str, text: str) -> Iterator[Manifest]:
                     f"{name}:{root.start_mark.line + 1}: a manifest is a mapping with apiVersion and kind"
                 )
             _bound(name, root)
+            _check_keys(name, root, set())
             tree = loader.construct_document(root)
-            yield Manifest(name, tree, root)
+            yield Manifest(name, _as_json(name, root, tree), root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise _Unreadable(f"{name}:{mark.line + 1 if mark else 1}: {error.problem or error.context}") from error
@@ -123,6 +132,37 @@ def _documents(name: str, text: str) -> Iterator[Manifest]:
         raise _Unreadable(f"{name}:1: nested too deeply") from error
     finally:
         loader.dispose()
+
+
+def _check_keys(name: str, node: yaml.Node, seen: set[int]) -> None:
+    """Keys are strings whatever they look like, and none stands twice: the first would be lost without a word."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_keys(name, item, seen)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    lines: dict[str, int] = {}
+    for key, value in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+            key.tag = _STRING
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                raise _Unreadable(f"{name}:{line}: {key.value} is given twice; line {lines[key.value]} has it already")
+            lines[key.value] = line
+        _check_keys(name, value, seen)
+
+
+def _as_json(name: str, root: yaml.Node, tree: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what YAML can say and JSON cannot: binary, sets, infinity, integers beyond 64 bits."""
+    try:
+        json.dumps(tree, allow_nan=False)  # orjson would make null of infinity
+        orjson.dumps(tree)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _Unreadable(f"{name}:{root.start_mark.line + 1}: cannot be sent to an API server: {error}") from error
+    return tree
 
 
 def _bound(name: str, root: yaml.Node) -> None:

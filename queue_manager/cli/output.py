@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ import msgspec
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ def table(columns: Sequence[Column], rows: Sequence[object], title: str = "") ->
             overflow="fold" if column.wrap else "ellipsis",
         )
     for row in rows:
-        drawn.add_row(*(Text(c.cell(row), style=c.style(row) if c.style else "") for c in columns))
+        drawn.add_row(*(Text(printable(c.cell(row)), style=c.style(row) if c.style else "") for c in columns))
     return drawn
 
 
@@ -57,6 +60,11 @@ def show_table(drawn: RenderableType) -> None:
     text = StringIO()
     Console(file=text, highlight=False, width=1000).print(drawn)
     sys.stdout.write("\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n")
+
+
+def printable(text: str) -> str:
+    """The text without what would steer the terminal: messages may come from anybody's Job."""
+    return _STEERING.sub("�", text)
 
 
 def duration(seconds: float) -> str:

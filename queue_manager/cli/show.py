@@ -239,14 +239,14 @@ def facts(view: JobView, now: datetime) -> Table:
     drawn.add_column(no_wrap=True, style="dim")
     drawn.add_column(overflow="fold")
     state = Text(view.state, style=STYLES.get(view.state, ""))
-    why = joined(view.reason, view.message)
+    why = output.printable(joined(view.reason, view.message))
     drawn.add_row("state", Text.assemble(state, f"  {why}" if why else ""))
     for i, following in enumerate(view.next):
         when = f"{ahead(following.at, now)} ({stamp(following.at)}): " if following.at is not None else ""
-        drawn.add_row("next" if i == 0 else "", f"{when}{following.what}")
+        drawn.add_row("next" if i == 0 else "", Text(output.printable(f"{when}{following.what}")))
     for name, text in lines(view, now):
         if text:
-            drawn.add_row(name, Text(text))
+            drawn.add_row(name, Text(output.printable(text)))
     return drawn
 
 

@@ -8,7 +8,7 @@ objects sees the same state:
     Failed       condition Failed
     Deactivated  its Workload has spec.active=false: an operator must act
     Backoff      evicted, and requeueAt lies ahead
-    Evicted      evicted, its pods are still going away
+    Evicted      evicted, and it still holds its quota: its pods are going away
     Running      not suspended, and a pod is ready or has succeeded
     Starting     not suspended, no pod ready yet
     Reserved     quota is reserved, the Job is not started yet
@@ -50,9 +50,15 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def job_rows(jobs: Iterable[Job], workloads: Iterable[Workload], now: datetime) -> list[JobRow]:
     """Rows ordered by namespace, then by what a person looks for first: running, waiting, ended."""
-    by_job = {owner.uid: w for w in workloads if (owner := w.metadata.controller) is not None}
+    by_job = workloads_by_job(workloads)
     rows = [job_row(job, by_job.get(job.metadata.uid), now) for job in jobs]
     return sorted(rows, key=lambda row: (row.namespace, _ORDER.index(row.state), -row.priority, row.name))
+
+
+def workloads_by_job(workloads: Iterable[Workload]) -> dict[str, Workload]:
+    """The Workload of each Job, by the Job's UID; of several, one that is not finished, then the newest."""
+    ordered = sorted(workloads, key=lambda w: (not w.is_true(labels.FINISHED), str(w.metadata.creation_timestamp)))
+    return {owner.uid: w for w in ordered if (owner := w.metadata.controller) is not None}
 
 
 _ORDER = (
@@ -107,7 +113,7 @@ def job_state(job: Job, workload: Workload | None, now: datetime) -> str:
         requeue = workload.status.requeue_state
         if requeue and requeue.requeue_at and requeue.requeue_at > now:
             return "Backoff"
-        if workload.is_true(labels.EVICTED) and not job.spec.suspend:
+        if workload.is_true(labels.EVICTED) and (not job.spec.suspend or workload.is_true(labels.QUOTA_RESERVED)):
             return "Evicted"
     if not job.spec.suspend:
         return "Running" if job.status.ready or job.status.succeeded else "Starting"
@@ -131,6 +137,9 @@ def why(job: Job, workload: Workload | None, state: str) -> tuple[str, str]:
         return condition.reason, condition.message
     if workload is None:
         return "", ""
+    finished = workload.condition(labels.FINISHED)
+    if finished is not None and finished.is_true:  # and its Job is not: it could not be started, or left the queue
+        return finished.reason, finished.message
     if state in ("Deactivated", "Backoff", "Evicted"):
         evicted = workload.condition(labels.EVICTED)
         return (evicted.reason, evicted.message) if evicted else ("", "")

@@ -1,0 +1,144 @@
+"""Every state of a Job that people are told, and why; the order of the rows; the times."""
+
+from __future__ import annotations
+
+import pytest
+
+from job_controller.model import Job
+from queue_manager.api.types import Workload
+from queue_manager.visibility.jobs import job_row, job_rows
+from tests.unit.visibility.build import ADMISSION, admitted, at, cond, job, workload
+
+COMPLETE = cond("Complete", reason="CompletionsReached", message="Reached", seconds=50)
+FAILED = cond("Failed", reason="BackoffLimitExceeded", message="Too often", seconds=50)
+EVICTED = cond("Evicted", reason="PodsReadyTimeout", message="Exceeded the timeout")
+REQUEUE = {"requeueState": {"count": 2, "requeueAt": "2026-01-01T00:02:00Z"}}
+
+CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
+    ("a deletion hides everything else", "Deleting", job(deleted=1, conditions=[COMPLETE]), None, ("", "")),
+    ("complete", "Succeeded", job(conditions=[COMPLETE]), workload(), ("CompletionsReached", "Reached")),
+    ("failed", "Failed", job(conditions=[FAILED]), workload(active=False), ("BackoffLimitExceeded", "Too often")),
+    (
+        "deactivated, whatever its pods still do",
+        "Deactivated",
+        job(suspend=False, status={"ready": 1}),
+        workload(active=False, conditions=[cond("Evicted", reason="Deactivated", message="off")]),
+        ("Deactivated", "off"),
+    ),
+    (
+        "evicted, and its time has not come",
+        "Backoff",
+        job(),
+        workload(conditions=[EVICTED], status=REQUEUE),
+        ("PodsReadyTimeout", "Exceeded the timeout"),
+    ),
+    (
+        "its time has come",
+        "Pending",
+        job(),
+        workload(status={"requeueState": {"requeueAt": "2026-01-01T00:00:59Z"}}),
+        ("", ""),
+    ),
+    (
+        "evicted, and not stopped yet",
+        "Evicted",
+        job(suspend=False),
+        workload(conditions=[EVICTED]),
+        ("PodsReadyTimeout", "Exceeded the timeout"),
+    ),
+    (
+        "evicted and suspended, while its quota is still held for the pods that end",
+        "Evicted",
+        job(),
+        workload(conditions=[EVICTED, *admitted()], status={"admission": ADMISSION}),
+        ("PodsReadyTimeout", "Exceeded the timeout"),
+    ),
+    ("a pod is ready", "Running", job(suspend=False, status={"ready": 1}), workload(), ("", "")),
+    ("a pod has succeeded", "Running", job(suspend=False, status={"succeeded": 1}), workload(), ("", "")),
+    (
+        "no pod is ready yet",
+        "Starting",
+        job(suspend=False),
+        workload(conditions=[*admitted(), cond("PodsReady", "False", "WaitForStart", "not yet")]),
+        ("WaitForStart", "not yet"),
+    ),
+    ("started without any queue", "Starting", job(queue="", suspend=False), None, ("", "")),
+    (
+        "quota, but admission checks are open",
+        "Reserved",
+        job(),
+        workload(conditions=[cond("QuotaReserved"), cond("Admitted", "False", "UnsatisfiedAdmissionChecks", "open")]),
+        ("UnsatisfiedAdmissionChecks", "open"),
+    ),
+    ("suspended without a queue", "Suspended", job(queue=""), None, ("", "")),
+    ("not seen by its queue yet", "Pending", job(), None, ("", "")),
+    (
+        "waits for quota",
+        "Pending",
+        job(),
+        workload(conditions=[cond("QuotaReserved", "False", "WaitingForQuota", "too full")]),
+        ("WaitingForQuota", "too full"),
+    ),
+    (
+        "its Workload is finished though it never ran",
+        "Pending",
+        job(),
+        workload(conditions=[cond("Finished", reason="FailedToStart", message="conflict")]),
+        ("FailedToStart", "conflict"),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("state", "a_job", "its_workload", "why"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
+)
+def test_the_state_and_its_reason_follow_from_the_objects(
+    state: str, a_job: Job, its_workload: Workload | None, why: tuple[str, str]
+) -> None:
+    row = job_row(a_job, its_workload, at(60))
+    assert (row.state, row.reason, row.message) == (state, *why)
+
+
+def test_rows_come_by_namespace_then_by_what_one_looks_for_first() -> None:
+    jobs = [
+        job("done", conditions=[COMPLETE]),
+        job("waits"),
+        job("waits-more-urgently"),
+        job("runs", suspend=False, status={"ready": 1}),
+        job("elsewhere", namespace="another", conditions=[COMPLETE]),
+    ]
+    rows = job_rows(jobs, [workload("waits"), workload("waits-more-urgently", priority=5)], at(0))
+    assert [row.name for row in rows] == ["elsewhere", "runs", "waits-more-urgently", "waits", "done"]
+
+
+def test_of_several_workloads_the_unfinished_one_speaks_for_the_job() -> None:
+    live = workload(workload="a", conditions=[cond("QuotaReserved", "False", "WaitingForQuota", "too full")])
+    over = workload(workload="b", created=9, conditions=[cond("Finished", reason="OutOfSync")])
+    assert job_rows([job()], [live, over], at(0))[0].reason == "WaitingForQuota"
+    assert job_rows([job()], [over, live], at(0))[0].reason == "WaitingForQuota"
+
+
+@pytest.mark.parametrize(
+    ("status", "waited", "ran"),
+    [
+        ({}, 60, None),
+        ({"startTime": "2026-01-01T00:00:10Z"}, 10, 50),
+        ({"startTime": "2026-01-01T00:00:10Z", "completionTime": "2026-01-01T00:00:25Z"}, 10, 15),
+        ({"startTime": "2026-01-01T00:00:10Z", "conditions": [FAILED]}, 10, 40),
+        ({"conditions": [FAILED]}, 50, None),
+    ],
+    ids=["waits", "runs", "completed", "failed", "failed before it started"],
+)
+def test_waiting_ends_with_the_start_and_running_with_the_end(status: dict, waited: float, ran: float | None) -> None:
+    conditions = status.pop("conditions", [])
+    row = job_row(job(status=status, conditions=conditions), workload(), at(60))
+    assert (row.waiting_seconds, row.running_seconds) == (waited, ran)
+
+
+def test_a_job_that_no_queue_held_has_not_waited() -> None:
+    assert job_row(job(queue="", suspend=False), None, at(60)).waiting_seconds is None
+
+
+def test_priority_and_retries_are_those_of_the_workload() -> None:
+    row = job_row(job(), workload(priority=7, status=REQUEUE), at(0))
+    assert (row.priority, row.retries) == (7, 2)

@@ -1,0 +1,87 @@
+"""Which cluster a command talks to, and what it says when that does not work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from queue_manager.cli.connection import connect, find_kubeconfig
+from queue_manager.cli.exits import EXIT_ERROR, Refusal
+from queue_manager.engine.resources import JOBS
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("KUBECONFIG", "SLUICE_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def put(path: Path, text: str = KUBECONFIG) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_command_line_comes_before_the_environment_and_that_before_the_own_cluster(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl = put(home / ".kube" / "config")
+    assert find_kubeconfig(None) == kubectl
+    own = put(home / ".sluice" / "kubeconfig")
+    assert find_kubeconfig(None) == own
+    elsewhere = put(home / "data" / "kubeconfig")
+    monkeypatch.setenv("SLUICE_DATA_DIR", str(home / "data"))
+    assert find_kubeconfig(None) == elsewhere
+    second = put(home / "second")
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join((str(home / "first"), "", str(second))))
+    assert find_kubeconfig(None) == second
+    chosen = put(home / "chosen")
+    assert find_kubeconfig(str(chosen)) == chosen
+
+
+def test_a_named_file_that_is_missing_is_not_replaced_by_another(home: Path) -> None:
+    put(home / ".kube" / "config")
+    with pytest.raises(Refusal, match="none-such"):
+        find_kubeconfig(str(home / "none-such"))
+
+
+def test_without_any_file_one_is_told_where_it_looked_and_what_to_do() -> None:
+    with pytest.raises(Refusal, match="sluice up") as refused:
+        find_kubeconfig(None)
+    assert ".sluice/kubeconfig" in str(refused.value)
+    assert ".kube/config" in str(refused.value)
+
+
+async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(home: Path) -> None:
+    path = put(home / "config")
+    with pytest.raises(Refusal, match="is `sluice up` running") as refused:
+        async with connect(str(path), None) as client:
+            await client.list(JOBS)
+    assert refused.value.code == EXIT_ERROR
+
+
+@pytest.mark.parametrize("text", ["no: kubeconfig", "[", KUBECONFIG.replace("current-context: c", "")])
+async def test_a_file_that_is_no_kubeconfig_is_named_once(home: Path, text: str) -> None:
+    path = put(home / "config", text)
+    with pytest.raises(Refusal) as refused:
+        async with connect(str(path), None):
+            pass
+    assert str(refused.value).count(str(path)) == 1
+
+
+async def test_an_unknown_context_is_refused_by_name(home: Path) -> None:
+    with pytest.raises(Refusal, match="other"):
+        async with connect(str(put(home / "config")), "other"):
+            pass

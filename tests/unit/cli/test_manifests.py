@@ -1,0 +1,152 @@
+"""Reading manifests: what they say, where they say it, and what is refused with its place."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from queue_manager.cli import manifests
+from queue_manager.cli.exits import EXIT_NEVER, Refusal
+
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: a
+  labels:
+    kueue.x-k8s.io/queue-name: q
+spec:
+  template:
+    spec:
+      containers:
+        - name: main
+          image: x
+        - name: second
+"""
+
+
+def read(tmp_path: Path, text: str, name: str = "f.yaml") -> list[manifests.Manifest]:
+    file = tmp_path / name
+    file.write_text(text)
+    return manifests.read(str(file))
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    with pytest.raises(Refusal) as refused:
+        read(tmp_path, text)
+    assert refused.value.code == EXIT_NEVER
+    return str(refused.value).replace(str(tmp_path), "")
+
+
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [
+        ("", 1),
+        ("kind", 2),
+        ("metadata.name", 4),
+        ("metadata.labels[kueue.x-k8s.io/queue-name]", 6),
+        ("spec.template.spec.containers[1].name", 13),
+        ("spec.template.spec.containers[0].command", 11),
+        ("spec.template.spec.containers[7].image", 10),
+        ("spec.parallelism", 7),
+        ("nothing.like.it", 1),
+    ],
+)
+def test_the_place_of_a_field_is_its_line_or_that_of_what_would_hold_it(tmp_path: Path, field: str, line: int) -> None:
+    (manifest,) = read(tmp_path, JOB)
+    assert manifest.place(field) == f"{tmp_path}/f.yaml:{line}"
+
+
+def test_lines_count_through_all_documents_of_a_file(tmp_path: Path) -> None:
+    _, second = read(tmp_path, f"{JOB}---\n{JOB}")
+    assert second.place("metadata.name").endswith(":18")
+
+
+@pytest.mark.parametrize("text", ["", "---\n", "---\n---\n", "# only a comment\n", "null\n"])
+def test_empty_documents_say_nothing(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path, text) == []
+
+
+def test_dates_and_numbers_as_keys_stay_strings(tmp_path: Path) -> None:
+    (manifest,) = read(tmp_path, "kind: Job\nat: 2026-01-01\nthen: 2026-01-01T10:00:00Z\n1: one\ntrue: yes\n")
+    assert manifest.tree == {
+        "kind": "Job",
+        "at": "2026-01-01",
+        "then": "2026-01-01T10:00:00Z",
+        "1": "one",
+        "true": True,
+    }
+
+
+def test_an_anchor_may_be_used_again_and_merged(tmp_path: Path) -> None:
+    (manifest,) = read(tmp_path, "a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}\n")
+    assert manifest.tree == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "y": 2}}
+
+
+def test_json_may_be_indented_with_tabs(tmp_path: Path) -> None:
+    (manifest,) = read(tmp_path, '{\n\t"kind": "Job",\n\t"a": "x\\ty"\n}', "f.json")
+    assert manifest.tree == {"kind": "Job", "a": "x\ty"}
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdef", "bcdefg", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (BOMB, "/f.yaml:1: more than 200000 values once aliases are expanded"),
+        ("a: &a [*a]\n", "/f.yaml:1: more than 200000 values once aliases are expanded"),
+        ("- a\n- b\n", "/f.yaml:1: a manifest is a mapping with apiVersion and kind"),
+        ("just words\n", "/f.yaml:1: a manifest is a mapping with apiVersion and kind"),
+        ("a: 1\nb: [1\n", "/f.yaml:3: "),
+        ("a: *nowhere\n", "/f.yaml:1: found undefined alias"),
+        ("a: !!python/object:os.system {}\n", "/f.yaml:1: could not determine a constructor"),
+        ("a: 1\nb: 2\na: 3\n", "/f.yaml:3: a is given twice; line 1 has it already"),
+        ("a: .inf\n", "/f.yaml:1: cannot be sent to an API server"),
+        ("a: !!binary aGVsbG8=\n", "/f.yaml:1: cannot be sent to an API server"),
+        ("a: 123456789012345678901234567890\n", "/f.yaml:1: cannot be sent to an API server"),
+        (f"a: {'[' * 5000}{']' * 5000}\n", "/f.yaml:1: nested too deeply"),
+    ],
+    ids=["bomb", "loop", "list", "text", "open", "alias", "object", "twice", "infinity", "binary", "huge", "deep"],
+)
+def test_what_is_no_manifest_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+    assert says in refusal(tmp_path, text)
+
+
+def test_every_bad_file_of_a_folder_is_named_and_other_files_are_passed_over(tmp_path: Path) -> None:
+    for name, text in {"a.yaml": "[", "b.yml": JOB, "c.json": "}", "d.txt": "["}.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(Refusal) as refused:
+        manifests.read(str(tmp_path))
+    assert "a.yaml" in str(refused.value)
+    assert "c.json" in str(refused.value)
+    assert "b.yml" not in str(refused.value)
+    assert "d.txt" not in str(refused.value)
+
+
+def test_a_folder_is_read_in_order_of_name(tmp_path: Path) -> None:
+    for name in ("2.yaml", "1.json", "10.yml"):
+        (tmp_path / name).write_text(f'{{"name": "{name}"}}')
+    assert [m.tree["name"] for m in manifests.read(str(tmp_path))] == ["1.json", "10.yml", "2.yaml"]
+
+
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(JOB))
+    (manifest,) = manifests.read("-")
+    assert manifest.place("kind") == "<stdin>:2"
+
+
+@pytest.mark.parametrize(("make", "says"), [("none", "No such file"), ("empty", "no .yaml"), ("latin", "not UTF-8")])
+def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, make: str, says: str) -> None:
+    path = tmp_path / make
+    if make == "empty":
+        path.mkdir()
+    if make == "latin":
+        path.write_bytes(b"a: \xff")
+    with pytest.raises(Refusal, match=says) as refused:
+        manifests.read(str(path))
+    assert str(path) in str(refused.value)

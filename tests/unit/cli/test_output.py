@@ -1,0 +1,71 @@
+"""Tables for people and JSON for programs."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from queue_manager.cli import output
+
+
+class Row(msgspec.Struct, rename="camel"):
+    name: str
+    long_text: str = ""
+
+
+COLUMNS = (
+    output.Column("NAME", lambda row: row.name),
+    output.Column("TEXT", lambda row: row.long_text, wrap=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0s"),
+        (0.9, "0s"),
+        (59.9, "59s"),
+        (60, "1m00s"),
+        (200, "3m20s"),
+        (3599, "59m59s"),
+        (7500, "2h05m"),
+        (86399, "23h59m"),
+        (86400 * 4 + 3600 * 3, "4d3h"),
+    ],
+)
+def test_a_duration_has_two_units(seconds: float, text: str) -> None:
+    assert output.duration(seconds) == text
+
+
+def test_a_pipe_gets_every_word_and_no_padding(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show("table", COLUMNS, [Row("a" * 200, "b" * 300), Row("c")], "none")
+    assert capsys.readouterr().out == f"NAME{' ' * 198}TEXT\n{'a' * 200}  {'b' * 300}\nc\n"
+
+
+def test_json_has_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show("json", COLUMNS, [Row("a", "b")], "none")
+    assert json.loads(capsys.readouterr().out) == [{"name": "a", "longText": "b"}]
+
+
+@pytest.mark.parametrize(("form", "says"), [("table", "none\n"), ("json", "[]\n")])
+def test_no_rows_are_said_in_words_or_as_an_empty_list(
+    form: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output.show(form, COLUMNS, [], "none")
+    assert capsys.readouterr().out == says
+
+
+@pytest.mark.parametrize("evil", ["\x1b[2J", "\x1b]0;title\x07", "\r", "\x9b31m", "\u202e", "\x00"])
+def test_text_of_others_cannot_steer_the_terminal(evil: str, capsys: pytest.CaptureFixture[str]) -> None:
+    output.show("table", COLUMNS, [Row("a", f"before{evil}after")], "none")
+    printed = capsys.readouterr().out
+    assert not set(evil) & set("\x1b\x07\r\x9b\u202e\x00") & set(printed)
+    assert "before" in printed
+    assert "after" in printed
+
+
+def test_a_cell_is_text_and_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    output.show("table", COLUMNS, [Row("a", "[red]x[/red] [1/2]")], "none")
+    assert "[red]x[/red] [1/2]" in capsys.readouterr().out

@@ -42,3 +42,25 @@ class Passed:
         if len(self._texts) >= LIMIT:
             self._texts.clear()
         self._texts.add(text)
+
+
+class Answers:
+    """What a function made of values, as JSON: each answer is a fresh tree."""
+
+    __slots__ = ("_answers",)
+
+    def __init__(self) -> None:
+        self._answers: dict[bytes | None, bytes] = {}
+
+    def get(self, text: bytes | None) -> Json:
+        """The answer for the value of this text, or None."""
+        answer = self._answers.get(text)
+        return None if answer is None else orjson.loads(answer)
+
+    def add(self, text: bytes | None, answer: Json) -> None:
+        """Remember an answer; None is never remembered."""
+        if text is None:
+            return
+        if len(self._answers) >= LIMIT:
+            self._answers.clear()
+        self._answers[text] = orjson.dumps(answer)

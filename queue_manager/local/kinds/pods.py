@@ -12,7 +12,7 @@ from queue_manager.engine.resources import PODS
 from queue_manager.local.fieldset import FieldSet, of_paths
 from queue_manager.local.kinds import pod_rows
 from queue_manager.local.kinds.build import builtin, lookup
-from queue_manager.local.memo import Passed, text_of
+from queue_manager.local.memo import Answers, Passed, text_of
 from queue_manager.local.values import parse_quantity
 
 _CHANGEABLE = (
@@ -26,7 +26,21 @@ _TOLERATION_SECONDS = 300
 _COUNTED = ("cpu", "memory")  # the resources that make a quality of service
 
 
+_complete = Answers()
+
+
 def _prepare_create(pod: Json) -> None:
+    """Complete the spec and begin the status: both follow from the spec as it was sent."""
+    text = text_of(pod.get("spec"))
+    known = _complete.get(text)
+    if known is None:
+        _complete_pod(pod)
+        _complete.add(text, [pod["spec"], pod["status"]])
+    else:
+        pod["spec"], pod["status"] = known
+
+
+def _complete_pod(pod: Json) -> None:
     spec = pod.setdefault("spec", {})
     spec.pop("ephemeralContainers", None)
     default_pod(spec)

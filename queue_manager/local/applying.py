@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import yaml
@@ -12,10 +13,12 @@ from queue_manager.engine.transport import APPLY_PATCH
 from queue_manager.local import errors, managed_fields, metadata
 from queue_manager.local.apply import Applied, apply
 from queue_manager.local.call import Call
+from queue_manager.local.crds import CustomSchema
 from queue_manager.local.exchange import MAX_BODY, YamlLoader, check_size, flag, media_type
 from queue_manager.local.identity import timestamp
 from queue_manager.local.managed_fields import APPLY, FIELD_MANAGER_MAX_LENGTH
 from queue_manager.local.store import Store, Stored
+from queue_manager.local.structural import Node
 
 _OPTIONS = Resource("meta.k8s.io", "v1", "", "PatchOptions")
 
@@ -82,7 +85,30 @@ def _update(writer: Writes, store: Store, call: Call, config: Json, stored: Stor
     meta = metadata.check_envelope(call, new)
     metadata.check_name(call, meta)
     _check_uid(call, meta, old["metadata"]["uid"])
+    schema = call.kind.schema
+    if isinstance(schema, CustomSchema):
+        problems = list(_nulls(schema.node, new, ""))
+        if problems:
+            raise errors.invalid(call.resource, call.name, problems + schema.broken_rules(problems, new))
     return writer.applied_update(call, new, old)
+
+
+def _nulls(node: Node, value: Json, path: str) -> Iterator[FieldError]:
+    """What became null by being taken away, and may not be. Only sent objects have such nulls dropped."""
+    if isinstance(value, list) and node.item is not None:
+        for index, item in enumerate(value):
+            yield from _nulls(node.item, item, f"{path}[{index}]")
+    if not isinstance(value, dict):
+        return
+    for name, child in node.children.items():
+        if name not in value:
+            continue
+        below = f"{path}.{name}" if path else name
+        if value[name] is None and not child.nullable and "default" not in child.schema:
+            wanted = ",".join(child.types)
+            text = f'Invalid value: "null": {below} in body must be of type {wanted}: "null"'
+            yield FieldError("FieldValueTypeInvalid", below, text)
+        yield from _nulls(child, value[name], below)
 
 
 def _merged(store: Store, call: Call, live: Json, config: Json, managers: managed_fields.Managers) -> Json:

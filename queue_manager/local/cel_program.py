@@ -11,6 +11,7 @@ from typing import Any
 
 from queue_manager.local.cel_library import CONSTANTS, FUNCTIONS, METHODS, NAMESPACED
 from queue_manager.local.cel_parser import Node, SyntaxProblem, parse
+from queue_manager.local.cel_schema import field, item, pairs
 from queue_manager.local.cel_values import NONE, CelError, Optional, OutOfBudget, no_overload
 
 MAX_STEPS = 1_000_000  # of all comprehensions of one validation
@@ -58,10 +59,10 @@ def _compile(node: Node, known: frozenset[str]) -> Program:
         case ("idx", of, index, optional):
             return _index(_compile(of, known), _compile(index, known), optional)
         case ("list", items):
-            parts = [_compile(item, known) for item in items]
+            parts = [_compile(part, known) for part in items]
             return lambda scope: [part(scope) for part in parts]
-        case ("map", pairs):
-            both = [(_compile(key, known), _compile(value, known)) for key, value in pairs]
+        case ("map", entries):
+            both = [(_compile(key, known), _compile(value, known)) for key, value in entries]
             return lambda scope: {key(scope): value(scope) for key, value in both}
         case ("cond", test, yes, no):
             return _conditional(_compile(test, known), _compile(yes, known), _compile(no, known))
@@ -101,7 +102,7 @@ def _get(value: Any, name: str) -> Any:
     if isinstance(value, dict):
         if name not in value:
             raise CelError(f"no such key: {name}")
-        return value[name]
+        return field(value, name)
     raise no_overload()
 
 
@@ -119,7 +120,7 @@ def _select(node: Node, of: Node, name: str, optional: bool, known: frozenset[st
                 return NONE
             return Optional(True, _get(value.value, name))
         if optional:
-            return Optional(True, value[name]) if isinstance(value, dict) and name in value else NONE
+            return Optional(True, field(value, name)) if isinstance(value, dict) and name in value else NONE
         return _get(value, name)
 
     return select
@@ -160,12 +161,12 @@ def _item(value: Any, key: Any) -> Any:
     if isinstance(value, dict):
         if isinstance(key, list | dict) or key not in value:
             raise CelError(f"no such key: {key}")
-        return value[key]
+        return field(value, key)
     if not isinstance(value, list) or not isinstance(key, int | float) or isinstance(key, bool):
         raise no_overload()
     if not 0 <= key < len(value):
         raise CelError(f"index out of bounds: {key}")
-    return value[int(key)]
+    return item(value, int(key))
 
 
 def _boolean(value: Any) -> bool:
@@ -199,8 +200,8 @@ def _call(name: str, of: Node | None, arguments: list[Node], known: frozenset[st
     if of is not None and name in _MACROS and len(arguments) >= 2 and arguments[0][0] == "id":
         return _macro(name, of, arguments, known)
     if of is not None and of[0] == "id" and of[1] not in known and f"{of[1]}.{name}" in NAMESPACED:
-        return _apply(NAMESPACED[f"{of[1]}.{name}"], [_compile(item, known) for item in arguments])
-    parts = [_compile(item, known) for item in ([of, *arguments] if of is not None else arguments)]
+        return _apply(NAMESPACED[f"{of[1]}.{name}"], [_compile(part, known) for part in arguments])
+    parts = [_compile(part, known) for part in ([of, *arguments] if of is not None else arguments)]
     function = (METHODS if of is not None else FUNCTIONS).get(name)
     if function is None:
         raise SyntaxProblem(f"undeclared reference to '{name}' (in container '')", 0)
@@ -230,14 +231,13 @@ def _macro(name: str, of: Node, arguments: list[Node], known: frozenset[str]) ->
         value = over(scope)
         if not isinstance(value, list | dict):
             raise no_overload()
-        pairs: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else enumerate(value)
         below = Scope(scope, scope.budget)
-        for key, item in pairs:
+        for key, one in pairs(value):
             scope.step()
             if count == 2:
-                below[variables[0]], below[variables[1]] = key, item
+                below[variables[0]], below[variables[1]] = key, one
             else:
-                below[variables[0]] = key if isinstance(value, dict) else item
+                below[variables[0]] = key if isinstance(value, dict) else one
             yield below, below[variables[0]]
 
     return _COMPREHENSIONS[name](scopes, bodies)
@@ -270,7 +270,7 @@ def _one(scopes: _Scopes, bodies: list[Program]) -> Program:
 
 
 def _filter(scopes: _Scopes, bodies: list[Program]) -> Program:
-    return lambda scope: [item for below, item in scopes(scope) if _boolean(bodies[0](below))]
+    return lambda scope: [one for below, one in scopes(scope) if _boolean(bodies[0](below))]
 
 
 def _map(scopes: _Scopes, bodies: list[Program]) -> Program:

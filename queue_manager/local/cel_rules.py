@@ -7,17 +7,14 @@ a value that did not change is no error, for the value was accepted once.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from job_controller.fields import FieldError, Json, invalid, show
-from queue_manager.local.cel_operators import duration, timestamp
 from queue_manager.local.cel_parser import SyntaxProblem, names_in, parse
 from queue_manager.local.cel_program import MAX_STEPS, Program, Scope, compile_text
-from queue_manager.local.cel_values import NONE, CelError, MapList, Optional, OutOfBudget, SetList
+from queue_manager.local.cel_schema import seen
+from queue_manager.local.cel_values import NONE, CelError, Optional, OutOfBudget
 
 NOT_CHECKED = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
@@ -59,9 +56,7 @@ class Rule:
 class Rules:
     """The rules of a value and of all that is in it."""
 
-    __slots__ = ("_additional", "_children", "_combined", "_item", "_keys", "_map_type", "_rules", "_schema", "_type")
-
-    def __init__(self, schema: Json, *, root: bool = False) -> None:
+    def __init__(self, schema: Json) -> None:
         self._schema = schema
         self._type = schema.get("type", "")
         self._rules = [_compile(rule) for rule in schema.get("x-kubernetes-validations") or ()]
@@ -74,9 +69,14 @@ class Rules:
         self._map_type = schema.get("x-kubernetes-map-type", "")
         self._combined = [found for part in schema.get("allOf") or () if (found := rules_of(part)) is not None]
 
+        self._below = [*self._children.values(), *filter(None, (self._additional, self._item)), *self._combined]
+        self.asks_of_old: bool = any(rule.uses_old for rule in self._rules) or any(
+            one.asks_of_old for one in self._below
+        )
+
     @property
     def is_empty(self) -> bool:
-        return not (self._rules or self._children or self._additional or self._item or self._combined)
+        return not (self._rules or self._below)
 
     def check(self, new: Json, old: Json = _MISSING) -> list[FieldError]:
         """All rules that an object breaks. `old` is what it was before the write, if it was."""
@@ -95,6 +95,8 @@ class Rules:
         if old is None:
             old = _MISSING
         unchanged = unchanged or (old is not _MISSING and new == old)
+        if unchanged and not self.asks_of_old:
+            return
         if self._rules:
             self._ask(new, old, path, unchanged, budget, found)
         for part in self._combined:
@@ -134,9 +136,10 @@ class Rules:
     def _ask(
         self, new: Json, old: Json, path: str, unchanged: bool, budget: list[int], found: list[FieldError]
     ) -> None:
-        own = cel_value(self._schema, new)
-        before = _MISSING if old is _MISSING else cel_value(self._schema, old)
-        for rule in self._rules:
+        rules = [rule for rule in self._rules if rule.uses_old] if unchanged else self._rules
+        own = seen(self._schema, new)
+        before = _MISSING if old is _MISSING else seen(self._schema, old)
+        for rule in rules:
             if rule.uses_old and before is _MISSING and not rule.optional_old:
                 continue
             old_self = before
@@ -144,7 +147,7 @@ class Rules:
                 old_self = NONE if before is _MISSING else Optional(True, before)
             scope = Scope({"self": own, "oldSelf": old_self}, budget)
             problem = self._outcome(rule, scope, new, path or "<nil>")
-            if problem is not None and (rule.uses_old or not unchanged):
+            if problem is not None:
                 found.append(problem)
 
     def _outcome(self, rule: Rule, scope: Scope, value: Json, path: str) -> FieldError | None:
@@ -203,56 +206,6 @@ def _compile(rule: Json) -> Rule:
         rule.get("reason") or "FieldValueInvalid",
         (rule.get("fieldPath") or "").strip(),
     )
-
-
-# --- values --------------------------------------------------------------------------------------------------
-
-
-def cel_value(schema: Json, value: Json) -> Any:
-    """A value as rules see it: numbers, times and durations by their declared types, lists by theirs."""
-    if isinstance(value, dict):
-        properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
-        other = more if isinstance(more, dict) else {}
-        return {name: cel_value(properties.get(name) or other, item) for name, item in value.items()}
-    if isinstance(value, list):
-        return _list(schema, value)
-    kind = schema.get("type")
-    if kind == "number" and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if kind == "integer" and isinstance(value, float) and value.is_integer():
-        return int(value)
-    if kind == "string" and isinstance(value, str) and schema.get("format"):
-        return _formatted(schema["format"], value)
-    return value
-
-
-def _list(schema: Json, value: list[Json]) -> list[Any]:
-    items = schema.get("items") if isinstance(schema.get("items"), dict) else {}
-    found = [cel_value(items, item) for item in value]
-    match schema.get("x-kubernetes-list-type"):
-        case "set":
-            return SetList(found)
-        case "map":
-            by_key = MapList(found)
-            by_key.keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
-            return by_key
-    return found
-
-
-def _formatted(form: str, value: str) -> Any:
-    try:
-        match form:
-            case "date-time":
-                return timestamp(value)
-            case "date":
-                return datetime.fromisoformat(value).replace(tzinfo=UTC)
-            case "duration":
-                return duration(value)
-            case "byte":
-                return base64.b64decode(value, validate=True)
-    except (CelError, ValueError, binascii.Error):
-        pass
-    return value
 
 
 # --- definitions ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 from queue_manager.local.cel_parser import Uint
@@ -22,14 +23,25 @@ class OutOfBudget(Exception):
     """An evaluation that takes too long."""
 
 
-class SetList(list[Any]):
+class Fields(dict[str, Any]):
+    """An object or map of a schema. What is in it is converted when it is looked at: see cel_schema."""
+
+    schema: Any = MappingProxyType({})
+
+
+class Items(list[Any]):
+    """A list of a schema, likewise."""
+
+    schema: Any = MappingProxyType({})
+    keys: tuple[str, ...] = ()
+
+
+class SetList(Items):
     """A list of x-kubernetes-list-type set."""
 
 
-class MapList(list[Any]):
+class MapList(Items):
     """A list of x-kubernetes-list-type map."""
-
-    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +96,7 @@ def equal(left: Any, right: Any) -> bool:
 def _equal_lists(left: list[Any], right: list[Any]) -> bool:
     if len(left) != len(right):
         return False
-    if isinstance(left, SetList):
-        return all(any(equal(one, other) for other in right) for one in left)
-    if isinstance(left, MapList):
+    if isinstance(left, SetList | MapList):
         return all(any(equal(one, other) for other in right) for one in left)
     return all(map(equal, left, right))
 

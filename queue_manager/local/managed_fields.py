@@ -291,7 +291,7 @@ def keep_times(new: Json, old: Json) -> None:
     """A write that changes nothing but times of managers changes nothing."""
     before = old["metadata"].get("managedFields")
     after = orjson.loads(orjson.dumps(new["metadata"].get("managedFields")))
-    if after == before:
+    if before and after == before:
         new["metadata"]["managedFields"] = before
     if not after or not before or len(after) != len(before):
         return

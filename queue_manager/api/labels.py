@@ -15,6 +15,7 @@ PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
 MAX_EXEC_TIME = "kueue.x-k8s.io/max-exec-time-seconds"
 PREBUILT_WORKLOAD = "kueue.x-k8s.io/prebuilt-workload-name"
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
+TRUE_TEXTS = ("1", "t", "T", "TRUE", "true", "True")  # what strconv.ParseBool takes for true
 COMPLETIONS_EQUAL_PARALLELISM = "kueue.x-k8s.io/job-completions-equal-parallelism"
 ADMISSION_GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 ELASTIC_JOB = "kueue.x-k8s.io/elastic-job"

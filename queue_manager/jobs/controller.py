@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 
 from job_controller.fields import Json
-from job_controller.model import Job, Key
+from job_controller.model import Job, Key, Pod
 from queue_manager.api import labels
 from queue_manager.api.types import Namespace, PriorityClass, ResourceFlavor, Workload, WorkloadPriorityClass
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.resources import (
     JOBS,
     NAMESPACES,
+    PODS,
     PRIORITY_CLASSES,
     RESOURCE_FLAVORS,
     WORKLOAD_PRIORITY_CLASSES,
@@ -21,7 +22,8 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.jobs import decide as d
-from queue_manager.jobs.workload import priority_of, queue_name
+from queue_manager.jobs import pods
+from queue_manager.jobs.workload import prebuilt_name, priority_of, queue_name
 from queue_manager.workloads.draft import Event
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.writer import Gone, WorkloadWriter
@@ -29,6 +31,7 @@ from queue_manager.workloads.writer import Gone, WorkloadWriter
 log = logging.getLogger(__name__)
 
 WORKERS = 10
+POD_OWNER = "queue: controller uid"
 
 
 class JobQueueController:
@@ -45,11 +48,16 @@ class JobQueueController:
         self._flavors: Cache[ResourceFlavor] = runtime.cache(RESOURCE_FLAVORS, ResourceFlavor)
         self._classes: Cache[WorkloadPriorityClass] = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
         self._pod_classes: Cache[PriorityClass] = runtime.cache(PRIORITY_CLASSES, PriorityClass)
+        self._pods: Cache[Pod] = runtime.cache(PODS, Pod)
         self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
         self._told: dict[str, Event] = {}  # by Job uid: what was said last about one that cannot be queued
         self._jobs.index("workload-priority-class", _class_label)
+        self._jobs.index("prebuilt", _prebuilt_key)
+        self._jobs.index("parent", _parent_uid)
+        self._pods.index(POD_OWNER, _pod_owner)
         self._jobs.subscribe(self._on_job)
+        self._pods.subscribe(self._on_pod)
         self._workloads.index("workload-priority-class", _class_reference)
         self._workloads.subscribe(self._on_workload)
         self._namespaces.subscribe(self._on_namespace)
@@ -67,10 +75,25 @@ class JobQueueController:
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         workload = new or old
-        owner = workload.metadata.controller if workload is not None else None
+        if workload is None:
+            return
+        owner = workload.metadata.controller
         job = self._jobs.by_uid(owner.uid) if owner is not None else None
         if job is not None:
             self.queue.add(job.metadata.key)
+            for child in self._jobs.lookup("parent", job.metadata.uid):
+                self.queue.add(child.metadata.key)
+        for waiting in self._jobs.lookup("prebuilt", str(workload.metadata.key)):
+            self.queue.add(waiting.metadata.key)
+
+    def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """A stop waits for the last pod."""
+        if old is None or not pods.uses_node(old) or (new is not None and pods.uses_node(new)):
+            return
+        for uid in _pod_owner(old):
+            job = self._jobs.by_uid(uid)
+            if job is not None and job.spec.suspend:
+                self.queue.add(job.metadata.key)
 
     def _on_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
         if old is not None and new is not None and old.metadata.labels != new.metadata.labels:
@@ -95,7 +118,7 @@ class JobQueueController:
             return
         owned = self._workloads.lookup("owner", job.metadata.uid)
         context = self._context(job)
-        if not context.managed and not owned:
+        if not context.managed and not owned and context.parent is None:
             return
         action = d.decide(job, owned, context)
         if isinstance(action, d.Nothing):
@@ -118,12 +141,31 @@ class JobQueueController:
         classes = {c.metadata.name: c for c in self._classes.values()}
         pod_classes = {c.metadata.name: c for c in self._pod_classes.values()}
         return d.Context(
+            pods=tuple(self._pods.lookup(POD_OWNER, job.metadata.uid)) if job.spec.suspend else (),
+            prebuilt=self._workloads.get(job.metadata.namespace, prebuilt_name(job)) if prebuilt_name(job) else None,
+            parent=self._parent(job),
             managed=self._managed(job),
             priority=priority_of(job, classes, pod_classes),
             flavors={f.metadata.name: f for f in self._flavors.values()},
             waits_for_pods=self._settings.pods_ready is not None,
             labels_to_copy=self._settings.label_keys_to_copy,
         )
+
+    def _parent(self, job: Job) -> d.Parent | None:
+        """The nearest Job above one without a queue name that is managed itself."""
+        if queue_name(job):
+            return None
+        above = job
+        for _ in range(d.MAX_ANCESTORS):
+            owner = above.metadata.controller
+            found = self._jobs.by_uid(owner.uid) if owner is not None else None
+            if found is None:
+                return None
+            if self._managed(found):
+                mine = self._workloads.lookup("owner", found.metadata.uid)
+                return d.Parent(admitted=any(w.is_true(labels.ADMITTED) for w in mine))
+            above = found
+        return d.Parent(admitted=False, too_deep=True)
 
     def _managed(self, job: Job) -> bool:
         if not queue_name(job) and not self._settings.manage_all:
@@ -189,6 +231,21 @@ class JobQueueController:
         for workload in self._workloads.lookup("workload-priority-class", name):
             if workload.spec.priority != found.value and not workload.is_true(labels.FINISHED):
                 await self._patch_workload(workload, {"spec": {"priority": found.value}})
+
+
+def _prebuilt_key(job: Job) -> list[str]:
+    name = prebuilt_name(job)
+    return [str(Key(job.metadata.namespace, name))] if name else []
+
+
+def _parent_uid(job: Job) -> list[str]:
+    owner = job.metadata.controller
+    return [owner.uid] if owner is not None else []
+
+
+def _pod_owner(pod: Pod) -> list[str]:
+    owner = pod.metadata.controller
+    return [owner.uid] if owner is not None else []
 
 
 def _class_label(job: Job) -> list[str]:

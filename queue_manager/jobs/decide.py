@@ -21,9 +21,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import msgspec
+
 from job_controller import conditions
 from job_controller.fields import Json
-from job_controller.model import Job
+from job_controller.model import Job, Pod
 from queue_manager.api import labels
 from queue_manager.api.types import ReclaimablePod, ResourceFlavor, Workload
 from queue_manager.jobs import patches, pods
@@ -32,14 +34,26 @@ from queue_manager.jobs.workload import (
     matches,
     max_execution_time,
     new_workload,
+    owner_reference,
     pod_set,
+    prebuilt_name,
     queue_name,
+    uid_label,
     workload_name,
 )
 from queue_manager.workloads import transitions
 from queue_manager.workloads.draft import Draft, Event
 
+MAX_ANCESTORS = 10
 _ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # where only it matters whether something changes
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A managed Job above this one: the child runs when it does, and has no Workload of its own."""
+
+    admitted: bool
+    too_deep: bool = False  # the chain of owners is longer than anybody follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +65,9 @@ class Context:
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
     waits_for_pods: bool = True
     labels_to_copy: tuple[str, ...] = ()
+    pods: tuple[Pod, ...] = ()  # those of the Job, as the API shows them
+    prebuilt: Workload | None = None  # the one the Job names, if it names one and that exists
+    parent: Parent | None = None  # the managed Job it belongs to
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +130,10 @@ def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
     """The next action for a Job, given the Workloads it controls."""
     if job.metadata.deletion_timestamp is not None:
         return Nothing()  # the life cycle of Workloads sees to what it leaves behind
+    if context.parent is not None:
+        return _child(job, context.parent)
+    if prebuilt_name(job) and context.managed:
+        return decide_prebuilt(job, owned, context)
     workload = _current(job, owned)
     if not context.managed and not _still_runs(job, workload):
         return _abandon(owned)
@@ -127,12 +148,50 @@ def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
                 other, _event(labels.DELETED_WORKLOAD, f"Deleted not matching Workload: {other.metadata.key}")
             )
     if workload.metadata.deletion_timestamp is not None:
-        return _stop(job, workload, labels.STOP_WORKLOAD_DELETED) or _let_go(workload)
+        return _stop(job, workload, labels.STOP_WORKLOAD_DELETED, context) or _let_go(workload)
     if workload.is_true(labels.FINISHED):
         return Nothing()
     if not matches(job, workload):
-        return _mismatch(job, workload)
+        return _mismatch(job, workload, context)
     return _synchronise(job, workload, context) or _report(job, workload, context) or _steer(job, workload, context)
+
+
+def _child(job: Job, parent: Parent) -> Action:
+    """Suspended until its parent is admitted; then whoever made it starts it (spec 7.1)."""
+    if parent.too_deep:
+        message = f"The job has more than {MAX_ANCESTORS} managed or unmanaged ancestors"
+        return Tell(Event("Warning", labels.JOB_NESTING_TOO_DEEP, message))
+    if parent.admitted or job.spec.suspend or conditions.finished(job.status) is not None:
+        return Nothing()
+    return PatchJob(patches.suspend(job, mark=False), _event(labels.CHILD_SUSPENDED, labels.CHILD_SUSPENDED_MESSAGE))
+
+
+def decide_prebuilt(job: Job, owned: Sequence[Workload], context: Context) -> Action:
+    """A Job that brings its Workload along: it is taken over, never made, edited or deleted (spec 7.2)."""
+    if conditions.finished(job.status) is not None:
+        return _finish(job, owned, context)
+    workload = context.prebuilt
+    if workload is None:
+        if job.spec.suspend:
+            return Nothing()
+        return PatchJob(patches.suspend(job, mark=False), _event(labels.JOB_STOPPED, labels.STOP_MISSING_PREBUILT))
+    owner = workload.metadata.controller
+    if owner is None:
+        references = [*msgspec.to_builtins(workload.metadata.owner_references), owner_reference(job)]
+        return Update(workload, {"metadata": {"ownerReferences": references, "labels": uid_label(job)}})
+    if owner.uid != job.metadata.uid:
+        return Tell(Event("Warning", labels.OUT_OF_SYNC, f"Workload {workload.metadata.key} belongs to {owner.name}"))
+    if workload.metadata.deletion_timestamp is not None:
+        return _stop(job, workload, labels.STOP_WORKLOAD_DELETED, context) or _let_go(workload)
+    if workload.is_true(labels.FINISHED):
+        return _stop(job, workload, labels.STOP_NOT_ADMITTED, context) or Nothing()
+    if not matches(job, workload):
+        return _stop(job, workload, labels.STOP_NO_MATCH, context) or SetStatus(workload, _out_of_sync)
+    return _synchronise(job, workload, context) or _report(job, workload, context) or _steer(job, workload, context)
+
+
+def _out_of_sync(draft: Draft) -> None:
+    transitions.finish(draft, labels.OUT_OF_SYNC, labels.OUT_OF_SYNC_MESSAGE)
 
 
 def _current(job: Job, owned: Sequence[Workload]) -> Workload | None:
@@ -202,7 +261,7 @@ def _without_workload(job: Job, context: Context) -> Action:
         return PatchJob(patches.suspend(job, mark=False), _event(labels.JOB_STOPPED, labels.STOP_MISSING))
     if labels.STOPPING in job.metadata.annotations:
         return PatchJob(patches.unmark(job))
-    if not pods.idle(job):
+    if not pods.idle(job, context.pods):
         return Nothing()
     if context.priority is None:
         return _unknown_class(job)
@@ -216,9 +275,9 @@ def _unknown_class(job: Job) -> Action:
     return Tell(Event("Warning", labels.PRIORITY_CLASS_NOT_FOUND, f'WorkloadPriorityClass "{name}" not found'))
 
 
-def _mismatch(job: Job, workload: Workload) -> Action:
+def _mismatch(job: Job, workload: Workload, context: Context) -> Action:
     """The Job was edited. While it waits its Workload follows; a running one starts over."""
-    stop = _stop(job, workload, labels.STOP_NO_MATCH)
+    stop = _stop(job, workload, labels.STOP_NO_MATCH, context)
     if stop is not None:
         return stop
     key = workload.metadata.key
@@ -273,7 +332,7 @@ def _report(job: Job, workload: Workload, context: Context) -> Action | None:
 def _steer(job: Job, workload: Workload, context: Context) -> Action:
     if workload.is_true(labels.EVICTED):
         evicted = workload.condition(labels.EVICTED)
-        stop = _stop(job, workload, evicted.message if evicted else "")
+        stop = _stop(job, workload, evicted.message if evicted else "", context)
         if stop is not None:
             return stop
         if not workload.is_true(labels.QUOTA_RESERVED):
@@ -283,7 +342,15 @@ def _steer(job: Job, workload: Workload, context: Context) -> Action:
     stopping = labels.STOPPING in job.metadata.annotations
     if admitted and not stopping:
         return _start(job, workload, context) if job.spec.suspend else Nothing()
-    return _stop(job, workload, labels.STOP_NOT_ADMITTED) or Nothing()
+    return _stop(job, workload, labels.STOP_NOT_ADMITTED, context) or _tell_checks(workload)
+
+
+def _tell_checks(workload: Workload) -> Action:
+    """What admission checks say while the Job waits for them."""
+    said = [f"{c.name}: {c.message}" for c in workload.status.admission_checks if c.state == "Pending" and c.message]
+    if not said or not workload.is_true(labels.QUOTA_RESERVED):
+        return Nothing()
+    return Tell(_event(labels.UPDATED_ADMISSION_CHECK, "; ".join(said)))
 
 
 def _start(job: Job, workload: Workload, context: Context) -> Action:
@@ -298,7 +365,7 @@ def _start(job: Job, workload: Workload, context: Context) -> Action:
     return PatchJob(patch, _event(labels.JOB_STARTED, f"Admitted by clusterQueue {queue}"))
 
 
-def _stop(job: Job, workload: Workload, message: str) -> Action | None:
+def _stop(job: Job, workload: Workload, message: str, context: Context) -> Action | None:
     """The next step of stopping a Job; None once it is stopped, restored and without pods."""
     event = _event(labels.JOB_STOPPED, message)
     restore = patches.must_restore(job, workload)
@@ -306,5 +373,5 @@ def _stop(job: Job, workload: Workload, message: str) -> Action | None:
         return PatchJob(patches.suspend(job, mark=restore), None if restore else event)
     injected = restore and workload.is_true(labels.QUOTA_RESERVED)  # else the difference is a user's edit
     if labels.STOPPING in job.metadata.annotations or injected:
-        return PatchJob(patches.restore(job, workload), event) if pods.stopped(job) else Nothing()
-    return None if pods.idle(job) else Nothing()
+        return PatchJob(patches.restore(job, workload), event) if pods.stopped(job, context.pods) else Nothing()
+    return None if pods.idle(job, context.pods) else Nothing()

@@ -45,14 +45,60 @@ def start(job: Job, workload: Workload, flavors: Mapping[str, ResourceFlavor]) -
     _check("labels", meta.get("labels"), new_labels)
     _check("annotations", meta.get("annotations"), annotation)
     _check("nodeSelector", spec.get("nodeSelector"), selector)
+    more = [t for f in used for t in f.spec.tolerations]
+    for update in _updates(workload, names[labels.PODSET]):
+        for field, have, add in (
+            ("labels", meta.get("labels"), new_labels),
+            ("annotations", meta.get("annotations"), annotation),
+            ("nodeSelector", spec.get("nodeSelector"), selector),
+        ):
+            _check(field, {**(have or {}), **add}, update.get(field) or {})
+            add |= update.get(field) or {}
+        more += update.get("tolerations") or []
     change: dict[str, Json] = {"metadata": {"labels": new_labels, "annotations": annotation}}
     pod_change: dict[str, Json] = {"nodeSelector": selector} if selector else {}
-    tolerations = _merged(spec.get("tolerations") or [], (t for f in used for t in f.spec.tolerations))
+    tolerations = _merged(spec.get("tolerations") or [], more)
     if tolerations != (spec.get("tolerations") or []):
         pod_change["tolerations"] = tolerations
     if pod_change:
         change["spec"] = pod_change
-    return _patch(job, {"suspend": False, "template": change})
+    size, note = _smaller(job, workload, assigned.count)
+    return _patch(job, {"suspend": False, "template": change, **size}, note)
+
+
+def _updates(workload: Workload, pod_set: str) -> list[Json]:
+    """What admission checks want injected into this pod set."""
+    found = (u for check in workload.status.admission_checks for u in check.pod_set_updates)
+    return [update for update in found if update.get("name") == pod_set]
+
+
+def _smaller(job: Job, workload: Workload, count: int | None) -> tuple[Json, Json]:
+    """With fewer pods admitted than asked for: run as many (spec 7.4). (spec, annotations)
+
+    What the user had set follows from the Workload, except where completions had capped the number of pods.
+    """
+    wanted = workload.spec.pod_sets[0]
+    if wanted.min_count is None or count is None or count >= wanted.count:
+        return {}, None
+    size = {"parallelism": count, **({"completions": count} if _synchronous(job) else {})}
+    before = job.spec.parallelism
+    return size, {labels.PARALLELISM: str(before)} if before is not None and before != wanted.count else None
+
+
+def _synchronous(job: Job) -> bool:
+    return job.metadata.annotations.get(labels.COMPLETIONS_EQUAL_PARALLELISM, "") in labels.TRUE_TEXTS
+
+
+def _restored_size(job: Job, workload: Workload) -> Json:
+    """Parallelism (and completions) as they were before a partial admission; empty if they are."""
+    wanted = workload.spec.pod_sets[0]
+    if wanted.min_count is None or job.spec.parallelism is None or job.spec.parallelism >= wanted.count:
+        return {}
+    note = job.metadata.annotations.get(labels.PARALLELISM, "")
+    size: dict[str, Json] = {"parallelism": int(note) if note.isdecimal() else wanted.count}
+    if _synchronous(job):
+        size["completions"] = wanted.count
+    return size
 
 
 def _check(field: str, have: Mapping[str, str] | None, want: Mapping[str, str]) -> None:
@@ -80,8 +126,8 @@ def suspend(job: Job, *, mark: bool) -> Json:
 
 def restore(job: Job, workload: Workload) -> Json:
     """The second half: the template as it was, and the mark gone."""
-    marked = labels.STOPPING in job.metadata.annotations
-    return _patch(job, _difference(job, workload), {labels.STOPPING: None} if marked else None)
+    own = [key for key in (labels.STOPPING, labels.PARALLELISM) if key in job.metadata.annotations]
+    return _patch(job, _difference(job, workload), dict.fromkeys(own))
 
 
 def unmark(job: Job) -> Json:
@@ -116,7 +162,7 @@ def _difference(job: Job, workload: Workload) -> Json:
             spec_change[field] = old_spec.get(field) or None
     if spec_change:
         change["spec"] = spec_change
-    return {"template": change} if change else {}
+    return {**({"template": change} if change else {}), **_restored_size(job, workload)}
 
 
 def _map_change(

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from job_controller import conditions
 from job_controller.completion_indexes import stored_completed, stored_failed
-from job_controller.model import Job
+from job_controller.model import Job, Pod
 from job_controller.reasons import SUSPENDED
 from queue_manager.jobs.workload import pod_count
 
 
-def stopped(job: Job) -> bool:
+def stopped(job: Job, pods: Sequence[Pod] = ()) -> bool:
     """Suspended, confirmed by the Job controller, and no pod is left, not even a terminating one."""
-    return job.spec.suspend and conditions.is_true(job.status.conditions, SUSPENDED) and idle(job)
+    return job.spec.suspend and conditions.is_true(job.status.conditions, SUSPENDED) and idle(job, pods)
 
 
-def idle(job: Job) -> bool:
-    return job.status.active == 0 and not job.status.terminating
+def idle(job: Job, pods: Sequence[Pod] = ()) -> bool:
+    """No pod of the Job uses a node any more.
+
+    The Job's status says so, and so do the pods themselves: right after a start the status does not know of
+    them yet, and one that is suspended at that moment would look as if it had none.
+    """
+    return job.status.active == 0 and not job.status.terminating and not any(map(uses_node, pods))
+
+
+def uses_node(pod: Pod) -> bool:
+    """It runs, or may; a terminating pod does until its containers have ended."""
+    return pod.status.phase not in ("Succeeded", "Failed")
 
 
 def ready(job: Job) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from job_controller.fields import Json
 from job_controller.model import Job, JobSpec
 from queue_manager.api import labels
-from queue_manager.api.types import PriorityClass, Workload, WorkloadPriorityClass
+from queue_manager.api.types import PodSet, PriorityClass, Workload, WorkloadPriorityClass
 
 MAX_NAME = 253
 HASH_LENGTH = 5
@@ -87,7 +87,6 @@ def max_execution_time(job: Job) -> int | None:
 def new_workload(job: Job, priority: Priority, labels_to_copy: tuple[str, ...] = ()) -> Json:
     """The Workload to create for a Job."""
     meta = job.metadata
-    own = {labels.JOB_UID: meta.uid} if len(meta.uid) <= MAX_LABEL else {}
     kept = {k: v for k, v in meta.annotations.items() if k.startswith(labels.PROVREQ_PREFIX)}
     if labels.ADMISSION_GATED_BY in meta.annotations:
         kept[labels.ADMISSION_GATED_BY] = meta.annotations[labels.ADMISSION_GATED_BY]
@@ -111,19 +110,10 @@ def new_workload(job: Job, priority: Priority, labels_to_copy: tuple[str, ...] =
         "metadata": {
             "name": workload_name(meta.name, meta.uid),
             "namespace": meta.namespace,
-            "labels": {**{k: meta.labels[k] for k in labels_to_copy if k in meta.labels}, **own},
+            "labels": {**{k: meta.labels[k] for k in labels_to_copy if k in meta.labels}, **uid_label(job)},
             "annotations": kept,
             "finalizers": [labels.FINALIZER],
-            "ownerReferences": [
-                {
-                    "apiVersion": "batch/v1",
-                    "kind": "Job",
-                    "name": meta.name,
-                    "uid": meta.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [owner_reference(job)],
         },
         "spec": spec,
     }
@@ -139,15 +129,44 @@ def matches(job: Job, workload: Workload) -> bool:
         return False
     have = workload.spec.pod_sets[0]
     want = pod_set(job)
-    if have.count != want["count"] or have.min_count != want.get("minCount"):
+    if want["count"] not in _counts(have, workload) or have.min_count != want.get("minCount"):
         return False
     if workload.spec.maximum_execution_time_seconds != max_execution_time(job):
         return False
     ours, theirs = have.template, want["template"]
     waits = not workload.is_true(labels.QUOTA_RESERVED)
-    if waits and job.spec.suspend and labels.STOPPING not in job.metadata.annotations:
+    if waits and not prebuilt_name(job) and job.spec.suspend and labels.STOPPING not in job.metadata.annotations:
         return _equal(ours, theirs, "metadata", ("labels", "annotations")) and ours.get("spec") == theirs["spec"]
     return _equal(ours, theirs, "spec", ("containers", "initContainers"))
+
+
+def _counts(have: PodSet, workload: Workload) -> set[int]:
+    """The counts that are right: all pods, or as many as were admitted."""
+    admission = workload.status.admission
+    if have.min_count is None or admission is None or not admission.pod_set_assignments:
+        return {have.count}
+    return {have.count, admission.pod_set_assignments[0].count or have.count}
+
+
+def prebuilt_name(job: Job) -> str:
+    """The Workload that somebody made for this Job; empty if we make it."""
+    own, notes = job.metadata.labels, job.metadata.annotations
+    return own.get(labels.PREBUILT_WORKLOAD, "") or notes.get(labels.PREBUILT_WORKLOAD, "")
+
+
+def owner_reference(job: Job) -> Json:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": job.metadata.name,
+        "uid": job.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def uid_label(job: Job) -> dict[str, str]:
+    return {labels.JOB_UID: job.metadata.uid} if len(job.metadata.uid) <= MAX_LABEL else {}
 
 
 def _equal(ours: Json, theirs: Json, part: str, fields: tuple[str, ...]) -> bool:

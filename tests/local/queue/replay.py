@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,7 +115,7 @@ async def _do(world: World, step: dict[str, Any]) -> object:
             await _kubelet(world, obj.removeprefix("Pods of "), body)
         case "create" | "patch" | "patch status" | "delete" | "get":
             try:
-                return await _request(world, what, obj, _with_times(body, world))
+                return await _request(world, what, obj, _with_times(await _with_uids(body, world), world))
             except ApiError as error:
                 return error.status if what == "get" else (error.status, error.reason, error.message)
     return "done"
@@ -139,6 +140,16 @@ async def _request(world: World, what: str, obj: str, body: Any) -> object:
     return "done"
 
 
+async def _with_uids(body: Any, world: World) -> Any:
+    """References to objects that have another uid here."""
+    text = json.dumps(body)
+    for kind, name in re.findall(r"<uid (\w+):([^>]*)>", text):
+        resource = by_kind(API_VERSIONS.get(kind, "kueue.x-k8s.io/v1beta2"), kind)
+        uid = (await world.client.get(resource, "ns" if resource.namespaced else "", name))["metadata"]["uid"]
+        text = text.replace(f"<uid {kind}:{name}>", uid)
+    return json.loads(text)
+
+
 def _with_times(body: Any, world: World) -> Any:
     """Times in the recorded bodies are seconds since the start; for a transition any time of then will do."""
     if isinstance(body, dict):
@@ -161,7 +172,7 @@ async def _kubelet(world: World, job: str, body: dict[str, Any]) -> None:
     namespace, name = job.split("/")
     for _ in range(100):
         pods = [p for p in await world.client.list(PODS, namespace) if _owner(p) == name and _alive(p)]
-        if len(pods) >= body["count"]:
+        if sum(_changes(pod, body) for pod in pods) >= body["count"]:
             break
         await asyncio.sleep(0.05)
     first = "Pending" if body["phase"] in ("Running", "Pending") else "Running"
@@ -178,6 +189,11 @@ async def _kubelet(world: World, job: str, body: dict[str, Any]) -> None:
             subresource="status",
             content_type=STRATEGIC_PATCH,
         )
+
+
+def _changes(pod: dict[str, Any], body: dict[str, Any]) -> bool:
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions") or ())
+    return (pod["status"].get("phase"), ready) != (body["phase"], body["ready"])
 
 
 def _owner(pod: dict[str, Any]) -> str:

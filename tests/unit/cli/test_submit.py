@@ -1,0 +1,180 @@
+"""`sluice submit` on the embedded API server, called in process: all or nothing, and a verdict on each Job."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_manager.cli import manifests
+from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
+from queue_manager.cli.submit import Submitted, prepare, submit
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
+from queue_manager.engine.transport import Response
+from queue_manager.local.cluster import install_crds
+from queue_manager.local.registry import Registry
+from queue_manager.local.server import ApiServer
+from queue_manager.local.store import Store
+from queue_manager.local.transport import LocalTransport
+
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: {name}, labels: {labels}}}
+spec:
+  suspend: true
+  parallelism: {parallelism}
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{{name: c, image: x, resources: {{requests: {{cpu: "{cpu}"}}}}}}]
+"""
+
+
+class Clock:
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def client() -> Client:
+    clock, rng = Clock(), random.Random(1)
+    user = Client(LocalTransport(ApiServer(Store(clock, rng), Registry.builtin(), clock), "user"))
+    await install_crds(user)
+    return user
+
+
+async def queues(client: Client, **spec: Any) -> None:
+    quota = {"name": "cpu", "nominalQuota": "4"}
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}]
+    await client.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "f"}, "spec": {}})
+    await client.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": {"resourceGroups": groups, **spec}})
+    await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": "q"}, "spec": {"clusterQueue": "cq"}})
+
+
+def job(name: str, *, cpu: str = "1", queue: str = "q", parallelism: int = 1) -> str:
+    labels = f"{{kueue.x-k8s.io/queue-name: {queue}}}" if queue else "{}"
+    return JOB.format(name=name, cpu=cpu, labels=labels, parallelism=parallelism)
+
+
+async def send(client: Client, tmp_path: Path, *texts: str) -> list[Submitted]:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("---\n".join(texts))
+    found = manifests.read(str(file))
+    return await submit(client, [(manifest, prepare(manifest, None, None)) for manifest in found])
+
+
+async def names(client: Client) -> list[str]:
+    return [tree["metadata"]["name"] for tree in await client.list(JOBS)]
+
+
+async def test_one_bad_job_keeps_all_back_and_every_mistake_is_told_with_its_line(
+    client: Client, tmp_path: Path
+) -> None:
+    bad = job("b", parallelism=-1)
+    worse = job("c").replace("restartPolicy: Never", "restartPolicy: Always").replace("suspend: true", "suspent: true")
+    with pytest.raises(Refusal) as refused:
+        await send(client, tmp_path, job("a"), bad, worse)
+    text = str(refused.value)
+    assert refused.value.code == EXIT_NEVER
+    assert "nothing was submitted" in text
+    assert f"{tmp_path}/jobs.yaml:17: spec.parallelism: Invalid value: -1" in text
+    assert "suspent" in text
+    assert await names(client) == []
+
+
+async def test_a_name_that_is_taken_keeps_all_back(client: Client, tmp_path: Path) -> None:
+    await send(client, tmp_path, job("a"))
+    with pytest.raises(Refusal, match=r"jobs.yaml:14: .*already exists"):
+        await send(client, tmp_path, job("b"), job("a"))
+    assert await names(client) == ["a"]
+
+
+async def test_when_the_server_changes_its_mind_one_is_told_what_is_there_already(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = client.transport.request
+
+    async def fails_for_b(method: str, path: str, **rest: Any) -> Response:
+        if method == "POST" and "dryRun" not in rest["query"] and b'"name":"b"' in rest["body"]:
+            return Response(500, {}, b'{"kind":"Status","message":"disk full","reason":"InternalError"}')
+        return await honest(method, path, **rest)
+
+    monkeypatch.setattr(client.transport, "request", fails_for_b)
+    with pytest.raises(Refusal, match=r"already submitted: a") as refused:
+        await send(client, tmp_path, job("a"), job("b"), job("c"))
+    assert "disk full" in str(refused.value)
+    assert refused.value.code == EXIT_ERROR
+    assert await names(client) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (job("fits"), "waits in its queue"),
+        (job("big", cpu="64"), "can never start: asks 64 cpu, queue limit 4"),
+        (job("wide", cpu="1500m", parallelism=3), "can never start: asks 4500m cpu, queue limit 4"),
+        (job("lost", queue="nope"), "waits: there is no LocalQueue nope in namespace default"),
+        (job("free", queue=""), "names no queue and is suspended: somebody must set spec.suspend to false"),
+        (job("now", queue="").replace("suspend: true", "suspend: false"), "names no queue: starts at once"),
+        (
+            job("other").replace("cpu: ", "memory: "),
+            "hardly ever starts: its queue has no quota for memory",
+        ),
+    ],
+    ids=lambda value: "" if "\n" in value else value[:30],
+)
+async def test_each_job_gets_a_verdict_at_once(client: Client, tmp_path: Path, text: str, note: str) -> None:
+    await queues(client)
+    (row,) = await send(client, tmp_path, text)
+    assert (row.note, row.never) == (note, note.startswith("can never"))
+
+
+async def test_a_held_queue_is_told_with_the_command_that_releases_it(client: Client, tmp_path: Path) -> None:
+    await queues(client, stopPolicy="Hold")
+    (row,) = await send(client, tmp_path, job("a"))
+    assert row.note == "waits: ClusterQueue cq is held (sluice release cq/cq)"
+
+
+async def test_where_queues_may_not_be_read_the_verdict_is_left_out(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = client.transport.request
+
+    async def forbidden(method: str, path: str, **rest: Any) -> Response:
+        if "queues" in path:
+            return Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden"}')
+        return await honest(method, path, **rest)
+
+    await queues(client)
+    monkeypatch.setattr(client.transport, "request", forbidden)
+    (row,) = await send(client, tmp_path, job("a", cpu="64"))
+    assert row.note == "waits in its queue"
+
+
+async def test_the_command_line_fills_in_queue_and_namespace_and_overrides_neither(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(job("a", queue="") + "---\n" + job("b").replace("{name: b,", "{name: b, namespace: own,"))
+    trees = [prepare(manifest, "given", "here") for manifest in manifests.read(str(file))]
+    assert [tree["metadata"]["namespace"] for tree in trees] == ["here", "own"]
+    assert [tree["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] for tree in trees] == ["given", "q"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("apiVersion: v1\nkind: Pod\n", r"f.yaml:2: only batch/v1 Jobs can be submitted, this is v1/Pod"),
+        ("apiVersion: batch/v1\nkind: Job\nmetadata: a\n", r"f.yaml:3: metadata is a mapping"),
+        ("a: 1\n", r"f.yaml:1: only batch/v1 Jobs can be submitted, this is None/None"),
+    ],
+)
+def test_what_is_no_job_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(text)
+    (manifest,) = manifests.read(str(file))
+    with pytest.raises(Refusal, match=says):
+        prepare(manifest, None, None)

@@ -3,12 +3,13 @@
 The order is what makes a crash between any two writes harmless:
 
     track    pods of which an earlier deletion stopped half-way become ordinary pods again
+    write    a verdict that will delete pods is announced before they go
     delete   pods go, or
     create   come, before the status that speaks of them
     write    finished pods are noted in status (uncounted, indexes), with the verdict on the Job
     release  only then do their finalizers come off
-    write    they move into the counters; last of all comes the terminal condition
-    prune    failed pods beyond the Job's limit are deleted, long after they were counted
+    prune    failed pods beyond the Job's limit are deleted: they are noted, and nobody looks at a Job that has ended
+    write    what is noted moves into the counters; last of all comes the terminal condition
 
 A step that fails for one object ends the sequence after that step: the rest is decided anew from what is then
 true.

@@ -40,7 +40,7 @@ from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import finish_time
 from job_controller.situation import Situation, look
-from job_controller.verdict import Verdict, completed, deadline_in, judge
+from job_controller.verdict import Verdict, completed, deadline_in, judge, standing
 
 DEFAULTS = JobControllerOptions()
 _UNKNOWN_MODE = Event("Warning", reasons.EVENT_UNKNOWN_COMPLETION_MODE, reasons.UNKNOWN_COMPLETION_MODE_MESSAGE)
@@ -132,22 +132,26 @@ def _steps(
         status = msgspec.structs.replace(status, conditions=_interim(s, status, verdict))
 
     steps: list[Step] = []
+    announced: JobStatus | None = None
+    if ending and plan.remove and standing(job) is None:
+        announced = _announcement(s, status)
+        steps.append(WriteStatus(announced))
     if plan.remove:
         steps.append(DeletePods(plan.remove, release=not ending))
     if plan.create:
         steps.append(CreatePods(plan.create, _creation_reason(s)))
-    if status != job.status:
+    if status != (announced or job.status):
         counts = [*accounting.index_counts(s, failed_indexes), *accounting.pod_counts(s, job.status, status)]
         steps.append(WriteStatus(status, events, tuple(counts)))
     if ledger.release:
         # An ignored failure may leave no trace in status: its count belongs to the pod's release.
         steps.append(ReleasePods(tuple(ledger.release), tuple(accounting.action_counts(ledger))))
     final, final_events, final_counts = _after_release(s, status, ledger, verdict)
-    if final != status:
-        steps.append(WriteStatus(final, final_events, final_counts))
     prune = _to_prune(s, owned, ledger)
     if prune and not pods_done:
         steps.append(PrunePods(prune))
+    if final != status:
+        steps.append(WriteStatus(final, final_events, final_counts))
     return Decision(
         steps=tuple(steps),
         memory=memory,
@@ -156,10 +160,19 @@ def _steps(
     )
 
 
+def _announcement(s: Situation, status: JobStatus) -> JobStatus:
+    """The verdict alone, before any pod is deleted for it: after a crash in between, nobody could tell the pods
+    that died with the Job from those that led to its end."""
+    return msgspec.structs.replace(
+        s.job.status, conditions=status.conditions, failed_indexes=status.failed_indexes, start_time=s.start_time
+    )
+
+
 def _judged_failures(s: Situation, verdict: Verdict | None) -> Sequence[Pod]:
-    """The new failures that may fail an index: not those that only die with a Job that succeeds."""
+    """The new failures that may fail an index: not those that only die with a Job that succeeds, or whose end was
+    announced before."""
     succeeds = verdict is not None and verdict.type == "Complete" and verdict.deletes_pods
-    return s.failed_by_themselves() if succeeds else s.failed
+    return s.failed_by_themselves() if succeeds or standing(s.job) is not None else s.failed
 
 
 def _lingering(removed: Sequence[Pod], ending: bool) -> int:

@@ -44,11 +44,11 @@ async def main(total: int, seed: int) -> int:
                 done += min(WAVE, total - done)
                 differing += len(found)
                 print(f"{done} histories, {differing} differ, {time.monotonic() - began:.0f} s", flush=True)
-                for position, comparison in enumerate(found):
-                    small = comparison
-                    if position < SHRUNK:
-                        small = await shrink(arena, comparison, f"shrink{seed}-{position}")
-                    print(small, flush=True)
+                for comparison in found:
+                    print(comparison, flush=True)
+                for position, comparison in enumerate(found[:SHRUNK]):
+                    small = await shrink(arena, comparison, f"shrink{seed}-{position}")
+                    print(f"made smaller: {small}", flush=True)
                 seed += 1
     return 1 if differing else 0
 

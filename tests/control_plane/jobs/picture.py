@@ -24,6 +24,11 @@ class Seen(Object):
     status: dict[str, Json] = msgspec.field(default_factory=dict)
 
 
+def seen(tree: Json) -> Seen:
+    """A tree as an object."""
+    return msgspec.convert(tree, Seen)
+
+
 def of(job: Seen | None, pods: Iterable[Seen]) -> dict[str, Json]:
     """One picture of one moment. Pods come as a sorted list of texts: they are interchangeable if alike."""
     return {"job": _job(job), "pods": sorted(_pod(pod) for pod in pods)}

@@ -39,9 +39,10 @@ def test_failure_is_targeted_first_and_takes_running_pods_along() -> None:
     decision = run(
         job(parallelism=3, completions=3, backoff_limit=0), pod("a", "Failed"), pod("b"), pod("c", ready=True)
     )
-    assert kinds(decision) == ["DeletePods", "WriteStatus", "ReleasePods", "WriteStatus"]
+    assert kinds(decision) == ["WriteStatus", "DeletePods", "WriteStatus", "ReleasePods", "WriteStatus"]
     assert deleted(decision) == ["b", "c"]
-    first, second = statuses(decision)
+    announced, first, second = statuses(decision)
+    assert (condition_texts(announced), announced.uncounted_terminated_pods) == (condition_texts(first), None)
     assert condition_texts(first) == [f"FailureTarget=True/{LIMIT}"]
     assert (first.active, first.terminating, first.ready) == (0, 2, 0)
     assert first.uncounted_terminated_pods is not None

@@ -1,0 +1,308 @@
+"""The built-in Job controller and ours in turn on one API server, the same Jobs, side by side.
+
+    python -m tests.benchmarks.bench_jobs [--large] [--only succeed,fail] [N ...]
+
+One table row per case. Of each controller: seconds from the Job's creation until its N pods exist; seconds from
+the first pod status that is written until the Job's final status; writes per pod (the harness's own
+not counted) and status writes per Job; CPU per pod; peak memory. `ratio` is ours to built-in. Last, how fast a
+bare client creates the same pods on the same server.
+
+Each case has a controller process of its own, alone; its clients' limits are lifted. Pods do not run: the harness
+writes their statuses, 50 at a time. Compare ratios: the machine is part of every figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+from job_controller.model import Object, Record
+from queue_manager.engine.client import Client
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.resources import JOBS, NAMESPACES, PODS
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import STRATEGIC_PATCH
+from tests.control_plane.jobs.arena import BUILT_IN, OURS, SIDES, Arena, connect
+from tests.control_plane.jobs.rivals import JOB_CONTROLLER, Rival, built_in, ours
+from tests.control_plane.server import ControlPlane
+
+Json = Any
+AT_ONCE = 50
+PATIENCE = 900.0  # seconds
+SERVER_FLAGS = ("--max-requests-inflight=4000", "--max-mutating-requests-inflight=2000")
+_REQUESTS = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+@dataclass(frozen=True)
+class Case:
+    """`jobs` Jobs of `pods` pods each, all of which end with `outcome`."""
+
+    name: str
+    pods: int
+    outcome: str
+    spec: dict[str, Json]
+    jobs: int = 1
+
+    @property
+    def total(self) -> int:
+        return self.jobs * self.pods
+
+
+@dataclass
+class Result:
+    created: float = 0.0
+    finished: float = 0.0
+    writes: dict[str, float] = field(default_factory=dict)
+    cpu: float = 0.0
+    memory: int = 0
+    status_writes: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.created + self.finished
+
+
+class PodHead(Object):
+    """Nothing of a pod but that it is there."""
+
+
+class JobEnd(Record):
+    type: str = ""
+    status: str = ""
+
+
+class JobEnds(Record):
+    conditions: tuple[JobEnd, ...] = ()
+
+
+class JobHead(Object):
+    status: JobEnds = JobEnds()
+
+    @property
+    def ended(self) -> bool:
+        return any(c.type in ("Complete", "Failed") and c.status == "True" for c in self.status.conditions)
+
+
+def cases(sizes: Iterable[int]) -> list[Case]:
+    found: list[Case] = []
+    for n in sizes:
+        indexed = {"completionMode": "Indexed", "completions": n, "parallelism": n}
+        found += [
+            Case(f"{n} succeed", n, "Succeeded", indexed),
+            Case(f"{n} succeed, per index", n, "Succeeded", {**indexed, "backoffLimitPerIndex": 1}),
+            Case(f"{n} fail", n, "Failed", {**indexed, "backoffLimit": n - 1}),
+            Case(f"{n} fail, per index", n, "Failed", {**indexed, "backoffLimitPerIndex": 0}),
+        ]
+    return found
+
+
+MANY_JOBS = Case("500 Jobs of 4 pods", 4, "Succeeded", {"completions": 4, "parallelism": 4}, jobs=500)
+
+
+class Bench:
+    """One API server; `run` plays one case with one controller."""
+
+    def __init__(self, plane: ControlPlane, transport: HttpTransport) -> None:
+        self._plane = plane
+        self._transport = transport
+        self._number = 0
+
+    async def run(self, side: str, case: Case) -> Result:
+        self._number += 1
+        namespace = f"bench-{self._number}"
+        rival_context = (
+            ours(self._plane, {"manage": "ManagedBy"}) if side == OURS else built_in(self._plane, JOB_CONTROLLER)
+        )
+        with rival_context as rival:
+            observer = Runtime(self._transport, SystemClock(), Random(1))
+            jobs, pods = observer.cache(JOBS, JobHead), observer.cache(PODS, PodHead)
+            async with observer:
+                await observer.client.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+                await asyncio.sleep(1.0)  # the rival's start is over
+                result = await self._measure(observer.client, rival, side, case, namespace, jobs, pods)
+                await self._clear(observer.client, namespace, pods.values())
+                return result
+
+    async def _measure(
+        self, client: Client, rival: Rival, side: str, case: Case, namespace: str, jobs: Any, pods: Any
+    ) -> Result:
+        result = Result()
+        before, cpu = await self._writes(), rival.cpu_seconds()
+        began = time.perf_counter()
+        body = Arena.manifest(side, case.spec, {}, {}, {})
+        names = [f"job-{number}" for number in range(case.jobs)]
+
+        async def submit(name: str) -> None:
+            await client.create(JOBS, namespace, {**body, "metadata": {"name": name}})
+
+        await _each(names, submit)
+        await _until(pods, lambda: len(pods) >= case.total)
+        result.created = time.perf_counter() - began
+
+        status = pod_status(case.outcome)
+        began = time.perf_counter()
+
+        async def end(pod: Object) -> None:
+            await client.patch(
+                PODS, namespace, pod.metadata.name, status, subresource="status", content_type=STRATEGIC_PATCH
+            )
+
+        await asyncio.gather(
+            _each(pods.values(), end), _until(jobs, lambda: sum(job.ended for job in jobs.values()) == case.jobs)
+        )
+        result.finished = time.perf_counter() - began
+        result.cpu = rival.cpu_seconds() - cpu
+        result.memory = rival.peak_memory()
+        await asyncio.sleep(0.5)  # Events may still be under way
+        after = await self._writes()
+        result.writes = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in ("pods", "jobs", "events")}
+        result.writes["pods"] -= case.total
+        result.writes["jobs"] -= case.jobs
+        return result
+
+    async def _writes(self) -> dict[str, float]:
+        """How many writes the API server has answered, by resource."""
+        answer = await self._transport.request("GET", "/metrics", accept="text/plain")
+        counts: dict[str, float] = {}
+        for labels, value in _REQUESTS.findall(answer.body.decode()):
+            found = dict(_LABEL.findall(labels))
+            if found.get("verb") in ("POST", "PUT", "PATCH", "DELETE"):
+                resource = found.get("resource", "")
+                counts[resource] = counts.get(resource, 0) + float(value)
+        return counts
+
+    async def _clear(self, client: Client, namespace: str, pods: Sequence[Object]) -> None:
+        """The next case starts with an empty cluster."""
+        for path in (JOBS.path(namespace), PODS.path(namespace)):
+            query = {"propagationPolicy": "Background", "gracePeriodSeconds": "0"}
+            await self._transport.request("DELETE", path, query=query, timeout=300)
+        while await client.list(PODS, namespace):
+            await asyncio.sleep(0.2)
+
+    async def bare(self, number: int) -> float:
+        """Seconds in which a client that does nothing else creates so many pods."""
+        client = Client(self._transport)
+        self._number += 1
+        namespace = f"bench-{self._number}"
+        await client.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+        template = Arena.manifest(OURS, {}, {}, {}, {})["spec"]["template"]["spec"]
+        labels = {f"label-{i}": "value" for i in range(5)}
+        metadata = {"generateName": "pod-", "labels": labels, "annotations": {"index": "0"}}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template}
+
+        async def create(_: int) -> None:
+            await client.create(PODS, namespace, pod, type=PodHead)
+
+        began = time.perf_counter()
+        await _each(range(number), create)
+        seconds = time.perf_counter() - began
+        await self._clear(client, namespace, ())
+        return seconds
+
+
+def pod_status(phase: str) -> Json:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    code = int(phase == "Failed")
+    state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": now}}
+    container = {"name": "main", "ready": False, "restartCount": 0, "image": "i", "imageID": "i", "state": state}
+    return {"status": {"phase": phase, "containerStatuses": [container]}}
+
+
+async def _each(items: Iterable[Any], do: Callable[[Any], Awaitable[None]]) -> None:
+    waiting = iter(items)
+
+    async def hand() -> None:
+        for item in waiting:
+            await do(item)
+
+    await asyncio.gather(*(hand() for _ in range(AT_ONCE)))
+
+
+async def _until(cache: Any, holds: Callable[[], bool]) -> None:
+    """Woken by the cache, not by a clock."""
+    event = asyncio.Event()
+
+    def look(old: object, new: object) -> None:
+        if holds():
+            event.set()
+
+    cache.subscribe(look)
+    if not holds():
+        async with asyncio.timeout(PATIENCE):
+            await event.wait()
+
+
+COLUMNS = ("case", "who", "pods exist", "ends in", "total", "writes/pod", "status writes/Job", "CPU/pod", "peak")
+
+
+def lines(case: Case, results: dict[str, Result]) -> Iterable[tuple[str, ...]]:
+    """Three rows: built-in, ours, ratio."""
+    figures = {}
+    for side, r in results.items():
+        per_pod = r.writes["pods"] / case.total
+        figures[side] = (
+            r.created,
+            r.finished,
+            r.total,
+            per_pod,
+            r.writes["jobs"] / case.jobs,
+            r.cpu / case.total,
+            r.memory,
+        )
+    for side, (created, finished, total, per_pod, status, cpu, memory) in figures.items():
+        yield (
+            case.name, side, f"{created:.2f} s", f"{finished:.2f} s", f"{total:.2f} s", f"{per_pod:.2f}",
+            f"{status:.1f}", f"{cpu * 1000:.2f} ms", f"{memory / 2**20:.0f} MB",
+        )  # fmt: skip
+    ratios = [mine / theirs if theirs else 0.0 for theirs, mine in zip(figures[BUILT_IN], figures[OURS], strict=True)]
+    yield (case.name, "ratio", *(f"{ratio:.2f}" for ratio in ratios))
+
+
+def show(row: Sequence[str]) -> None:
+    print("  ".join(f"{cell:<24}" if i == 0 else f"{cell:>17}" for i, cell in enumerate(row)), flush=True)
+
+
+async def bench(chosen: list[Case]) -> None:
+    with ControlPlane.start(*SERVER_FLAGS) as plane:
+        transport = connect(plane)
+        try:
+            board = Bench(plane, transport)
+            show(COLUMNS)
+            for case in chosen:
+                results = {side: await board.run(side, case) for side in SIDES}
+                for row in lines(case, results):
+                    show(row)
+                if case.outcome == "Succeeded" and case.jobs == 1 and "backoffLimitPerIndex" not in case.spec:
+                    bare = await board.bare(case.total)
+                    share = bare / results[OURS].created
+                    show((case.name, "bare client", f"{bare:.2f} s", f"ours at {share:.0%} of its rate"))
+        finally:
+            await transport.close()
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("sizes", nargs="*", type=int, default=[10, 100, 1000], metavar="N")
+    parser.add_argument("--large", action="store_true", help="N = 5000 too")
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    options = parser.parse_args(arguments)
+    sizes = [*options.sizes, *([5000] if options.large else [])]
+    chosen = [case for case in (*cases(sizes), MANY_JOBS) if options.only in case.name]
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(bench(chosen))
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(sys.argv[1:])

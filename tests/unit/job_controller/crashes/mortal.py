@@ -1,0 +1,75 @@
+"""A transport that dies at a write, or hears late: what a controller has to live with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from queue_manager.engine.transport import Response
+from queue_manager.local.transport import LocalTransport
+
+When = Literal["before", "after"]
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What happens to the controller's connection. `death`: at which write to Jobs and pods, on which side of it.
+
+    `delay`: seconds by which watches are late. `cut`: chunks after which a watch breaks off, the last of them lost.
+    """
+
+    death: tuple[int, When] | None = None
+    delay: float = 0.0
+    cut: int = 0
+
+
+class MortalTransport:
+    """Once dead it answers nothing any more."""
+
+    def __init__(self, inner: LocalTransport, fate: Fate) -> None:
+        self._inner = inner
+        self._fate = fate
+        self.dead = asyncio.Event()
+        self.writes = 0
+
+    async def request(self, method: str, path: str, **more: Any) -> Response:
+        if self.dead.is_set():
+            await self._silence()
+        if method == "GET" or "/events" in path:
+            return await self._inner.request(method, path, **more)
+        self.writes += 1
+        if self._fate.death == (self.writes, "before"):
+            await self._die()
+        answer = await self._inner.request(method, path, **more)
+        if self._fate.death == (self.writes, "after"):
+            await self._die()
+        return answer
+
+    @asynccontextmanager
+    async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        async with self._inner.stream(path, query=query) as chunks:
+            yield self._late(chunks)
+
+    async def _late(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        number = 0
+        async for chunk in chunks:
+            number += 1
+            if self._fate.cut and number > self._fate.cut:
+                raise ConnectionResetError("cut")
+            if self._fate.delay:
+                await asyncio.sleep(self._fate.delay)
+            if not self.dead.is_set():
+                yield chunk
+
+    async def close(self) -> None: ...
+
+    async def _die(self) -> None:
+        self.dead.set()
+        await self._silence()
+
+    @staticmethod
+    async def _silence() -> None:
+        await asyncio.get_running_loop().create_future()

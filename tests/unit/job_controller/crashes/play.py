@@ -1,0 +1,129 @@
+"""Plays a story on the embedded API server in virtual time, with a fate, to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from job_controller.options import JobControllerOptions
+from queue_manager.engine.job_cluster import run_job_controller
+from queue_manager.engine.resources import JOBS
+from queue_manager.engine.runtime import Runtime
+from queue_manager.local.garbage_collector import GarbageCollector
+from queue_manager.local.transport import LocalTransport
+from queue_manager.simulation.kubelet import Kubelet
+from queue_manager.simulation.virtual import run_virtual
+from tests.control_plane.jobs import picture
+from tests.unit.job_controller.crashes.mortal import Fate, MortalTransport
+from tests.unit.job_controller.crashes.stories import Story
+from tests.unit.job_controller.test_on_the_api_server import Cluster
+
+REST = 90.0  # virtual seconds without a change after which nothing will happen any more
+LIMIT = timedelta(hours=3)
+
+
+class Killed(Exception):
+    """Ends a runtime without ceremony."""
+
+
+@dataclass
+class End:
+    """What is left of a story."""
+
+    job: Any
+    pods: list[str]
+    ended: dict[str, str]  # pod uid -> phase of every pod that ever ended
+    writes: int  # of the first life
+    faults: list[str] = field(default_factory=list)  # what was wrong on the way
+
+
+def play(story: Story, fate: Fate) -> End:
+    return run_virtual(_play(story, fate), until=LIMIT)
+
+
+async def _play(story: Story, fate: Fate) -> End:
+    cluster = Cluster()
+    kubelet = Runtime(LocalTransport(cluster.server, "kubelet"), cluster.clock, Random(3))
+    Kubelet(kubelet, story.script)
+    kubelet.task(GarbageCollector(cluster.server).run)
+    user = asyncio.create_task(_user(cluster, story))
+    async with kubelet:
+        first = await _life(cluster, user, fate)
+        if first.dead.is_set():
+            await _life(cluster, user, Fate(delay=fate.delay, cut=fate.cut))
+    return _end(cluster, first.writes, story)
+
+
+async def _user(cluster: Cluster, story: Story) -> None:
+    await cluster.submit(**story.spec, annotations=story.annotations)
+    passed = 0.0
+    for moment, spec in story.edits:
+        await asyncio.sleep(moment - passed)
+        passed = moment
+        await cluster.user.patch(JOBS, "default", "j", {"spec": spec})
+
+
+async def _life(cluster: Cluster, user: asyncio.Task[None], fate: Fate) -> MortalTransport:
+    """A controller from its start to its death, or until nothing happens any more."""
+    transport = MortalTransport(LocalTransport(cluster.server, "system:sluice"), fate)
+    runtime = Runtime(transport, cluster.clock, Random(2))
+    run_job_controller(runtime, JobControllerOptions(writes_in_flight=2))
+    try:
+        async with runtime:
+            rest = asyncio.create_task(_rest(cluster, user))
+            death = asyncio.create_task(transport.dead.wait())
+            await asyncio.wait([rest, death], return_when=asyncio.FIRST_COMPLETED)
+            rest.cancel()
+            death.cancel()
+            raise Killed
+    except Killed:
+        return transport
+
+
+async def _rest(cluster: Cluster, user: asyncio.Task[None]) -> None:
+    await asyncio.shield(user)  # the user outlives the controller
+    seen = -1
+    while seen != len(cluster.history):
+        seen = len(cluster.history)
+        await asyncio.sleep(REST)
+
+
+def _end(cluster: Cluster, writes: int, story: Story) -> End:
+    jobs: list[Any] = []
+    pods: dict[str, Any] = {}
+    ended: dict[str, str] = {}
+    for kind, resource, tree in cluster.history:
+        if resource == "jobs.batch":
+            jobs.append(tree)
+        elif resource == "pods":
+            uid = tree["metadata"]["uid"]
+            pods[uid] = tree
+            if kind == "DELETED":
+                del pods[uid]
+            if tree["status"]["phase"] in ("Succeeded", "Failed"):
+                ended.setdefault(uid, tree["status"]["phase"])
+    seen = picture.of(picture.seen(jobs[-1]), [picture.seen(tree) for tree in pods.values()])
+    return End(seen["job"], seen["pods"], ended, writes, list(_faults(jobs, ended, story)))
+
+
+def _faults(jobs: list[Any], ended: dict[str, str], story: Story) -> Iterator[str]:
+    """Counting is wrong: some pod was counted twice, or not at all."""
+    noted: dict[str, str] = {}
+    for before, after in pairwise(jobs):
+        for kind in ("succeeded", "failed"):
+            lists = [set((job["status"].get("uncountedTerminatedPods") or {}).get(kind, ())) for job in (before, after)]
+            for uid in sorted(lists[1] - lists[0]):
+                if uid in noted:
+                    yield f"pod {uid} was noted twice"
+                noted[uid] = kind
+    status = jobs[-1]["status"]
+    if story.counts_pods:
+        for kind, phase in (("succeeded", "Succeeded"), ("failed", "Failed")):
+            number = sum(1 for found in ended.values() if found == phase)
+            if status.get(kind, 0) != number:
+                yield f"{number} pods {kind}, the status says {status.get(kind, 0)}"

@@ -60,7 +60,10 @@ class ObjectMeta(Record):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that manages this object, if there is one."""
-        return next((owner for owner in self.owner_references if owner.controller), None)
+        for owner in self.owner_references:
+            if owner.controller:
+                return owner
+        return None
 
 
 class Object(Record):

@@ -129,7 +129,8 @@ class Cache(Generic[T]):
         """Take an ADDED or MODIFIED event."""
         at = revision(obj)
         self._store(obj, at)
-        self.advance(at)
+        if at > self.progress:
+            self.progress = at
 
     def observe_deleted(self, obj: HasMetadata) -> None:
         """Take a DELETED event: the object is gone, or no longer selected."""
@@ -182,7 +183,7 @@ class Cache(Generic[T]):
         """Keep a state of revision `at` if it is the newest of its name."""
         meta = new.metadata
         uid, key = meta.uid, (meta.namespace, meta.name)
-        if uid in self._tombstones and at <= self._tombstones[uid].up_to:
+        if self._tombstones and uid in self._tombstones and at <= self._tombstones[uid].up_to:
             return
         old = self._objects.get(key)
         if old is not None:
@@ -203,17 +204,23 @@ class Cache(Generic[T]):
     def _changed(self, old: T | None, new: T | None) -> None:
         for index in self._indexes.values():
             index.change(old, new)
-        for subscriber in self._subscribers:
-            self._tell(subscriber, old, new)
+        for subscriber in self._subscribers:  # as _tell, once per event and subscriber
+            try:
+                subscriber(old, new)
+            except Exception:
+                self._failed(old, new)
 
     def _tell(self, subscriber: Callable[[T | None, T | None], None], old: T | None, new: T | None) -> None:
         """A subscriber that fails must not keep the others from hearing, nor end the watch."""
         try:
             subscriber(old, new)
         except Exception:
-            obj = new if new is not None else old
-            key = "" if obj is None else str(obj.metadata.key)
-            log.exception("a cache subscriber failed", extra={"cache": self.name, "key": key})
+            self._failed(old, new)
+
+    def _failed(self, old: T | None, new: T | None) -> None:
+        obj = new if new is not None else old
+        key = "" if obj is None else str(obj.metadata.key)
+        log.exception("a cache subscriber failed", extra={"cache": self.name, "key": key})
 
 
 class _Index(Generic[T]):
@@ -236,7 +243,11 @@ class _Index(Generic[T]):
         if new is not None:
             uid = new.metadata.uid
             for value in after:
-                self.uids.setdefault(value, {})[uid] = None
+                uids = self.uids.get(value)
+                if uids is None:
+                    self.uids[value] = {uid: None}
+                else:
+                    uids[uid] = None
 
     def _discard(self, value: str, uid: str) -> None:
         uids = self.uids.get(value, {})

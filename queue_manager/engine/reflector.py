@@ -207,7 +207,8 @@ class Reflector(Generic[T]):
         obj = event.object
         match event.type:
             case "ADDED" | "MODIFIED":
-                self._share(obj)
+                meta = obj.metadata
+                self._share(obj, self.cache.get(meta.namespace, meta.name))
                 self.cache.observe(obj)
             case "DELETED":
                 self.cache.observe_deleted(obj)
@@ -249,7 +250,7 @@ class Reflector(Generic[T]):
             if head is not None:
                 self._report(head, raw)
             return None
-        self._share(obj)
+        self._share(obj, None)
         return obj
 
     def _head(self, raw: msgspec.Raw) -> Object | None:
@@ -259,7 +260,7 @@ class Reflector(Generic[T]):
         except UNDECODABLE:
             self._report(Object(), raw)
             return None
-        self._share_head(head)
+        self._share_head(head, None)
         return head
 
     def _report(self, head: Object, raw: msgspec.Raw) -> None:

@@ -23,10 +23,11 @@ REPEATED = (("spec", "node_name"), ("status", "phase"))  # texts of which a clus
 MAX_POOL = 1 << 14  # distinct owner references and finalizers; beyond that the pool starts anew
 
 
-def sharer(resource: Resource, type: type[Any]) -> Callable[[Any], None]:
+def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
     """A function that completes and compacts a freshly decoded object of this type, in place.
 
-    It gives the object its apiVersion and kind, which items of a list come without.
+    It gives the object its apiVersion and kind, which items of a list come without. Its second argument is the
+    state of the object before, or None: what is still the same is taken from there.
     """
     hints = get_type_hints(type)
     named = "kind" in hints and "api_version" in hints
@@ -39,32 +40,66 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any], None]:
     api_version, kind = resource.api_version, resource.kind
     owners, finalizers = _Pool[Any](), _Pool[Any]()
 
-    def share(obj: Any) -> None:
+    def share(obj: Any, before: Any = None) -> None:
         if named:
             force_setattr(obj, "api_version", api_version)
             force_setattr(obj, "kind", kind)
         meta = obj.metadata
-        if meta.namespace:
-            force_setattr(meta, "namespace", intern(meta.namespace))
-        if meta.labels:
-            force_setattr(
-                meta, "labels", dict(zip(map(intern, meta.labels), map(intern, meta.labels.values()), strict=True))
-            )
-        if meta.annotations:  # their values can be long and are rarely equal
-            force_setattr(
-                meta, "annotations", dict(zip(map(intern, meta.annotations), meta.annotations.values(), strict=True))
-            )
-        if meta.owner_references:
-            force_setattr(meta, "owner_references", owners.one(meta.owner_references))
-        if meta.finalizers:
-            force_setattr(meta, "finalizers", finalizers.one(meta.finalizers))
+        if before is None:
+            share_new(meta)
+        else:
+            share_known(meta, before.metadata)
         for part, name in repeated:
             owner = getattr(obj, part)
             force_setattr(owner, name, intern(getattr(owner, name)))
         if with_conditions:
-            for condition in obj.status.conditions:
+            status = obj.status
+            conditions = status.conditions
+            if before is not None and conditions == before.status.conditions:
+                force_setattr(status, "conditions", before.status.conditions)
+                return
+            for condition in conditions:
                 force_setattr(condition, "type", intern(condition.type))
                 force_setattr(condition, "status", intern(condition.status))
+
+    def share_known(meta: Any, before: Any) -> None:
+        """Most changes of an object leave its metadata as it was."""
+        force_setattr(meta, "namespace", before.namespace)
+        if meta.labels == before.labels:
+            force_setattr(meta, "labels", before.labels)
+        else:
+            share_labels(meta)
+        if meta.annotations == before.annotations:
+            force_setattr(meta, "annotations", before.annotations)
+        else:
+            share_annotations(meta)
+        if meta.owner_references == before.owner_references:
+            force_setattr(meta, "owner_references", before.owner_references)
+        else:
+            force_setattr(meta, "owner_references", owners.one(meta.owner_references))
+        if meta.finalizers:
+            force_setattr(meta, "finalizers", finalizers.one(meta.finalizers))
+
+    def share_new(meta: Any) -> None:
+        if meta.namespace:
+            force_setattr(meta, "namespace", intern(meta.namespace))
+        if meta.labels:
+            share_labels(meta)
+        if meta.annotations:
+            share_annotations(meta)
+        if meta.owner_references:
+            force_setattr(meta, "owner_references", owners.one(meta.owner_references))
+        if meta.finalizers:
+            force_setattr(meta, "finalizers", finalizers.one(meta.finalizers))
+
+    def share_labels(meta: Any) -> None:
+        labels = meta.labels
+        force_setattr(meta, "labels", dict(zip(map(intern, labels), map(intern, labels.values()), strict=True)))
+
+    def share_annotations(meta: Any) -> None:
+        """Their values can be long and are rarely equal."""
+        notes = meta.annotations
+        force_setattr(meta, "annotations", dict(zip(map(intern, notes), notes.values(), strict=True)))
 
     return share
 

@@ -72,7 +72,9 @@ def _create(writer: Writes, store: Store, call: Call, config: Json) -> bytes:
     new = _merged(store, call, live, config, {})
     meta = metadata.check_envelope(call, new)
     metadata.check_name(call, meta)
-    _check_uid(call, meta, "")
+    if meta.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
+        raise errors.conflict(call.resource, call.name, why)
     meta.pop("resourceVersion", None)
     call.created = True
     return writer.applied_create(call, new)

@@ -1,0 +1,53 @@
+"""Write tests/golden/apply: what a real API server answers about field ownership and validation rules.
+
+python -m tests.control_plane.record_apply
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.control_plane.server import ControlPlane
+from tests.local.apply.cases import STEPS
+from tests.local.apply.servers import Real, seen
+from tests.local.cel import cases
+
+TARGET = Path(__file__).parents[1] / "golden" / "apply"
+SERVED_WITHIN = 30.0
+
+
+def main() -> None:
+    TARGET.mkdir(exist_ok=True)
+    with ControlPlane.start() as plane:
+        real = Real(plane)
+        _write("apply", [{"title": step.title, **seen(*real.ask(*step[1:]))} for step in STEPS])
+        status, body = real.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", cases.definition())
+        assert status == 201, body
+        _, body = _created(real)
+        _write("cel", [{"rule": rule, "answer": answer} for rule, answer in cases.answers(body).items()])
+
+
+def _created(real: Real) -> tuple[int, Any]:
+    """A new kind is served a moment after it is established."""
+    deadline = time.monotonic() + SERVED_WITHIN
+    while True:
+        try:
+            status, body = real.ask("POST", "/apis/demo.example.com/v1/namespaces/default/ruled", cases.asked())
+            if status != 404 or time.monotonic() > deadline:
+                return status, body
+        except json.JSONDecodeError:  # "404 page not found"
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.2)
+
+
+def _write(name: str, records: list[Any]) -> None:
+    text = "".join(json.dumps(record, sort_keys=True) + "\n" for record in records)
+    (TARGET / f"{name}.jsonl").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

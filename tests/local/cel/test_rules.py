@@ -1,0 +1,81 @@
+"""Rules about changes, messages, reasons and places of errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queue_manager.local import cel_program
+from queue_manager.local.cel_parser import SyntaxProblem
+from queue_manager.local.cel_rules import Rules, problems
+
+
+def schema(type_: str = "object", /, **rule: Any) -> Any:
+    inner = {"type": "integer"} if type_ == "object" else {"type": type_}
+    return {"type": "object", "properties": {"size": {**inner, "x-kubernetes-validations": [rule]}}}
+
+
+def told(rules: Any, new: Any, *old: Any) -> list[tuple[str, str]]:
+    return [(error.field, error.message) for error in Rules(rules).check(new, *old)]
+
+
+def test_a_rule_about_a_change_is_asked_only_when_there_is_one() -> None:
+    rules = schema(rule="self >= oldSelf", message="must not shrink")
+    assert told(rules, {"size": 1}) == []
+    assert told(rules, {"size": 1}, {}) == []
+    assert told(rules, {"size": 1}, {"size": 2}) == [("size", "Invalid value: 1: must not shrink")]
+
+
+def test_an_optional_old_value_is_asked_for_on_creation_too() -> None:
+    rules = schema(rule="oldSelf.hasValue() || self == 0", optionalOldSelf=True, message="starts at 0")
+    assert told(rules, {"size": 1}) == [("size", "Invalid value: 1: starts at 0")]
+    assert told(rules, {"size": 1}, {"size": 0}) == []
+
+
+def test_a_value_that_did_not_change_may_break_a_rule() -> None:
+    rules = schema(rule="self > 5")
+    assert told(rules, {"size": 1}, {"size": 1}) == []
+    assert told(rules, {"size": 2}, {"size": 1}) == [("size", "Invalid value: 2: failed rule: self > 5")]
+
+
+def test_a_message_expression_beats_the_message() -> None:
+    rules = schema(rule="self > 5", message="too small", messageExpression="'is ' + string(self)")
+    assert told(rules, {"size": 1}) == [("size", "Invalid value: 1: is 1")]
+    broken = schema(rule="self > 5", message="too small", messageExpression="string(self / 0)")
+    assert told(broken, {"size": 1}) == [("size", "Invalid value: 1: too small")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("FieldValueForbidden", "Forbidden: no"),
+        ("FieldValueRequired", "Required value: no"),
+        ("FieldValueDuplicate", "Duplicate value: 1"),
+        ("FieldValueInvalid", "Invalid value: 1: no"),
+    ],
+)
+def test_a_rule_names_the_reason(reason: str, message: str) -> None:
+    assert told(schema(rule="false", message="no", reason=reason), {"size": 1}) == [("size", message)]
+
+
+def test_a_field_path_moves_the_error() -> None:
+    rule = {"rule": "false", "message": "no", "fieldPath": ".spec.size"}
+    assert told({"type": "object", "x-kubernetes-validations": [rule]}, {}) == [("spec.size", "Invalid value: no")]
+
+
+def test_a_rule_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queue_manager.local.cel_rules.MAX_STEPS", 1000)
+    rule = {"rule": "self.all(a, self.all(b, self.all(c, true)))"}
+    rules = {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [rule]}
+    (error,) = Rules(rules).check(list(range(50)))
+    assert "running out of cost budget" in error.message
+
+
+@pytest.mark.parametrize("text", ["self +", "unknown > 1", "self.foo(", "has(self)", "nope(self)", "'a", "1 ++"])
+def test_what_does_not_compile_is_refused_with_the_definition(text: str) -> None:
+    (problem,) = problems({"x-kubernetes-validations": [{"rule": text}]}, "schema")
+    assert problem.field == "schema.x-kubernetes-validations[0].rule"
+    assert "compilation failed: ERROR: <input>:1:" in problem.message
+    with pytest.raises(SyntaxProblem):
+        cel_program.compile_text(text, ("self", "oldSelf"))

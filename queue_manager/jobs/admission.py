@@ -18,6 +18,7 @@ from queue_manager.engine.resources import JOBS, Resource
 
 LABELS = "metadata.labels"
 ANNOTATIONS = "metadata.annotations"
+WEBHOOK = "vjob.kb.io"
 IMMUTABLE = "field is immutable"
 SYSTEM_NAMESPACES = ("kube-system", "kueue-system")
 TRUE = ("1", "t", "T", "TRUE", "true", "True")
@@ -40,19 +41,18 @@ class Surroundings:
 
 def prepare_job(job: Json, around: Surroundings) -> None:
     """On creation: default queue, default priority class, and suspended until it is admitted."""
-    if not around.managed or around.owner_managed:
+    if around.owner_managed:
         return
     meta = job.setdefault("metadata", {})
     own = meta.get("labels") or {}
-    if around.default_queue and not own.get(labels.QUEUE_NAME):
+    if around.managed and around.default_queue and not own.get(labels.QUEUE_NAME):
         own[labels.QUEUE_NAME] = labels.DEFAULT_NAME
         meta["labels"] = own
-    if not own.get(labels.QUEUE_NAME) and not around.manage_all:
-        return
     if around.default_class and labels.PRIORITY_CLASS not in own:
         own[labels.PRIORITY_CLASS] = labels.DEFAULT_NAME
         meta["labels"] = own
-    job.setdefault("spec", {})["suspend"] = True
+    if own.get(labels.QUEUE_NAME) or (around.managed and around.manage_all):
+        job.setdefault("spec", {})["suspend"] = True
 
 
 # --- refusing ----------------------------------------------------------------------------------------------
@@ -60,13 +60,18 @@ def prepare_job(job: Json, around: Surroundings) -> None:
 
 def validate_job(job: Json) -> list[FieldError]:
     """A Job on its own."""
+    return _validate_alone(job, partial=True)
+
+
+def _validate_alone(job: Json, *, partial: bool) -> list[FieldError]:
     own, notes, spec = _labels(job), _annotations(job), job.get("spec") or {}
     errors: list[FieldError] = []
     for label in (labels.QUEUE_NAME, labels.PREBUILT_WORKLOAD):
         if own.get(label):
             errors += [invalid(f"{LABELS}[{label}]", own[label], text) for text in names.dns_subdomain(own[label])]
     errors += _validate_max_exec_time(own)
-    errors += _validate_partial_admission(notes, spec)
+    if partial:
+        errors += _validate_partial_admission(notes, spec)
     errors += _validate_synchronous_completions(notes, spec)
     return errors + validate_admission_gates(notes)
 
@@ -114,7 +119,8 @@ def _validate_synchronous_completions(notes: Json, spec: Json) -> list[FieldErro
 
 def validate_job_update(new: Json, old: Json, around: Surroundings) -> list[FieldError]:
     """A Job, and its change."""
-    errors = validate_job(new)
+    resized = _validate_parallelism_change(new, old)
+    errors = _validate_alone(new, partial=not resized)
     now, was = _labels(new), _labels(old)
     suspended = _suspended(new) and _suspended(old)
     errors += _validate_queue_change(new, now, was, around)
@@ -123,8 +129,7 @@ def validate_job_update(new: Json, old: Json, around: Surroundings) -> list[Fiel
         errors.append(_immutable(labels.PREBUILT_WORKLOAD, now))
     if not suspended and now.get(labels.MAX_EXEC_TIME) != was.get(labels.MAX_EXEC_TIME):
         errors.append(_immutable(labels.MAX_EXEC_TIME, now))
-    errors += _validate_parallelism_change(new, old)
-    return errors + validate_admission_gates_update(_annotations(new), _annotations(old))
+    return errors + resized + validate_admission_gates_update(_annotations(new), _annotations(old))
 
 
 def _validate_queue_change(new: Json, now: Json, was: Json, around: Surroundings) -> list[FieldError]:
@@ -166,7 +171,7 @@ def _validate_parallelism_change(new: Json, old: Json) -> list[FieldError]:
 
 
 def _immutable(label: str, now: Json) -> FieldError:
-    return invalid(f"{LABELS}[{label}]", now.get(label), IMMUTABLE)
+    return invalid(f"{LABELS}[{label}]", now.get(label, ""), IMMUTABLE)
 
 
 def _labels(job: Json) -> Json:
@@ -226,6 +231,9 @@ class JobAdmission:
         if review.operation == "UPDATE" and review.old is not None:
             return validate_job_update(review.object, review.old, around)
         return []
+
+    def webhook(self, review: Review) -> str:
+        return WEBHOOK
 
 
 def _concerns_jobs(review: Review) -> bool:

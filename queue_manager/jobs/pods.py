@@ -45,7 +45,8 @@ def reclaimable(job: Job) -> int:
     done = status.succeeded
     if spec.completion_mode == "Indexed":
         done = len(stored_completed(job)) + len(stored_failed(job))
-    if parallelism <= 1 or done == 0 or spec.completions is None:
+    if parallelism <= 1 or done == 0:
         return 0
-    missing = max(0, spec.completions - done)
+    # Without completions (a work queue) no pod replaces one that has succeeded.
+    missing = max(0, (parallelism if spec.completions is None else spec.completions) - done)
     return min(pod_count(spec), max(0, parallelism - missing))

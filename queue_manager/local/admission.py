@@ -28,7 +28,11 @@ class Review:
 
 
 class Admission(Protocol):
-    """A set of rules. Errors refuse the request with 422; raise StatusError for any other answer."""
+    """A set of rules. Errors refuse the request with 422; raise StatusError for any other answer.
+
+    One that stands for a webhook has a method `webhook(review) -> str` with its name too: then errors of
+    `validate` refuse with 403, in the words that an API server uses for its webhooks.
+    """
 
     def mutate(self, review: Review) -> list[FieldError] | None:
         """May edit `review.object` in place."""

@@ -87,6 +87,12 @@ def forbidden(resource: Resource | None, name: str, message: str, causes: Iterab
     return StatusError(403, "Forbidden", f"{resource}{quoted} is forbidden: {message}", details)
 
 
+def denied(webhook: str, errors: Iterable[FieldError]) -> StatusError:
+    """403 as of an admission webhook of this name."""
+    text = f'admission webhook "{webhook}" denied the request: {sentence(list(errors))}'
+    return StatusError(403, "Forbidden", text)
+
+
 def not_found(resource: Resource, name: str) -> StatusError:
     return StatusError(404, "NotFound", f'{resource} "{name}" not found', _details(resource, name))
 

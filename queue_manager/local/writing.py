@@ -138,7 +138,12 @@ class Writer:
                     **{name: value for name, value in old["metadata"].items() if name != "managedFields"},
                     **managers,
                 }
-            new = {**old, "metadata": meta, **_status(new)}
+            status_written = _status(new) or ({} if "crd" in kind.extra else {"status": {}})
+            new = {
+                **{name: value for name, value in old.items() if name != "status"},
+                "metadata": meta,
+                **status_written,
+            }
         elif kind.has_status:
             new.pop("status", None)
             new |= _status(old)
@@ -169,7 +174,7 @@ class Writer:
             return orjson.dumps(new)
         if is_finalized(new):
             answer = orjson.dumps(new)  # the version of the deletion is seen by watches only
-            self._store.remove(call.table, call.stored_form(new))
+            self._store.remove(call.table, call.stored_form(old))
             return answer
         return self._put(call, new)
 
@@ -233,7 +238,10 @@ class Writer:
 
     def _validate(self, call: Call, review: Review) -> None:
         for rule in self._admission:
-            self._refuse(call, name_of(review.object), rule.validate(review))
+            problems, webhook = rule.validate(review), getattr(rule, "webhook", None)
+            if problems and webhook is not None:
+                raise errors.denied(webhook(review), problems)
+            self._refuse(call, name_of(review.object), problems)
 
 
 def is_finalized(obj: Json) -> bool:

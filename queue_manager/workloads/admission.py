@@ -63,6 +63,9 @@ class QueueAdmission:
         rules = _rules(review)
         return [] if rules is None else rules.validate(review.object, review.old)
 
+    def webhook(self, review: Review) -> str:
+        return f"v{review.resource.kind.lower()}.kb.io"
+
 
 def _rules(review: Review) -> Rules | None:
     rules = RULES.get(review.resource)

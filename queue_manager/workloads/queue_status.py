@@ -262,7 +262,7 @@ def _usages(
 def _rows(state: QueueState, amounts: dict[FlavorResource, int], borrowed: bool) -> tuple[FlavorUsage, ...]:
     def row(fr: FlavorResource) -> ResourceUsage:
         amount = amounts.get(fr, 0)
-        over = max(0, amount - state.node.quota(fr).nominal)
+        over = max(0, amount - state.node.quota(fr).nominal) if state.node.parent is not None else 0
         return ResourceUsage(
             name=fr.resource,
             total=text(fr.resource, amount),

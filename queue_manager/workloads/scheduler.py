@@ -53,6 +53,7 @@ from queue_manager.workloads.writer import Gone, WorkloadWriter
 log = logging.getLogger(__name__)
 
 CONCURRENT_WRITES = 50
+SECOND_LOOK = 1.0  # s: after the rules of a ClusterQueue have changed
 RETRY_SECONDS = 1.0  # after a write that failed
 
 
@@ -134,7 +135,10 @@ class Scheduler:
         self.state.set_queue(new)
         self.queues.set_cluster_queue(new, now)
         if old is None or old.spec != new.spec:
-            self.wake(dict.fromkeys([*before, *self.state.relatives(new.metadata.name)]))
+            concerned = list(dict.fromkeys([*before, *self.state.relatives(new.metadata.name)]))
+            self.wake(concerned)
+            if old is not None:  # whoever is admitted now changes what the others have to be told
+                asyncio.get_running_loop().call_later(SECOND_LOOK, self.wake, concerned)
 
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         if new is not None:
@@ -289,7 +293,7 @@ class Scheduler:
                     latest = await self._writer.write(
                         workload, lambda draft: self._admit(draft, decision), labels.SCHEDULER_COMPONENT
                     )
-                written = latest.is_true(labels.QUOTA_RESERVED)
+                written = holding_of(latest) is not None  # it may have ended in the same write
         except Gone:
             pass
         except (ApiError, OSError) as error:  # part of life: a server that is busy, or away

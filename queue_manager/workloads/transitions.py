@@ -6,6 +6,7 @@ transition that finds its work already done changes nothing, and then nothing is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
@@ -19,12 +20,12 @@ from queue_manager.api.types import (
     RequeueState,
     SchedulingStats,
 )
-from queue_manager.queueing.backoff import backoff_seconds
 from queue_manager.scheduling.amounts import Amounts, text
 from queue_manager.scheduling.assignment import Assignment
+from queue_manager.workloads import attempts
 from queue_manager.workloads.draft import Draft
-from queue_manager.workloads.settings import PodsReadySettings
 
+_NUMBER = re.compile(r"\b\d+[a-zA-Z]*")
 Transition = Callable[[Draft], None]
 
 STOPPED_QUEUES = {
@@ -36,8 +37,11 @@ STOPPED_QUEUES = {
 
 
 def refuse(draft: Draft, reason: str, message: str, requests: Sequence[tuple[str, Amounts]]) -> None:
-    """The scheduler could not admit it. One Event per changed reason."""
-    if draft.set(labels.QUOTA_RESERVED, "False", reason, message):
+    """The scheduler could not admit it. One Event per changed reason; that a number in it changed is no news."""
+    old = draft.condition(labels.QUOTA_RESERVED)
+    if draft.set(labels.QUOTA_RESERVED, "False", reason, message) and not (
+        old is not None and old.reason == reason and _NUMBER.sub("", old.message) == _NUMBER.sub("", message)
+    ):
         draft.event("Warning", reason, message)
     draft.set(labels.ADMITTED, "False", labels.NO_RESERVATION, labels.NO_RESERVATION_MESSAGE)
     if requests:
@@ -121,8 +125,18 @@ def pods_ready(draft: Draft, ready: bool) -> None:
 # --- losing quota ------------------------------------------------------------------------------------------
 
 
-def evict(draft: Draft, reason: str, message: str, *, kind: str = "", cause: str = "", quiet: bool = False) -> None:
+def evict(
+    draft: Draft,
+    reason: str,
+    message: str,
+    *,
+    kind: str = "",
+    cause: str = "",
+    quiet: bool = False,
+    retry_at: datetime | None = None,
+) -> None:
     """The Job must stop; quota is kept until it has. `kind` and `cause` count in schedulingStats."""
+    attempts.record(draft, reason, cause, retry_at)
     draft.set(labels.EVICTED, "True", reason, message)
     _count_eviction(draft, kind or reason, cause)
     draft.put(admission_checks=tuple(_reset(check, draft.now) for check in draft.status.admission_checks))
@@ -150,21 +164,6 @@ def _reset(check: AdmissionCheckState, now: datetime) -> AdmissionCheckState:
     )
 
 
-def time_out(draft: Draft, settings: PodsReadySettings, cause: str, jitter: float) -> None:
-    """Pods were not ready in time: once more after a backoff, or never (spec 4.5)."""
-    state = draft.status.requeue_state or RequeueState()
-    count = (state.count or 0) + 1
-    if settings.limit is not None and count > settings.limit:
-        target_deactivation(draft, labels.REQUEUING_LIMIT_EXCEEDED, labels.REQUEUING_LIMIT_MESSAGE)
-        return
-    wait = backoff_seconds(count, settings.base, settings.maximum, jitter)
-    at = (draft.now + timedelta(seconds=wait)).replace(microsecond=0)
-    later = at if state.requeue_at is None else max(at, state.requeue_at)
-    draft.put(requeue_state=RequeueState(count=count, requeue_at=later))
-    message = labels.pods_ready_timeout(str(draft.original.metadata.key))
-    evict(draft, labels.PODS_READY_TIMEOUT, message, cause=cause)
-
-
 def exceed_execution_time(draft: Draft, limit: int) -> None:
     target_deactivation(draft, labels.MAX_EXEC_TIME_EXCEEDED, labels.MAX_EXEC_TIME_MESSAGE)
     draft.put(accumulated_past_execution_time_seconds=None)
@@ -180,7 +179,8 @@ def deactivate(draft: Draft) -> None:
     """spec.active is false: evict for the announced cause, forget the backoff (spec 4.6)."""
     target = draft.condition(labels.DEACTIVATION_TARGET)
     cause = target.reason if target is not None and target.is_true else ""
-    if not draft.is_true(labels.EVICTED):
+    backs_off = cause == labels.REQUEUING_LIMIT_EXCEEDED and not draft.is_true(labels.QUOTA_RESERVED)
+    if not draft.is_true(labels.EVICTED) or backs_off:
         evict(
             draft,
             labels.deactivated_due_to(cause),
@@ -191,6 +191,10 @@ def deactivate(draft: Draft) -> None:
         )
     draft.drop(labels.DEACTIVATION_TARGET)
     draft.put(requeue_state=None)
+    attempts.forget_since(draft)
+    evicted = draft.condition(labels.EVICTED)
+    if backs_off and evicted is not None:
+        draft.set(labels.REQUEUED, "False", evicted.reason, evicted.message)
     if not draft.is_true(labels.QUOTA_RESERVED):
         block(draft, labels.DEACTIVATED, labels.DEACTIVATED_MESSAGE)
 
@@ -250,7 +254,9 @@ def requeue(draft: Draft) -> None:
         return
     if requeued.reason.startswith(labels.DEACTIVATED):
         draft.set(labels.REQUEUED, "True", labels.REACTIVATED, labels.REACTIVATED_MESSAGE)
-        draft.put(requeue_state=None, accumulated_past_execution_time_seconds=None)
+        draft.put(requeue_state=None)
+        if draft.original.spec.maximum_execution_time_seconds is not None:
+            draft.put(accumulated_past_execution_time_seconds=None)
     elif requeued.reason in STOPPED_QUEUES:
         _restart_queue(draft)
     else:

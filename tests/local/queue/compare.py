@@ -45,6 +45,7 @@ class Course(NamedTuple):
     lasting: Values
     end: dict[str, Facts]
     events: set[tuple[str, str, str, str]]
+    stale: frozenset[str] = frozenset()  # queues whose counters the recording ended too early to see
 
 
 class _Book:
@@ -135,7 +136,21 @@ def recorded(trace: dict[str, Any]) -> Course:
         for key in change.get("unset") or ():
             table.pop(key, None)
         book.write(change["t"], obj, table)
-    return book.course(events)
+    return book.course(events)._replace(stale=_stale(trace))
+
+
+def _stale(trace: dict[str, Any]) -> frozenset[str]:
+    """Queues whose counters were last written before the last change of a Workload that counts."""
+    counted = ("cond.QuotaReserved", "cond.Admitted", "cond.Finished", "spec.active", "cond.Requeued")
+    written: dict[str, float] = {}
+    last = 0.0
+    for change in trace["history"]:
+        obj = change.get("obj", "")
+        if obj.startswith(("ClusterQueue/", "LocalQueue/")):
+            written[obj] = change["t"]
+        elif obj.startswith("Workload/") and any(key in (change.get("set") or {}) for key in counted):
+            last = change["t"]
+    return frozenset(obj for obj, t in written.items() if t < last)
 
 
 def played(history: list[bytes], start: datetime) -> Course:
@@ -175,7 +190,11 @@ def differences(
 
     Counters of queues lag behind: they must be right at the end, or a moment `later`.
     """
-    chance = {(obj, f"cond.{one}") for obj, types in unstable.items() if obj != "events" for one in types}
+    killed = unstable.get("killed", False)  # Events that Kueue had not yet sent are lost
+    chance = {
+        (obj, f"cond.{one}") for obj, types in unstable.items() if obj not in ("events", "killed") for one in types
+    }
+    chance |= {(obj, "status.resourceRequests") for obj, key in chance if key == "cond.QuotaReserved"}
     result: dict[str, tuple[object, object]] = {}
     for key in sorted({*theirs.values, *ours.values} - chance):
         did = ours.values.get(key, [])
@@ -183,6 +202,8 @@ def differences(
             result[" ".join(key)] = (theirs.values.get(key), did)
     for obj in sorted({*theirs.end, *ours.end}):
         if obj.startswith("Pod/"):
+            continue
+        if obj in theirs.stale:
             continue
         found = _at_the_end(obj, theirs.end.get(obj), ours.end.get(obj), chance)
         if found and obj.startswith(("ClusterQueue/", "LocalQueue/")):
@@ -192,7 +213,7 @@ def differences(
     pods = _pods(theirs.end), _pods(ours.end)
     if pods[0] != pods[1]:
         result["pods"] = pods
-    if theirs.events != ours.events and "events" not in unstable:
+    if (theirs.events - ours.events if killed else theirs.events != ours.events) and "events" not in unstable:
         result["events"] = (sorted(theirs.events - ours.events), sorted(ours.events - theirs.events))
     return result
 

@@ -28,7 +28,6 @@ API_VERSIONS = {"Job": "batch/v1", "Namespace": "v1", "PriorityClass": "scheduli
 
 
 LAG = 2.0  # s: what queues and Job controller collect before they write
-JOB_CONTROLLER = {"syncBatchPeriod": "1s"}  # as long as the one of the recordings
 
 
 class Played(NamedTuple):
@@ -57,7 +56,9 @@ def differences(trace: dict[str, Any]) -> dict[str, tuple[object, object]]:
     unstable = json.loads((GOLDEN / "stability.json").read_text()).get(trace["scenario"], "same")
     theirs, ours = compare.recorded(trace), compare.played(result.history, result.start)
     later = compare.played(result.later, result.start).end
-    return result.answers | compare.differences(theirs, ours, later, {} if isinstance(unstable, str) else unstable)
+    chance = {} if isinstance(unstable, str) else dict(unstable)
+    chance["killed"] = any(step["do"] == "kill -9" for step in trace["steps"])
+    return result.answers | compare.differences(theirs, ours, later, chance)
 
 
 async def play(trace: dict[str, Any]) -> Played:
@@ -67,9 +68,7 @@ async def play(trace: dict[str, Any]) -> Played:
         config = {"apiVersion": "config.kueue.x-k8s.io/v1beta1", **config, "waitForPodsReady": {"enable": False}}
     head = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
     answers: dict[str, tuple[object, object]] = {}
-    async with World(
-        1, None, loads(json.dumps({**head, **config, "jobController": JOB_CONTROLLER})), apart=True
-    ) as world:
+    async with World(1, None, loads(json.dumps({**head, **config})), apart=True) as world:
         for name, team in (("ns", "a"), ("ns2", "b")):
             meta = {"name": name, "labels": {"team": team}}
             await world.client.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
@@ -117,7 +116,7 @@ async def _do(world: World, step: dict[str, Any]) -> object:
             try:
                 return await _request(world, what, obj, _with_times(await _with_uids(body, world), world))
             except ApiError as error:
-                return error.status if what == "get" else (error.status, error.reason, error.message)
+                return error.status if what == "get" else (error.status, error.reason, plain(error.message))
     return "done"
 
 

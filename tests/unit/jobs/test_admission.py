@@ -38,8 +38,8 @@ def test_creation_is_answered_as_by_kueue(case):
         ({QUEUE: "lq"}, Surroundings(default_queue=True), {QUEUE: "lq"}, True),
         ({QUEUE: "lq"}, Surroundings(default_class=True), {QUEUE: "lq", CLASS: "default"}, True),
         ({QUEUE: "lq", CLASS: "high"}, Surroundings(default_class=True), {QUEUE: "lq", CLASS: "high"}, True),
-        ({}, Surroundings(default_class=True), {}, False),
-        ({QUEUE: "lq"}, Surroundings(managed=False), {QUEUE: "lq"}, False),
+        ({}, Surroundings(default_class=True), {CLASS: "default"}, False),
+        ({QUEUE: "lq"}, Surroundings(managed=False), {QUEUE: "lq"}, True),
         ({}, Surroundings(default_queue=True, owner_managed=True), {}, False),
     ],
 )

@@ -22,6 +22,9 @@ ELASTIC_JOB = "kueue.x-k8s.io/elastic-job"
 STOPPING = "kueue.x-k8s.io/stopping"
 DEFAULT_NAME = "default"  # the LocalQueue and the WorkloadPriorityClass given to Jobs that name none
 
+PODS_READY_TIMEOUT_OVERRIDE = "sluice/pods-ready-timeout"  # on Workloads as well, as the next
+REQUEUING_LIMIT_OVERRIDE = "sluice/requeuing-limit"
+
 # --- on Workloads ------------------------------------------------------------------------------------------
 JOB_UID = "kueue.x-k8s.io/job-uid"
 PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
@@ -97,6 +100,8 @@ LOCAL_QUEUE_STOPPED_MESSAGE = "The LocalQueue is stopped"
 DEACTIVATED_MESSAGE = "The workload is deactivated"
 REQUEUING_LIMIT_EXCEEDED = "RequeuingLimitExceeded"
 REQUEUING_LIMIT_MESSAGE = "exceeding the maximum number of re-queuing retries"
+REQUEUING_TIME_MESSAGE = "exceeding the maximum time of re-queuing retries"
+UNSCHEDULABLE = "Unschedulable"  # ours: the cause of a PodsReadyTimeout where no node could take a pod
 MAX_EXEC_TIME_EXCEEDED = "MaximumExecutionTimeExceeded"
 MAX_EXEC_TIME_MESSAGE = "exceeding the maximum execution time"
 
@@ -191,6 +196,12 @@ def insufficient_capacity(resource: str, flavor: str, previous: str, current: st
 
 def pods_ready_timeout(workload: str) -> str:
     return f"Exceeded the PodsReady timeout {workload}"
+
+
+def pods_unschedulable(pods: int, message: str) -> str:
+    """What is added to the message of a timeout."""
+    text = f"no node could take {pods} of its pods" if pods > 1 else "no node could take one of its pods"
+    return f"{text}: {message}" if message else text
 
 
 def deactivated_due_to(cause: str) -> str:

@@ -102,6 +102,23 @@ class SchedulingStats(Record):
     evictions: tuple[EvictionCount, ...] = ()
 
 
+class Attempt(Record):
+    """One time with quota that ended in an eviction. Sluice's own."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+    reason: str = ""  # that of the Evicted condition
+    cause: str = ""  # what is behind it
+    retry_at: datetime | None = None
+
+
+class RequeueHistory(Record):
+    """Attempts, the oldest first, and since when the pods have not been ready over all tries. Sluice's own."""
+
+    since: datetime | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+
 class WorkloadStatus(Record):
     conditions: tuple[Condition, ...] = ()
     admission: Admission | None = None
@@ -111,6 +128,7 @@ class WorkloadStatus(Record):
     resource_requests: tuple[PodSetRequest, ...] = ()
     accumulated_past_execution_time_seconds: int | None = None
     scheduling_stats: SchedulingStats | None = None
+    requeue_history: RequeueHistory | None = None
 
 
 class Workload(Object):

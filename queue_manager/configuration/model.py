@@ -72,6 +72,29 @@ class RequeuingStrategy:
         "Seconds before the first retry; doubled with every further one.", 60, minimum=0
     )
     backoff_max_seconds: int = setting("The most seconds between two tries.", 3600, minimum=0)
+    backoff_formula: Literal["Kueue", "KEP1282"] = setting(
+        "How the waits between tries grow. Kueue: backoffBaseSeconds, doubled up to backoffMaxSeconds. KEP1282: "
+        "1.41284738^(n-1) seconds before the n-th retry, and those two have no effect. Sluice's own field.",
+        "Kueue",
+    )
+    give_up_after: timedelta | None = setting(
+        "A Workload whose pods were not ready for this time, over all its tries since the first, is deactivated. "
+        "Omitted: only backoffLimitCount counts. Sluice's own field.",
+        above=timedelta(0),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What annotations of a Job may set for that Job alone. Sluice's own section."""
+
+    min_timeout: timedelta = setting(
+        "The least that the annotation sluice/pods-ready-timeout may say.", timedelta(0), minimum=timedelta(0)
+    )
+    max_timeout: timedelta | None = setting("The most that it may say. Omitted: no bound.", above=timedelta(0))
+    max_backoff_limit_count: int | None = setting(
+        "The most that the annotation sluice/requeuing-limit may say. Omitted: no bound.", minimum=0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +108,16 @@ class WaitForPodsReady:
         30 * MINUTE,
         minimum=timedelta(0),
     )
+    unschedulable_timeout: timedelta | None = setting(
+        "The timeout while there are pods that no node can take. Omitted: as timeout. Sluice's own field.",
+        above=timedelta(0),
+    )
     requeuing_strategy: RequeuingStrategy = setting(
         "When and where an evicted Workload queues again.", RequeuingStrategy()
+    )
+    overrides: Overrides | None = setting(
+        "Lets annotations of Jobs set their own timeout and limit, within bounds. Omitted: they may not. Sluice's own "
+        "section."
     )
 
 

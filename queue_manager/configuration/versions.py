@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
-from queue_manager.configuration import features
+from queue_manager.configuration import durations, features
 from queue_manager.configuration.document import Findings
 from queue_manager.configuration.model import (
     AdmissionFairSharing,
     FairSharing,
     KueueConfig,
+    Overrides,
     RequeuingStrategy,
     WaitForPodsReady,
 )
@@ -40,6 +41,8 @@ class RequeuingStrategyFile:
     backoff_limit_count: int | None = setting("After so many requeues it is deactivated.")
     backoff_base_seconds: int = setting("Seconds before the first retry.", 60)
     backoff_max_seconds: int = setting("The most seconds between two tries.", 3600)
+    backoff_formula: Literal["Kueue", "KEP1282"] = setting("How the waits grow.", "Kueue")
+    give_up_after: timedelta | None = setting("After this time without ready pods.", above=timedelta(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +53,9 @@ class WaitForPodsReadyFile:
     timeout: timedelta | None = setting("From admission until all pods are ready.")
     block_admission: bool | None = setting("Admit nothing else meanwhile.")
     recovery_timeout: timedelta | None = setting("From the loss of a ready pod until all are ready again.")
+    unschedulable_timeout: timedelta | None = setting("While no node can take pods.", above=timedelta(0))
     requeuing_strategy: RequeuingStrategyFile = setting("When it queues again.", RequeuingStrategyFile())
+    overrides: Overrides | None = setting("Bounds of what Jobs may set.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +121,10 @@ def _checked(written: WaitForPodsReadyFile, timeout: timedelta, block: bool, fin
     if strategy.timestamp not in ("Creation", "Eviction"):
         what = f'"{strategy.timestamp}" is not supported; must be "Creation" or "Eviction"'
         findings.refuse(f"{path}.requeuingStrategy.timestamp", what)
+    bounds = written.overrides
+    if bounds is not None and bounds.max_timeout is not None and bounds.max_timeout < bounds.min_timeout:
+        what = f"is less than minTimeout; must be at least {durations.render(bounds.min_timeout)}"
+        findings.refuse(f"{path}.overrides.maxTimeout", what)
     return WaitForPodsReady(
         timeout=timeout,
         block_admission=block,
@@ -125,7 +134,11 @@ def _checked(written: WaitForPodsReadyFile, timeout: timedelta, block: bool, fin
             backoff_limit_count=strategy.backoff_limit_count,
             backoff_base_seconds=strategy.backoff_base_seconds,
             backoff_max_seconds=strategy.backoff_max_seconds,
+            backoff_formula=strategy.backoff_formula,
+            give_up_after=strategy.give_up_after,
         ),
+        unschedulable_timeout=written.unschedulable_timeout,
+        overrides=bounds,
     )
 
 

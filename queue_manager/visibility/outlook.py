@@ -22,8 +22,10 @@ from queue_manager.visibility.inbox import typed
 from queue_manager.visibility.indexes import IndexMap
 from queue_manager.visibility.pods import next_pod_at
 from queue_manager.visibility.wire import Pod
-from queue_manager.workloads.lifecycle import execution_deadline, pods_deadline
+from queue_manager.workloads.lifecycle import execution_deadline
+from queue_manager.workloads.requeuing import Deadline, Unscheduled, pods_deadline, settings_for
 from queue_manager.workloads.settings import Settings
+from queue_manager.workloads.unscheduled import unschedulable
 
 
 class Next(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -111,7 +113,7 @@ def _deactivated(workload: Workload, around: Surroundings) -> list[Next]:
 def _backoff(workload: Workload, around: Surroundings) -> list[Next]:
     state = workload.status.requeue_state
     count = (state.count or 0) if state is not None else 0
-    limit = around.settings.pods_ready.limit if around.settings is not None and around.settings.pods_ready else None
+    limit = _limit(workload, around.settings)
     tried = f"retry {count}" + (f" of {limit}" if limit is not None else "") if count else "again"
     at = state.requeue_at if state is not None else None
     return [Next(at=at, what=f"back in line of {workload.spec.queue_name} ({tried})"), *_obstacles(around)]
@@ -184,13 +186,13 @@ def _while_it_runs(
     if at is not None:
         found.append(Next(at=at, what="fails if it still runs (activeDeadlineSeconds)"))
     if workload is not None:
-        found += _deadlines_of_the_queue(workload, around)
+        found += _deadlines_of_the_queue(workload, pods, around)
     wanted = job.spec.completions
     done = f"{job.status.succeeded} of {wanted} pods have" if wanted is not None else "not all have"
     return [*found, _some(f"ends when all its pods have succeeded ({done})")]
 
 
-def _deadlines_of_the_queue(workload: Workload, around: Surroundings) -> list[Next]:
+def _deadlines_of_the_queue(workload: Workload, pods: Sequence[Pod], around: Surroundings) -> list[Next]:
     found = []
     at = execution_deadline(workload)
     if at is not None:
@@ -203,18 +205,30 @@ def _deadlines_of_the_queue(workload: Workload, around: Surroundings) -> list[Ne
             *found,
             _some("is evicted if its pods are not all ready in time (waitForPodsReady; --config tells when)"),
         ]
-    deadline = pods_deadline(workload, around.settings)
+    deadline = pods_deadline(workload, around.settings, _unscheduled(pods))
     if deadline is not None:
-        found.append(Next(at=deadline[0], what=_eviction(workload, around.settings)))
+        found.append(Next(at=deadline.at, what=_eviction(workload, deadline, around.settings)))
     return found
 
 
-def _eviction(workload: Workload, settings: Settings) -> str:
+def _unscheduled(pods: Sequence[Pod]) -> Unscheduled | None:
+    stuck = [condition for pod in pods if (condition := unschedulable(pod)) is not None]
+    return Unscheduled(len(stuck), stuck[0].message) if stuck else None
+
+
+def _limit(workload: Workload, settings: Settings | None) -> int | None:
+    """How many retries it has, where that is known."""
+    own = settings_for(workload, settings) if settings is not None else None
+    return own.limit if own is not None else None
+
+
+def _eviction(workload: Workload, deadline: Deadline, settings: Settings) -> str:
+    if deadline.last:
+        return "is deactivated if its pods are not all ready (giveUpAfter)"
     state = workload.status.requeue_state
     count = ((state.count or 0) if state is not None else 0) + 1
-    limit = settings.pods_ready.limit if settings.pods_ready is not None else None
+    limit = _limit(workload, settings)
     if limit is not None and count > limit:
         return f"is deactivated if its pods are not all ready (it has had its {limit} retries)"
-    return (
-        f"is evicted if its pods are not all ready (retry {count}{f' of {limit}' if limit is not None else ''} follows)"
-    )
+    follows = f"retry {count}{f' of {limit}' if limit is not None else ''} follows"
+    return f"is evicted if its pods are not all ready ({follows})"

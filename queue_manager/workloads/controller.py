@@ -18,6 +18,7 @@ from queue_manager.workloads import lifecycle
 from queue_manager.workloads.lifecycle import next_step
 from queue_manager.workloads.scheduler import Scheduler
 from queue_manager.workloads.settings import Settings
+from queue_manager.workloads.unscheduled import UnscheduledPods
 from queue_manager.workloads.writer import Gone, WorkloadWriter
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class WorkloadController:
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
         runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
+        self._unscheduled = UnscheduledPods(runtime, self._on_unscheduled)
         runtime.worker(self.queue, self.sync, WORKERS)
 
     # --- what to look at ---
@@ -73,6 +75,13 @@ class WorkloadController:
                 if check.metadata.name in self._scheduler.state.checks_of(name):
                     self._look_at_members(self._scheduler.queues.local_queues_of(name))
 
+    def _on_unscheduled(self, job_uid: str) -> None:
+        """Another timeout may count now."""
+        waiting = self._settings.pods_ready
+        if waiting is not None and waiting.unschedulable_timeout is not None:
+            for workload in self._workloads.lookup("owner", job_uid):
+                self.queue.add(workload.metadata.key)
+
     def _look_at_members(self, queues: list[Key]) -> None:
         for key in self._scheduler.waiting_in(queues):
             self.queue.add(key)
@@ -83,7 +92,7 @@ class WorkloadController:
         workload = self._workloads.get(key.namespace, key.name)
         if workload is None:
             return
-        view = self._scheduler.view(workload)
+        view = replace(self._scheduler.view(workload), unscheduled=self._unscheduled.of(workload))
         if await self._owner_gone(workload):
             view = replace(view, owner_gone=True)
         step = next_step(workload, replace(view, jitter=self._rng.random()), self._settings, self._runtime.clock.now())

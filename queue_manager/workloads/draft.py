@@ -95,6 +95,8 @@ class Draft:
         }
         if "requeueState" in status and self.status.requeue_state is not None:
             status["requeueState"] = {"count": None, "requeueAt": None, **status["requeueState"]}
+        if "requeueHistory" in status and self.status.requeue_history is not None:
+            status["requeueHistory"] = {"since": None, **status["requeueHistory"]}
         return {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status}
 
 

@@ -23,8 +23,9 @@ from datetime import datetime, timedelta
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.queueing.pending import Why
-from queue_manager.workloads import checks, transitions
+from queue_manager.workloads import checks, requeuing, transitions
 from queue_manager.workloads.draft import Draft
+from queue_manager.workloads.requeuing import Unscheduled
 from queue_manager.workloads.settings import Settings
 
 
@@ -44,6 +45,7 @@ class View:
     cluster_queue_terminating: bool = False
     owner_gone: bool = False
     jitter: float = 0.0
+    unscheduled: Unscheduled | None = None  # pods that no node can take, while it waits for them
 
     @property
     def draining(self) -> tuple[str, str] | None:
@@ -211,7 +213,7 @@ def _backoff(w: Workload, view: View, settings: Settings, now: datetime) -> Step
     state = w.status.requeue_state
     at = state.requeue_at if state is not None else None
     if at is not None:
-        return Wait(at) if now < at else Change(transitions.end_backoff)
+        return _wait_for_retry(w, settings, at, now)
     requeued = w.condition(labels.REQUEUED)
     if requeued is None or requeued.is_true:
         return None
@@ -222,6 +224,15 @@ def _backoff(w: Workload, view: View, settings: Settings, now: datetime) -> Step
     draft = Draft(w, now)
     transitions.requeue(draft)
     return Change(transitions.requeue) if draft.changed else None
+
+
+def _wait_for_retry(w: Workload, settings: Settings, at: datetime, now: datetime) -> Step:
+    evicted = w.condition(labels.EVICTED)
+    timed_out = evicted is not None and evicted.reason == labels.PODS_READY_TIMEOUT
+    end = requeuing.give_up_at(w, requeuing.settings_for(w, settings)) if timed_out else None
+    if end is not None and end < at:
+        return Wait(end) if now < end else Change(requeuing.give_up)
+    return Wait(at) if now < at else Change(transitions.end_backoff)
 
 
 # Reasons that the scheduler gives: it takes them back itself.
@@ -362,30 +373,15 @@ def _running(w: Workload, view: View, settings: Settings, now: datetime) -> Step
     """Two deadlines: for the pods to be ready, and for the whole execution."""
     if not w.is_true(labels.ADMITTED) or w.is_true(labels.EVICTED):
         return None
-    ready = pods_deadline(w, settings)
+    ready = requeuing.pods_deadline(w, settings, view.unscheduled)
     execution = execution_deadline(w)
-    if ready is not None and ready[0] <= now:
-        return Change(lambda d: _time_out(d, settings, view.jitter))
+    if ready is not None and ready.at <= now:
+        return Change(lambda d: requeuing.time_out(d, settings, view.jitter, view.unscheduled))
     if execution is not None and execution <= now:
         return Change(_exceed)
-    deadlines = [ready[0]] if ready is not None else []
+    deadlines = [ready.at] if ready is not None else []
     deadlines += [execution] if execution is not None else []
     return Wait(min(deadlines)) if deadlines else None
-
-
-def pods_deadline(w: Workload, settings: Settings) -> tuple[datetime, str] | None:
-    """When the pods of an admitted Workload must be ready, and what is waited for (spec 4.5)."""
-    admitted, ready = w.condition(labels.ADMITTED), w.condition(labels.PODS_READY)
-    if settings.pods_ready is None or admitted is None or not admitted.is_true or w.is_true(labels.PODS_READY):
-        return None
-    if ready is not None and ready.reason == labels.WAIT_FOR_RECOVERY:
-        since, seconds = ready.last_transition_time, settings.pods_ready.recovery_timeout
-        if since is None or seconds is None or seconds <= 0:
-            return None
-        return since + timedelta(seconds=seconds), labels.WAIT_FOR_RECOVERY
-    if admitted.last_transition_time is None:
-        return None
-    return admitted.last_transition_time + timedelta(seconds=settings.pods_ready.timeout), labels.WAIT_FOR_START
 
 
 def execution_deadline(w: Workload) -> datetime | None:
@@ -394,14 +390,6 @@ def execution_deadline(w: Workload) -> datetime | None:
         return None
     left = limit - (w.status.accumulated_past_execution_time_seconds or 0)
     return admitted.last_transition_time + timedelta(seconds=max(0, left))
-
-
-def _time_out(draft: Draft, settings: Settings, jitter: float) -> None:
-    """Decided anew on the newest state: the pods may have become ready meanwhile."""
-    deadline = pods_deadline(draft.workload, settings)
-    if deadline is None or deadline[0] > draft.now or draft.is_true(labels.EVICTED) or settings.pods_ready is None:
-        return
-    transitions.time_out(draft, settings.pods_ready, deadline[1], jitter)
 
 
 def _exceed(draft: Draft) -> None:

@@ -7,10 +7,20 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from queue_manager.configuration import KueueConfig
-from queue_manager.configuration.model import Resources
+from queue_manager.configuration.model import Overrides, Resources
 from queue_manager.configuration.selector import LabelSelector
+from queue_manager.queueing.backoff import Formula
 from queue_manager.scheduling.info import Timestamp
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules, Transformation
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What annotations of a Job may say; times in seconds, None: no bound."""
+
+    min_timeout: float = 0
+    max_timeout: float | None = None
+    max_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +34,10 @@ class PodsReadySettings:
     limit: int | None = None
     base: int = 60
     maximum: int = 3600
+    formula: Formula = "Kueue"
+    give_up_after: float | None = None  # seconds without ready pods, over all tries
+    unschedulable_timeout: float | None = None  # None: as timeout
+    bounds: Bounds | None = None  # of what Jobs may set; None: nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,10 @@ def settings_of(config: KueueConfig) -> Settings:
             limit=again.backoff_limit_count,
             base=again.backoff_base_seconds,
             maximum=again.backoff_max_seconds,
+            formula=again.backoff_formula,
+            give_up_after=_seconds(again.give_up_after),
+            unschedulable_timeout=_seconds(waiting.unschedulable_timeout),
+            bounds=_bounds(waiting.overrides),
         )
     return Settings(
         pods_ready=pods_ready,
@@ -78,6 +96,14 @@ def _resource_rules(resources: Resources) -> ResourceRules:
             for t in resources.transformations
         },
         ignore_undeclared=resources.quota_check_strategy == "IgnoreUndeclared",
+    )
+
+
+def _bounds(overrides: Overrides | None) -> Bounds | None:
+    if overrides is None:
+        return None
+    return Bounds(
+        overrides.min_timeout.total_seconds(), _seconds(overrides.max_timeout), overrides.max_backoff_limit_count
     )
 
 

@@ -18,6 +18,7 @@ from queue_manager.engine.cache import Cache
 from queue_manager.engine.resources import WORKLOADS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
+from queue_manager.workloads import eviction_metrics
 from queue_manager.workloads.draft import Draft
 from queue_manager.workloads.transitions import Transition
 
@@ -41,6 +42,7 @@ class WorkloadWriter:
     def __init__(self, runtime: Runtime, cache: Cache[Workload]) -> None:
         self._runtime = runtime
         self._cache = cache
+        eviction_metrics.describe(runtime.metrics)
         self._orders: dict[Key, list[_Order]] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self.writes = 0
@@ -92,6 +94,7 @@ class WorkloadWriter:
                         WORKLOADS, key.namespace, key.name, total.patch(), subresource="status", type=Workload
                     )
                     self.writes += 1
+                    eviction_metrics.count(self._runtime.metrics, current, latest)
                 except ApiError as error:
                     if error.status == 409 and attempt < CONFLICTS - 1:
                         continue

@@ -170,6 +170,35 @@ class SchedulingStats(ApiModel):
     """Evictions by reason and cause."""
 
 
+class Attempt(ApiModel):
+    """One time with quota that ended in an eviction."""
+
+    start: Time | None = None
+    """When the workload was admitted."""
+
+    end: Time
+    """When it was evicted."""
+
+    reason: Reason
+    """The reason of the eviction."""
+
+    cause: Reason | None = None
+    """What is behind it."""
+
+    retry_at: Time | None = None
+    """When it might try again at the earliest. Unset: at once, or when somebody lets it."""
+
+
+class RequeueHistory(ApiModel):
+    """What became of the last attempts. Only Sluice has this field."""
+
+    since: Time | None = None
+    """Since when its pods have not been ready, over all attempts. Unset: they were, or it was deactivated."""
+
+    attempts: Annotated[list[Attempt], Field(max_length=10), ATOMIC] | None = None
+    """The last ten, the oldest first. Kept over deactivation and reactivation."""
+
+
 class UnhealthyNode(ApiModel):
     """A failed node under a pod of the workload."""
 
@@ -218,6 +247,9 @@ class WorkloadStatus(ApiModel):
 
     scheduling_stats: SchedulingStats | None = None
     """Counters over the life of the workload."""
+
+    requeue_history: RequeueHistory | None = None
+    """The last attempts, one by one. Only Sluice has this field."""
 
     nominated_cluster_names: Annotated[list[ClusterName], Field(max_length=20), ATOMIC] | None = None
     """Clusters that may take the workload; cleared when one has."""

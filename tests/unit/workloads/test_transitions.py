@@ -5,7 +5,7 @@ import pytest
 
 from queue_manager.scheduling.assignment import Assignment, PodSetResult
 from queue_manager.scheduling.tree import FlavorResource
-from queue_manager.workloads import checks, transitions
+from queue_manager.workloads import checks, requeuing, transitions
 from queue_manager.workloads.draft import Draft, Event
 from queue_manager.workloads.settings import PodsReadySettings
 from tests.unit.queueing.builders import at, condition, workload
@@ -120,7 +120,7 @@ def test_pods_ready(admitted, before, ready, after):
 
 def test_a_timeout_counts_and_sets_the_time_of_the_next_try():
     draft = Draft(workload(conditions=RESERVED), at(20.7))
-    transitions.time_out(draft, PodsReadySettings(base=60), "WaitForStart", jitter=0)
+    requeuing.evict_or_deactivate(draft, PodsReadySettings(base=60), "WaitForStart", jitter=0)
     assert said(draft)["Evicted"] == ("True", "PodsReadyTimeout", "Exceeded the PodsReady timeout ns/w")
     status = patched(draft)
     assert status["requeueState"] == {"count": 1, "requeueAt": "2026-01-01T00:01:20Z"}
@@ -133,7 +133,7 @@ def test_a_timeout_counts_and_sets_the_time_of_the_next_try():
 @pytest.mark.parametrize(("limit", "count", "evicts"), [(0, 0, False), (1, 0, True), (1, 1, False), (None, 99, True)])
 def test_beyond_the_limit_a_timeout_only_announces_the_deactivation(limit, count, evicts):
     draft = Draft(workload(conditions=RESERVED, status={"requeueState": {"count": count}}), at(20))
-    transitions.time_out(draft, PodsReadySettings(limit=limit), "WaitForStart", jitter=0)
+    requeuing.evict_or_deactivate(draft, PodsReadySettings(limit=limit), "WaitForStart", jitter=0)
     assert ("Evicted" in said(draft)) is evicts
     if not evicts:
         assert said(draft)["DeactivationTarget"] == (

@@ -15,6 +15,7 @@ from queue_manager.local.durations import since
 from queue_manager.local.errors import bad_request
 from queue_manager.local.jsonpath import compile_path, find
 from queue_manager.local.kind import Column, Kind
+from queue_manager.local.memo import Passed, text_of
 from queue_manager.local.schemas import Undecodable, Walk, shape_of
 from queue_manager.local.structural import Node, duplicate_fields
 from queue_manager.local.tables import AGE, NAME, age
@@ -27,6 +28,8 @@ class CustomSchema:
 
     def __init__(self, schema: Json, kind: str, version: str) -> None:
         self.node = Node(schema)
+        if "spec" in self.node.children:
+            self.node.children["spec"].passed = Passed()
         self.definition = schema
         self._has_rules = b"x-kubernetes-validations" in orjson.dumps(schema)
         self._rules: Any = None
@@ -35,7 +38,7 @@ class CustomSchema:
 
     def check(self, body: Json) -> list[str]:
         """Unknown and repeated fields; unknown ones are dropped. Raises StatusError 400 on malformed metadata."""
-        found = duplicate_fields(body)
+        found = [] if text_of(body) is not None else duplicate_fields(body)
         problem, unknown = self._check_metadata(body)
         if problem:
             raise bad_request(
@@ -148,18 +151,19 @@ def _validate_update(schema: CustomSchema) -> Callable[[Json, Json], list[FieldE
 
     def validate(new: Json, old: Json) -> list[FieldError]:
         errors = metadata.validate_metadata_update(new["metadata"], old["metadata"])
-        found = _validate(node, new)
-        if found:
-            found = list(node.validate(_body(new), "", _body(old))) + list(node.repeated(_body(new)))
+        found = _validate(node, new, old)
         errors += found
         return errors + schema.broken_rules(errors, new, old)
 
     return validate
 
 
-def _validate(node: Node, new: Json) -> list[FieldError]:
+def _validate(node: Node, new: Json, old: Json | None = None) -> list[FieldError]:
     body = _body(new)
-    return [*node.validate(body), *node.repeated(body)]
+    errors = [*(node.validate(body) if old is None else node.validate(body, "", _body(old))), *node.repeated(body)]
+    if not errors and old is None and "spec" in body and "spec" in node.children:
+        node.children["spec"].remember(body["spec"])
+    return errors
 
 
 def _body(tree: Json) -> Json:

@@ -61,7 +61,8 @@ class Real:
             with urllib.request.urlopen(request, context=self._ssl) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+            text = error.read().decode()
+            return error.code, json.loads(text) if text[:1] == "{" else {"message": text}
 
 
 def raw(body: Json) -> bytes:

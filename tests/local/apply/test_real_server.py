@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,8 +88,9 @@ def servers() -> Iterator[tuple[Embedded, Real]]:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         for server in (embedded, real):
             assert server.ask("POST", path, THINGS)[0] == 201
+        deadline = time.monotonic() + 30  # a new kind is served a moment after it is established
         while real.ask("GET", f"/apis/demo.example.com/v1{NAMESPACE}/things")[0] != 200:
-            pass  # served a moment after it is established
+            assert time.monotonic() < deadline, "the new kind is not served"
         yield embedded, real
         embedded.close()
 

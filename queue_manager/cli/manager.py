@@ -37,6 +37,9 @@ def run(args: argparse.Namespace) -> int:
             loop.run(manage(args, config))
     except CannotStart as error:
         raise Refusal(str(error)) from error
+    except Exception as error:
+        logger.exception("the manager died")
+        raise Refusal(f"died of {type(error).__name__}: {error}") from error
     return EXIT_OK
 
 

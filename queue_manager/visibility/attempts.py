@@ -1,7 +1,8 @@
 """The ladder of a Workload's attempts: each time it held quota, how that ended, and when it may try again. Pure.
 
-The API keeps the latest attempt in conditions and the number of all in status.schedulingStats; the attempts between
-are in the events, as long as those live. So rungs are numbered from the newest down, and the oldest may be missing.
+status.requeueHistory keeps the last ten that ended (Sluice's own); the one that goes on is in the conditions. A
+Workload that Kueue or an older Sluice ran has no such record: then the events tell, as long as they live, and the
+oldest rungs may be missing. Rungs are numbered from the newest down, by the count of all evictions.
 """
 
 from __future__ import annotations
@@ -33,22 +34,48 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def attempts(workload: Workload, events: Iterable[Event]) -> list[Attempt]:
     """The last attempts, the oldest first; empty when it never held quota."""
-    rungs = _told(workload, events)
+    rungs = _recorded(workload) or _told(workload, events)
+    if not rungs:
+        return []
+    total = max(tries(workload) + (1 if rungs[-1].ended is None else 0), len(rungs))
+    rungs = rungs[-MOST:]
+    first = total - len(rungs) + 1
+    return [msgspec.structs.replace(rung, number=first + i) for i, rung in enumerate(rungs)]
+
+
+def _recorded(workload: Workload) -> list[Attempt]:
+    history = workload.status.requeue_history
+    if history is None or not history.attempts:
+        return []
+    ended = [
+        Attempt(number=0, admitted=a.start, ended=a.end, cause=_cause(a.reason, a.cause), next_try=a.retry_at)
+        for a in history.attempts
+    ]
+    admitted = workload.condition(labels.ADMITTED)
+    if admitted is not None and admitted.is_true and not workload.is_true(labels.EVICTED):
+        now = Attempt(number=0, admitted=admitted.last_transition_time, ended=None, cause="", next_try=None)
+        return [*ended, now]
+    return ended
+
+
+def _cause(reason: str, cause: str) -> str:
+    return f"{reason} ({cause})" if cause and cause not in reason else reason
+
+
+def _told(workload: Workload, events: Iterable[Event]) -> list[Attempt]:
+    rungs = _of_events(workload, events)
     _complete(rungs, workload)
     if not rungs:
         return []
-    total = max(tries(workload) + (1 if rungs[-1][1] is None else 0), len(rungs))
-    rungs = rungs[-MOST:]
-    first = total - len(rungs) + 1
     following = [began for began, _, _ in rungs[1:]]
     nexts = [*following, _due(workload) if rungs[-1][1] is not None else None]
     return [
-        Attempt(number=first + i, admitted=began, ended=ended, cause=cause, next_try=nexts[i])
+        Attempt(number=0, admitted=began, ended=ended, cause=cause, next_try=nexts[i])
         for i, (began, ended, cause) in enumerate(rungs)
     ]
 
 
-def _told(workload: Workload, events: Iterable[Event]) -> list[tuple[datetime | None, datetime | None, str]]:
+def _of_events(workload: Workload, events: Iterable[Event]) -> list[tuple[datetime | None, datetime | None, str]]:
     """What the Workload's events tell: (admitted, ended, cause) of each."""
     rungs: list[tuple[datetime | None, datetime | None, str]] = []
     for event in sorted(events, key=lambda e: e.sort_key):

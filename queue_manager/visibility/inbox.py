@@ -104,7 +104,11 @@ def cause(workload: Workload) -> str:
     return "by a user"
 
 
-_UNREADY = {labels.WAIT_FOR_START: "pods not ready", labels.WAIT_FOR_RECOVERY: "pods lost"}
+_UNREADY = {
+    labels.WAIT_FOR_START: "pods not ready",
+    labels.WAIT_FOR_RECOVERY: "pods lost",
+    labels.UNSCHEDULABLE: "no node",
+}
 
 
 def _unready(workload: Workload) -> str:
@@ -137,6 +141,8 @@ def action(why: str, job: str) -> str:
             return f"raise the Job's label {labels.MAX_EXEC_TIME}, then: {again}"
         case "failed check":
             return f"see what the check objects to, then: {again}"
+        case "no node":
+            return f"make room for its pods on a node, then: {again}"
         case "pods lost":
             return f"see why pods that ran are gone (sluice show {job}), then: {again}"
     return f"see why its pods do not start (sluice show {job}), then: {again}"

@@ -8,6 +8,7 @@ where the configuration may count resources differently than we see (then the sc
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 from job_controller.model import Job
@@ -92,7 +93,9 @@ def _never_in(group: ResourceGroup, asked: Amounts, job: Job, node: Node, flavor
         return "; ".join(refusals)
     if any(not _excesses(name, wanted, asked, node) for name in usable):
         return ""
-    return "; ".join(_text(excess) for excess in _nearest(usable, wanted, asked, node))
+    name, excesses = _nearest(usable, wanted, asked, node)
+    where = f" in flavor {name}" if len(usable) > 1 else ""
+    return "; ".join(_text(excess) for excess in excesses) + where
 
 
 def _excesses(flavor: str, wanted: Sequence[str], asked: Amounts, node: Node) -> list[Excess]:
@@ -100,10 +103,10 @@ def _excesses(flavor: str, wanted: Sequence[str], asked: Amounts, node: Node) ->
     return [Excess(resource, asked[resource], limit) for resource, limit in limits if asked[resource] > limit]
 
 
-def _nearest(usable: Sequence[str], wanted: Sequence[str], asked: Amounts, node: Node) -> list[Excess]:
-    """What is too much in the flavor that comes nearest: the fewest resources over, then the largest limits."""
-    found = [_excesses(flavor, wanted, asked, node) for flavor in usable]
-    return min(found, key=lambda excesses: (len(excesses), [-excess.limit for excess in excesses]))
+def _nearest(usable: Sequence[str], wanted: Sequence[str], asked: Amounts, node: Node) -> tuple[str, list[Excess]]:
+    """The flavor that comes nearest, and what is too much there: the fewest resources, then the least times over."""
+    found = [(name, _excesses(name, wanted, asked, node)) for name in usable]
+    return min(found, key=lambda one: (len(one[1]), max(Fraction(e.asked, max(1, e.limit)) for e in one[1])))
 
 
 def _text(excess: Excess) -> str:

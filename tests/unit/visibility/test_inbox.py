@@ -1,0 +1,99 @@
+"""The operator's inbox: who is in it, why, how often tried, the last error, in which order."""
+
+from __future__ import annotations
+
+import pytest
+
+from queue_manager.api.types import Workload
+from queue_manager.visibility.inbox import inbox, is_pod_of, last_error
+from tests.unit.visibility.build import Tree, at, cond, event, evictions, workload
+
+LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
+GIVEN_UP = evictions(("PodsReadyTimeout", "WaitForStart", 2), ("Deactivated", "RequeuingLimitExceeded", 1))
+
+
+def deactivated(reason: str, status: Tree | None = None, name: str = "j", **more: object) -> Workload:
+    found = [cond("Evicted", reason=reason, message="m", seconds=more.pop("since", 0))] if reason else []  # type: ignore[arg-type]
+    return workload(name, active=False, conditions=found, status=status or {}, **more)
+
+
+def test_only_what_waits_for_an_operator_is_in_it() -> None:
+    workloads = [
+        workload("runs"),
+        deactivated(LIMIT, name="given-up"),
+        deactivated("", name="never-admitted"),
+        workload("over", active=False, conditions=[cond("Finished")]),
+        workload("going", active=False, deleted=5),
+    ]
+    assert sorted(row.name for row in inbox(workloads, [], at(0))) == ["given-up", "never-admitted"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "why", "tries"),
+    [
+        (LIMIT, GIVEN_UP, "pods not ready", 3),
+        (LIMIT, evictions(("PodsReadyTimeout", "WaitForRecovery", 2)), "pods lost", 2),
+        (LIMIT, evictions(("PodsReadyTimeout", "Unschedulable", 2)), "no node", 2),
+        (LIMIT, evictions(("PodsReadyTimeout", "SomethingNew", 2)), "SomethingNew", 2),
+        (LIMIT, {}, "pods not ready", 0),
+        ("DeactivatedDueToMaximumExecutionTimeExceeded", {}, "run time", 0),
+        ("DeactivatedDueToAdmissionCheck", {}, "failed check", 0),
+        ("DeactivatedDueToSomethingNew", {}, "SomethingNew", 0),
+        ("Deactivated", evictions(("Deactivated", "", 1)), "by a user", 0),
+        ("PodsReadyTimeout", evictions(("PodsReadyTimeout", "WaitForStart", 1)), "by a user", 1),
+        ("", {}, "by a user", 0),
+    ],
+)
+def test_why_and_how_often_follow_from_the_eviction_and_the_counts(
+    reason: str, status: Tree, why: str, tries: int
+) -> None:
+    (row,) = inbox([deactivated(reason, status)], [], at(0))
+    assert (row.why, row.tries) == (why, tries)
+    assert row.action.endswith("sluice reactivate j")
+
+
+def test_the_command_names_the_namespace_where_it_is_not_the_default() -> None:
+    (row,) = inbox([deactivated("Deactivated", namespace="team")], [], at(0))
+    assert row.action == "sluice reactivate team/j"
+
+
+def test_urgent_ones_come_first_then_those_that_wait_longest() -> None:
+    workloads = [
+        deactivated(LIMIT, name="new", since=50),
+        deactivated(LIMIT, name="old", since=10),
+        deactivated(LIMIT, name="urgent", since=55, priority=9),
+    ]
+    rows = inbox(workloads, [], at(60))
+    assert [(row.name, row.deactivated_seconds) for row in rows] == [("urgent", 5), ("old", 50), ("new", 10)]
+
+
+@pytest.mark.parametrize(
+    ("pod", "job", "is_its"),
+    [
+        ("j-abcde", "j", True),
+        ("j-12-abcde", "j", True),
+        ("j-abcde", "j-abcde", False),
+        ("j-2-abcde", "j-2", True),
+        ("j-long-abcde", "j", False),
+        ("j-abc", "j", False),
+        ("jj-abcde", "j", False),
+    ],
+)
+def test_pods_that_are_gone_are_told_by_their_names(pod: str, job: str, is_its: bool) -> None:
+    assert is_pod_of(pod, job) is is_its
+
+
+def test_the_last_error_is_the_newest_warning_about_a_pod_else_about_the_job() -> None:
+    key = workload().metadata.key
+    about_job = event("FailedCreate", "Job/j", 9, type="Warning", message="no quota")
+    about_pods = [event("Failed", "Pod/j-aaaaa", s, type="Warning", message=f"bad {s}") for s in (1, 5, 3)]
+    other = event("Failed", "Pod/k-aaaaa", 20, type="Warning", message="of another Job")
+    newest_first = sorted([about_job, *about_pods, other], key=lambda e: e.sort_key, reverse=True)
+    assert last_error(key, "j", newest_first) == "bad 5"
+    assert last_error(key, "j", [other, about_job]) == "no quota"
+    assert last_error(key, "j", [other]) == ""
+
+
+def test_normal_events_are_no_errors() -> None:
+    (row,) = inbox([deactivated(LIMIT)], [event("Pulled", "Pod/j-aaaaa", 1, message="image pulled")], at(0))
+    assert row.last_error == ""

@@ -1,0 +1,275 @@
+"""What `sluice show` tells: the ladder of steps, attempts, request and assignment, and what comes next."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from job_controller.model import Job
+from queue_manager.api.types import Workload
+from queue_manager.visibility.attempts import attempts
+from queue_manager.visibility.job_view import JobView, job_view
+from queue_manager.visibility.outlook import Surroundings
+from queue_manager.visibility.wire import Pod
+from queue_manager.workloads.settings import PodsReadySettings, Settings
+from tests.unit.visibility.build import ADMISSION, Tree, admitted, at, cond, event, evictions, job, pod, wire, workload
+
+KNOWN = Surroundings(settings=Settings(pods_ready=PodsReadySettings(timeout=30, limit=2), retain_deactivated=100))
+UNREADY = cond("PodsReady", "False", "WaitForStart", "not yet")
+LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
+HOLDS: Tree = {"admission": ADMISSION}
+
+
+def view(
+    a_job: Job | None, its: Workload | None = None, pods: tuple[Pod, ...] = (), around: Surroundings = KNOWN
+) -> JobView:
+    return job_view(a_job, its, pods, [], around, at(60))
+
+
+def requeue(count: int, seconds: float | None) -> Tree:
+    return {"requeueState": {"count": count, **({"requeueAt": wire(seconds)} if seconds is not None else {})}}
+
+
+def waits(reason: str, **more: Any) -> Workload:
+    return workload(conditions=[cond("QuotaReserved", "False", reason, "m")], **more)
+
+
+def starts(**more: Any) -> Workload:
+    return workload(conditions=[*admitted(50), UNREADY], status={**HOLDS, **more})
+
+
+RUNS = job(suspend=False)
+DONE = cond("Complete", reason="CompletionsReached", seconds=50)
+ENDS = "ends when all its pods have succeeded (0 of 1 pods have)"
+STOPS = "its pods are stopped, then its quota is given back"
+
+CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[float | None, str]]]] = [
+    ("gone", None, workload(), KNOWN, [(None, "its Job is gone: its Workload is finished, and goes")]),
+    ("ended", job(conditions=[DONE]), None, KNOWN, [(None, "nothing: it has ended")]),
+    (
+        "ended, with a ttl",
+        job(conditions=[DONE], ttlSecondsAfterFinished=100),
+        None,
+        KNOWN,
+        [(150, "is deleted with its pods (ttlSecondsAfterFinished)")],
+    ),
+    (
+        "given up",
+        job(),
+        workload(active=False, conditions=[cond("Evicted", reason=LIMIT)]),
+        KNOWN,
+        [
+            (100, "the Job is deleted (objectRetentionPolicies)"),
+            (None, "nothing by itself; an operator says: sluice reactivate j"),
+        ],
+    ),
+    (
+        "deactivated by a user, and still stopping",
+        job(),
+        workload(active=False, conditions=[cond("Evicted", reason="Deactivated"), *admitted()]),
+        KNOWN,
+        [(None, STOPS), (None, "nothing by itself; an operator says: sluice reactivate j")],
+    ),
+    (
+        "backoff",
+        job(),
+        workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
+        KNOWN,
+        [(90, "back in line of q (retry 1 of 2)")],
+    ),
+    (
+        "backoff in a queue that is held",
+        job(),
+        workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
+        Surroundings("LocalQueue q is held"),
+        [(90, "back in line of q (retry 1)"), (None, "nothing of its queue starts: LocalQueue q is held")],
+    ),
+    ("evicted", RUNS, workload(conditions=[cond("Evicted")]), KNOWN, [(None, STOPS)]),
+    ("quota", job(), waits("WaitingForQuota"), KNOWN, [(None, "starts when enough quota is free")]),
+    (
+        "too large",
+        job(),
+        waits("ExceedsMaxQuota"),
+        KNOWN,
+        [(None, "never starts, unless it asks for less or an admin raises the quota")],
+    ),
+    (
+        "gated",
+        job(),
+        waits("AdmissionGated", annotations={"kueue.x-k8s.io/admission-gated-by": "a"}),
+        KNOWN,
+        [(None, "gets in line when its admission gates are taken off: a")],
+    ),
+    ("in line", job(), workload(), KNOWN, [(None, "is tried when it is its turn in q")]),
+    ("not seen yet", job(), None, KNOWN, [(None, "the queue is about to look at it for the first time")]),
+    (
+        "no queue",
+        job(queue=""),
+        None,
+        KNOWN,
+        [(None, "starts when somebody sets its spec.suspend to false; it is in no queue")],
+    ),
+    (
+        "starting, first try",
+        RUNS,
+        starts(),
+        KNOWN,
+        [(80, "is evicted if its pods are not all ready (retry 1 of 2 follows)"), (None, ENDS)],
+    ),
+    (
+        "starting, last try",
+        RUNS,
+        starts(**requeue(2, None)),
+        KNOWN,
+        [(80, "is deactivated if its pods are not all ready (it has had its 2 retries)"), (None, ENDS)],
+    ),
+    (
+        "starting, configuration unknown",
+        RUNS,
+        starts(),
+        Surroundings(),
+        [
+            (None, "is evicted if its pods are not all ready in time (waitForPodsReady; --config tells when)"),
+            (None, ENDS),
+        ],
+    ),
+    (
+        "running, with deadlines",
+        job(suspend=False, activeDeadlineSeconds=300, status={"startTime": wire(50), "ready": 1}),
+        workload(conditions=admitted(50), status=HOLDS, maximumExecutionTimeSeconds=100),
+        KNOWN,
+        [
+            (150, "is deactivated if it still runs (maximum execution time)"),
+            (350, "fails if it still runs (activeDeadlineSeconds)"),
+            (None, ENDS),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("a_job", "its", "around", "says"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+def test_every_state_says_what_comes_next_and_when(
+    a_job: Job | None, its: Workload | None, around: Surroundings, says: list[tuple[float | None, str]]
+) -> None:
+    found = [(step.at, step.what) for step in view(a_job, its, around=around).next]
+    assert found == [(None if seconds is None else at(seconds), what) for seconds, what in says]
+
+
+def test_a_failed_pod_says_when_the_next_comes() -> None:
+    failed = pod(phase="Failed", exit=1, ended=55)
+    assert view(RUNS, starts(), (failed,)).next[0].at == at(65)
+
+
+def test_a_failed_index_says_when_its_next_pod_comes() -> None:
+    asked = job(suspend=False, completionMode="Indexed", completions=2, parallelism=2, backoffLimitPerIndex=3)
+    failed = pod("j-1-aaaaa", "Failed", index=1, failures=1, exit=1, ended=50)
+    first = view(asked, starts(), (failed,)).next[0]
+    assert (first.at, first.what) == (at(70), "the next pod of index 1")
+
+
+def test_the_ladder_of_steps_is_in_order_of_time_and_within_a_second_of_cause() -> None:
+    steps = view(
+        job(suspend=False, status={"startTime": wire(5)}, conditions=[cond("Suspended", "False", seconds=5)]),
+        workload(conditions=[cond("PodsReady", seconds=7), *reversed(admitted(5))]),
+    ).history
+    assert [step.text for step in steps] == [
+        "Created",
+        "QuotaReserved",
+        "Admitted",
+        "not Suspended",
+        "Started",
+        "PodsReady",
+    ]
+
+
+def test_what_is_asked_stands_beside_what_is_given() -> None:
+    (row,) = view(RUNS, workload(requests={"cpu": "500m"}, count=3, status=HOLDS)).demand
+    assert (row.resource, row.per_pod, row.pods, row.total) == ("cpu", "500m", 3, "1500m")
+    assert (row.assigned, row.assigned_pods, row.flavor) == ("1", 1, "f")
+
+
+def test_a_job_without_a_workload_shows_what_it_will_ask() -> None:
+    (row,) = view(job(parallelism=2, completions=5)).demand
+    assert (row.total, row.assigned, row.flavor) == ("2", "", "")
+
+
+def test_a_workload_whose_job_is_gone_can_be_shown() -> None:
+    seen = view(None, workload())
+    assert (seen.name, seen.state, seen.workload) == ("j", "Orphaned", "job-j-12345")
+
+
+def rungs(its: Workload, *told: tuple[str, float]) -> list[tuple[int, datetime | None, datetime | None, str]]:
+    found = attempts(its, [event(reason, seconds=seconds) for reason, seconds in told])
+    return [(rung.number, rung.admitted, rung.ended, rung.cause) for rung in found]
+
+
+ONCE = evictions(("PodsReadyTimeout", "WaitForStart", 1))
+TIMED_OUT = cond("Evicted", reason="PodsReadyTimeout", seconds=30)
+
+
+def test_each_attempt_is_a_rung_and_the_newest_comes_from_the_conditions() -> None:
+    its = workload(conditions=admitted(40), status={**ONCE, **HOLDS})
+    told = [("Admitted", 0), ("EvictedDueToPodsReadyTimeout", 30), ("Admitted", 40)]
+    assert rungs(its, *told) == [(1, at(0), at(30), "PodsReadyTimeout"), (2, at(40), None, "")]
+
+
+def test_rungs_whose_events_are_gone_are_missing_but_counted() -> None:
+    its = workload(conditions=admitted(4000), status={**evictions(("PodsReadyTimeout", "WaitForStart", 7)), **HOLDS})
+    assert rungs(its) == [(8, at(4000), None, "")]
+
+
+def test_an_eviction_that_no_event_tells_of_yet_is_a_rung_already() -> None:
+    assert rungs(workload(conditions=[TIMED_OUT], status=ONCE), ("Admitted", 0)) == [
+        (1, at(0), at(30), "PodsReadyTimeout")
+    ]
+
+
+def test_the_last_rung_says_when_the_next_try_is_due_and_the_others_when_it_was() -> None:
+    its = workload(conditions=[TIMED_OUT], status={**evictions(("PodsReadyTimeout", "", 2)), **requeue(2, 90)})
+    told = [
+        event("Admitted", seconds=0),
+        event("EvictedDueToPodsReadyTimeout", seconds=5),
+        event("Admitted", seconds=9),
+    ]
+    assert [rung.next_try for rung in attempts(its, told)] == [at(9), at(90)]
+
+
+def test_no_more_than_the_last_ten_attempts_are_told() -> None:
+    its = workload(conditions=admitted(1000), status={**evictions(("PodsReadyTimeout", "", 12)), **HOLDS})
+    told = [pair for i in range(12) for pair in (("Admitted", i * 10), ("EvictedDueToPodsReadyTimeout", i * 10 + 5))]
+    found = rungs(its, *told)
+    assert [number for number, *_ in found] == list(range(4, 14))
+
+
+def test_where_the_attempts_are_recorded_the_record_counts_and_not_the_events() -> None:
+    record = {
+        "requeueHistory": {
+            "attempts": [
+                {
+                    "start": wire(0),
+                    "end": wire(30),
+                    "reason": "PodsReadyTimeout",
+                    "cause": "Unschedulable",
+                    "retryAt": wire(90),
+                }
+            ]
+        }
+    }
+    its = workload(conditions=admitted(95), status={**evictions(("PodsReadyTimeout", "", 4)), **record, **HOLDS})
+    assert rungs(its, ("Admitted", 1)) == [
+        (4, at(0), at(30), "PodsReadyTimeout (Unschedulable)"),
+        (5, at(95), None, ""),
+    ]
+
+
+def test_events_of_another_workload_of_the_same_name_make_no_rungs() -> None:
+    assert attempts(workload(), [event("Admitted", uid="another")]) == []
+
+
+def test_the_last_error_is_told_where_something_went_wrong() -> None:
+    told = [event("Failed", "Pod/j-aaaaa", type="Warning", message="no such file")]
+    starting = job_view(RUNS, starts(), [], told, KNOWN, at(60))
+    running = job_view(job(suspend=False, status={"ready": 1}), starts(), [], told, KNOWN, at(60))
+    assert (starting.last_error, running.last_error) == ("no such file", "")

@@ -37,7 +37,12 @@ DAY = 24 * 3600  # a watch that nothing can break lasts so long
 SILENCE = 150.0  # seconds without a byte after which a watch is given up
 SHORT_WATCH = 1.0  # seconds; a watch that ends sooner is a failure, not an end
 LIST_TIMEOUT = 60.0  # seconds per page
+KNOWN = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 BREATHER = 2000  # events after which other tasks get their turn, even if more are there already
+
+
+class _Strange(Exception):
+    """An event that is no change of an object."""
 
 
 class Expired(Exception):
@@ -185,8 +190,11 @@ class Reflector(Generic[T]):
             events = self._event.decode_lines(lines)
         except UNDECODABLE:
             return self._take_singly(lines)
-        for event in events:
-            self._apply(event)
+        try:
+            for event in events:
+                self._apply(event)
+        except _Strange:
+            self._take_strange(lines)
         self._backoff.reset()
         return len(events)
 
@@ -196,12 +204,17 @@ class Reflector(Generic[T]):
         for line in events:
             raw = _RAW_EVENT.decode(line)
             try:
-                event = self._event.decode(line)
-            except UNDECODABLE:
+                self._apply(self._event.decode(line))
+            except (*UNDECODABLE, _Strange):
                 self._apply_raw(raw)
-            else:
-                self._apply(event)
         return len(events)
+
+    def _take_strange(self, lines: bytes) -> None:
+        """Of lines that could be decoded: the one that is no change of an object."""
+        for line in lines.splitlines():
+            raw = _RAW_EVENT.decode(line)
+            if raw.type not in KNOWN:
+                self._apply_raw(raw)
 
     def _apply(self, event: _Event) -> None:
         obj = event.object
@@ -215,13 +228,16 @@ class Reflector(Generic[T]):
             case "BOOKMARK":
                 self.cache.advance(int(obj.metadata.resource_version or 0))
             case other:
-                # An ERROR's object is a Status, which a lenient type may have swallowed.
-                raise ApiError(500, "", f"unexpected watch event {other}")
+                # An ERROR's object is a Status. A type without a status decodes that as an object without a name,
+                # and what the error says is lost: 410 above all, after which only a new list helps.
+                raise _Strange(other)
 
     def _apply_raw(self, event: _RawEvent) -> None:
         """An event whose object is not of our type."""
         if event.type == "ERROR":
             self._raise(event.object)
+        if event.type not in KNOWN:
+            raise ApiError(500, "", f"unexpected watch event {event.type}")
         head = self._head(event.object)
         if head is None:
             return

@@ -39,15 +39,13 @@ class Controllers:
             add_queue_controllers(self.runtime, config)
 
     @property
-    def begun(self) -> bool:
-        return self._task is not None
-
-    @property
     def stopping(self) -> bool:
         return self._stop.is_set()
 
     async def run(self) -> None:
         """List, then work until `stop`. Raises CannotStart if listing takes too long, or what a part died of."""
+        if self._stop.is_set():
+            return
         self._task = asyncio.current_task()
         try:
             async with asyncio.timeout(self._sync_timeout or None) as waiting, self.runtime:

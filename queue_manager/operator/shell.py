@@ -2,6 +2,8 @@
 
 What kopf does here: it runs the start-up and clean-up handlers around the life of the process, asks the login
 handler for credentials, and ends everything in order when told to. Admission webhooks will be served from it.
+The controllers begin before it: its import is a fifth of the time in which we promise to be ready, so that
+happens in a thread once they are, and its start-up handler finds them working.
 
 What it does not do, and why:
 
@@ -9,9 +11,10 @@ What it does not do, and why:
   when the API server sends an error inside a watch. There is no resource handler in the registry, so it opens
   no watch; it reads the discovery documents once.
 - *Own our tasks and connections.* At its end it cancels every task that was created after it began, whosever
-  it is, and closes the session it was given. So the task of the controllers is created before kopf begins; the
-  clean-up handler, for which kopf waits before it touches any task, stops the runtime in the runtime's order
-  and then closes our connections; and kopf gets a session of its own.
+  it is, and closes the session it was given. The tasks of the controllers are older than it; the clean-up
+  handler, for which kopf waits before it touches any task, stops the runtime in the runtime's order and then
+  closes our connections; and kopf gets a session of its own. What is left then are requests of its own that it
+  forgot to cancel, and for which it would wait five seconds: they are cancelled.
 - *Handle signals.* Its handler of a second SIGTERM fails (the future is done already). Ours sets kopf's stop
   flag, and lets a second signal end the process at once.
 - *Serve probes*: see `probes`.
@@ -25,6 +28,7 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from types import ModuleType
 from typing import Any
 
@@ -42,43 +46,54 @@ CLOSE_SECONDS = 0.3  # for connections and probes; the runtime stops within 4.5 
 
 async def run(controllers: Controllers, transport: ClusterTransport) -> None:
     """Run the controllers until a signal. Raises what they, or kopf, died of."""
-    kopf = import_kopf()
     stop = asyncio.Event()
-    begin = asyncio.Event()
-    work = asyncio.create_task(_work(controllers, begin), name="controllers")
+    _stop_on_signals(stop)
+    work = asyncio.create_task(controllers.run(), name="controllers")
     work.add_done_callback(lambda _: stop.set())
-    before = asyncio.all_tasks()
+    try:
+        await _first(controllers.ready, stop)
+        if not stop.is_set():
+            kopf = await asyncio.to_thread(import_kopf)
+            await _in_kopf(kopf, controllers, transport, work, stop)
+    finally:
+        # If kopf did not begin, was cancelled, or failed on its way up, the clean-up handler did not run.
+        await _finish(controllers, transport, work)
+    work.result()
+
+
+async def _in_kopf(
+    kopf: Any, controllers: Controllers, transport: ClusterTransport, work: asyncio.Task[None], stop: asyncio.Event
+) -> None:
+    """Hand over to kopf until it ends."""
+    ours = asyncio.all_tasks()
+    kopfs: set[asyncio.Task[object]] = set()
+
+    async def finish() -> None:
+        """First the controllers, then what they write through, and last what kopf left behind."""
+        await _finish(controllers, transport, work)
+        for task in asyncio.all_tasks() - ours - kopfs - {asyncio.current_task()}:
+            task.cancel()
+
     tasks = await kopf.spawn_tasks(
-        registry=_registry(kopf, controllers, transport, begin, work),
+        registry=_registry(kopf, controllers, transport, finish),
         settings=_settings(kopf),
         clusterwide=True,
         standalone=True,
         stop_flag=stop,
     )
-    loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, _stop_once, loop, stop)
-    try:
-        await kopf.run_tasks(tasks, ignored=before)
-    finally:
-        # If kopf was cancelled, or failed on its way up, the clean-up handler did not run.
-        await _finish(controllers, transport, work)
-    work.result()
-
-
-async def _work(controllers: Controllers, begin: asyncio.Event) -> None:
-    await begin.wait()
-    await controllers.run()
+    kopfs.update(tasks)
+    _stop_on_signals(stop)
+    await kopf.run_tasks(tasks, ignored=ours)
 
 
 def _registry(
-    kopf: Any, controllers: Controllers, transport: ClusterTransport, begin: asyncio.Event, work: asyncio.Task[None]
+    kopf: Any, controllers: Controllers, transport: ClusterTransport, finish: Callable[[], Awaitable[None]]
 ) -> Any:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.startup(registry=registry)  # type: ignore[untyped-decorator]
     async def start(**_: object) -> None:
-        begin.set()
+        await controllers.ready.wait()
 
     @kopf.on.login(registry=registry)  # type: ignore[untyped-decorator]
     async def login(**_: object) -> Any:
@@ -86,9 +101,17 @@ def _registry(
 
     @kopf.on.cleanup(registry=registry)  # type: ignore[untyped-decorator]
     async def clean_up(**_: object) -> None:
-        await _finish(controllers, transport, work)
+        await finish()
 
     return registry
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Wait for any of them."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
 
 
 async def _session(transport: ClusterTransport) -> aiohttp.ClientSession:
@@ -111,12 +134,16 @@ def _settings(kopf: Any) -> Any:
 
 
 async def _finish(controllers: Controllers, transport: ClusterTransport, work: asyncio.Task[None]) -> None:
-    """First the controllers, then what they write through. Does nothing the second time."""
+    """Does nothing the second time."""
     controllers.stop()
-    if not controllers.begun:
-        work.cancel()
     await asyncio.wait([work])
     await transport.close()
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, _stop_once, loop, stop)
 
 
 def _stop_once(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

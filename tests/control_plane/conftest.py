@@ -1,4 +1,4 @@
-"""One real API server per test run, with the queue's kinds; a namespace per test, emptied when it is over."""
+"""The real API server with the queue's kinds; a namespace per test, emptied when it is over."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,10 +24,10 @@ SLUICE = [sys.executable, "-m", "queue_manager.cli.main"]
 
 
 @pytest.fixture(scope="session")
-def plane() -> Iterator[ControlPlane]:
-    with ControlPlane.start() as plane:
-        install_kinds(plane)
-        yield plane
+def plane(control_plane: ControlPlane) -> ControlPlane:
+    """The real server of this run, with the queue's kinds."""
+    install_kinds(control_plane)
+    return control_plane
 
 
 def install_kinds(plane: ControlPlane) -> None:

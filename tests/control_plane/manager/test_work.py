@@ -120,7 +120,6 @@ async def test_probes_say_when_the_caches_are_filled(scenario: Scenario, kubecon
     status, text = await manager.get("/metrics")
     assert status == 200
     assert 'reflector_lists_total{resource="jobs.batch"} 1' in text
-    assert manager.ready_seconds < 10  # printed by the benchmark; here only that it does not hang
     assert manager.memory() < 200 << 20
 
 

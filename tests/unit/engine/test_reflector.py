@@ -14,7 +14,7 @@ import pytest
 from job_controller.model import Object, Pod
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.reflector import SILENCE, Reflector
+from queue_manager.engine.reflector import SILENCE, Expired, Reflector
 from queue_manager.engine.resources import PODS
 from tests.unit.engine.loopback import Loopback, eventually, pod, status
 
@@ -167,6 +167,19 @@ async def test_410_lists_anew_and_tells_only_of_what_changed(served: Served, in_
         await eventually(lambda: names(reflector) == ["a", "c", "d"])
         assert len(server.lists()) == 2
     assert told == [("b", ""), ("", "d")]
+
+
+@pytest.mark.parametrize("type", [Object, Pod])
+def test_410_within_a_watch_is_heard_whatever_the_type_of_the_objects(type: type[Object]) -> None:
+    """A Status looks like an object without a name to a type without a status of its own."""
+    cache: Cache[Object] = Cache("things")
+    reflector = Reflector(HttpTransport("http://localhost"), PODS, type, cache, rng=Quick(1))
+    added = {"type": "ADDED", "object": {"metadata": {"name": "a", "uid": "1", "resourceVersion": "5"}}}
+    gone = {"kind": "Status", "metadata": {}, "status": "Failure", "reason": "Expired", "code": 410, "message": "old"}
+    lines = [added, {"type": "ERROR", "object": gone}]
+    with pytest.raises(Expired):
+        reflector.take("".join(json.dumps(line) + "\n" for line in lines).encode())
+    assert [obj.metadata.name for obj in cache] == ["a"]
 
 
 async def test_an_error_event_that_is_not_410_keeps_the_cache_and_the_place(served: Served) -> None:

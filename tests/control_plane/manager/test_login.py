@@ -1,0 +1,64 @@
+"""Who the manager is: as a pod of the cluster, with the token that the kubelet mounts and renews."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from queue_manager.engine import kubeconfig as kubeconfigs
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import JOBS, PODS
+from queue_manager.engine.transport import ApiError
+from queue_manager.operator import preflight
+from queue_manager.operator.controllers import ALL
+from queue_manager.operator.transport import ClusterTransport
+from tests.control_plane.manager.account import account
+from tests.control_plane.manager.process import until
+from tests.control_plane.server import ControlPlane
+
+pytestmark = pytest.mark.control_plane
+
+
+async def test_a_service_account_in_a_pod(
+    plane: ControlPlane, api: Client, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may do what the table says and nothing else, and survives the end of its token."""
+    host, port = plane.url.removeprefix("https://").split(":")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    who = await account(api, namespace)
+    token, secret = await who.token()
+    (tmp_path / "token").write_text(token)
+    (tmp_path / "ca.crt").write_bytes(plane.ca.read_bytes())
+    transport = ClusterTransport(lambda: kubeconfigs.service_account(tmp_path))
+    client = Client(transport)
+    assert (await preflight.check(transport, plane.url, ALL)).startswith("v1.")
+    with pytest.raises(ApiError, match="forbidden"):
+        await client.get(PODS, namespace, "single")  # pods are listed and watched, never read one by one
+    await who.invalidate(secret)
+
+    async def refused() -> bool:
+        try:
+            await client.list(JOBS)
+        except ApiError as error:
+            return error.status == 401
+        return False
+
+    await until(refused, "the old token is refused", 15)
+    (tmp_path / "token").write_text((await who.token())[0])
+    await until(lambda: accepted(client), "the new token is taken", 3)
+    await transport.close()
+
+
+async def accepted(client: Client) -> bool:
+    return await client.list(JOBS) is not None
+
+
+async def test_what_is_missing_outside_of_a_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(kubeconfigs.KubeconfigError, match="not in a pod"):
+        kubeconfigs.service_account(tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(kubeconfigs.KubeconfigError, match=r"ca\.crt: No such file"):
+        kubeconfigs.service_account(tmp_path)

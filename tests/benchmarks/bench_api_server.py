@@ -1,4 +1,8 @@
-"""The embedded API server over HTTP: one client in a process of its own, 50 requests in flight, journal on."""
+"""The embedded API server over HTTP: one client in a process of its own, 50 requests in flight, journal on.
+
+The anchors are a bare aiohttp server, asked by the same client in the same way, that answers every request with
+the same bytes, and `json.loads` of a pod: on a loaded machine only the ratios to them tell anything.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,19 @@ import asyncio
 import gc
 import json
 import multiprocessing
+import os
 import random
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import orjson
 import uvloop
+from aiohttp import web
 from rich.console import Console
 from rich.table import Table
 
@@ -36,7 +43,7 @@ COLLECTION = "/api/v1/namespaces/default/pods"
 def pod(name: str) -> bytes:
     """A pod as the Job controller creates them."""
     labels = {"batch.kubernetes.io/job-name": "bench", "batch.kubernetes.io/controller-uid": "u", "app": "bench"}
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "bench", "uid": "u"}
+    owner: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "name": "bench", "uid": "u"}
     owner |= {"controller": True, "blockOwnerDeletion": True}
     meta = {
         "name": name,
@@ -54,15 +61,22 @@ def pod(name: str) -> bytes:
     return orjson.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
 
 
-async def client(url: str) -> dict[str, tuple[float, str]]:
+async def client(url: str, bare: str) -> dict[str, tuple[float, str]]:
     """The measurements, in order of appearance: name -> (figure, unit)."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json", "Accept": "application/json"}
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(url, headers=headers, connector=connector) as session:
         found = {}
         rate = await _writes(session, "warm", 500)
+        cpu = _server_seconds()
         rate = await _writes(session, "pod", PODS)
         found["pods created"] = (rate, "/s")
+        found["  CPU of the server"] = ((_server_seconds() - cpu) / PODS * 1e6, "µs each")
+        cpu, body = _server_seconds(), pod("anchor")
+        rate = await _many(PODS, lambda _: _ask(session, "POST", bare, body))
+        found["constant answers (anchor)"] = (rate, "/s")
+        found["  CPU of the server "] = ((_server_seconds() - cpu) / PODS * 1e6, "µs each")
+        found["json.loads of a pod (anchor)"] = (_loads_seconds(body) * 1e6, "µs each")
         rate = await _many(PODS, lambda index: _ask(session, "GET", f"{COLLECTION}/pod-{index:05}"))
         found["pods read one by one"] = (rate, "/s")
         rate = await _many(PODS // 2, lambda index: _patch_status(session, index))
@@ -74,6 +88,26 @@ async def client(url: str) -> dict[str, tuple[float, str]]:
         found[f"pods created, {WATCHERS} watches"] = (rate, "/s")
         found["watch events received"] = (events, "/s")
         return found
+
+
+def _server_seconds() -> float:
+    """User and system time of the process that serves, so far."""
+    fields = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _loads_seconds(text: bytes) -> float:
+    count = 20_000
+    began = time.process_time()
+    for _ in range(count):
+        json.loads(text)
+    return (time.process_time() - began) / count
+
+
+async def _constant(request: web.BaseRequest) -> web.Response:
+    """The bare server's only answer."""
+    await request.read()
+    return web.Response(body=b"x" * 1000, status=201)
 
 
 async def _writes(session: aiohttp.ClientSession, prefix: str, count: int) -> float:
@@ -132,8 +166,8 @@ async def _watched(session: aiohttp.ClientSession) -> tuple[float, float]:
     return rate, count * WATCHERS / (time.perf_counter() - started)
 
 
-def _client_process(url: str, pipe: Connection) -> None:
-    pipe.send(uvloop.run(client(url)))
+def _client_process(url: str, bare: str, pipe: Connection) -> None:
+    pipe.send(uvloop.run(client(url, bare)))
 
 
 async def measure() -> dict[str, tuple[float, str]]:
@@ -143,9 +177,11 @@ async def measure() -> dict[str, tuple[float, str]]:
         store = Store(SystemClock(), random.Random(), Journal.open(directory))
         server = ApiServer(store, Registry.builtin(), SystemClock())
         listening = await serve(server, token=TOKEN)
+        bare = await asyncio.get_running_loop().create_server(web.Server(_constant, access_log=None), "127.0.0.1", 0)
+        anchor = f"http://127.0.0.1:{bare.sockets[0].getsockname()[1]}/"
         ours, theirs = multiprocessing.Pipe()
         context = multiprocessing.get_context("spawn")
-        process = context.Process(target=_client_process, args=(listening.url, theirs))
+        process = context.Process(target=_client_process, args=(listening.url, anchor, theirs))
         process.start()
         answered = asyncio.Event()
         asyncio.get_running_loop().add_reader(ours.fileno(), answered.set)
@@ -155,13 +191,14 @@ async def measure() -> dict[str, tuple[float, str]]:
         asyncio.get_running_loop().remove_reader(ours.fileno())
         found: dict[str, tuple[float, str]] = ours.recv() if ours.poll() else {}
         process.join()
+        bare.close()
         await listening.close()
         store.close()
         return found
 
 
 async def _died(process: Any, answered: asyncio.Event) -> None:
-    while process.is_alive():  # noqa: ASYNC110
+    while process.is_alive():
         await asyncio.sleep(0.5)
     answered.set()
 

@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint types crds control-plane bench clean
+.PHONY: help setup demo test lint types crds control-plane bench compare-jobs bench-jobs clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
@@ -42,6 +42,12 @@ control-plane: ## provide kube-apiserver, etcd and kubectl for the tests that co
 
 bench: $(STAMP) ## print the benchmark tables
 	@$(BIN)/python -m tests.benchmarks
+
+compare-jobs: $(STAMP) ## play N generated histories under the built-in Job controller and ours (N=300, SEED=1)
+	@$(BIN)/python -m tests.control_plane.jobs $(or $(N),300) $(or $(SEED),1)
+
+bench-jobs: $(STAMP) ## the built-in Job controller and ours side by side (ARGS="--large 10 100 1000")
+	@$(BIN)/python -m tests.benchmarks.bench_jobs $(ARGS)
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

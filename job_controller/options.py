@@ -25,7 +25,7 @@ class JobControllerOptions:
     max_creates: int = 500
     max_deletes: int = 500
     writes_in_flight: int = 50
-    concurrent_syncs: int = 5
+    concurrent_syncs: int = 20
 
     @property
     def finalizer(self) -> str:

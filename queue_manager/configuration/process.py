@@ -118,7 +118,7 @@ class JobController:
         minimum=timedelta(0),
     )
     max_uncounted_pods: int = setting("How many finished pods one status update accounts for.", 500, minimum=1)
-    concurrent_syncs: int = setting("How many Jobs are worked on at once.", 5, minimum=1)
+    concurrent_syncs: int = setting("How many Jobs are worked on at once.", 20, minimum=1)
 
     def options(self, *, manage: Literal["All", "ManagedBy"] = "All") -> JobControllerOptions:
         """The options of `job_controller`, times in seconds. `manage` is what an omitted field means here."""

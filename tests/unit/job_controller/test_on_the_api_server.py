@@ -68,7 +68,7 @@ class Cluster:
 
     async def until(self, holds: Callable[[], Awaitable[object]], seconds: float = 3600) -> None:
         async with asyncio.timeout(seconds):
-            while not await holds():  # noqa: ASYNC110 - virtual time: this waits for the cluster, not for the machine
+            while not await holds():
                 await asyncio.sleep(0.1)
 
     async def finished(self, name: str = "j") -> Tree:

@@ -158,6 +158,7 @@ DELETED_WORKLOAD = "DeletedWorkload"
 FINISHED_WORKLOAD = "FinishedWorkload"
 JOB_STARTED = "Started"
 JOB_STOPPED = "Stopped"
+INVALID_OVERRIDE = "InvalidOverride"  # ours
 PRIORITY_CLASS_NOT_FOUND = "WorkloadPriorityClassNotFound"
 ADMISSION_CHECK_REJECTED = "AdmissionCheckRejected"
 UPDATED_ADMISSION_CHECK = "UpdatedAdmissionCheck"

@@ -15,6 +15,8 @@ from job_controller.fields import FieldError, Json, forbidden, invalid
 from queue_manager.api import labels
 from queue_manager.api.workload_validation import validate_admission_gates, validate_admission_gates_update
 from queue_manager.engine.resources import JOBS, Resource
+from queue_manager.workloads import overrides
+from queue_manager.workloads.settings import Bounds
 
 LABELS = "metadata.labels"
 ANNOTATIONS = "metadata.annotations"
@@ -34,6 +36,7 @@ class Surroundings:
     default_queue: bool = False  # LocalQueue "default" exists in the namespace
     default_class: bool = False  # WorkloadPriorityClass "default" exists
     owner_managed: bool = False  # the Job belongs to another managed Job
+    bounds: Bounds | None = None  # of what its annotations may set of waitForPodsReady; None: nothing
 
 
 # --- filling in --------------------------------------------------------------------------------------------
@@ -129,7 +132,14 @@ def validate_job_update(new: Json, old: Json, around: Surroundings) -> list[Fiel
         errors.append(_immutable(labels.PREBUILT_WORKLOAD, now))
     if not suspended and now.get(labels.MAX_EXEC_TIME) != was.get(labels.MAX_EXEC_TIME):
         errors.append(_immutable(labels.MAX_EXEC_TIME, now))
-    return errors + resized + validate_admission_gates_update(_annotations(new), _annotations(old))
+    errors += resized + validate_admission_gates_update(_annotations(new), _annotations(old))
+    return errors + _validate_override_change(_annotations(new), _annotations(old), around)
+
+
+def _validate_override_change(now: Json, was: Json, around: Surroundings) -> list[FieldError]:
+    """Only what is changed must be within bounds: those may have been others when the Job was created."""
+    changed = {key: now[key] for key in overrides.KEYS if key in now and now[key] != was.get(key)}
+    return overrides.errors(changed, around.bounds)
 
 
 def _validate_queue_change(new: Json, now: Json, was: Json, around: Surroundings) -> list[FieldError]:
@@ -227,7 +237,7 @@ class JobAdmission:
         if not around.managed:
             return []
         if review.operation == "CREATE":
-            return validate_job(review.object)
+            return validate_job(review.object) + overrides.errors(_annotations(review.object), around.bounds)
         if review.operation == "UPDATE" and review.old is not None:
             return validate_job_update(review.object, review.old, around)
         return []

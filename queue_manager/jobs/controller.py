@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from job_controller.conditions import finished
 from job_controller.fields import Json
 from job_controller.model import Job, Key, Pod
 from queue_manager.api import labels
@@ -24,6 +25,7 @@ from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.jobs import decide as d
 from queue_manager.jobs import pods
 from queue_manager.jobs.workload import prebuilt_name, priority_of, queue_name
+from queue_manager.workloads import overrides
 from queue_manager.workloads.draft import Event
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.writer import Gone, WorkloadWriter
@@ -52,6 +54,7 @@ class JobQueueController:
         self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
         self._told: dict[str, Event] = {}  # by Job uid: what was said last about one that cannot be queued
+        self._refused: dict[str, str] = {}  # by Job uid: what was said last about its overrides
         self._jobs.index("workload-priority-class", _class_label)
         self._jobs.index("prebuilt", _prebuilt_key)
         self._jobs.index("parent", _parent_uid)
@@ -72,6 +75,7 @@ class JobQueueController:
             self.queue.add(new.metadata.key)
         elif old is not None:
             self._told.pop(old.metadata.uid, None)
+            self._refused.pop(old.metadata.uid, None)
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         workload = new or old
@@ -120,6 +124,7 @@ class JobQueueController:
         context = self._context(job)
         if not context.managed and not owned and context.parent is None:
             return
+        self._tell_refused_overrides(job)
         action = d.decide(job, owned, context)
         if isinstance(action, d.Nothing):
             return
@@ -149,7 +154,17 @@ class JobQueueController:
             flavors={f.metadata.name: f for f in self._flavors.values()},
             waits_for_pods=self._settings.pods_ready is not None,
             labels_to_copy=self._settings.label_keys_to_copy,
+            overrides=overrides.accepted(job.metadata.annotations, self._settings.bounds),
         )
+
+    def _tell_refused_overrides(self, job: Job) -> None:
+        """Where admission did not refuse them, the Job is told once that the configuration applies."""
+        errors = overrides.errors(job.metadata.annotations, self._settings.bounds)
+        text = "; ".join(map(str, errors))
+        if text != self._refused.get(job.metadata.uid, "") and not finished(job.status):
+            self._refused[job.metadata.uid] = text
+            if text:
+                self._tell(job, Event("Warning", labels.INVALID_OVERRIDE, f"{text}; the configuration applies"))
 
     def _parent(self, job: Job) -> d.Parent | None:
         """The nearest Job above one without a queue name that is managed itself."""

@@ -41,7 +41,7 @@ from queue_manager.jobs.workload import (
     uid_label,
     workload_name,
 )
-from queue_manager.workloads import transitions
+from queue_manager.workloads import overrides, transitions
 from queue_manager.workloads.draft import Draft, Event
 
 MAX_ANCESTORS = 10
@@ -65,6 +65,7 @@ class Context:
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
     waits_for_pods: bool = True
     labels_to_copy: tuple[str, ...] = ()
+    overrides: Mapping[str, str] = field(default_factory=dict)  # annotations of the Job that hold
     pods: tuple[Pod, ...] = ()  # those of the Job, as the API shows them
     prebuilt: Workload | None = None  # the one the Job names, if it names one and that exists
     parent: Parent | None = None  # the managed Job it belongs to
@@ -265,7 +266,7 @@ def _without_workload(job: Job, context: Context) -> Action:
         return Nothing()
     if context.priority is None:
         return _unknown_class(job)
-    tree = new_workload(job, context.priority, context.labels_to_copy)
+    tree = new_workload(job, context.priority, context.labels_to_copy, context.overrides)
     key = f"{job.metadata.namespace}/{tree['metadata']['name']}"
     return Create(tree, _event(labels.CREATED_WORKLOAD, f"Created Workload: {key}"))
 
@@ -307,7 +308,19 @@ def _synchronise(job: Job, workload: Workload, context: Context) -> Action | Non
         patch = {"metadata": {"annotations": {labels.ADMISSION_GATED_BY: gates}}}
         message = f'Updated workload AdmissionGatedBy to "{gates or ""}"'
         return Update(workload, patch, _event(labels.UPDATED_WORKLOAD, message))
+    if context.prebuilt is None:
+        return _follow_overrides(workload, context)
     return None
+
+
+def _follow_overrides(workload: Workload, context: Context) -> Action | None:
+    """Timeout and limit may change at any time: they are looked at when they matter."""
+    have = {key: workload.metadata.annotations.get(key) for key in overrides.KEYS}
+    want = {key: context.overrides.get(key) for key in overrides.KEYS}
+    if have == want:
+        return None
+    message = f"Updated workload requeuing overrides: {workload.metadata.key}"
+    return Update(workload, {"metadata": {"annotations": want}}, _event(labels.UPDATED_WORKLOAD, message))
 
 
 def _report(job: Job, workload: Workload, context: Context) -> Action | None:

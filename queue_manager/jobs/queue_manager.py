@@ -83,5 +83,6 @@ class _Lookup:
             manage_all=self._settings.manage_all,
             default_queue=self._local_queues.get(name, DEFAULT_NAME) is not None,
             default_class=self._classes.get("", DEFAULT_NAME) is not None,
+            bounds=self._settings.bounds,
             owner_managed=owner.get("kind") == "Job" and QUEUE_NAME not in (meta.get("labels") or {}),
         )

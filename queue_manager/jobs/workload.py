@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from job_controller.fields import Json
@@ -84,10 +85,16 @@ def max_execution_time(job: Job) -> int | None:
     return int(text) if text.isdecimal() and int(text) > 0 else None
 
 
-def new_workload(job: Job, priority: Priority, labels_to_copy: tuple[str, ...] = ()) -> Json:
-    """The Workload to create for a Job."""
+def new_workload(
+    job: Job,
+    priority: Priority,
+    labels_to_copy: tuple[str, ...] = (),
+    overrides: Mapping[str, str] = MappingProxyType({}),
+) -> Json:
+    """The Workload to create for a Job. `overrides`: those of its annotations that hold."""
     meta = job.metadata
     kept = {k: v for k, v in meta.annotations.items() if k.startswith(labels.PROVREQ_PREFIX)}
+    kept |= overrides
     if labels.ADMISSION_GATED_BY in meta.annotations:
         kept[labels.ADMISSION_GATED_BY] = meta.annotations[labels.ADMISSION_GATED_BY]
     if meta.resource_version.isdecimal():

@@ -27,6 +27,7 @@ class Outcome:
     ends_after: float | None = 10.0
     exit_code: int = 0
     stops_within: float = 0.5  # of its deletion
+    no_node: str = ""  # why no node can take it; empty: one can
 
 
 Script = Callable[[Pod], Outcome]
@@ -64,6 +65,8 @@ class Kubelet:
             await self._stop(pod, outcome)
         elif pod.status.phase in ("Succeeded", "Failed"):
             return
+        elif not pod.spec.node_name and outcome.no_node:
+            await self._pass_over(pod, outcome.no_node)
         elif not pod.spec.node_name:
             await self._bind(pod)
         elif not _is_ready(pod) and self._due(pod, outcome.ready_after):
@@ -89,13 +92,22 @@ class Kubelet:
         if answer.status >= 300:
             raise ApiError.of(answer.status, answer.body)
 
+    async def _pass_over(self, pod: Pod, message: str) -> None:
+        """Say, once, that no node can take it."""
+        if any(c.type == "PodScheduled" and c.message == message for c in pod.status.conditions):
+            return
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        await self._patch(pod, {"conditions": [condition]})
+
     async def _report(self, pod: Pod, phase: str, outcome: Outcome) -> None:
-        patch = {"status": pod_status(phase, outcome.exit_code, self._clock.now())}
+        await self._patch(pod, pod_status(phase, outcome.exit_code, self._clock.now()))
+
+    async def _patch(self, pod: Pod, status: dict[str, Any]) -> None:
         await self._client.patch(
             PODS,
             pod.metadata.namespace,
             pod.metadata.name,
-            patch,
+            {"status": status},
             subresource="status",
             content_type=STRATEGIC_PATCH,
             type=Pod,

@@ -59,8 +59,8 @@ class World:
         self._stack = AsyncExitStack()
         self.store = Store(self.clock, self.rng)
         self.store.subscribe(self._record)
-        self._admission: list[Admission] = []
-        self.server = ApiServer(self.store, Registry.builtin(), self.clock, self._admission)
+        self.admission: list[Admission] = []
+        self.server = ApiServer(self.store, Registry.builtin(), self.clock, self.admission)
         self.client = Client(LocalTransport(self.server, "user"))
         self._manager: tuple[Runtime, _Wire] | None = None
 
@@ -83,7 +83,7 @@ class World:
     def _manage(self, runtime: Runtime) -> None:
         self.queue = add_queue_controllers(runtime, self._config)
         self.metrics = runtime.metrics
-        self._admission[:] = self.queue.admission
+        self.admission[:] = self.queue.admission
 
     async def start(self) -> None:
         """Start the queue's controllers, with empty caches, on what the store holds."""

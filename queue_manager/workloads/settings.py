@@ -54,6 +54,11 @@ class Settings:
     def timestamp(self) -> Timestamp:
         return self.pods_ready.timestamp if self.pods_ready else "Eviction"
 
+    @property
+    def bounds(self) -> Bounds | None:
+        """What Jobs may set for themselves; None: nothing."""
+        return self.pods_ready.bounds if self.pods_ready else None
+
     def manages(self, namespace_labels: Mapping[str, str]) -> bool:
         return self.namespaces.matches(namespace_labels)
 

@@ -51,7 +51,7 @@ def test_a_job_submitted_unsuspended_is_held_first() -> None:
 def test_without_a_webhook_the_controller_stops_a_job_that_runs_without_quota() -> None:
     async def story() -> None:
         async with cluster() as c:
-            c.world._admission.clear()
+            c.world.admission.clear()
             c.world.server._writer._admission = ()
             await c.queues(cpu="1")
             await c.submit("run", suspend=True)

@@ -23,3 +23,14 @@ def test_a_great_count_is_computed_at_once():
 
 def test_jitter_only_lengthens_and_by_at_most_a_ten_thousandth():
     assert 60 <= backoff_seconds(1, 60, 3600, jitter=0.999) < 60 * 1.0001
+
+
+def test_the_original_design_grows_by_a_fixed_factor_without_base_or_cap():
+    waits = [backoff_seconds(n, 60, 3600, formula="KEP1282") for n in range(1, 31)]
+    assert waits[:3] == pytest.approx([1, 1.41284738, 1.99613772])
+    assert waits[-1] == pytest.approx(22530, abs=1)
+    assert sum(waits) == pytest.approx(86400 - 31 * 300, abs=1)
+
+
+def test_a_great_count_of_the_original_design_stays_a_date():
+    assert backoff_seconds(10**9, 0, 0, jitter=0.5, formula="KEP1282") < 200 * 365 * 86400

@@ -6,7 +6,6 @@ transition that finds its work already done changes nothing, and then nothing is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
@@ -25,7 +24,6 @@ from queue_manager.scheduling.assignment import Assignment
 from queue_manager.workloads import attempts
 from queue_manager.workloads.draft import Draft
 
-_NUMBER = re.compile(r"\b\d+[a-zA-Z]*")
 Transition = Callable[[Draft], None]
 
 STOPPED_QUEUES = {
@@ -37,11 +35,8 @@ STOPPED_QUEUES = {
 
 
 def refuse(draft: Draft, reason: str, message: str, requests: Sequence[tuple[str, Amounts]]) -> None:
-    """The scheduler could not admit it. One Event per changed reason; that a number in it changed is no news."""
-    old = draft.condition(labels.QUOTA_RESERVED)
-    if draft.set(labels.QUOTA_RESERVED, "False", reason, message) and not (
-        old is not None and old.reason == reason and _NUMBER.sub("", old.message) == _NUMBER.sub("", message)
-    ):
+    """The scheduler could not admit it. One Event per changed reason."""
+    if draft.set(labels.QUOTA_RESERVED, "False", reason, message):
         draft.event("Warning", reason, message)
     draft.set(labels.ADMITTED, "False", labels.NO_RESERVATION, labels.NO_RESERVATION_MESSAGE)
     if requests:

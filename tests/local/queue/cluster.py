@@ -15,6 +15,7 @@ from queue_manager.engine.resources import (
     LOCAL_QUEUES,
     NAMESPACES,
     RESOURCE_FLAVORS,
+    WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
     Resource,
 )
@@ -52,6 +53,10 @@ class Cluster:
         await self.create(
             LOCAL_QUEUES, {**API, "kind": "LocalQueue", "metadata": meta, "spec": {"clusterQueue": cluster_queue}}
         )
+
+    async def apply_class(self, name: str, value: int) -> None:
+        tree = {**API, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value}
+        await self.create(WORKLOAD_PRIORITY_CLASSES, tree)
 
     async def create(self, resource: Resource, tree: dict[str, Any]) -> dict[str, Any]:
         return await self.client.create(resource, tree["metadata"].get("namespace", ""), tree)

@@ -45,7 +45,9 @@ class Course(NamedTuple):
     lasting: Values
     end: dict[str, Facts]
     events: set[tuple[str, str, str, str]]
-    stale: frozenset[str] = frozenset()  # queues whose counters the recording ended too early to see
+    # What the recording ended too early to see: counters of queues, Events about these messages.
+    stale: frozenset[str] = frozenset()
+    unheard: frozenset[str] = frozenset()
 
 
 class _Book:
@@ -136,7 +138,14 @@ def recorded(trace: dict[str, Any]) -> Course:
         for key in change.get("unset") or ():
             table.pop(key, None)
         book.write(change["t"], obj, table)
-    return book.course(events)._replace(stale=_stale(trace))
+    return book.course(events)._replace(stale=_stale(trace), unheard=_unheard(trace))
+
+
+def _unheard(trace: dict[str, Any]) -> frozenset[str]:
+    """Messages written in the last moment."""
+    end = max(change["t"] for change in trace["history"]) - MOMENT
+    values = (v for c in trace["history"] if c["t"] >= end for k, v in (c.get("set") or {}).items() if "cond." in k)
+    return frozenset(plain(value["message"]) for value in values)
 
 
 def _stale(trace: dict[str, Any]) -> frozenset[str]:
@@ -213,8 +222,10 @@ def differences(
     pods = _pods(theirs.end), _pods(ours.end)
     if pods[0] != pods[1]:
         result["pods"] = pods
-    if (theirs.events - ours.events if killed else theirs.events != ours.events) and "events" not in unstable:
-        result["events"] = (sorted(theirs.events - ours.events), sorted(ours.events - theirs.events))
+    missing = theirs.events - ours.events
+    invented = {event for event in ours.events - theirs.events if event[2] not in theirs.unheard}
+    if (missing or (invented and not killed)) and "events" not in unstable:
+        result["events"] = (sorted(missing), sorted(invented))
     return result
 
 

@@ -1,0 +1,189 @@
+"""What must hold at every step of the API's history, and at its end (spec: invariants.md).
+
+Everything is read from the objects as the store had them, in the order of their writes; what a controller
+thinks does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from queue_manager.queueing.backoff import JITTER
+from queue_manager.simulation.world import World
+from tests.local.queue.facts import template_facts
+
+Tree = dict[str, Any]
+
+
+class Broken(AssertionError):
+    """An invariant, by its number, and what broke it."""
+
+
+@dataclass
+class History:
+    """Walks through the writes and checks each against all before it."""
+
+    quota: int  # cpu of the one ClusterQueue
+    base: int = 1  # backoff, seconds
+    maximum: int = 3600
+    jobs: dict[str, Tree] = field(default_factory=dict)
+    workloads: dict[str, Tree] = field(default_factory=dict)
+    pods: dict[str, Tree] = field(default_factory=dict)
+    originals: dict[str, Tree] = field(default_factory=dict)
+
+    def check(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            what, resource, data = line.split(b" ", 2)
+            tree = msgspec.json.decode(data)
+            match resource:
+                case b"jobs.batch":
+                    self._job(what, tree)
+                case b"workloads.kueue.x-k8s.io":
+                    self._workload(what, tree)
+                case b"pods":
+                    self._pod(what, tree)
+
+    # --- Jobs and pods ---
+
+    def _job(self, what: bytes, new: Tree) -> None:
+        uid = new["metadata"]["uid"]
+        old = self.jobs.get(uid)
+        if what == b"DELETED":
+            self.jobs.pop(uid, None)
+            return
+        self.jobs[uid] = new
+        self.originals.setdefault(uid, template_facts(new["spec"]["template"]))
+        started = old is not None and old["spec"].get("suspend") and not new["spec"].get("suspend")
+        workload = self._workload_of(uid)
+        if started and not (workload is not None and is_true(workload, "Admitted")):
+            raise Broken(f"S10: {new['metadata']['name']} was started and is not admitted")
+
+    def _pod(self, what: bytes, pod: Tree) -> None:
+        uid = pod["metadata"]["uid"]
+        if what == b"DELETED":
+            self.pods.pop(uid, None)
+            return
+        if uid not in self.pods:
+            job = self.jobs.get(owner(pod))
+            if job is None or job["spec"].get("suspend"):
+                raise Broken(f"S10: pod {pod['metadata']['name']} was created for a Job that is suspended or gone")
+        self.pods[uid] = pod
+
+    def _workload_of(self, job_uid: str) -> Tree | None:
+        return next((w for w in self.workloads.values() if owner(w) == job_uid), None)
+
+    # --- Workloads ---
+
+    def _workload(self, what: bytes, new: Tree) -> None:
+        uid = new["metadata"]["uid"]
+        old = self.workloads.get(uid, {"metadata": new["metadata"], "spec": {}, "status": {}})
+        if what == b"DELETED":
+            self.workloads.pop(uid, None)
+            return
+        self.workloads[uid] = new
+        name = new["metadata"]["name"]
+        if is_true(new, "QuotaReserved") and not is_true(old, "QuotaReserved"):
+            self._reserved(name, new)
+        if is_true(old, "QuotaReserved") and not is_true(new, "QuotaReserved"):
+            self._released(name, new)
+        self._counted(name, old, new)
+        if old["spec"].get("active") is False and new["spec"].get("active") and requeue_state(new):
+            raise Broken(f"S22: {name} was reactivated and keeps {requeue_state(new)}")
+        self._within_quota()
+
+    def _reserved(self, name: str, w: Tree) -> None:
+        written = datetime.fromisoformat(condition(w, "QuotaReserved")["lastTransitionTime"])
+        requeued, at = condition(w, "Requeued"), requeue_state(w).get("requeueAt")
+        if w["spec"].get("active") is False or is_true(w, "Finished") or "deletionTimestamp" in w["metadata"]:
+            raise Broken(f"S5: {name} got quota and is inactive, finished or deleted")
+        if requeued.get("status") == "False" or (at and datetime.fromisoformat(at) > written):
+            raise Broken(f"S5: {name} got quota before its backoff was over")
+
+    def _released(self, name: str, w: Tree) -> None:
+        job = self.jobs.get(owner(w))
+        if is_true(w, "Finished") or job is None or "deletionTimestamp" in job["metadata"]:
+            return
+        alive = [p for p in self.pods.values() if owner(p) == owner(w) and phase(p) not in ("Succeeded", "Failed")]
+        if alive:
+            raise Broken(f"S12: {name} gave its quota back while {len(alive)} of its pods use nodes")
+        if not job["spec"].get("suspend"):
+            raise Broken(f"L3: {name} has no quota and its Job is not suspended")
+        if template_facts(job["spec"]["template"]) != self.originals[owner(w)]:
+            raise Broken(f"S11: the template of {name} is not restored")
+
+    def _counted(self, name: str, old: Tree, new: Tree) -> None:
+        before, after = requeue_state(old).get("count", 0), requeue_state(new).get("count", 0)
+        evicted, was = condition(new, "Evicted"), condition(old, "Evicted")
+        fresh = evicted.get("status") == "True" and (was.get("status") != "True")
+        timed_out = fresh and evicted["reason"] == "PodsReadyTimeout"
+        if timed_out and after != before + 1:
+            raise Broken(f"S21: {name} was evicted and its count went from {before} to {after}")
+        if not timed_out and after > before:
+            raise Broken(f"S21: {name} was not evicted and its count went from {before} to {after}")
+        if timed_out:
+            wait = datetime.fromisoformat(requeue_state(new)["requeueAt"]) - datetime.fromisoformat(
+                evicted["lastTransitionTime"]
+            )
+            least = self.base if after == 1 else min(self.base * 2 ** (after - 1), self.maximum)
+            if not timedelta(seconds=least) <= wait <= timedelta(seconds=least * (1 + JITTER) + 1):
+                raise Broken(f"S23: wait {after} of {name} is {wait}")
+
+    def _within_quota(self) -> None:
+        used = sum(
+            int(assigned["resourceUsage"].get("cpu", 0))
+            for w in self.workloads.values()
+            if is_true(w, "QuotaReserved") and not is_true(w, "Finished")
+            for assigned in (w["status"].get("admission") or {}).get("podSetAssignments", ())
+        )
+        if used > self.quota:
+            raise Broken(f"S1: {used} of {self.quota} cpu are reserved")
+
+
+def at_rest(world: World) -> None:
+    """S4, L1, L2, L6 and L9, when nothing happens any more."""
+    state, queues = world.queue.scheduler.state, world.queue.scheduler.queues
+    for stored in world.store.scan("workloads.kueue.x-k8s.io"):
+        w = msgspec.json.decode(stored.data)
+        meta = w["metadata"]
+        key = next((k for k in queues._queue_of if k == (meta["namespace"], meta["name"])), None)
+        places = {
+            "in line": key is not None,
+            "reserved": meta["uid"] in state.holdings,
+            "finished": is_true(w, "Finished"),
+            "deactivated": w["spec"].get("active") is False and not is_true(w, "Finished"),
+        }
+        if sum(places.values()) != 1:
+            raise Broken(f"S4: {meta['name']} is {[place for place, there in places.items() if there]}")
+        if places["reserved"] != (is_true(w, "QuotaReserved") and not is_true(w, "Finished")):
+            raise Broken(f"S2: {meta['name']} holds quota in memory or in the store only")
+        if places["in line"] and not condition(w, "QuotaReserved").get("reason"):
+            raise Broken(f"L6: {meta['name']} waits without a reason")
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def condition(tree: Tree, kind: str) -> Tree:
+    found = (c for c in (tree.get("status") or {}).get("conditions") or () if c["type"] == kind)
+    return next(found, {})
+
+
+def is_true(tree: Tree, kind: str) -> bool:
+    return bool(condition(tree, kind).get("status") == "True")
+
+
+def requeue_state(tree: Tree) -> Tree:
+    return (tree.get("status") or {}).get("requeueState") or {}
+
+
+def phase(pod: Tree) -> str:
+    return str((pod.get("status") or {}).get("phase"))
+
+
+def owner(tree: Tree) -> str:
+    return str(next((o["uid"] for o in tree["metadata"].get("ownerReferences") or () if o.get("controller")), ""))

@@ -38,9 +38,17 @@ def attempts(workload: Workload, events: Iterable[Event]) -> list[Attempt]:
     if not rungs:
         return []
     total = max(tries(workload) + (1 if rungs[-1].ended is None else 0), len(rungs))
-    rungs = rungs[-MOST:]
+    rungs = [*rungs[-MOST:-1], _finished(rungs[-1], workload)]
     first = total - len(rungs) + 1
     return [msgspec.structs.replace(rung, number=first + i) for i, rung in enumerate(rungs)]
+
+
+def _finished(rung: Attempt, workload: Workload) -> Attempt:
+    """The newest attempt, ended by the end of the Job if nothing else ended it."""
+    finished = workload.condition(labels.FINISHED)
+    if rung.ended is not None or finished is None or not finished.is_true:
+        return rung
+    return msgspec.structs.replace(rung, ended=finished.last_transition_time, cause=finished.reason)
 
 
 def _recorded(workload: Workload) -> list[Attempt]:

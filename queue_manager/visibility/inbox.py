@@ -12,7 +12,6 @@ from datetime import datetime
 
 import msgspec
 
-from job_controller.model import Key
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.visibility.wire import Event
@@ -20,9 +19,6 @@ from queue_manager.visibility.wire import Event
 LIMIT = labels.deactivated_due_to(labels.REQUEUING_LIMIT_EXCEEDED)
 RUN_TIME = labels.deactivated_due_to(labels.MAX_EXEC_TIME_EXCEEDED)
 CHECK = labels.deactivated_due_to(labels.ADMISSION_CHECK)
-
-# Warnings about things that the operator is told anyway.
-_OWN_REASONS = (labels.MAX_EXEC_TIME_EXCEEDED,)
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -70,7 +66,7 @@ def _row(workload: Workload, warnings: Mapping[str, Sequence[Event]], now: datet
         reason=evicted.reason if evicted is not None else "",
         message=evicted.message if evicted is not None else "",
         tries=tries(workload),
-        last_error=last_error(workload.metadata.key, name, warnings.get(workload.metadata.namespace, ())),
+        last_error=last_error(name, warnings.get(workload.metadata.namespace, ())),
         since=since,
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,
         action=action(why, typed(workload)),
@@ -155,29 +151,28 @@ def _warnings(events: Iterable[Event]) -> dict[str, list[Event]]:
     """Warnings by namespace, the newest first."""
     found: dict[str, list[Event]] = {}
     for event in sorted(events, key=lambda e: e.sort_key, reverse=True):
-        if event.type == "Warning" and event.reason not in _OWN_REASONS:
+        if event.type == "Warning":
             found.setdefault(event.involved_object.namespace, []).append(event)
     return found
 
 
-def last_error(workload: Key, job: str, warnings: Sequence[Event]) -> str:
-    """The newest Warning about a pod of the Job, else about the Job or the Workload. Events live for an hour."""
+def last_error(job: str, warnings: Sequence[Event]) -> str:
+    """The newest Warning about a pod of the Job, else about the Job. Events live for an hour.
+
+    Warnings about the Workload only tell why it once waited.
+    """
     about_pods = (e for e in warnings if e.involved_object.kind == "Pod" and is_pod_of(e.involved_object.name, job))
-    about_it = (e for e in warnings if (e.involved_object.kind, e.involved_object.name) in _names(workload, job))
-    event = next(about_pods, None) or next(about_it, None)
+    about_job = (e for e in warnings if (e.involved_object.kind, e.involved_object.name) == ("Job", job))
+    event = next(about_pods, None) or next(about_job, None)
     return event.message if event is not None else ""
 
 
 def newest_error(events: Sequence[Event]) -> str:
     """The same for events that are all about one Job."""
-    warnings = [event for event in events if event.type == "Warning" and event.reason not in _OWN_REASONS]
+    warnings = [event for event in events if event.type == "Warning" and event.involved_object.kind != "Workload"]
     about_pods = [event for event in warnings if event.involved_object.kind == "Pod"]
     chosen = max(about_pods or warnings, key=lambda event: event.sort_key, default=None)
     return chosen.message if chosen is not None else ""
-
-
-def _names(workload: Key, job: str) -> tuple[tuple[str, str], ...]:
-    return ("Job", job), ("Workload", workload.name)
 
 
 def is_pod_of(pod: str, job: str) -> bool:

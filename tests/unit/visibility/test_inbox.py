@@ -84,14 +84,19 @@ def test_pods_that_are_gone_are_told_by_their_names(pod: str, job: str, is_its: 
 
 
 def test_the_last_error_is_the_newest_warning_about_a_pod_else_about_the_job() -> None:
-    key = workload().metadata.key
     about_job = event("FailedCreate", "Job/j", 9, type="Warning", message="no quota")
     about_pods = [event("Failed", "Pod/j-aaaaa", s, type="Warning", message=f"bad {s}") for s in (1, 5, 3)]
     other = event("Failed", "Pod/k-aaaaa", 20, type="Warning", message="of another Job")
     newest_first = sorted([about_job, *about_pods, other], key=lambda e: e.sort_key, reverse=True)
-    assert last_error(key, "j", newest_first) == "bad 5"
-    assert last_error(key, "j", [other, about_job]) == "no quota"
-    assert last_error(key, "j", [other]) == ""
+    assert last_error("j", newest_first) == "bad 5"
+    assert last_error("j", [other, about_job]) == "no quota"
+    assert last_error("j", [other]) == ""
+
+
+def test_why_it_once_waited_is_no_error() -> None:
+    told = event("WaitingForQuota", type="Warning", message="too full")
+    (row,) = inbox([deactivated(LIMIT)], [told], at(0))
+    assert row.last_error == ""
 
 
 def test_normal_events_are_no_errors() -> None:

@@ -264,6 +264,11 @@ def test_where_the_attempts_are_recorded_the_record_counts_and_not_the_events() 
     ]
 
 
+def test_the_end_of_the_job_ends_its_last_attempt() -> None:
+    its = workload(conditions=[*admitted(40), cond("Finished", reason="Succeeded", seconds=50)], status=HOLDS)
+    assert rungs(its) == [(1, at(40), at(50), "Succeeded")]
+
+
 def test_events_of_another_workload_of_the_same_name_make_no_rungs() -> None:
     assert attempts(workload(), [event("Admitted", uid="another")]) == []
 

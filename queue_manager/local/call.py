@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from job_controller.fields import Json, not_supported
+from job_controller.fields import FieldError, Json, invalid, not_supported
 from queue_manager.engine.resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.exchange import Request
@@ -14,6 +14,7 @@ from queue_manager.local.kind import Kind
 from queue_manager.local.store import Stored, decode
 from queue_manager.local.views import View, shown
 
+MAX_MANAGER = 128  # bytes of the name of a field manager
 FIELD_VALIDATION = ("Strict", "Warn", "Ignore")
 
 
@@ -98,15 +99,24 @@ def table_of(kind: Kind) -> str:
 
 def check_write_options(call: Call, options: str) -> None:
     """dryRun and fieldValidation have values that exist. Raises 422 about `options`, e.g. CreateOptions."""
-    problems = []
+    problems = _manager_problems(call.option("fieldManager"))
     dry_run = call.option("dryRun")
     if dry_run and dry_run != "All":
-        problems.append(not_supported("dryRun", dry_run, ["All"]))
+        problems.append(not_supported("dryRun", [dry_run], ["All"]))
     validation = call.option("fieldValidation")
     if validation and validation not in FIELD_VALIDATION:
         problems.append(not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
     if problems:
         raise errors.invalid(Resource("meta.k8s.io", "v1", "", options), "", problems)
+
+
+def _manager_problems(manager: str) -> list[FieldError]:
+    if len(manager.encode()) > MAX_MANAGER:
+        return [FieldError("FieldValueTooLong", "fieldManager", f"Too long: may not be more than {MAX_MANAGER} bytes")]
+    for index, character in enumerate(manager):
+        if not character.isprintable():
+            return [invalid("fieldManager", manager, f"invalid character U+{ord(character):04X} (at position {index})")]
+    return []
 
 
 def name_of(obj: Json) -> str:

@@ -153,7 +153,8 @@ class Deleter:
         changed = _set_finalizers(obj, finalizers) or marked
         if is_finalized(obj):
             if not options.dry_run:
-                self._store.remove(call.table, obj)
+                # What goes at once is not marked first, but for pods.
+                self._store.remove(call.table, obj if call.resource == PODS else decode(stored))
             return Outcome(obj, gone=True)
         if changed and not options.dry_run:
             self._store.put(call.table, obj, dict(call.kind.fields(obj)))

@@ -20,6 +20,7 @@ from job_controller.fields import FieldError, forbidden, invalid, not_supported
 from queue_manager.engine.resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.call import Call
+from queue_manager.local.crds import CustomSchema
 from queue_manager.local.exchange import flag
 from queue_manager.local.selectors import FieldMatcher, LabelMatcher, parse_fields, parse_labels
 from queue_manager.local.store import Forgotten, Store, Stored, decode, object_key
@@ -152,6 +153,8 @@ def list_objects(store: Store, call: Call) -> bytes:
     position = _position(store, call, limit, revision)
     found, more = _page(store, call, selection, position, limit)
     meta: dict[str, Any] = {"resourceVersion": str(position.revision)}
+    if isinstance(call.kind.schema, CustomSchema):
+        meta["continue"] = ""
     if more:
         meta["continue"] = Position(position.revision, found[-1].key).token()
         if not selection:

@@ -88,6 +88,8 @@ def begin(store: Store, call: Call, meta: dict[str, Any]) -> None:
         meta["name"] = store.new_name(prefix)
     for name in (*FINALIZING, "resourceVersion"):
         meta.pop(name, None)
+    if not meta.get("generation"):
+        meta.pop("generation", None)
     meta["uid"] = store.new_uid()
     meta["creationTimestamp"] = timestamp(store.now())
     if call.kind.generation:
@@ -98,6 +100,9 @@ def carry_over(call: Call, new: Json, old: Json) -> None:
     """Give an updated object the metadata that updates cannot change. Raises 409 for another object's identity."""
     meta, before = new["metadata"], old["metadata"]
     if meta.get("uid") and meta["uid"] != before["uid"]:
+        if call.request.method == "PATCH":
+            problem = invalid("metadata.uid", meta["uid"], "field is immutable")
+            raise errors.invalid(call.resource, call.name, [problem, problem])
         raise errors.conflict(call.resource, call.name, _another_object(call, meta["uid"], before["uid"]))
     version = meta.get("resourceVersion")
     if version and version not in ("0", before["resourceVersion"]):
@@ -107,7 +112,7 @@ def carry_over(call: Call, new: Json, old: Json) -> None:
     for name in OWNED:
         if name in before:
             meta[name] = before[name]
-        else:
+        elif name not in FINALIZING:  # those are refused as a change
             meta.pop(name, None)
     meta["resourceVersion"] = before["resourceVersion"]
     if "generateName" in before:

@@ -7,6 +7,7 @@ moved list items are bounded.
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import orjson
@@ -24,13 +25,13 @@ MAX_COPIED = 3 * 1024 * 1024  # bytes that all copy operations of one patch may 
 MAX_SHIFTED = 50_000_000  # list items moved aside by insertions and removals of one patch
 MAX_DEPTH = 100
 
+_MAP_FOR_LIST = re.compile(r"json: cannot unmarshal object into .* of type \[\]")
 _UNKNOWN_FORMAT = "the body of the request was in an unknown format - accepted media types include: "
 
 
 def apply_patch(kind: Kind, content_type: str, current: Json, patch: bytes) -> Json:
     """The object after the patch; `current` is used up. Raises StatusError 400, 413, 415, 422, 500."""
     media = content_type.partition(";")[0].strip().lower()
-    typed = isinstance(kind.schema, TypedSchema)
     if media == JSON_PATCH:
         return _json_patch(current, patch)
     if media == MERGE_PATCH:
@@ -42,6 +43,18 @@ def apply_patch(kind: Kind, content_type: str, current: Json, patch: bytes) -> J
             return strategic_merge(current, _require_map(tree, ""), kind.schema.shape)
         except BadPatch as error:
             raise StatusError(error.code, "BadRequest" if error.code == 400 else "", str(error)) from None
+    require_language(kind, content_type)
+    raise AssertionError(f"a patch of {media} passed as one of a known language")
+
+
+def require_language(kind: Kind, content_type: str) -> None:
+    """Raises 415 for a kind of patch that objects of this kind do not take."""
+    media = content_type.partition(";")[0].strip().lower()
+    if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH):
+        raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    typed = isinstance(kind.schema, TypedSchema)
+    if media in (JSON_PATCH, MERGE_PATCH) or (media == STRATEGIC_PATCH and typed):
+        return
     accepted = [JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH if typed else APPLY_PATCH]
     raise unsupported_media_type(_UNKNOWN_FORMAT + ", ".join(accepted))
 
@@ -53,6 +66,8 @@ def undecodable(kind: Kind, content_type: str, patch: bytes, patched: bytes, why
     why = why.removeprefix(
         f'{kind.resource.kind} in version "{kind.resource.version}" cannot be handled as a {kind.resource.kind}: '
     )
+    if media == STRATEGIC_PATCH and _MAP_FOR_LIST.match(why):
+        why = "cannot restore slice from map"
     cause = invalid_here("patch", f"{show(shown)}: {why}")
     details = {"causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}]}
     return StatusError(422, "Invalid", f' "" is invalid: {cause}', details)

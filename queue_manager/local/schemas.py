@@ -165,6 +165,9 @@ def _form(schema: Json) -> str:
     return {"boolean": "bool", "number": "number", "array": "list"}.get(str(kind), "any")
 
 
+_EMPTY: dict[str, Json] = {"list": [], "map": {}}
+
+
 class Walk:
     """One pass over one object."""
 
@@ -194,7 +197,7 @@ class Walk:
             inner = field.shape
             if type(item) is inner.python:
                 continue
-            if item is None or (not item and not inner.keep and inner.form in ("list", "map") and item in ([], {})):
+            if item is None or (not item and not inner.keep and item == _EMPTY.get(inner.form)):
                 doomed.append(name)
                 continue
             changed = self.value(inner, item, (trail, field))

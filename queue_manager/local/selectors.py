@@ -246,6 +246,8 @@ def unsupported(field: str, resource: Resource) -> str:
             return f"field label not supported: {field}"
         case "Job":
             return f'field label "{field}" not supported for Job'
+    if "." in resource.group and not resource.group.endswith(".k8s.io"):  # custom kinds
+        return f"field label not supported: {field}"
     scope = ', "metadata.namespace"' if resource.namespaced else ""
     return f'"{field}" is not a known field selector: only "metadata.name"{scope}'
 

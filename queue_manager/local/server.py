@@ -114,6 +114,10 @@ class ApiServer:
             if found is not None:
                 content_type, body = found
                 return Response(200, {"Content-Type": content_type}, body)
+        groups = {kind.resource.group for kind in self.registry.all()}
+        known = target.group in groups if target else request.path.startswith(("/api/", "/apis/"))
+        if not known:
+            return Response(404, {"Content-Type": "text/plain; charset=utf-8"}, b"404 page not found\n")
         raise errors.no_such_path()
 
     # --- verbs ---------------------------------------------------------------------------------------------
@@ -136,7 +140,7 @@ class ApiServer:
         match method:
             case "POST":
                 return self._shown(call, 201, self._writer.create(call))
-            case "DELETE":
+            case "DELETE" if call.resource != NAMESPACES:
                 body = self._deleter.delete_collection(call, DeleteOptions.of(call))
                 return respond(200, body, call.warnings)
         raise errors.method_not_allowed()

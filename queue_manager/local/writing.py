@@ -17,10 +17,10 @@ from job_controller.fields import FieldError, Json
 from queue_manager.local import applying, errors, managed_fields, metadata
 from queue_manager.local.admission import Admission, Review
 from queue_manager.local.call import Call, check_write_options, name_of
-from queue_manager.local.decoding import read_object
+from queue_manager.local.decoding import SCHEME, read_object
 from queue_manager.local.errors import StatusError
 from queue_manager.local.identity import timestamp
-from queue_manager.local.patches import apply_patch, undecodable
+from queue_manager.local.patches import apply_patch, require_language, undecodable
 from queue_manager.local.store import Store, Stored
 
 MAX_NAME_ATTEMPTS = 8  # of generateName, as upstream
@@ -94,6 +94,7 @@ class Writer:
         applying.check_options(call)
         if applying.is_apply(call):
             return applying.apply_object(self, self._store, call)
+        require_language(call.kind, call.request.headers.get("content-type", ""))
         stored = self.require(call)
         old = call.load(stored)
         content_type = call.request.headers.get("content-type", "")
@@ -210,6 +211,10 @@ class Writer:
         """The same for the outcome of a patch, where unknown fields make it invalid."""
         content_type, body = call.request.headers.get("content-type", ""), call.request.body
         before = orjson.dumps(obj)
+        version, name = obj.get("apiVersion"), obj.get("kind")
+        if "crd" not in call.kind.extra and (version, name) != (call.resource.api_version, call.resource.kind):
+            why = f'no kind "{name}" is registered for version "{version}" {SCHEME}'
+            raise undecodable(call.kind, content_type, body, before, why)
         try:
             unknown = call.kind.schema.check(obj)
         except StatusError as error:

@@ -16,23 +16,27 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)")
 MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 AGE = re.compile(r"(\d+d)?(\d+h)?(\d+m)?\d+m?s")
 REVISION = re.compile(
-    r"((?:resource version|current): )\d+|(ResourceVersion in record) \(\d+\)|(resource version: \w+) \(\d+\)"
+    r"((?:too old resource version|resource version|current): )\d+|(ResourceVersion in record) \(\d+\)"
 )
+TOO_OLD = re.compile(r"(too old resource version: ) N \(\d+\)")
 GENERATED = re.compile(r"\b(made-)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 # A pod template in a message is printed as the server's own types have it.
 TEMPLATE = re.compile(r'\{"(Labels|Annotations|Finalizers|Spec)":.*?\}: field is immutable')
 # A refused change of a pod comes with a diff of the server's own types.
 POD_DIFF = re.compile(r"\n@@ [\s\S]*\n")
+# A refused patch shows the patched object; the order of its fields means nothing.
+PATCHED = re.compile(r'Invalid value: "\{\\".*?\}": ', re.DOTALL)
 HIDDEN = ("managedFields",)
 
 
 class Normal:
     """Normalises the answers of one conversation; `names` are texts to replace, as {text: token}."""
 
-    def __init__(self, names: dict[str, str], *, managed_fields: bool = False) -> None:
+    def __init__(self, names: dict[str, str], *, managed_fields: bool = False, versions: bool = True) -> None:
         self._names = names
         self._uids: dict[str, str] = {}
         self._versions: dict[str, str] = {}
+        self._compare_versions = versions
         self._hidden = () if managed_fields else HIDDEN
 
     def tree(self, value: Json, key: str = "") -> Json:
@@ -45,6 +49,8 @@ class Normal:
             case list():
                 return [self.tree(item) for item in value]
             case str() if key == "resourceVersion":
+                if not self._compare_versions:
+                    return "VERSION"
                 return self._versions.setdefault(value, f"version-{len(self._versions) + 1}") if value else ""
             case str() if key == "continue" and value:
                 return "CONTINUE"
@@ -72,7 +78,9 @@ class Normal:
         text = UUID.sub(lambda found: self._uids.setdefault(found[0], f"uid-{len(self._uids) + 1}"), text)
         text = MICRO_TIME.sub("MICROTIME", text)
         text = TIME.sub("TIME", text)
-        text = REVISION.sub(lambda found: f"{found[1] or found[2] or found[3]} N", text)
+        text = REVISION.sub(lambda found: f"{found[1] or found[2]} N", text)
+        text = TOO_OLD.sub(r"\1N", text)
         text = TEMPLATE.sub("TEMPLATE: field is immutable", text)
         text = POD_DIFF.sub("", text)
+        text = PATCHED.sub('Invalid value: "OBJECT": ', text)
         return GENERATED.sub(r"\1XXXXX", text)

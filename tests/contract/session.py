@@ -76,7 +76,7 @@ class Session:
         self.group = f"{namespace}.example.com"  # for the test's own CustomResourceDefinitions
         self.managed_fields = False
         self._recording = recording
-        self._normal = Normal({namespace: "NAMESPACE"})
+        self.normal = Normal({namespace: "NAMESPACE"})
         self._step = 0
 
     @property
@@ -85,7 +85,7 @@ class Session:
 
     def show_managed_fields(self) -> None:
         """Compare managedFields too, from here on."""
-        self._normal = Normal({self.namespace: "NAMESPACE"}, managed_fields=True)
+        self.normal = Normal({self.namespace: "NAMESPACE"}, managed_fields=True)
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Session:
         if shown.get("resourceVersion", "0") != "0":
             shown["resourceVersion"] = "VERSION"
         line = f"{method} {path}" + (f"?{urlencode(shown)}" if shown else "")
-        return self._normal.text(line)
+        return self.normal.text(line)
 
     def path(self, resource: Resource, name: str = "", subresource: str = "") -> str:
         return resource.path(self.namespace, name, subresource)
@@ -188,13 +188,17 @@ class Session:
         async with self.transport.stream(self.path(resource), query=asked) as chunks:
             yield Watcher(self, chunks)
 
+    @staticmethod
+    def decoded(body: bytes) -> Json:
+        return _decoded(body)
+
     # --- comparing ------------------------------------------------------------------------------------------
 
     def compare(self, request: str, answer: Answer, differs: str = "") -> None:
         """The next step of the recording is this answer. Raises AssertionError with the difference."""
-        step = {"request": request, "status": answer.status, "body": self._normal.tree(answer.body)}
+        step = {"request": request, "status": answer.status, "body": self.normal.tree(answer.body)}
         if answer.warnings:
-            step["warnings"] = [self._normal.text(text) for text in answer.warnings]
+            step["warnings"] = [self.normal.text(text) for text in answer.warnings]
         self.follow(step, differs)
 
     def follow(self, step: Json, differs: str = "") -> None:
@@ -240,7 +244,7 @@ class Watcher:
             *self._lines, self._rest = (self._rest + chunk).split(b"\n")
         event = json.loads(self._lines.pop(0))
         if not silent:
-            self._session.follow({"event": self._session._normal.tree(event)})
+            self._session.follow({"event": self._session.normal.tree(event)})
         return event
 
     async def take(self, count: int) -> list[Json]:

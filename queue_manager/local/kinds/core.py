@@ -91,7 +91,7 @@ def _validate_config_map(new: Json) -> list[FieldError]:
     errors = _validate_keys(new, "data")
     errors += [invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in data if key in binary]
     errors += _validate_keys(new, "binaryData")
-    return errors + _too_large(sum(len(v.encode()) for v in data.values()) + _decoded_size(binary), "")
+    return errors + _too_large(sum(len(v.encode()) for v in data.values()) + _decoded_size(binary), "[]")
 
 
 def _unchanged(new: Json, old: Json, fields: tuple[str, ...]) -> list[FieldError]:

@@ -44,6 +44,8 @@ def _complete_pod(pod: Json) -> None:
     spec = pod.setdefault("spec", {})
     spec.pop("ephemeralContainers", None)
     default_pod(spec)
+    if spec.get("terminationGracePeriodSeconds", 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     if not spec.get("priorityClassName"):
         spec.setdefault("priority", 0)
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
@@ -90,6 +92,9 @@ def _prepare_status(new: Json, old: Json) -> None:
     before = lookup(old, "status.qosClass")
     if before:
         new.setdefault("status", {})["qosClass"] = before
+    for condition in lookup(new, "status.conditions") or ():
+        for field in ("lastProbeTime", "lastTransitionTime"):
+            condition.setdefault(field, None)  # always written, missing ones as null
 
 
 def qos_class(spec: Json) -> str:
@@ -146,7 +151,7 @@ def _validate_update(new: Json, old: Json) -> list[FieldError]:
         if len(spec.get(field) or []) != len(before.get(field) or []):
             errors.append(forbidden(f"spec.{field}", "pod updates may not add or remove containers"))
             return errors
-    errors += _validate_deadline(spec, before) + _validate_gates(spec, before)
+    errors += _validate_deadline(spec, before) + _validate_gates(spec, before) + _validate_tolerations(spec, before)
     changed = copy.deepcopy(spec)
     _take_over(changed, before)
     if changed != before:
@@ -173,6 +178,16 @@ def _validate_gates(spec: Json, before: Json) -> list[FieldError]:
     return [forbidden("spec.schedulingGates", detail)]
 
 
+def _validate_tolerations(spec: Json, before: Json) -> list[FieldError]:
+    def facts(toleration: Json) -> tuple[str, ...]:
+        return tuple(toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
+
+    present = [facts(toleration) for toleration in spec.get("tolerations") or []]
+    if all(facts(toleration) in present for toleration in before.get("tolerations") or []):
+        return []
+    return [forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
+
+
 def _take_over(changed: Json, before: Json) -> None:
     """Undo what may change, so that the rest can be compared."""
     for field in ("containers", "initContainers"):
@@ -181,11 +196,8 @@ def _take_over(changed: Json, before: Json) -> None:
             for key in ("imagePullPolicy",):
                 if key in was:
                     container[key] = was[key]
-    for field in ("activeDeadlineSeconds", "schedulingGates"):
+    for field in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
         _restore(changed, before, field)
-    kept = before.get("tolerations") or []
-    if all(toleration in (changed.get("tolerations") or []) for toleration in kept):
-        _restore(changed, before, "tolerations")
     if (before.get("terminationGracePeriodSeconds") or 0) < 0 and changed.get("terminationGracePeriodSeconds") == 1:
         _restore(changed, before, "terminationGracePeriodSeconds")
     if before.get("schedulingGates"):

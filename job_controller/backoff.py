@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from job_controller.labels import BACKOFF_SECONDS, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT
 from job_controller.model import Job, Pod, Record
@@ -57,6 +58,8 @@ def base_of(job: Job, options: JobControllerOptions) -> float:
     return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else options.backoff_base
 
 
+# A thousand indexes that failed at once share one delay.
+@lru_cache(maxsize=256)
 def delay(failures: int, base: float, maximum: float) -> timedelta:
     """The delay after this many failures; none after none."""
     if failures <= 0:

@@ -75,8 +75,12 @@ def completion_index(pod: Pod) -> int:
 
 def count_annotation(pod: Pod, name: str) -> int:
     """A failure count stored on the pod; unreadable, negative and too large ones are 0 (spec 2.7)."""
-    text = pod.metadata.annotations.get(name, "")
-    if not text or not _NUMBER.fullmatch(text):
+    text = pod.metadata.annotations.get(name)
+    if text is None:
+        return 0
+    if len(text) < 10 and text.isdecimal() and text.isascii():  # nearly always
+        return int(text)
+    if not _NUMBER.fullmatch(text):
         return 0
     count = int(text)
     return count if count <= INT32_MAX else 0

@@ -1,8 +1,9 @@
 """One API server on which the built-in Job controller and ours work side by side, and somebody who watches.
 
-Jobs are told apart by spec.managedBy. A namespace is at rest when nothing in it has changed for QUIET seconds: the
-built-in controller answers a change after at most one second, so what has not happened by then waits for
-something.
+Jobs are told apart by spec.managedBy. When is a Job at rest? Each controller has a canary: a Job whose only pod
+becomes ready and unready in turn, which the controller has to put into its status. A namespace is at rest when
+nothing in it has changed for QUIET seconds, and a change of the canary that came after the last one in the
+namespace has been answered. So a controller that is slow, or down, is waited for.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.resources import EVENTS, JOBS, NAMESPACES, PODS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport import STRATEGIC_PATCH
 from tests.control_plane.jobs.picture import Seen
 from tests.control_plane.jobs.rivals import GARBAGE_COLLECTOR, JOB_CONTROLLER, Rival, built_in, job_counters, ours
 from tests.control_plane.server import ControlPlane
 
 Json = Any
-QUIET = 2.2  # seconds; the slower, the fewer mistakes of a busy machine
+QUIET = 2.0  # seconds
+BEAT = 0.05  # seconds
 BUILT_IN, OURS = "built-in", "ours"
 SIDES = (BUILT_IN, OURS)
 JOB = "job"
@@ -45,7 +47,8 @@ class Arena:
         self.pods = observer.cache(PODS, Seen)
         self._touched: dict[str, float] = {}
         self._rested_after = 0.0  # rest counts from here: a controller has just started
-        self._running = asyncio.Event()
+        self._answered = dict.fromkeys(SIDES, 0.0)  # when the last change began that a canary got an answer to
+        self._canaries: dict[str, asyncio.Task[None]] = {}
         self._stack = contextlib.ExitStack()
         self._rivals: dict[str, Rival] = {}
         self.pods.index(_IN_NAMESPACE, lambda pod: (pod.metadata.namespace,))
@@ -64,6 +67,8 @@ class Arena:
                     await arena.start()
                     yield arena
                 finally:
+                    for canary in arena._canaries.values():
+                        canary.cancel()
                     arena.stop()
         finally:
             await transport.close()
@@ -71,11 +76,12 @@ class Arena:
     # --- the two controllers ---
 
     async def start(self) -> None:
-        """Both of them; returns when both are seen to work. Starting waits for processes: not on the loop."""
+        """Both of them. Starting waits for processes: not on the loop."""
         await asyncio.to_thread(self._spawn)
-        await asyncio.gather(*(self._probe(side) for side in SIDES))
         self._rested_after = asyncio.get_running_loop().time()
-        self._running.set()
+        for side in SIDES:
+            if side not in self._canaries:
+                self._canaries[side] = asyncio.create_task(self._canary(side))
 
     def _spawn(self) -> None:
         options = {"manage": "ManagedBy"}
@@ -86,7 +92,6 @@ class Arena:
 
     def stop(self) -> None:
         """Both die."""
-        self._running.clear()
         self._stack.close()
 
     async def restart(self) -> None:
@@ -94,17 +99,27 @@ class Arena:
         self.stop()
         await self.start()
 
-    async def _probe(self, side: str) -> None:
-        """A Job without work completes at once if anybody is there."""
-        namespace = f"probe-{side}"
-        with contextlib.suppress(ApiError):
-            await self.create_namespace(namespace)
-        body = self.manifest(side, {"completions": 0}, {}, {}, {"app": "probe"})
-        body["metadata"] = {"generateName": "probe-"}
-        created = await self.user.create(JOBS, namespace, body)
-        name = created["metadata"]["name"]
-        while not (self.jobs.get(namespace, name) or Seen()).status.get("completionTime"):
-            await asyncio.sleep(0.1)
+    async def _canary(self, side: str) -> None:
+        """Ask the controller for a sign of life, again and again."""
+        loop = asyncio.get_running_loop()
+        namespace = f"canary-{side}"
+        await self.create_namespace(namespace)
+        await self.user.create(JOBS, namespace, self.manifest(side, {}, {}, {}, {"app": "canary"}))
+        while not self.pods_in(namespace):
+            await asyncio.sleep(BEAT)
+        (pod,) = self.pods_in(namespace)
+        ready = False
+        while True:
+            ready = not ready
+            began = loop.time()
+            condition = {"type": "Ready", "status": str(ready)}
+            status = {"status": {"phase": "Running", "conditions": [condition]}}
+            await self.user.patch(
+                PODS, namespace, pod.metadata.name, status, subresource="status", content_type=STRATEGIC_PATCH
+            )
+            while (self.job(namespace) or Seen()).status.get("ready") != int(ready):
+                await asyncio.sleep(BEAT)
+            self._answered[side] = began
 
     def counters(self) -> dict[str, dict[str, float]]:
         """What both have counted since their start."""
@@ -152,13 +167,14 @@ class Arena:
     def touch(self, namespace: str) -> None:
         self._touched[namespace] = asyncio.get_running_loop().time()
 
-    async def rest(self, namespace: str) -> None:
-        """Until nothing has changed for a while, with both controllers running."""
+    async def rest(self, namespace: str, side: str) -> None:
+        """Until nothing has changed for a while and the controller has answered to something later."""
         loop = asyncio.get_running_loop()
         while True:
-            await self._running.wait()
             since = max(self._touched.get(namespace, 0.0), self._rested_after)
             left = since + QUIET - loop.time()
-            if left <= 0:
+            if self._canaries[side].done():
+                self._canaries[side].result()
+            if left <= 0 and self._answered[side] > since:
                 return
-            await asyncio.sleep(left)
+            await asyncio.sleep(max(left, BEAT))

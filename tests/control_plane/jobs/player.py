@@ -122,7 +122,7 @@ class Player:
             else:
                 trace.pictures.append({})
             trace.pictures[-1]["refused"] = refusal
-        await self._arena.rest(self._namespace)
+        await self._arena.rest(self._namespace, self._side)
         trace.events = picture.events(await self._arena.events(self._namespace), self._namespace)
         return trace
 
@@ -134,7 +134,7 @@ class Player:
 
     async def _look(self, trace: Trace) -> None:
         self._arena.touch(self._namespace)
-        await self._arena.rest(self._namespace)
+        await self._arena.rest(self._namespace, self._side)
         trace.pictures.append(picture.of(self._arena.job(self._namespace), self._arena.pods_in(self._namespace)))
 
     async def _perform(self, step: Step) -> int:

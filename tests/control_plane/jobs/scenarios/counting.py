@@ -92,7 +92,7 @@ SCENARIOS = (
     history(
         "of two pods of one index one goes",
         indexed(2),
-        do("run"),
+        do("run", index=0),
         do("annotate", index=1, annotations={"batch.kubernetes.io/job-completion-index": "0"}),
         do("end"),
         do("succeed"),

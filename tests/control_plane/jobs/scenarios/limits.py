@@ -34,7 +34,7 @@ SCENARIOS = (
         do("fail", at=0),
         do("end", phase="Succeeded"),
     ),
-    history("all fail at once", {"backoffLimit": 2, "completions": 3, "parallelism": 3}, do("fail"), do("fail")),
+    history("all fail at once", {"backoffLimit": 2, "completions": 3, "parallelism": 3}, do("fail", ago=0)),
     history("the limit is lowered below the failures", {"backoffLimit": 5}, do("fail"), do("spec", backoffLimit=0)),
     history("the limit is raised", {"backoffLimit": 1}, do("fail"), do("spec", backoffLimit=3), *[do("fail")] * 3),
     history("the first failure is waited for", {"backoffLimit": 3}, do("fail", ago=0), do("until", living=1)),
@@ -127,7 +127,7 @@ SCENARIOS = (
     history(
         "both limits hold",
         per_index(2, 3, backoffLimit=1),
-        do("fail"),
+        do("fail", ago=0),
     ),
     history(
         "a failed index leaves with an elastic Job",

@@ -16,6 +16,7 @@ from queue_manager.jobs.controller import JobQueueController
 from queue_manager.queueing.queues import Position
 from queue_manager.workloads.admission import QueueAdmission
 from queue_manager.workloads.controller import WorkloadController
+from queue_manager.workloads.metrics import QueueMetrics
 from queue_manager.workloads.queue_status import QueueStatusController
 from queue_manager.workloads.scheduler import Scheduler
 from queue_manager.workloads.settings import Settings, settings_of
@@ -59,6 +60,12 @@ def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager
     workloads = WorkloadController(runtime, settings, scheduler, writer)
     jobs = JobQueueController(runtime, settings, writer)
     status = QueueStatusController(runtime, scheduler)
+    QueueMetrics(
+        runtime,
+        scheduler,
+        resources=config.metrics.enable_cluster_queue_resources,
+        local_queues=config.metrics.local_queue_metrics.enable,
+    )
     admission = JobAdmission(_Lookup(runtime, settings))
     return QueueManager(scheduler, writer, jobs, workloads, status, (admission, QueueAdmission()))
 

@@ -72,8 +72,10 @@ class _Shape:
 class PendingWorkloads:
     """Pending Workloads of one ClusterQueue. Nothing here scans all of them, except positions for display."""
 
-    def __init__(self, strategy: str) -> None:
+    def __init__(self, strategy: str, *, pass_by: bool = False) -> None:
+        """`pass_by`: a StrictFIFO head that can never fit does not block those behind it."""
         self.strategy = strategy
+        self.pass_by = pass_by
         self._shapes: dict[bytes, _Shape] = {}
         self._line: list[tuple[Rank, bytes]] = []  # shapes by their first member, lazily kept
         self._where: dict[Key, Info] = {}
@@ -107,6 +109,12 @@ class PendingWorkloads:
         """Why the shape of this Workload is parked, if it is."""
         info = self._where.get(key)
         return self._shapes[info.shape].parked if info is not None and self._in_shape(key) else None
+
+    def is_inadmissible(self, key: Key) -> bool:
+        """It waits for some change, not for its turn."""
+        return key in self._where and (
+            not self._in_shape(key) or self._shapes[self._where[key].shape].parked is not None
+        )
 
     def _in_shape(self, key: Key) -> bool:
         return key not in self._resting and key not in self._refused
@@ -187,7 +195,8 @@ class PendingWorkloads:
         info = self._where.get(key)
         if info is None or not self._in_shape(key) or retry is Retry.NEXT_CYCLE:
             return
-        if retry is Retry.NAMESPACE or (retry is Retry.EDIT and self.strategy != STRICT_FIFO):
+        passed = never and self.pass_by and self.strategy == STRICT_FIFO
+        if passed or retry is Retry.NAMESPACE or (retry is Retry.EDIT and self.strategy != STRICT_FIFO):
             self.remove(key)
             self._where[key] = info
             self._refused[key] = None
@@ -222,9 +231,9 @@ class PendingWorkloads:
         self._refused = {}
         return woken
 
-    def set_strategy(self, strategy: str, now: datetime) -> None:
-        if strategy != self.strategy:
-            self.strategy = strategy
+    def set_strategy(self, strategy: str, now: datetime, *, pass_by: bool = False) -> None:
+        if (strategy, pass_by) != (self.strategy, self.pass_by):
+            self.strategy, self.pass_by = strategy, pass_by
             self.wake(now)
 
 

@@ -101,10 +101,11 @@ class Queues:
     def set_cluster_queue(self, queue: ClusterQueue, now: datetime) -> None:
         name = queue.metadata.name
         known = self.cluster_queues.get(name)
+        pass_by = queue.metadata.annotations.get(labels.PASS_BY) == "true"
         if known is not None:
-            known.set_strategy(queue.spec.queueing_strategy, now)
+            known.set_strategy(queue.spec.queueing_strategy, now, pass_by=pass_by)
             return
-        self.cluster_queues[name] = PendingWorkloads(queue.spec.queueing_strategy)
+        self.cluster_queues[name] = PendingWorkloads(queue.spec.queueing_strategy, pass_by=pass_by)
         for key in self.local_queues_of(name):
             for info in self._members.get(key, {}).values():
                 self._stand_in_line(info, now)
@@ -143,6 +144,14 @@ class Queues:
     def waiting(self, queue: Key) -> int:
         """Pending Workloads of a LocalQueue."""
         return len(self._members.get(queue, ()))
+
+    def waiting_by_status(self, queue: Key) -> tuple[int, int]:
+        """Pending Workloads of a LocalQueue: (in line, waiting for some change)."""
+        pending, members = self._pending(queue), self._members.get(queue, {})
+        if pending is None:
+            return 0, len(members)
+        idle = sum(pending.is_inadmissible(key) for key in members)
+        return len(members) - idle, idle
 
     def positions(self, cluster_queue: str) -> list[Position]:
         """The whole line of a ClusterQueue, first to last."""

@@ -187,8 +187,11 @@ class QueueStatusController:
         holdings: Sequence[Holding],
         usages: tuple[tuple[FlavorUsage, ...], tuple[FlavorUsage, ...]],
     ) -> None:
+        conditions = self._conditions(queue, old.conditions, labels.ACTIVE, active)
+        if isinstance(queue, ClusterQueue):
+            conditions = self._conditions(queue, conditions, labels.BLOCKED, self._blocked(queue))
         new = QueueStatus(
-            conditions=self._conditions(queue, old.conditions, *active),
+            conditions=conditions,
             pending_workloads=pending,
             reserving_workloads=len(holdings),
             admitted_workloads=sum(h.admitted for h in holdings),
@@ -206,15 +209,26 @@ class QueueStatusController:
             resource, meta.namespace, meta.name, patch, subresource="status", type=type(queue)
         )
 
+    def _blocked(self, queue: ClusterQueue) -> tuple[str, str, str] | None:
+        """A StrictFIFO head that can never fit; None while there is none."""
+        pending = self._scheduler.queues.cluster_queues.get(queue.metadata.name)
+        if pending is None or pending.never is None:
+            return None
+        return "True", labels.HEAD_NEVER_FITS, f"The first Workload can never be admitted: {pending.never.message}"
+
     def _conditions(
-        self, queue: Object, old: tuple[Condition, ...], status: str, reason: str, message: str
+        self, queue: Object, old: tuple[Condition, ...], kind: str, value: tuple[str, str, str] | None
     ) -> tuple[Condition, ...]:
-        known = next((c for c in old if c.type == labels.ACTIVE), None)
+        """The conditions with this one as it must be; None: without it."""
+        known = next((c for c in old if c.type == kind), None)
+        if value is None:
+            return tuple(c for c in old if c is not known)
+        status, reason, message = value
         if known is not None and (known.status, known.reason, known.message) == (status, reason, message):
             return old
         now = self._runtime.clock.now().astimezone(UTC).replace(microsecond=0)
         new = Condition(
-            type=labels.ACTIVE,
+            type=kind,
             status=status,
             reason=reason,
             message=message,

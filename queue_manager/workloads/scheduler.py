@@ -54,6 +54,7 @@ log = logging.getLogger(__name__)
 
 CONCURRENT_WRITES = 50
 SECOND_LOOK = 1.0  # s: after the rules of a ClusterQueue have changed
+NEVER = (labels.EXCEEDS_MAX_QUOTA, labels.NO_MATCHING_FLAVOR)  # unless quota or flavors are changed
 RETRY_SECONDS = 1.0  # after a write that failed
 
 
@@ -134,6 +135,7 @@ class Scheduler:
         before = [] if old is None else self.state.relatives(old.metadata.name)
         self.state.set_queue(new)
         self.queues.set_cluster_queue(new, now)
+        self._changed.set()
         if old is None or old.spec != new.spec:
             concerned = list(dict.fromkeys([*before, *self.state.relatives(new.metadata.name)]))
             self.wake(concerned)
@@ -240,8 +242,7 @@ class Scheduler:
     def _act(self, outcome: Admit | Refuse) -> bool:
         """True if the next cycle will see another head."""
         if isinstance(outcome, Refuse):
-            never = outcome.reason in (labels.EXCEEDS_MAX_QUOTA, labels.NO_MATCHING_FLAVOR)
-            self.queues.refused(outcome, never=never)
+            self.queues.refused(outcome, never=outcome.reason in NEVER)
             self._later(self._write_refusal(outcome))
             return True
         if self._must_wait_for_pods():
@@ -329,8 +330,12 @@ class Scheduler:
 
     async def _write_refusal(self, refusal: Refuse) -> None:
         def refuse(draft: Draft) -> None:
+            before = len(draft.events)
             if waits(draft.workload):
                 transitions.refuse(draft, refusal.reason, refusal.message, refusal.requests)
+            if len(draft.events) > before and refusal.reason in NEVER and self._is_strict(refusal.cluster_queue):
+                text = f"Can never be admitted, and blocks ClusterQueue {refusal.cluster_queue}: {refusal.message}"
+                draft.event("Warning", labels.NEVER_FITS, text)
 
         await self._write_reason(refusal.info, refuse)
 
@@ -355,6 +360,10 @@ class Scheduler:
             await asyncio.sleep(RETRY_SECONDS)
             local = self.queues.local_queues.get(what.queue)
             self.wake([local.spec.cluster_queue] if local else [])
+
+    def _is_strict(self, cluster_queue: str) -> bool:
+        pending = self.queues.cluster_queues.get(cluster_queue)
+        return pending is not None and pending.strategy == labels.STRICT_FIFO and not pending.pass_by
 
     # --- what others ask ---
 

@@ -197,3 +197,24 @@ def test_m07_the_rules_for_jobs_hold_while_the_controllers_are_down() -> None:
     course = played(load("m07"))
     assert course.values["Job/ns/a", "spec.suspend"] == [True, False]
     assert course.end["ClusterQueue/cq2"]["cond.Active"][0] == "True"
+
+
+# --- a head that can never fit -----------------------------------------------------------------------------
+
+
+def _only_said_more(name: str) -> None:
+    """It blocks by the rule, as recorded; beyond that, it is said what blocks and that it will for ever."""
+    found = differences(load(name))
+    assert set(found) == {"events", "end ClusterQueue/cq cond.Blocked"} or set(found) == {"events"}
+    missing, more = found["events"]
+    assert missing == []
+    assert isinstance(more, list)
+    assert {event[1] for event in more} == {"NeverFits"}
+
+
+def test_x25_a_head_that_exceeds_all_quota_is_reported() -> None:
+    _only_said_more("x25")
+
+
+def test_x26_a_head_no_flavor_takes_is_reported() -> None:
+    _only_said_more("x26")

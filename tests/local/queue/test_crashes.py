@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from queue_manager.configuration import loads
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.engine.resources import JOBS, WORKLOADS
 from queue_manager.engine.transport import JSON, Response, Transport
 from queue_manager.simulation.kubelet import Outcome
 from queue_manager.simulation.virtual import run_virtual

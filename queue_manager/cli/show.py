@@ -203,7 +203,7 @@ def picture(view: JobView, now: datetime) -> Group:
         parts += [Text(), output.table(DEMAND, view.demand)]
     if view.pods:
         parts += [Text(), *_shortened(tables["pods"], _pods_in_order(view.pods))]
-    if any(attempt.ended for attempt in view.retries.attempts):
+    if any(attempt.ended and attempt.cause != "Succeeded" for attempt in view.retries.attempts):
         parts += [Text(), output.table(tables["attempts"], view.retries.attempts)]
     parts += [Text(), heading("HISTORY"), output.table(tables["history"], view.history)]
     if view.events:

@@ -1,0 +1,89 @@
+"""Commands run as a user runs them, against a `sluice up` of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_manager.cli.ps import job_table
+from tests.local.cluster.conftest import Up, sluice, start, until
+
+__all__ = ["start"]  # a fixture of the cluster's tests
+
+CONFIG = """\
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+waitForPodsReady:
+  timeout: {timeout}
+  requeuingStrategy: {{backoffLimitCount: 1, backoffBaseSeconds: 1}}
+"""
+
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {name}
+  labels: {{kueue.x-k8s.io/queue-name: user-queue}}
+  annotations: {{sluice/backoff-seconds: "600"}}
+spec:
+  suspend: true
+  {spec}
+  template:
+    spec:
+      restartPolicy: Never
+      terminationGracePeriodSeconds: 1
+      containers: [{{name: main, image: local, command: {command}, resources: {{requests: {{cpu: {cpu}}}}}}}]
+"""
+
+
+class User:
+    """Somebody with a cluster of 2 cpu."""
+
+    def __init__(self, up: Up, config: Path) -> None:
+        self.up = up
+        self.config = config
+
+    def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        done = sluice(*arguments, "--kubeconfig", str(self.up.kubeconfig), stdin=stdin)
+        assert "Traceback" not in done.stderr
+        return done
+
+    def says(self, *arguments: str, stdin: str = "") -> str:
+        """What a command that succeeds prints."""
+        done = self.run(*arguments, stdin=stdin)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.says(*arguments, "-o", "json"))
+
+    def submit(self, name: str, *, command: str = "[sleep, '600']", spec: str = "{}", cpu: str = "100m") -> None:
+        spec = "backoffLimit: 6" if spec == "{}" else spec
+        self.says("submit", "-f", "-", stdin=JOB.format(name=name, command=command, spec=spec, cpu=cpu))
+
+    async def until_state(self, name: str, *states: str) -> Any:
+        """Wait until the Job is in one of these states; what `sluice show` says then."""
+        async with self.up.client() as client:
+
+            async def so() -> bool:
+                return any(row.name == name and row.state in states for row in await job_table(client, "default"))
+
+            await until(so, f"{name} is {' or '.join(states)}")
+        return self.json("show", name)
+
+
+@pytest.fixture
+def user(start: Callable[..., Up], tmp_path: Path) -> Callable[..., User]:
+    """A user of a new cluster; `timeout`: of waitForPodsReady."""
+
+    def begin(timeout: str = "30m") -> User:
+        config = tmp_path / "config.yaml"
+        config.write_text(CONFIG.format(timeout=timeout))
+        return User(start("--cpu", "2", "--memory", "4Gi", "--config", str(config)), config)
+
+    return begin

@@ -1,0 +1,180 @@
+"""What operators do to Jobs and queues, with real commands on a real cluster of one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from job_controller.model import Job
+from queue_manager.engine.resources import JOBS
+from tests.local.cli.conftest import User
+from tests.local.cluster.conftest import sluice, until
+
+MISSING = "[/no/such/program]"
+
+
+async def test_a_job_that_never_gets_ready_comes_into_the_inbox_and_back_in_line(user: Callable[..., User]) -> None:
+    me = user("1s")
+    me.submit("broken", command=MISSING)
+    given_up = await me.until_state("broken", "Deactivated")
+    assert given_up["reason"] == "DeactivatedDueToRequeuingLimitExceeded"
+    assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2]
+
+    (row,) = me.json("deactivated")
+    assert (row["name"], row["why"], row["tries"]) == ("broken", "pods not ready", 2)
+    assert "/no/such/program" in row["lastError"]
+    table = me.says("deactivated", "-q", "user-queue")
+    assert "sluice reactivate broken" in table
+    assert me.says("deactivated", "-q", "another") == "nothing is deactivated\n"
+
+    would = me.says("reactivate", "broken", "--dry-run")
+    assert would.startswith("default/broken would be reactivated: back in line of user-queue")
+    assert me.json("show", "broken")["state"] == "Deactivated"
+
+    assert me.says("reactivate", "broken") == (
+        "default/broken reactivated: back in line of user-queue, with a new budget of retries\n"
+    )
+    given_up = await me.until_state("broken", "Deactivated")
+    assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2, 3, 4]
+
+
+async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_the_other(
+    user: Callable[..., User],
+) -> None:
+    me = user()
+    for name in ("one", "two"):
+        me.submit(name)
+    for name in ("one", "two"):
+        await me.until_state(name, "Running")
+    told = me.says("deactivate", "one", "two")
+    assert told.count("its pods are stopped and its quota is given back") == 2
+    assert me.says("deactivate", "one").startswith("default/one unchanged: it is deactivated already")
+    for name in ("one", "two"):
+        assert (await me.until_state(name, "Deactivated"))["reason"] in ("Deactivated", "")
+    done = me.json("reactivate", "--all", "-q", "user-queue", "--stagger", "10ms")
+    assert sorted((row["name"], row["result"]) for row in done) == [("one", "reactivated"), ("two", "reactivated")]
+    for name in ("one", "two"):
+        await me.until_state(name, "Running")
+    assert me.says("reactivate", "--all", "-q", "cq/cluster-queue") == (
+        "nothing is deactivated in ClusterQueue cluster-queue\n"
+    )
+    assert "it is active" in me.says("reactivate", "one")
+
+
+async def test_a_held_queue_starts_nothing_a_drained_one_stops_all_a_released_one_goes_on(
+    user: Callable[..., User],
+) -> None:
+    me = user()
+    me.submit("runs")
+    await me.until_state("runs", "Running")
+    assert me.says("hold", "user-queue") == (
+        "LocalQueue default/user-queue held: nothing more starts (0 waiting, 1 running); "
+        "what runs goes on to its end; undo: sluice release user-queue\n"
+    )
+    late = me.run("submit", "-f", "config/samples/hello.yaml")
+    assert "LocalQueue user-queue is held (sluice release user-queue)" in late.stdout
+    held = await me.until_state("hello", "Pending")
+    assert "sluice release user-queue" in held["next"][0]["what"]
+    assert me.json("show", "runs")["state"] == "Running"
+    assert me.says("hold", "user-queue").startswith("LocalQueue default/user-queue unchanged: it is held already")
+
+    assert "what runs is stopped" in me.says("drain", "cq/cluster-queue")
+    await me.until_state("runs", "Pending")
+    still = me.says("release", "user-queue")
+    assert "ClusterQueue cluster-queue is held too (sluice release cq/cluster-queue)" in still
+    assert "starts again as quota allows" in me.says("release", "cluster-queue", "--cluster-queue")
+    await me.until_state("runs", "Running")
+    await me.until_state("hello", "Running", "Succeeded")
+
+
+async def test_a_dry_run_is_checked_by_the_server_and_changes_nothing(user: Callable[..., User]) -> None:
+    me = user()
+    me.submit("runs")
+    await me.until_state("runs", "Running")
+    assert "would be draining" in me.says("drain", "user-queue", "--dry-run")
+    assert "would be deactivated" in me.says("deactivate", "runs", "--dry-run")
+    assert "unchanged" in me.says("release", "user-queue")
+    assert me.json("show", "runs")["state"] == "Running"
+
+
+async def test_what_makes_no_sense_is_refused_and_what_is_not_there_is_an_error(user: Callable[..., User]) -> None:
+    me = user()
+    me.submit("ends", command="['true']")
+    await me.until_state("ends", "Succeeded")
+    for command in ("deactivate", "reactivate"):
+        done = me.run(command, "ends")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "default/ends refused: it has ended" in done.stderr
+    for arguments, hint in (
+        (("show", "end"), "no Job end in namespace default; did you mean ends?"),
+        (("show", "elsewhere/ends"), "there is default/ends"),
+        (("reactivate", "nothing-like-it"), "`sluice ps` lists them all"),
+        (("hold", "cluster-queue"), "did you mean cq/cluster-queue?"),
+        (("hold", "cq/user-queue"), "did you mean user-queue?"),
+        (("reactivate", "--all", "-q", "nope"), "404"),
+    ):
+        done = me.run(*arguments)
+        assert (done.returncode, done.stdout) == (3, ""), arguments
+        assert hint in done.stderr
+    for arguments in (("reactivate",), ("reactivate", "--all"), ("reactivate", "ends", "--all", "-q", "user-queue")):
+        assert me.run(*arguments).returncode == 2
+
+
+async def test_show_draws_the_indexes_of_an_indexed_job_and_names_the_next_try(user: Callable[..., User]) -> None:
+    me = user()
+    script = "case $JOB_COMPLETION_INDEX in 1) exit 3;; 3) sleep 600;; esac"
+    spec = "completions: 4\n  parallelism: 4\n  completionMode: Indexed\n  backoffLimitPerIndex: 2"
+    me.submit("many", command=f'[sh, -c, "{script}"]', spec=spec)
+
+    async with me.up.client() as client:
+
+        async def settled() -> bool:
+            status = (await client.get(JOBS, "default", "many", type=Job)).status
+            return (status.succeeded, status.failed, status.ready) == (2, 1, 1)
+
+        await until(settled, "two have succeeded, one has failed, one runs")
+    (failed,) = me.json("show", "many")["indexes"]["troubled"]
+    assert (failed["index"], failed["exitCodes"], failed["state"]) == (1, [3], "in backoff")
+    shown = me.says("show", "many")
+    assert "0  .b.r\n. 2 succeeded   r 1 running   b 1 in backoff" in shown
+    assert "the next pod of index 1" in shown
+
+
+async def test_show_tells_the_deadline_when_it_knows_the_configuration(user: Callable[..., User]) -> None:
+    me = user("10m")
+    me.submit("broken", command=MISSING)
+    await me.until_state("broken", "Starting")
+    assert "waitForPodsReady; --config tells when" in me.says("show", "broken")
+    told = me.says("show", "broken", "--config", str(me.config))
+    assert "is evicted if its pods are not all ready (retry 1 of 1 follows)" in told
+    assert "/no/such/program" in told
+
+
+async def test_a_job_that_can_never_start_is_told_so_at_once(user: Callable[..., User]) -> None:
+    me = user()
+    text = Path("config/samples/hello.yaml").read_text().replace("cpu: 500m", "cpu: 64")
+    done = me.run("submit", "-f", "-", stdin=text)
+    assert done.returncode == 2
+    assert "can never start: asks 64 cpu, queue limit 2" in done.stdout
+    waits = await me.until_state("hello", "Pending")
+    assert waits["next"][0]["what"] == "never starts, unless it asks for less or an admin raises the quota"
+
+
+def test_check_config_prints_every_mistake_with_its_line_or_the_whole_configuration(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+    good.write_text(head + "waitForPodsReady: {timeout: 3s}\nmultiKueue: {origin: here}\n")
+    bad.write_text(head + "waitForPodsReady:\n  timeout: 5x\nfoo: 1\n")
+    fine = sluice("check-config", str(good))
+    assert fine.returncode == 0
+    assert "  timeout: 3s\n" in fine.stdout
+    assert "backoffBaseSeconds: 60" in fine.stdout
+    assert "# ignored: multiKueue" in fine.stdout
+    wrong = sluice("check-config", str(bad))
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert f"{bad}:4: waitForPodsReady.timeout" in wrong.stderr
+    assert f"{bad}:5: foo" in wrong.stderr
+    assert f"{bad}: 2 mistakes" in wrong.stderr
+    again = tmp_path / "again.yaml"
+    again.write_text(fine.stdout)
+    assert sluice("check-config", str(again)).returncode == 0

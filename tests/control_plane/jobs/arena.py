@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
+from uuid import uuid4
 
 from job_controller.labels import OWN_MANAGER, OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
 from queue_manager.engine.clock import SystemClock
@@ -102,7 +103,7 @@ class Arena:
     async def _canary(self, side: str) -> None:
         """Ask the controller for a sign of life, again and again."""
         loop = asyncio.get_running_loop()
-        namespace = f"canary-{side}"
+        namespace = f"canary-{uuid4().hex[:8]}"
         await self.create_namespace(namespace)
         await self.user.create(JOBS, namespace, self.manifest(side, {}, {}, {}, {"app": "canary"}))
         while not self.pods_in(namespace):

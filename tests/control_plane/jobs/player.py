@@ -52,19 +52,22 @@ async def compare(
     A machine that is busy can be late, and look as if a controller had come to rest. What differs is played
     again with fewer others, and only what differs again is a difference.
     """
-    found = await _play(arena, histories, run, at_once, allow_invalid)
+    found = await play_once(arena, histories, run, at_once, allow_invalid)
     doubtful = [number for number, comparison in enumerate(found) if comparison.differences]
     if doubtful:
         log.info("%d of %d are played again", len(doubtful), len(histories))
-    again = await _play(arena, [histories[number] for number in doubtful], f"{run}-again", at_once // 4, allow_invalid)
+    again = await play_once(
+        arena, [histories[number] for number in doubtful], f"{run}-again", at_once // 4, allow_invalid
+    )
     for number, comparison in zip(doubtful, again, strict=True):
         found[number] = comparison
     return found
 
 
-async def _play(
-    arena: Arena, histories: list[History], run: str, at_once: int, allow_invalid: bool
+async def play_once(
+    arena: Arena, histories: list[History], run: str, at_once: int, allow_invalid: bool = False
 ) -> list[Comparison]:
+    """Each once, without a second chance."""
     turn = asyncio.Semaphore(at_once)
 
     async def both(number: int, history: History) -> Comparison:

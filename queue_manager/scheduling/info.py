@@ -6,7 +6,7 @@ lets a queue of a hundred thousand equal Workloads be parked and woken as one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
@@ -86,7 +86,7 @@ def info(
             _pod_set(pod_set, spec, workload, rules)
             for pod_set, spec in zip(workload.spec.pod_sets, specs, strict=True)
         )
-        error = _out_of_bounds(specs, surroundings)
+        error = _out_of_bounds([p.template.get("spec") or {} for p in workload.spec.pod_sets], specs, surroundings)
     except ValueError as e:
         pod_sets, error = (), f"resources validation failed: {e}"
     queued_at = queue_time(workload, timestamp)
@@ -140,16 +140,19 @@ def _pod_set(pod_set: PodSet, spec: Json, workload: Workload, rules: ResourceRul
     return PodSetInfo(pod_set.name, max(0, pod_set.count - reclaimed), rules.apply(single), spec, pod_set.min_count)
 
 
-def _out_of_bounds(specs: Sequence[Json], surroundings: PodSurroundings) -> str:
-    paths = [f"spec.podSets[{i}].template.spec" for i in range(len(specs))]
-    for path, spec in zip(paths, specs, strict=True):
-        text = over_limits(spec, path)
-        if text:
-            return f"resources validation failed: {text}"
-    for path, spec in zip(paths, specs, strict=True):
-        text = surroundings.refusal(spec, path)
-        if text:
-            return f"resources didn't satisfy LimitRange constraints: {text}"
+def _out_of_bounds(written: Sequence[Json], complete: Sequence[Json], surroundings: PodSurroundings) -> str:
+    """A contradiction in the spec itself first, then what the namespace forbids, then a default that contradicts."""
+
+    def first(refusal: Callable[[Json, str], str], specs: Sequence[Json]) -> str:
+        texts = (refusal(spec, f"spec.podSets[{i}].template.spec") for i, spec in enumerate(specs))
+        return next((text for text in texts if text), "")
+
+    if text := first(over_limits, written):
+        return f"resources validation failed: {text}"
+    if text := first(surroundings.refusal, complete):
+        return f"resources didn't satisfy LimitRange constraints: {text}"
+    if complete != written and (text := first(over_limits, complete)):
+        return f"resources validation failed: {text}"
     return ""
 
 

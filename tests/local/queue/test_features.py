@@ -1,0 +1,287 @@
+"""Partial admission, prebuilt Workloads, child Jobs, admission checks, what namespaces add to pods, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from queue_manager.engine.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    JOBS,
+    LIMIT_RANGES,
+    RUNTIME_CLASSES,
+    WORKLOADS,
+)
+from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.virtual import run_virtual
+from tests.local.queue.cluster import API, NS, Cluster, cluster
+
+MIN = "kueue.x-k8s.io/job-min-parallelism"
+EQUAL = "kueue.x-k8s.io/job-completions-equal-parallelism"
+
+
+async def size(c: Cluster, job: str) -> tuple[int, int]:
+    spec = (await c.job(job))["spec"]
+    return spec["parallelism"], spec["completions"]
+
+
+async def set_active(c: Cluster, job: str, active: bool) -> None:
+    name = (await c.workload(job))["metadata"]["name"]
+    await c.client.patch(WORKLOADS, NS, name, {"spec": {"active": active}})
+
+
+# --- partial admission -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "completions", "notes", "running"),
+    [
+        (4, 8, {MIN: "2"}, (3, 8)),
+        (6, 4, {MIN: "2"}, (3, 4)),  # never more pods than completions: the user's 6 comes back all the same
+        (4, 4, {MIN: "2", EQUAL: "true"}, (3, 3)),
+    ],
+)
+def test_a_job_runs_with_the_pods_that_fit_and_gets_its_size_back(
+    parallelism: int, completions: int, notes: dict[str, str], running: tuple[int, int]
+) -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("3")
+            mode = "Indexed" if EQUAL in notes else "NonIndexed"
+            await c.submit(
+                "a", annotations=notes, parallelism=parallelism, completions=completions, completionMode=mode
+            )
+            await c.until(c.running, ["a"])
+            assert await size(c, "a") == running
+            await set_active(c, "a", False)
+            await c.until(lambda: size(c, "a"), (parallelism, completions))
+            assert "sluice/parallelism" not in (await c.job("a"))["metadata"].get("annotations", {})
+            await set_active(c, "a", True)
+            await c.until(lambda: size(c, "a"), running)
+            assert await c.running() == ["a"]
+
+    run_virtual(story())
+
+
+# --- prebuilt Workloads ------------------------------------------------------------------------------------
+
+
+async def make_prebuilt(c: Cluster, like: str) -> None:
+    """A Workload with the pods of this Job, as the API completed them."""
+    template = (await c.workload(like))["spec"]["podSets"][0]["template"]
+    pod_set = {"name": "main", "count": 1, "template": {"spec": template["spec"]}}
+    spec = {"queueName": "lq", "podSets": [pod_set]}
+    meta = {"name": "pre", "namespace": NS}
+    await c.create(WORKLOADS, {**API, "kind": "Workload", "metadata": meta, "spec": spec})
+
+
+def test_a_prebuilt_workload_is_taken_over_and_starts_its_job() -> None:
+    """As measured in x21: with the defaults of the API in its containers it matches."""
+
+    async def story() -> None:
+        async with cluster(a=Outcome(ready_after=0.2, ends_after=3.0)) as c:
+            await c.queues("2")
+            await c.submit("like")
+            await c.until(c.running, ["like"])
+            await c.submit("a", labels={"kueue.x-k8s.io/prebuilt-workload-name": "pre"})
+            await asyncio.sleep(5)
+            assert await c.running() == ["like"]
+            await make_prebuilt(c, "like")
+            await c.until(c.running, ["a", "like"])
+            workload = await c.workload("a")
+            assert workload["metadata"]["name"] == "pre"
+            await c.until(lambda: finished(c, "a"), "Succeeded")
+
+    run_virtual(story())
+
+
+async def finished(c: Cluster, job: str) -> str:
+    return (await c.condition(job, "Finished") or ("", ""))[1]
+
+
+# --- child Jobs --------------------------------------------------------------------------------------------
+
+
+def test_a_child_of_a_waiting_job_is_suspended_and_has_no_workload() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("1")
+            await c.submit("busy")
+            await c.submit("parent")
+            parent = await c.job("parent")
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "parent", "uid": parent["metadata"]["uid"]}
+            pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
+            meta = {"name": "child", "namespace": NS, "ownerReferences": [{**owner, "controller": True}]}
+            job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": pod}}}
+            await c.client.create(JOBS, NS, job)
+            await c.until(c.running, ["busy"])
+            told = [e[1:] for e in await c.events("child", component="kueue")]
+            assert told == [("Suspended", "Kueue managed child job suspended")]
+            assert len(await c.client.list(WORKLOADS, NS)) == 2
+
+    run_virtual(story())
+
+
+# --- admission checks --------------------------------------------------------------------------------------
+
+
+async def with_check(c: Cluster) -> None:
+    await c.queues("1", admissionChecksStrategy={"admissionChecks": [{"name": "ac"}]})
+    tree = {**API, "kind": "AdmissionCheck", "metadata": {"name": "ac"}, "spec": {"controllerName": "x/y"}}
+    await c.create(ADMISSION_CHECKS, tree)
+    now = "2026-01-01T00:00:00Z"
+    active = {"type": "Active", "status": "True", "reason": "X", "message": "", "lastTransitionTime": now}
+    await c.client.patch(ADMISSION_CHECKS, "", "ac", {"status": {"conditions": [active]}}, subresource="status")
+
+
+async def answer(c: Cluster, job: str, **state: Any) -> None:
+    name = (await c.workload(job))["metadata"]["name"]
+    check = {"name": "ac", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z", **state}
+    await c.client.patch(WORKLOADS, NS, name, {"status": {"admissionChecks": [check]}}, subresource="status")
+
+
+async def admitted(c: Cluster, job: str) -> tuple[str, ...]:
+    return (await c.condition(job, "Admitted") or ("", ""))[:2]
+
+
+def test_a_job_waits_for_its_checks_and_gets_what_they_inject() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await with_check(c)
+            await c.submit("a")
+            await c.until(lambda: admitted(c, "a"), ("False", "UnsatisfiedAdmissionChecks"))
+            update = {"name": "main", "nodeSelector": {"rack": "r1"}, "annotations": {"made-by": "ac"}}
+            await answer(c, "a", state="Ready", podSetUpdates=[update])
+            await c.until(c.running, ["a"])
+            template = (await c.job("a"))["spec"]["template"]
+            assert template["spec"]["nodeSelector"] == {"rack": "r1"}
+            assert template["metadata"]["annotations"]["made-by"] == "ac"
+            await set_active(c, "a", False)
+            await c.until(lambda: node_selector(c, "a"), None)
+
+    run_virtual(story())
+
+
+async def node_selector(c: Cluster, job: str) -> object:
+    return (await c.job(job))["spec"]["template"]["spec"].get("nodeSelector")
+
+
+def test_a_retry_waits_as_long_as_the_check_asks_for() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await with_check(c)
+            await c.submit("a")
+            await c.until(lambda: admitted(c, "a"), ("False", "UnsatisfiedAdmissionChecks"))
+            await answer(c, "a", state="Retry", requeueAfterSeconds=20)
+            await c.until(lambda: admitted(c, "a"), ("False", "NoReservation"))
+            await asyncio.sleep(15)
+            assert await admitted(c, "a") == ("False", "NoReservation")
+            await c.until(lambda: admitted(c, "a"), ("False", "UnsatisfiedAdmissionChecks"))
+            check = (await c.workload("a"))["status"]["admissionChecks"][0]
+            assert (check["state"], check["retryCount"]) == ("Pending", 1)
+
+    run_virtual(story())
+
+
+# --- what namespaces and runtime classes add ---------------------------------------------------------------
+
+
+async def usage(c: Cluster, job: str) -> object:
+    assigned = (await c.workload(job))["status"]["admission"]["podSetAssignments"][0]
+    return assigned["resourceUsage"]
+
+
+def test_defaults_of_the_namespace_count_and_are_not_written_into_the_workload() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("4")
+            limits = [{"type": "Container", "defaultRequest": {"cpu": "3"}}]
+            meta = {"name": "lr", "namespace": NS}
+            tree = {"apiVersion": "v1", "kind": "LimitRange", "metadata": meta, "spec": {"limits": limits}}
+            await c.create(LIMIT_RANGES, tree)
+            pod = {"containers": [{"name": "main", "image": "x"}]}
+            await c.submit("a", pod=pod)
+            await c.until(c.running, ["a"])
+            assert await usage(c, "a") == {"cpu": "3"}
+            container = (await c.workload("a"))["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
+            assert "requests" not in container.get("resources", {})
+
+    run_virtual(story())
+
+
+def test_what_breaks_a_limit_of_its_namespace_waits_until_the_limit_is_gone() -> None:
+    """As measured in k06."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("4")
+            meta = {"name": "lr", "namespace": NS}
+            spec = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
+            await c.create(LIMIT_RANGES, {"apiVersion": "v1", "kind": "LimitRange", "metadata": meta, "spec": spec})
+            await c.submit("a", "2")
+            message = (
+                "resources didn't satisfy LimitRange constraints: spec.podSets[0].template.spec.containers[0]: "
+                'Invalid value: ["cpu"]: requests must not be above the limitRange max'
+            )
+            await c.until(lambda: c.condition("a", "QuotaReserved"), ("False", "Misconfigured", message))
+            await c.client.delete(LIMIT_RANGES, NS, "lr")
+            await c.until(c.running, ["a"])
+
+    run_virtual(story())
+
+
+def test_the_overhead_of_a_runtime_class_counts() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("4")
+            tree = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "vm"}, "handler": "vm"}
+            await c.create(RUNTIME_CLASSES, {**tree, "overhead": {"podFixed": {"cpu": "500m"}}})
+            container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+            await c.submit("a", pod={"runtimeClassName": "vm", "containers": [container]})
+            await c.until(c.running, ["a"])
+            assert await usage(c, "a") == {"cpu": "1500m"}
+
+    run_virtual(story())
+
+
+# --- metrics -----------------------------------------------------------------------------------------------
+
+
+def test_metrics_say_what_happened_and_what_is() -> None:
+    async def story() -> None:
+        async with cluster("metrics: {enableClusterQueueResources: true}\n", a=Outcome(0.2, 3.0)) as c:
+            await c.queues("1")
+            await c.submit("a")
+            await c.submit("b")
+            await c.until(lambda: waits(c, "b"), True)
+            now = c.world.metrics.exposition().splitlines()
+            for line in (
+                'kueue_pending_workloads{cluster_queue="cq",status="inadmissible"} 1',
+                'kueue_pending_workloads{cluster_queue="cq",status="active"} 0',
+                'kueue_admitted_active_workloads{cluster_queue="cq"} 1',
+                'kueue_cluster_queue_status{cluster_queue="cq",status="active"} 1',
+                'kueue_local_queue_status{active="True",name="lq",namespace="ns"} 1',
+                'kueue_cluster_queue_nominal_quota{cluster_queue="cq",cohort="",flavor="default",resource="cpu"} 1',
+                'kueue_cluster_queue_resource_usage{cluster_queue="cq",cohort="",flavor="default",resource="cpu"} 1',
+            ):
+                assert line in now
+            await c.until(lambda: finished(c, "a"), "Succeeded")
+            await c.until(c.running, ["b"])
+            metrics, own = c.world.metrics, {"cluster_queue": "cq", "priority_class": ""}
+            assert metrics.value("kueue_admitted_workloads_total", own) == 2
+            assert metrics.value("kueue_quota_reserved_workloads_total", own) == 2
+            assert metrics.value("kueue_finished_workloads_total", own) == 1
+            for name in ("quota_reserved_wait_time", "admission_wait_time", "ready_wait_time"):
+                assert metrics.value(f"kueue_{name}_seconds", own) >= 1
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "Hold"}})
+            await asyncio.sleep(1)
+            assert 'kueue_cluster_queue_status{cluster_queue="cq",status="pending"} 1' in metrics.exposition()
+
+    run_virtual(story())
+
+
+async def waits(c: Cluster, job: str) -> bool:
+    return (await c.condition(job, "QuotaReserved") or ("",))[0] == "False"

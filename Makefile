@@ -33,9 +33,10 @@ lint: $(STAMP) ## ruff (format and lint) and the import contracts
 types: $(STAMP) ## mypy, strict
 	@$(BIN)/mypy
 
-crds: $(STAMP) ## write config/crds and config/kueue_config.schema.json from the models
+crds: $(STAMP) ## write config/crds, config/kueue_config.schema.json and queue_manager/workloads/LIFECYCLE.md from the code
 	@$(BIN)/python -m queue_manager.api.crds config/crds
 	@$(BIN)/python -m queue_manager.configuration.schema config/kueue_config.schema.json
+	@$(BIN)/python -m queue_manager.workloads.diagram
 
 control-plane: ## provide kube-apiserver, etcd and kubectl for the tests that compare with them
 	@$(PYTHON) tests/control_plane/provide.py

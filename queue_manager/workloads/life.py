@@ -121,10 +121,13 @@ def settled(life: Life) -> bool:
 # --- the moves of others -------------------------------------------------------------------------------------
 
 
+_NOT_IN_LINE = (labels.FINISHED, labels.DEACTIVATION_TARGET, labels.QUOTA_RESERVED)
+
+
 def eligible(life: Life) -> bool:
     """The scheduler may try it."""
     w, view = life.workload, life.view
-    free = w.spec.active and not any(w.is_true(ended) for ended in (labels.FINISHED, labels.QUOTA_RESERVED))
+    free = w.spec.active and not any(w.is_true(ended) for ended in _NOT_IN_LINE)
     gated = bool(w.metadata.annotations.get(labels.ADMISSION_GATED_BY))
     stopped = any(stop != labels.STOP_NONE for stop in (view.cluster_queue_stop, view.local_queue_stop))
     return free and not gated and not stopped and not info(w).in_backoff(life.now)

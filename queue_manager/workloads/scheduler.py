@@ -413,6 +413,7 @@ def waits(workload: Workload) -> bool:
         workload.spec.active
         and workload.metadata.deletion_timestamp is None
         and not workload.is_true(labels.FINISHED)
+        and not workload.is_true(labels.DEACTIVATION_TARGET)
         and not workload.is_true(labels.QUOTA_RESERVED)
         and not workload.metadata.annotations.get(labels.ADMISSION_GATED_BY)
     )

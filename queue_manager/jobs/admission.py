@@ -156,9 +156,9 @@ def _validate_queue_change(new: Json, now: Json, was: Json, around: Surroundings
 def _validate_class_change(new: Json, now: Json, was: Json) -> list[FieldError]:
     path = f"{LABELS}[{labels.PRIORITY_CLASS}]"
     name, before = now.get(labels.PRIORITY_CLASS, ""), was.get(labels.PRIORITY_CLASS, "")
-    if not now.get(labels.QUEUE_NAME) or _suspended(new) or name == before:
+    if not now.get(labels.QUEUE_NAME) or name == before:
         return []
-    if not before:
+    if not before and not _suspended(new):
         return [invalid(path, name, "WorkloadPriorityClass cannot be added to a non-suspended workload")]
     if not name:
         return [invalid(path, name, "WorkloadPriorityClass cannot be removed from a workload")]

@@ -11,7 +11,15 @@ from typing import NamedTuple, Protocol
 
 from job_controller.fields import FieldError, Json
 from queue_manager.api import validation
-from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOADS, Resource
+from queue_manager.engine.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    LOCAL_QUEUES,
+    RESOURCE_FLAVORS,
+    WORKLOADS,
+    Resource,
+)
 
 Prepare = Callable[[Json, Json | None], None]
 Validate = Callable[[Json, Json | None], list[FieldError]]
@@ -27,6 +35,8 @@ RULES: Mapping[Resource, Rules] = {
     WORKLOADS: Rules(validation.validate_workload, validation.prepare_workload, status=True),
     CLUSTER_QUEUES: Rules(validation.validate_cluster_queue, validation.prepare_cluster_queue),
     LOCAL_QUEUES: Rules(validation.validate_local_queue),
+    COHORTS: Rules(validation.validate_cohort),
+    ADMISSION_CHECKS: Rules(validation.validate_admission_check),
     RESOURCE_FLAVORS: Rules(validation.validate_resource_flavor, validation.prepare_resource_flavor),
 }
 

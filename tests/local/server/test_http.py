@@ -48,7 +48,7 @@ async def site() -> AsyncIterator[Site]:
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition, for ten seconds at most."""
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
+        while not condition():
             await asyncio.sleep(0.01)
 
 

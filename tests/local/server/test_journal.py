@@ -138,7 +138,7 @@ async def test_a_read_waits_for_the_writes_it_has_seen() -> None:
     await world.store.settled()
     journal.commits.clear()
     creating = asyncio.create_task(world.create(CONFIG_MAPS, config_map("a")))
-    while world.store.get("configmaps", "default", "a") is None:  # noqa: ASYNC110
+    while world.store.get("configmaps", "default", "a") is None:
         await asyncio.sleep(0)
     assert not journal.commits
     await world.get(CONFIG_MAPS, "a")

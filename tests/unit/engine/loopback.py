@@ -218,5 +218,5 @@ async def serve() -> AsyncIterator[tuple[Loopback, HttpTransport]]:
 async def eventually(condition: Any, seconds: float = 5.0) -> None:
     """Wait until the condition holds; fail when it does not in time."""
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - conditions over many things
+        while not condition():
             await asyncio.sleep(0.002)

@@ -130,7 +130,7 @@ def test_a_deadlock_names_who_waits() -> None:
 
 def test_a_livelock_is_an_error() -> None:
     async def spin() -> None:
-        while True:  # noqa: ASYNC110
+        while True:
             await asyncio.sleep(0)
 
     loop = VirtualLoop(max_rounds=1000)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from job_controller import names
 from job_controller.fields import FieldError, Json, forbidden, invalid
 from queue_manager.api import labels
 from queue_manager.api.workload_validation import validate_admission_gates, validate_admission_gates_update
-from queue_manager.engine.resources import JOBS, Resource
+from queue_manager.engine.resources import JOBS
 from queue_manager.workloads import overrides
+from queue_manager.workloads.admission import Review
 from queue_manager.workloads.settings import Bounds
 
 LABELS = "metadata.labels"
@@ -202,21 +202,6 @@ def _parallelism(spec: Json) -> int:
 
 
 # --- the seam ----------------------------------------------------------------------------------------------
-
-
-class Review(Protocol):
-    """What the API server asks (`queue_manager.local.admission.Review`)."""
-
-    @property
-    def operation(self) -> str: ...
-    @property
-    def resource(self) -> Resource: ...
-    @property
-    def subresource(self) -> str: ...
-    @property
-    def object(self) -> Json: ...
-    @property
-    def old(self) -> Json | None: ...
 
 
 class JobAdmission:

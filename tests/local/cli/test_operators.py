@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from job_controller.model import Job
-from queue_manager.engine.resources import JOBS
+from job_controller.model import Job, Pod
+from queue_manager.engine.resources import JOBS, PODS
 from tests.local.cli.conftest import User
 from tests.local.cluster.conftest import sluice, until
 
@@ -130,7 +130,8 @@ async def test_show_draws_the_indexes_of_an_indexed_job_and_names_the_next_try(u
 
         async def settled() -> bool:
             status = (await client.get(JOBS, "default", "many", type=Job)).status
-            return (status.succeeded, status.failed, status.ready) == (2, 1, 1)
+            phases = [pod.status.phase for pod in await client.list(PODS, "default", type=Pod)]
+            return (status.succeeded, status.ready, phases.count("Failed")) == (2, 1, 1)
 
         await until(settled, "two have succeeded, one has failed, one runs")
     (failed,) = me.json("show", "many")["indexes"]["troubled"]

@@ -20,9 +20,14 @@ _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def validate_metadata(
-    meta: Json, path: str = "metadata", *, namespaced: bool = True, name_check: NameCheck = names.dns_subdomain
+    meta: Json,
+    path: str = "metadata",
+    *,
+    namespaced: bool = True,
+    name_check: NameCheck = names.dns_subdomain,
+    custom: bool = False,
 ) -> list[FieldError]:
-    """Metadata on its own."""
+    """Metadata on its own, of a built-in or a custom kind."""
     errors = _validate_name(meta, path, name_check) + _validate_namespace(meta, path, namespaced)
     generation = meta.get("generation") or 0
     if generation < 0:
@@ -30,7 +35,7 @@ def validate_metadata(
     errors += validate_label_map(meta.get("labels"), f"{path}.labels")
     errors += validate_annotations(meta.get("annotations"), f"{path}.annotations")
     errors += _validate_owners(meta.get("ownerReferences") or (), f"{path}.ownerReferences")
-    errors += _validate_finalizers(meta.get("finalizers") or (), f"{path}.finalizers")
+    errors += _validate_finalizers(meta.get("finalizers") or (), f"{path}.finalizers", custom)
     return errors
 
 
@@ -116,11 +121,16 @@ def _validate_owners(owners: Json, path: str) -> list[FieldError]:
     return errors
 
 
-def _validate_finalizers(finalizers: Json, path: str) -> list[FieldError]:
+def is_qualified(finalizer: str) -> bool:
+    """Whether a finalizer names its owner's domain, or is one of the API's own. Custom objects may go without."""
+    return "/" in finalizer or finalizer in _STANDARD_FINALIZERS
+
+
+def _validate_finalizers(finalizers: Json, path: str, custom: bool) -> list[FieldError]:
     errors: list[FieldError] = []
     for i, finalizer in enumerate(finalizers):
         errors += [invalid(f"{path}[{i}]", finalizer, text) for text in names.qualified_name(finalizer)]
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        if not custom and not is_qualified(finalizer):
             detail = "name is neither a standard finalizer name nor is it fully qualified"
             errors.append(invalid(f"{path}[{i}]", finalizer, detail))
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:

@@ -129,6 +129,7 @@ def _kind(crd: Json, version: Json) -> Kind:
         validate_create=_validate_create(schema, namespaced),
         validate_update=_validate_update(schema),
         validate_status=_validate_update(schema),
+        warnings=_warnings,
         fields=_fields(version.get("selectableFields") or ()),
         columns=columns,
         row=row,
@@ -138,11 +139,21 @@ def _kind(crd: Json, version: Json) -> Kind:
 
 def _validate_create(schema: CustomSchema, namespaced: bool) -> Callable[[Json], list[FieldError]]:
     def validate(new: Json) -> list[FieldError]:
-        errors = metadata.validate_metadata(new["metadata"], namespaced=namespaced)
+        errors = metadata.validate_metadata(new["metadata"], namespaced=namespaced, custom=True)
         errors += _validate(schema.node, new)
         return errors + schema.broken_rules(errors, new)
 
     return validate
+
+
+def _warnings(new: Json, old: Json | None) -> list[str]:
+    before = (old["metadata"].get("finalizers") or ()) if old else ()
+    return [
+        f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name to avoid accidental conflicts with '
+        "other finalizer writers"
+        for name in new["metadata"].get("finalizers") or ()
+        if name not in before and not metadata.is_qualified(name)
+    ]
 
 
 def _validate_update(schema: CustomSchema) -> Callable[[Json, Json], list[FieldError]]:

@@ -184,7 +184,8 @@ class Deleter:
             return False
         first = "deletionTimestamp" not in meta
         meta["deletionTimestamp"] = timestamp(self._store.now() + timedelta(seconds=grace))
-        meta["deletionGracePeriodSeconds"] = grace
+        if call.resource != NAMESPACES:
+            meta["deletionGracePeriodSeconds"] = grace
         if first and call.kind.generation:
             meta["generation"] = meta.get("generation", 0) + 1
         if call.resource == NAMESPACES:

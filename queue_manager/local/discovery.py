@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from job_controller.fields import Json
-from queue_manager.local import openapi
+from queue_manager.local import openapi, openapi_v2
 from queue_manager.local.crds import CustomSchema, version_order
 from queue_manager.local.kind import Kind
 from queue_manager.local.registry import Registry
@@ -19,6 +19,7 @@ from queue_manager.local.registry import Registry
 JSON = "application/json"
 VERSION = "v1.36.3+sluice"
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _STATUS_VERBS = ("get", "patch", "update")
 # Subresource -> (group, version, kind, verbs) of what it takes or gives.
 _SUBRESOURCES = {
@@ -31,6 +32,8 @@ _SUBRESOURCES = {
 
 def discovery(registry: Registry, path: str, accept: str) -> tuple[str, bytes] | None:
     """The content type and body of a discovery document; None if the path names none."""
+    if path == "/openapi/v2":
+        return openapi_v2.CONTENT_TYPE, openapi_v2.document()
     catalogue = _catalogues.get(registry)
     if catalogue is None or catalogue.generation != registry.generation:
         catalogue = _catalogues[registry] = Catalogue(registry)
@@ -98,7 +101,8 @@ class Catalogue:
             listed.append(_resource(kind))
             listed += [_subresource(kind, name) for name in _subresources(kind)]
         name = f"{group}/{version}" if group else version
-        return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": listed}
+        head = {"kind": "APIResourceList"} | ({"apiVersion": "v1"} if group else {})
+        return head | {"groupVersion": name, "resources": listed}
 
     # --- aggregated ------------------------------------------------------------------------------------------
 
@@ -173,6 +177,8 @@ def _group(group: str, versions: list[str]) -> Json:
 
 
 def _verbs(kind: Kind) -> list[str]:
+    if isinstance(kind.schema, CustomSchema):
+        return list(_CUSTOM_VERBS)
     return [verb for verb in _VERBS if kind.resource.plural != "namespaces" or verb != "deletecollection"]
 
 

@@ -153,7 +153,7 @@ def list_objects(store: Store, call: Call) -> bytes:
     position = _position(store, call, limit, revision)
     found, more = _page(store, call, selection, position, limit)
     meta: dict[str, Any] = {"resourceVersion": str(position.revision)}
-    if isinstance(call.kind.schema, CustomSchema):
+    if call.view.plain and isinstance(call.kind.schema, CustomSchema):
         meta["continue"] = ""
     if more:
         meta["continue"] = Position(position.revision, found[-1].key).token()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from job_controller.fields import FieldError, Json, invalid, required
@@ -25,6 +26,9 @@ def check_envelope(call: Call, obj: Json) -> dict[str, Any]:
         raise errors.bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
         )
+    if kind != resource.kind and "crd" in call.kind.extra:
+        problem = invalid("kind", kind, f"must be {resource.kind}")
+        raise errors.invalid(replace(resource, kind=kind), str((obj.get("metadata") or {}).get("name", "")), [problem])
     if kind != resource.kind:
         raise errors.bad_request(
             f"{kind} in version {resource.version!r} cannot be handled as a {resource.kind}: "
@@ -59,6 +63,15 @@ def check_name(call: Call, meta: dict[str, Any]) -> None:
         )
     if name != call.name:
         raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+
+
+def require_version(call: Call, meta: dict[str, Any]) -> None:
+    """Some kinds are replaced only by a client that has seen them. Raises 422."""
+    conditional = "crd" in call.kind.extra or call.resource.plural in ("customresourcedefinitions", "leases")
+    if conditional and meta.get("resourceVersion") in (None, "", "0"):
+        problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        named = replace(call.resource, kind=call.resource.plural)
+        raise errors.invalid(named, call.name, [problem])
 
 
 def require_namespace(store: Store, call: Call, name: str) -> None:
@@ -155,6 +168,6 @@ def count_generation(call: Call, new: Json, old: Json) -> None:
     """generation counts changes of what is wanted: everything besides metadata and status."""
     if not call.kind.generation:
         return
-    keys = {*new, *old} - {"metadata", "status"}
+    keys = {*new, *old} - ({"metadata", "status"} if call.kind.has_status else {"metadata"})
     if any(new.get(key) != old.get(key) for key in keys):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1

@@ -22,11 +22,13 @@ def to_table(
 ) -> Json:
     """A Table. `include` is the request's includeObject: "None", "Metadata" or "Object". Raises 400 for others."""
     if include not in ("None", "Metadata", "Object"):
-        raise bad_request(f'unrecognized includeObject value: "{include}"')
+        allowed = "must be 'Metadata', 'Object', 'None', or empty"
+        why = f'includeObject: Invalid value: "{include}": {allowed}'
+        raise bad_request(f"Unable to convert to Table as requested: {why}")
     row = kind.row or _default_row
     rows: list[Json] = []
     for tree in objects:
-        cells: Json = {"cells": row(tree, now)}
+        cells: Json = {"cells": row(tree, now), "object": None}
         if include == "Metadata":
             cells["object"] = {"kind": "PartialObjectMetadata", "apiVersion": VERSION, "metadata": tree["metadata"]}
         elif include == "Object":

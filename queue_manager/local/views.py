@@ -47,6 +47,11 @@ class View:
             b'{"kind":"%b","apiVersion":"%b",' % (name, version),
         )
 
+    @property
+    def plain(self) -> bool:
+        """Whether objects are shown as they are."""
+        return self._form == "json"
+
     def one(self, data: bytes, now: datetime) -> bytes:
         """A single object."""
         if self._form == "json":

@@ -86,6 +86,7 @@ class Writer:
         meta = metadata.check_envelope(call, new)
         metadata.check_name(call, meta)
         old = call.load(self.require(call))
+        metadata.require_version(call, meta)
         return self.replace(call, new, old)
 
     def patch(self, call: Call) -> bytes:
@@ -232,7 +233,7 @@ class Writer:
 
     def _refuse(self, call: Call, name: str, problems: list[FieldError]) -> None:
         if problems:
-            raise errors.invalid(call.resource, name, problems)
+            raise errors.invalid(call.kind.extra.get("stored_as", call.resource), name, problems)
 
     def _mutate(self, operation: Literal["CREATE", "UPDATE"], call: Call, obj: Json, old: Json | None) -> Review:
         user, dry_run = call.request.user, call.dry_run

@@ -25,6 +25,7 @@ TEMPLATE = re.compile(r'\{"(Labels|Annotations|Finalizers|Spec)":.*?\}: field is
 # A refused change of a pod comes with a diff of the server's own types.
 POD_DIFF = re.compile(r"\n@@ [\s\S]*\n")
 # A refused patch shows the patched object; the order of its fields means nothing.
+CUT = re.compile(r"contract-[0-9a-f]* \.\.\.")  # a body that is shown in part
 PATCHED = re.compile(r'Invalid value: "\{\\".*?\}": ', re.DOTALL)
 HIDDEN = ("managedFields",)
 
@@ -81,6 +82,7 @@ class Normal:
         text = REVISION.sub(lambda found: f"{found[1] or found[2]} N", text)
         text = TOO_OLD.sub(r"\1N", text)
         text = TEMPLATE.sub("TEMPLATE: field is immutable", text)
+        text = CUT.sub("NAMESPACE ...", text)
         text = POD_DIFF.sub("", text)
         text = PATCHED.sub('Invalid value: "OBJECT": ', text)
         return GENERATED.sub(r"\1XXXXX", text)

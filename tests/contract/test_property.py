@@ -200,9 +200,9 @@ def steps(draw: st.DrawFn) -> Step:
             body = draw(bodies(resource, name))
             return Step("PUT", resource, name, body=body, query=draw(modes), version=draw(versions))
         case "patch":
-            type = draw(st.sampled_from([MERGE_PATCH, STRATEGIC_PATCH, JSON_PATCH]))
-            patch = draw(operations if type == JSON_PATCH else contents(resource))
-            return Step("PATCH", resource, name, body=patch, type=type, query=draw(modes))
+            language = draw(st.sampled_from([MERGE_PATCH, STRATEGIC_PATCH, JSON_PATCH]))
+            patch = draw(operations if language == JSON_PATCH else contents(resource))
+            return Step("PATCH", resource, name, body=patch, type=language, query=draw(modes))
         case "status":
             patch = {"status": draw(statuses(resource))}
             return Step("PATCH", resource, name, "status", patch, MERGE_PATCH, draw(modes))

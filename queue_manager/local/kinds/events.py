@@ -64,8 +64,8 @@ def _validate_precise(event: Json) -> list[FieldError]:
     errors: list[FieldError] = []
     component = event.get("reportingComponent") or ""
     if not component:
-        errors.append(required("reportingComponent"))
-    errors += [invalid("reportingComponent", component, text) for text in names.qualified_name(component)]
+        errors.append(required("reportingController"))
+    errors += [invalid("reportingController", component, text) for text in names.qualified_name(component)]
     for field, limit in (("reportingInstance", 128), ("action", 128), ("reason", 128)):
         value = event.get(field) or ""
         if not value:
@@ -84,7 +84,7 @@ def _validate_new(event: Json) -> list[FieldError]:
         errors.append(required("eventTime"))
     if event.get("type") not in ("Normal", "Warning"):
         kind = event.get("type") or ""
-        errors.append(invalid("type", kind, f"has invalid value: {kind}"))
+        errors.append(invalid("type", "", f"has invalid value: {kind}"))
     return errors + _validate(to_core(event))
 
 

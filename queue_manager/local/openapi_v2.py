@@ -1,0 +1,43 @@
+"""OpenAPI v2, as far as a client needs it that reads v3 for everything else.
+
+kubectl asks /openapi/v2 one question, and only for manifests of `kind: List`: does the server check fields itself
+(is there a query parameter fieldValidation on PATCH of namespaces)? Without the document it refuses the
+manifest. It takes the document in protobuf only; the messages are those of gnostic's openapiv2, whose field numbers
+stand below.
+"""
+
+from __future__ import annotations
+
+CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "force")
+_GVK = "x-kubernetes-group-version-kind"
+
+
+def document() -> bytes:
+    """A `Document` with the one path that is asked about."""
+    query = [_parameter(name) for name in PARAMETERS]
+    extension = _message(1, _GVK.encode()) + _message(2, _message(2, b'{"group":"","kind":"Namespace","version":"v1"}'))
+    patch = b"".join(_message(8, parameter) for parameter in query) + _message(13, extension)  # Operation
+    path = _message(1, b"/api/v1/namespaces/{name}") + _message(2, _message(8, patch))  # NamedPathItem, PathItem
+    info = _message(1, b"Kubernetes") + _message(2, b"v1")
+    return _message(1, b"2.0") + _message(2, info) + _message(8, _message(2, path))  # Document, Paths
+
+
+def _parameter(name: str) -> bytes:
+    """ParametersItem > Parameter > NonBodyParameter > QueryParameterSubSchema {in, name, type}."""
+    schema = _message(2, b"query") + _message(4, name.encode()) + _message(6, b"string")
+    return _message(1, _message(2, _message(3, schema)))
+
+
+def _message(field: int, content: bytes) -> bytes:
+    """A length-delimited field."""
+    return bytes([field << 3 | 2]) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

@@ -1,0 +1,94 @@
+"""Garbage collection and the end of namespaces. Here the collectors run beside both servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from queue_manager.engine.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS
+from tests.contract.bodies import config_map, job, owner, pod
+from tests.contract.session import Session
+
+COLLECTED = True
+
+
+async def family(s: Session, *finalizers: str) -> None:
+    """A Job that owns a pod and a ConfigMap."""
+    made = await s.create(job(), silent=True)
+    reference = owner(made.body, controller=True, blockOwnerDeletion=True)
+    await s.create(pod("p", None, ownerReferences=[reference]), silent=True)
+    await s.create(config_map("c", None, ownerReferences=[owner(made.body)], finalizers=list(finalizers)), silent=True)
+
+
+async def test_in_the_background_dependents_follow(s: Session) -> None:
+    await family(s)
+    await s.delete(JOBS, "j", propagationPolicy="Background")
+    await s.gone(JOBS, "j")
+    await s.gone(PODS, "p")
+    await s.gone(CONFIG_MAPS, "c")
+
+
+async def test_in_the_foreground_dependents_go_first(s: Session) -> None:
+    await family(s)
+    made = await s.get(JOBS, "j", silent=True)
+    reference = owner(made.body, blockOwnerDeletion=True)
+    await s.create(config_map("held", None, ownerReferences=[reference], finalizers=["example.com/x"]), silent=True)
+    await s.delete(JOBS, "j", propagationPolicy="Foreground")
+    await s.gone(PODS, "p")
+    await s.get(JOBS, "j")  # waits for what is held
+    await s.patch(CONFIG_MAPS, "held", {"metadata": {"finalizers": None}}, silent=True)
+    await s.gone(JOBS, "j")
+    await s.gone(CONFIG_MAPS, "held")
+
+
+async def test_orphans_stay_without_owner(s: Session) -> None:
+    await family(s)
+    await s.delete(JOBS, "j", propagationPolicy="Orphan")
+    await s.gone(JOBS, "j")
+    pod_left = await s.get(PODS, "p", silent=True)
+    assert "ownerReferences" not in pod_left.meta
+    await s.get(CONFIG_MAPS, "c")
+
+
+async def test_a_dependent_of_nobody_is_collected(s: Session) -> None:
+    nobody = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "11111111-1111-4111-8111-111111111111"}
+    await s.create(config_map("c", None, ownerReferences=[nobody]), silent=True)
+    await s.gone(CONFIG_MAPS, "c")
+
+
+async def test_a_dependent_with_another_owner_stays(s: Session) -> None:
+    first = await s.create(config_map("first"), silent=True)
+    second = await s.create(config_map("second"), silent=True)
+    owners = [owner(first.body), owner(second.body)]
+    await s.create(config_map("c", None, ownerReferences=owners), silent=True)
+    await s.delete(CONFIG_MAPS, "first", silent=True)
+    await s.until(lambda: _owned_by_one(s))
+    await s.delete(CONFIG_MAPS, "second", silent=True)
+    await s.gone(CONFIG_MAPS, "c")
+
+
+async def _owned_by_one(s: Session) -> bool:
+    return len((await s.get(CONFIG_MAPS, "c", silent=True)).meta["ownerReferences"]) == 1
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["at-once", "held"])
+async def test_a_namespace_ends_with_all_that_is_in_it(s: Session, held: bool) -> None:
+    name = f"{s.namespace}-more"
+    await s.ask("POST", NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    body = config_map("c", None, finalizers=["example.com/x"] if held else [])
+    await s.ask("POST", CONFIG_MAPS.path(name), body, silent=True)
+    await s.ask("DELETE", NAMESPACES.path(name=name))
+    if held:
+        await s.ask("POST", CONFIG_MAPS.path(name), config_map("late"))
+        path = CONFIG_MAPS.path(name, "c")
+        await s.until(lambda: _marked(s, path))
+        patch = {"metadata": {"finalizers": None}}
+        await s.ask("PATCH", path, patch, content_type="application/merge-patch+json", silent=True)
+    await s.until(lambda: _no_namespace(s, name))
+
+
+async def _marked(s: Session, path: str) -> bool:
+    return "deletionTimestamp" in (await s.ask("GET", path, silent=True)).meta
+
+
+async def _no_namespace(s: Session, name: str) -> bool:
+    return (await s.ask("GET", NAMESPACES.path(name=name), silent=True)).status == 404

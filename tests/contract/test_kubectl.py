@@ -1,0 +1,285 @@
+"""A session with kubectl: the same commands print the same on both servers.
+
+Played with the kubectl on PATH and with that of the control plane. Ages, names made by the server, uids, times and
+addresses are normalised; what is left must be equal, exit codes included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract import servers
+from tests.contract.bodies import definition, job, pod, thing
+from tests.contract.normal import MICRO_TIME, TEMPLATE, TIME, UUID
+from tests.contract.servers import Server
+from tests.control_plane import provide
+from tests.control_plane.server import ControlPlane
+
+COLLECTED = True
+pytestmark = [pytest.mark.control_plane, pytest.mark.kubectl, pytest.mark.timeout(300)]
+GROUP = "session.example.com"
+
+AGE = re.compile(r"(?<![\w.-])(<invalid>|(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+s|<unknown>)(?![\w-])")
+VERSION = re.compile(r'("?resourceVersion"?: "?|Resource Version:  )\d+')
+COLUMN_GAP = re.compile(r" {2,}")
+DATE = re.compile(r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}")
+ADDRESS = re.compile(r"https?://127\.0\.0\.1:\d+")
+DIFF_NAME = re.compile(r"/tmp/(LIVE|MERGED)-\d+/|^(diff -u -N .*|(?:---|\+\+\+) .*)$", re.MULTILINE)
+
+
+def manifest(*objects: Any) -> str:
+    """One object, or a list of several."""
+    tree = objects[0] if len(objects) == 1 else {"apiVersion": "v1", "kind": "List", "items": objects}
+    return json.dumps(tree)
+
+
+def normal(text: str, namespace: str) -> list[str]:
+    text = text.replace(namespace, "NAMESPACE")
+    for pattern, token in (
+        (UUID, "UID"),
+        (MICRO_TIME, "MICROTIME"),
+        (TIME, "TIME"),
+        (DATE, "DATE"),
+        (ADDRESS, "SERVER"),
+        (DIFF_NAME, "DIFF"),
+        (AGE, "AGE"),
+        (COLUMN_GAP, "  "),
+        (TEMPLATE, "TEMPLATE: field is immutable"),
+    ):
+        text = pattern.sub(token, text)
+    return VERSION.sub(r"\1N", text).splitlines()
+
+
+@dataclass
+class Said:
+    code: int
+    out: list[str]
+    err: list[str]
+
+
+class Kubectl:
+    """One kubectl before one server, in a namespace."""
+
+    def __init__(self, binary: str, server: Server, namespace: str, home: Path) -> None:
+        self._binary, self._namespace = binary, namespace
+        home.mkdir(exist_ok=True)
+        self._env = os.environ | {"KUBECONFIG": str(server.kubeconfig), "HOME": str(home), "NO_COLOR": "1", "TZ": "UTC"}
+
+    async def __call__(self, line: tuple[str, ...], stdin: str = "", **environment: str) -> Said:
+        process = await asyncio.create_subprocess_exec(
+            self._binary,
+            *("--namespace", self._namespace),
+            *(word.replace("{ns}", self._namespace) for word in line),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=self._env | environment,
+        )
+        out, err = await asyncio.wait_for(process.communicate(stdin.replace("{ns}", self._namespace).encode()), 60)
+        said = (normal(text.decode(), self._namespace) for text in (out, err))
+        return Said(process.returncode or 0, *said)
+
+
+class Session:
+    """Two kubectls told the same."""
+
+    def __init__(self, real: Kubectl, embedded: Kubectl) -> None:
+        self._real, self._embedded = real, embedded
+        self.commands = 0
+
+    async def __call__(self, *line: str, stdin: str = "", code: int = 0, only: Any = None, **environment: str) -> Said:
+        """Run a command on both. `only` picks the lines that are compared, where not all are the API's."""
+        real, embedded = await asyncio.gather(
+            self._real(line, stdin, **environment), self._embedded(line, stdin, **environment)
+        )
+        self.commands += 1
+        assert real.code == code, (line, real)
+        for said in (real, embedded) if only else ():
+            said.out = [text for text in said.out if only(text)]
+        assert embedded == real, line
+        return real
+
+
+def binaries() -> list[str]:
+    found = [shutil.which("kubectl"), str(provide.find("kubectl") or "")]
+    return list(dict.fromkeys(binary for binary in found if binary)) or ["kubectl"]
+
+
+@pytest.fixture(params=binaries(), ids=lambda binary: binary.strip("/").replace("/", "-"))
+async def k(
+    request: pytest.FixtureRequest, control_plane: ControlPlane, controllers: None, tmp_path: Path
+) -> AsyncIterator[Session]:
+    namespace = f"session-{secrets.token_hex(4)}"
+    async with contextlib.AsyncExitStack() as stack:
+        real = await stack.enter_async_context(servers.real(control_plane))
+        embedded = await stack.enter_async_context(servers.embedded(tmp_path, controllers=True))
+        sides = [Kubectl(request.param, server, namespace, tmp_path / server.name) for server in (real, embedded)]
+        session = Session(*sides)
+        await session("create", "-f", "-", stdin=manifest(namespace_of(namespace)))
+        yield session
+
+
+def namespace_of(name: str) -> Any:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+async def test_objects_are_applied_compared_edited_and_patched(k: Session) -> None:
+    one = job("hello", None, labels={"team": "a"})
+    two = job("hello", {"parallelism": 2}, labels={"team": "a"})
+    await k("apply", "-f", "-", stdin=manifest(one))
+    await k("diff", "-f", "-", stdin=manifest(one))
+    await k("diff", "-f", "-", stdin=manifest(two), code=1)
+    await k("apply", "-f", "-", stdin=manifest(two))
+    await k("apply", "-f", "-", stdin=manifest(two))
+    await k("apply", "-f", "-", "--dry-run=server", stdin=manifest(job("other")))
+    await k("create", "-f", "-", stdin=manifest(one), code=1)
+    await k("create", "-f", "-", stdin=manifest(pod("p")))
+    await k("edit", "job", "hello", EDITOR="sed -i s/parallelism:.2/parallelism:\\ 4/")
+    await k("edit", "job", "hello", EDITOR="true")
+    await k("patch", "job", "hello", "-p", '{"spec":{"suspend":true}}')
+    await k("patch", "job", "hello", "--type=merge", "-p", '{"spec":{"parallelism":3}}')
+    await k("patch", "job", "hello", "--type=json", "-p", '[{"op":"remove","path":"/spec/suspend"}]')
+    await k("patch", "job", "hello", "-p", '{"spec":{"completions":9}}', code=1)
+    await k("label", "job", "hello", "team=b", "--overwrite")
+    await k("label", "job", "hello", "team=c", code=1)
+    await k("label", "job", "hello", "team-")
+    await k("annotate", "job", "hello", "note=hi")
+    await k("get", "job", "hello", "-o", "jsonpath={.metadata.annotations.note} {.spec.parallelism}")
+    await k("replace", "-f", "-", stdin=manifest(job("hello")), code=1)
+    await k("apply", "-f", "-", stdin=manifest(job("wrong", {"parallelism": -1})), code=1)
+    await k("apply", "-f", "-", stdin=manifest(job("wrong", {"paralelism": 1})), code=1)
+
+
+async def test_objects_are_shown_in_every_format(k: Session) -> None:
+    await k("create", "-f", "-", stdin=manifest(job("hello", {"completions": 3}), pod("p", None, labels={"a": "b"})))
+    for output in ("", "wide", "name", "json", "yaml", "jsonpath={.metadata.name}", "go-template={{.kind}}"):
+        await k("get", "job", "hello", *(("-o", output) if output else ()))
+    await k("get", "jobs", "-o", "custom-columns=N:.metadata.name,C:.spec.completions")
+    await k("get", "pods", "-o", "wide", "--show-labels")
+    await k("get", "pods", "-l", "a=b", "-o", "name")
+    await k("get", "pods", "--field-selector", "status.phase=Running")
+    await k("get", "pods", "--field-selector", "spec.none=1", code=1)
+    await k("get", "job/hello", "pod/p")
+    await k("get", "job,pod")
+    await k("get", "job", "none", code=1)
+    await k("get", "nonsense", code=1)
+    await k("get", "pods", "--sort-by=.metadata.name", "--no-headers")
+    await k("describe", "job", "hello")
+    await k("describe", "pod", "p")
+    await k(
+        "describe", "namespace", "{ns}", only=lambda line: line and "quota" not in line and "LimitRange" not in line
+    )
+
+
+async def test_what_is_deleted_takes_along_what_it_should(k: Session) -> None:
+    for cascade in ("background", "foreground", "orphan"):
+        await k("create", "-f", "-", stdin=manifest(job(cascade)))
+        await k("delete", "job", cascade, f"--cascade={cascade}")
+        await k("wait", "--for=delete", f"job/{cascade}", "--timeout=30s")
+    await k("delete", "job", "none", code=1)
+    await k("delete", "job", "none", "--ignore-not-found")
+    await k("create", "-f", "-", stdin=manifest(pod("p"), pod("q")))
+    await k("delete", "pod", "p", "--grace-period=0", "--force")
+    await k("delete", "pods", "--all")
+    await k("create", "-f", "-", stdin=manifest(job("dry")))
+    await k("delete", "job", "dry", "--dry-run=server")
+    await k("get", "job", "dry", "-o", "name")
+
+
+async def test_conditions_are_waited_for(k: Session) -> None:
+    await k("create", "-f", "-", stdin=manifest(job("hello", {"suspend": True})))
+    await k("wait", "--for=condition=Complete", "job/hello", "--timeout=1s", code=1)
+    status = {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}
+    await k("patch", "job", "hello", "--subresource=status", "--type=merge", "-p", json.dumps(status))
+    await k("wait", "--for=condition=Suspended", "job/hello", "--timeout=20s")
+    await k("wait", "--for=jsonpath={.spec.suspend}=true", "job/hello", "--timeout=20s")
+    await k("get", "jobs")
+
+
+async def test_events_are_listed(k: Session) -> None:
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e"},
+        "involvedObject": {"kind": "Job", "name": "hello", "apiVersion": "batch/v1"},
+        "reason": "Suspended",
+        "message": "Job suspended",
+        "type": "Normal",
+        "source": {"component": "job-controller"},
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "count": 2,
+    }
+    await k("create", "-f", "-", stdin=manifest(event), code=1)  # what it is about lies in no namespace
+    event["involvedObject"] = {"kind": "Job", "name": "hello", "apiVersion": "batch/v1", "namespace": "{ns}"}
+    await k("create", "-f", "-", stdin=manifest(event))
+    await k("get", "events")
+    await k("get", "events", "-o", "wide")
+    await k("get", "events.v1.events.k8s.io", "-o", "name")
+    await k("events")
+
+
+async def test_kinds_explain_themselves(k: Session) -> None:
+    """The structure is equal; the prose of built-in kinds is not ours to copy."""
+    typed = re.compile(r"^(KIND|VERSION|GROUP|FIELD):|^ {2,}\w+\t<")
+    for path in (
+        "job",
+        "job.spec",
+        "job.spec.template.spec",
+        "pod.spec.containers",
+        "configmap",
+        "job.status.conditions",
+    ):
+        await k("explain", path, only=typed.search)
+    await k("explain", "job.spec.none", code=1)
+    await k("explain", "nonsense", code=1)
+
+
+async def test_custom_kinds_are_like_others(k: Session) -> None:
+    schema = {
+        "type": "object",
+        "description": "What is wanted.",
+        "required": ["color"],
+        "properties": {
+            "color": {"type": "string", "description": "How it looks."},
+            "size": {"type": "integer", "default": 3, "maximum": 9},
+        },
+    }
+    columns = [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}]
+    crd = definition(GROUP, schema, additionalPrinterColumns=columns)
+    await k("apply", "-f", "-", stdin=manifest(crd))
+    await k("wait", "--for=condition=Established", f"crd/things.{GROUP}", "--timeout=30s")
+    try:
+        await k("apply", "-f", "-", stdin=manifest(thing(GROUP, "t", color="red")))
+        await k("get", "things")
+        await k("get", "th", "t", "-o", "yaml")
+        await k("apply", "-f", "-", stdin=manifest(thing(GROUP, "t", color="red", size=12)), code=1)
+        await k("edit", "thing", "t", EDITOR="sed -i s/color:.red/color:\\ blue/")
+        await k("describe", "thing", "t")
+        await k("delete", "thing", "t")
+    finally:
+        await k("delete", "crd", f"things.{GROUP}")
+
+
+async def test_the_server_says_what_it_serves_and_permits(k: Session) -> None:
+    ours = re.compile(
+        r"^(NAME|configmaps|events|jobs|limitranges|namespaces|nodes|pods|secrets|serviceaccounts|leases)\b"
+    )
+    await k("api-resources", only=ours.search)
+    await k("api-resources", "-o", "wide", only=ours.search)
+    await k("auth", "can-i", "create", "jobs")
+    await k("auth", "can-i", "delete", "pods", "--subresource=status")
+    await k("auth", "can-i", "get", "/metrics")
+    await k("auth", "can-i", "dance", "nodes", "-q")

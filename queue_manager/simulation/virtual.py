@@ -43,15 +43,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def leap(self, timeout: float | None) -> None:
         """Nothing more to do at this time (timeout None: ever): go on to the next timer."""
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         if timeout is None:
             raise Deadlock("nothing is ready and no timer is set; waiting:\n" + _waiting(self))
         if timeout <= 0:
+            # A timer within the clock's resolution runs now, so it must be its time: else whoever set it finds
+            # that it is too early and sets it again.
+            if timers and self._now < timers[0].when() < self._now + self._clock_resolution:
+                self._now = timers[0].when()
             self._rounds += 1
             if self._rounds > self._max_rounds:
                 raise Livelock(f"{self._max_rounds} rounds at time {self._now}; waiting:\n" + _waiting(self))
             return
         self._rounds = 0
-        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         self._now = max(self._now, timers[0].when())
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]

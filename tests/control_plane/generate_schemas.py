@@ -28,6 +28,7 @@ DOCUMENTS = (
     "apis/policy/v1",
     "apis/scheduling.k8s.io/v1",
     "apis/coordination.k8s.io/v1",
+    "apis/node.k8s.io/v1",
     "apis/apiextensions.k8s.io/v1",
 )
 # Kind -> where it can be sent to. The answer to a wrong type comes before any other check.
@@ -46,6 +47,7 @@ ROOTS = {
     "io.k8s.api.policy.v1.Eviction": "/api/v1/namespaces/default/pods/none/eviction",
     "io.k8s.api.scheduling.v1.PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "io.k8s.api.coordination.v1.Lease": "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+    "io.k8s.api.node.v1.RuntimeClass": "/apis/node.k8s.io/v1/runtimeclasses",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition": (
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     ),

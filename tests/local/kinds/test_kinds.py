@@ -264,7 +264,7 @@ def test_an_event_is_the_same_in_both_groups() -> None:
 
 def test_tables_carry_as_much_of_the_object_as_asked() -> None:
     pod = new_pod()
-    assert "object" not in to_table(pods.POD, [pod], NOW, "None")["rows"][0]
+    assert to_table(pods.POD, [pod], NOW, "None")["rows"][0]["object"] is None
     assert to_table(pods.POD, [pod], NOW, "Metadata")["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
     assert to_table(pods.POD, [pod], NOW, "Object")["rows"][0]["object"] is pod
     with pytest.raises(StatusError, match="unrecognized includeObject value"):

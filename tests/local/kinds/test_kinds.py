@@ -267,7 +267,7 @@ def test_tables_carry_as_much_of_the_object_as_asked() -> None:
     assert to_table(pods.POD, [pod], NOW, "None")["rows"][0]["object"] is None
     assert to_table(pods.POD, [pod], NOW, "Metadata")["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
     assert to_table(pods.POD, [pod], NOW, "Object")["rows"][0]["object"] is pod
-    with pytest.raises(StatusError, match="unrecognized includeObject value"):
+    with pytest.raises(StatusError, match="Unable to convert to Table as requested"):
         to_table(pods.POD, [pod], NOW, "Everything")
 
 

@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint types crds control-plane bench compare-jobs bench-jobs clean
+.PHONY: help setup demo test lint types crds control-plane bench compare-jobs compare-scenarios bench-jobs clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench: $(STAMP) ## print the benchmark tables
 
 compare-jobs: $(STAMP) ## play N generated histories under the built-in Job controller and ours (N=300, SEED=1)
 	@$(BIN)/python -m tests.control_plane.jobs $(or $(N),300) $(or $(SEED),1)
+
+compare-scenarios: $(STAMP) ## the scenarios of the comparison, which need a machine of their own
+	@$(BIN)/python -m pytest -m comparison tests/control_plane/jobs
 
 bench-jobs: $(STAMP) ## the built-in Job controller and ours side by side (ARGS="--large 10 100 1000")
 	@$(BIN)/python -m tests.benchmarks.bench_jobs $(ARGS)

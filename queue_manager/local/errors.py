@@ -110,8 +110,10 @@ def not_acceptable(accepted: Iterable[str]) -> StatusError:
     return StatusError(406, "NotAcceptable", f"only the following media types are accepted: {text}")
 
 
-def already_exists(resource: Resource, name: str) -> StatusError:
-    return StatusError(409, "AlreadyExists", f'{resource} "{name}" already exists', _details(resource, name))
+def already_exists(resource: Resource, name: str, *, going: bool = False) -> StatusError:
+    """409. `going`: the object of that name is being deleted, so trying again later may succeed."""
+    prefix = "object is being deleted: " if going else ""
+    return StatusError(409, "AlreadyExists", f'{prefix}{resource} "{name}" already exists', _details(resource, name))
 
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"

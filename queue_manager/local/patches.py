@@ -25,7 +25,7 @@ MAX_COPIED = 3 * 1024 * 1024  # bytes that all copy operations of one patch may 
 MAX_SHIFTED = 50_000_000  # list items moved aside by insertions and removals of one patch
 MAX_DEPTH = 100
 
-_MAP_FOR_LIST = re.compile(r"json: cannot unmarshal object into .* of type \[\]")
+_MISMATCH = re.compile(r"json: cannot unmarshal (\w+)(?: \S+)? into Go struct field \S+ of type (\S+)$")
 _UNKNOWN_FORMAT = "the body of the request was in an unknown format - accepted media types include: "
 
 
@@ -66,11 +66,26 @@ def undecodable(kind: Kind, content_type: str, patch: bytes, patched: bytes, why
     why = why.removeprefix(
         f'{kind.resource.kind} in version "{kind.resource.version}" cannot be handled as a {kind.resource.kind}: '
     )
-    if media == STRATEGIC_PATCH and _MAP_FOR_LIST.match(why):
-        why = "cannot restore slice from map"
+    if media == STRATEGIC_PATCH:
+        why = _converted(why)
     cause = invalid_here("patch", f"{show(shown)}: {why}")
     details = {"causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}]}
     return StatusError(422, "Invalid", f' "" is invalid: {cause}', details)
+
+
+def _converted(why: str) -> str:
+    """A strategic merge patch is converted, not decoded: the same mistakes in other words."""
+    match = _MISMATCH.match(why)
+    if match is None:
+        return why
+    match match[1], match[2]:
+        case "object", kind if kind.startswith("[]"):
+            return "cannot restore slice from map"
+        case "number", "string":
+            return "cannot convert int64 to string"
+        case "string", "int32" | "int64" | "bool" as kind:
+            return f"unrecognized type: {kind}"
+    return why
 
 
 def _decode(patch: bytes, prefix: str) -> Json:

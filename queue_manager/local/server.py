@@ -186,6 +186,8 @@ class ApiServer:
 
     def _act(self, call: Call) -> Response | Stream:
         """Subresources that do something."""
+        if _is_missing_status(call):
+            raise errors.not_found(call.resource, call.name)
         if call.subresource not in call.kind.subresources:
             raise errors.no_such_path()
         match call.subresource, call.request.method:
@@ -245,6 +247,11 @@ class ApiServer:
         """A kind that is no longer served takes its objects with it."""
         for stored in list(self.store.scan(table)):
             self.store.remove(table, decode(stored))
+
+
+def _is_missing_status(call: Call) -> bool:
+    """The status of a custom kind without that subresource: of such a path a real server misses the object."""
+    return call.subresource == "status" and "crd" in call.kind.extra
 
 
 def _one_object(call: Call) -> Call:

@@ -21,7 +21,7 @@ from queue_manager.local.decoding import SCHEME, read_object
 from queue_manager.local.errors import StatusError
 from queue_manager.local.identity import timestamp
 from queue_manager.local.patches import apply_patch, require_language, undecodable
-from queue_manager.local.store import Store, Stored
+from queue_manager.local.store import Store, Stored, decode
 
 MAX_NAME_ATTEMPTS = 8  # of generateName, as upstream
 
@@ -68,8 +68,9 @@ class Writer:
         self._validate(call, review)
         call.warnings.extend(kind.warnings(obj, None))
         name = name_of(obj)
-        if self._store.get(call.table, obj["metadata"].get("namespace", ""), name) is not None:
-            raise errors.already_exists(call.resource, name)
+        existing = self._store.get(call.table, obj["metadata"].get("namespace", ""), name)
+        if existing is not None:
+            raise errors.already_exists(call.resource, name, going="deletionTimestamp" in decode(existing)["metadata"])
         if not call.created:
             managed_fields.on_create(call, obj, generated, self._now())
         if call.dry_run:

@@ -258,19 +258,22 @@ async def test_custom_kinds_are_like_others(k: Session) -> None:
         },
     }
     columns = [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}]
-    crd = definition(GROUP, schema, additionalPrinterColumns=columns)
+    crd = definition(GROUP, schema, plural="gadgets", kind="Gadget", additionalPrinterColumns=columns)
     await k("apply", "-f", "-", stdin=manifest(crd))
-    await k("wait", "--for=condition=Established", f"crd/things.{GROUP}", "--timeout=30s")
+    await k("wait", "--for=condition=Established", f"crd/gadgets.{GROUP}", "--timeout=30s")
     try:
-        await k("apply", "-f", "-", stdin=manifest(thing(GROUP, "t", color="red")))
-        await k("get", "things")
-        await k("get", "th", "t", "-o", "yaml")
-        await k("apply", "-f", "-", stdin=manifest(thing(GROUP, "t", color="red", size=12)), code=1)
-        await k("edit", "thing", "t", EDITOR="sed -i s/color:.red/color:\\ blue/")
-        await k("describe", "thing", "t")
-        await k("delete", "thing", "t")
+        await k("apply", "-f", "-", stdin=manifest(thing(GROUP, "t", color="red") | {"kind": "Gadget"}))
+        await k("wait", "--for=jsonpath={.spec.size}=3", "gadget/t", "--timeout=20s")
+        await k("get", "gadgets")
+        await k("get", "ga", "t", "-o", "yaml")
+        await k(
+            "apply", "-f", "-", stdin=manifest(thing(GROUP, "t", color="red", size=12) | {"kind": "Gadget"}), code=1
+        )
+        await k("edit", "gadget", "t", EDITOR="sed -i s/color:.red/color:\\ blue/")
+        await k("describe", "gadget", "t")
+        await k("delete", "gadget", "t")
     finally:
-        await k("delete", "crd", f"things.{GROUP}")
+        await k("delete", "crd", f"gadgets.{GROUP}")
 
 
 async def test_the_server_says_what_it_serves_and_permits(k: Session) -> None:

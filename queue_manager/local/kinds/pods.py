@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from job_controller.fields import FieldError, Json, forbidden, invalid
+from job_controller.metadata import validate_metadata
 from job_controller.pod_defaults import default_pod
 from job_controller.pod_template import validate_pod_spec
 from queue_manager.engine.resources import PODS
@@ -76,13 +77,18 @@ def _tolerate_absent_nodes(spec: Json) -> None:
 
 
 def _generated(pod: Json) -> FieldSet:
-    """The priority comes from admission, so it belongs to nobody."""
+    """Priority and tolerations come from admission, so they belong to nobody."""
     spec = pod.get("spec") or {}
-    return of_paths(*(("f:spec", f"f:{name}") for name in ("priority", "preemptionPolicy") if name not in spec))
+    return of_paths(
+        *(("f:spec", f"f:{name}") for name in ("priority", "preemptionPolicy", "tolerations") if name not in spec)
+    )
 
 
-def _prepare_update(new: Json, _old: Json) -> None:
+def _prepare_update(new: Json, old: Json) -> None:
     spec = new.setdefault("spec", {})
+    for name in ("priority", "preemptionPolicy"):  # what admission once set stays set
+        if spec.get(name) is None and name in old["spec"]:
+            spec[name] = old["spec"][name]
     default_pod(spec)
     _tolerate_absent_nodes(spec)
 
@@ -92,7 +98,10 @@ def _prepare_status(new: Json, old: Json) -> None:
     before = lookup(old, "status.qosClass")
     if before:
         new.setdefault("status", {})["qosClass"] = before
-    for condition in lookup(new, "status.conditions") or ():
+    status = new.get("status") or {}
+    if status.get("podIP") and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
+    for condition in status.get("conditions") or ():
         for field in ("lastProbeTime", "lastTransitionTime"):
             condition.setdefault(field, None)  # always written, missing ones as null
 
@@ -143,7 +152,7 @@ def _validate_create(pod: Json) -> list[FieldError]:
 
 def _validate_update(new: Json, old: Json) -> list[FieldError]:
     """Images, a sooner deadline, more tolerations, fewer gates; everything else stays as it was created."""
-    errors = _validate_create(new)
+    errors = validate_metadata(new["metadata"]) + _validate_create(new)
     spec, before = new["spec"], old["spec"]
     if spec == before:
         return errors
@@ -151,7 +160,10 @@ def _validate_update(new: Json, old: Json) -> list[FieldError]:
         if len(spec.get(field) or []) != len(before.get(field) or []):
             errors.append(forbidden(f"spec.{field}", "pod updates may not add or remove containers"))
             return errors
-    errors += _validate_deadline(spec, before) + _validate_gates(spec, before) + _validate_tolerations(spec, before)
+    deadline = _validate_deadline(spec, before)
+    if deadline and spec.get("activeDeadlineSeconds") is not None:
+        return errors + deadline
+    errors += deadline + _validate_gates(spec, before) + _validate_tolerations(spec, before)
     changed = copy.deepcopy(spec)
     _take_over(changed, before)
     if changed != before:
@@ -164,6 +176,8 @@ def _validate_deadline(spec: Json, before: Json) -> list[FieldError]:
     field = "spec.activeDeadlineSeconds"
     if was is not None and deadline is None:
         return [invalid(field, None, "must not update from a positive integer to nil value")]
+    if deadline is not None and not 0 <= deadline < 2**31:
+        return [invalid(field, deadline, "must be between 0 and 2147483647, inclusive")]
     if was is not None and deadline is not None and deadline > was:
         return [invalid(field, deadline, f"must be less than or equal to previous value {was}")]
     return []

@@ -50,7 +50,7 @@ async def ask(s: Session, case: Case) -> Answer:
     return await s.ask("PUT", s.path(JOBS, before["metadata"]["name"], subresource), body, query=query, silent=True)
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.name)
 async def test_recorded_request(s: Session, case: Case) -> None:
     """Code, reason, message, causes, warnings and the stored object are those of the recording."""
     answer = await ask(s, case)

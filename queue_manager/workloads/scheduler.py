@@ -297,11 +297,8 @@ class Scheduler:
                 written = holding_of(latest) is not None  # it may have ended in the same write
         except Gone:
             pass
-        except (ApiError, OSError) as error:  # part of life: a server that is busy, or away
-            log.warning("an admission could not be written", extra={"key": str(what.key), "error": str(error)})
-            await asyncio.sleep(RETRY_SECONDS)
-        except Exception:
-            log.exception("an admission could not be written", extra={"key": str(what.key)})
+        except Exception as error:
+            _report(error, "an admission could not be written", what)
             await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._unwritten.discard(what.uid)
@@ -355,8 +352,8 @@ class Scheduler:
                 await self._writer.write(workload, transition, labels.SCHEDULER_COMPONENT)
         except Gone:
             return
-        except Exception:
-            log.warning("a refusal could not be written", extra={"key": str(what.key)}, exc_info=True)
+        except Exception as error:
+            _report(error, "a refusal could not be written", what)
             await asyncio.sleep(RETRY_SECONDS)
             local = self.queues.local_queues.get(what.queue)
             self.wake([local.spec.cluster_queue] if local else [])
@@ -417,6 +414,15 @@ def waits(workload: Workload) -> bool:
         and not workload.is_true(labels.QUOTA_RESERVED)
         and not workload.metadata.annotations.get(labels.ADMISSION_GATED_BY)
     )
+
+
+def _report(error: Exception, text: str, what: Info) -> None:
+    """A server that is busy or away is part of life; anything else is a mistake of ours, told with its place."""
+    extra = {"key": str(what.key), "error": str(error)}
+    if isinstance(error, ApiError | OSError):
+        log.warning(text, extra=extra)
+    else:
+        log.error(text, extra=extra, exc_info=error)
 
 
 def flavors_of(queue: ClusterQueue) -> set[str]:

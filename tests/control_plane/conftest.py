@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -25,9 +26,18 @@ SLUICE = [sys.executable, "-m", "queue_manager.cli.main"]
 
 @pytest.fixture(scope="session")
 def plane(control_plane: ControlPlane) -> ControlPlane:
-    """The real server of this run, with the queue's kinds."""
+    """The real server of this run, with the queue's kinds, and nothing that a manager would take for its work."""
     install_kinds(control_plane)
+    asyncio.run(clear(control_plane))
     return control_plane
+
+
+async def clear(plane: ControlPlane) -> None:
+    """Remove what other suites have left in any namespace: a manager here runs every Job it sees."""
+    transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
+    for resource in (JOBS, WORKLOADS, PODS, CLUSTER_QUEUES, RESOURCE_FLAVORS):
+        await remove_all(Client(transport), resource, "")
+    await transport.close()
 
 
 def install_kinds(plane: ControlPlane) -> None:
@@ -72,10 +82,11 @@ async def namespace(api: Client) -> AsyncIterator[str]:
 
 
 async def remove_all(api: Client, resource: Resource, namespace: str) -> None:
-    """Delete all objects, and whatever keeps them."""
+    """Delete all objects of a namespace, or of all for "", and whatever keeps them."""
     for obj in await api.list(resource, namespace):
         meta = obj["metadata"]
+        place = meta.get("namespace", "")
         with contextlib.suppress(ApiError):
             if meta.get("finalizers"):
-                await api.patch(resource, namespace, meta["name"], {"metadata": {"finalizers": None}})
-            await api.delete(resource, namespace, meta["name"], grace_period=0, propagation="Background")
+                await api.patch(resource, place, meta["name"], {"metadata": {"finalizers": None}})
+            await api.delete(resource, place, meta["name"], grace_period=0, propagation="Background")

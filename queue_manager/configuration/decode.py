@@ -60,7 +60,7 @@ def given(
     for key, child, where in _entries(node, path, findings):
         field = known.get(key)
         if field is None:
-            findings.refuse(where, f"unknown field; {_instead(key, cls, known)}")
+            findings.unreadable(where, f"unknown field; {_instead(key, cls, known)}", findings.line(where))
             continue
         hint = instead.get(field.name, hints(cls)[field.name])
         value = read(child, hint, where, findings, field.metadata)
@@ -75,7 +75,7 @@ def given(
 def _entries(node: yaml.Node, path: str, findings: Findings) -> Iterable[tuple[str, yaml.Node, str]]:
     """Keys, values and paths of a mapping, each key once."""
     if not isinstance(node, yaml.MappingNode):
-        findings.refuse(path, f"{shown(node)}; must be a mapping", line_of(node))
+        findings.unreadable(path, f"{shown(node)}; must be a mapping", line_of(node))
         return
     seen: dict[str, int] = {}
     for key_node, child in node.value:
@@ -126,21 +126,31 @@ def read(node: yaml.Node, hint: Any, path: str, findings: Findings, marks: Mappi
 def _section(node: yaml.Node, cls: type, path: str, findings: Findings) -> Any:
     """A section; what was refused in it has its default, so that the rest can still be checked."""
     if not isinstance(node, yaml.MappingNode):
-        findings.refuse(path, f"{shown(node)}; must be a mapping", line_of(node))
+        findings.unreadable(path, f"{shown(node)}; must be a mapping", line_of(node))
         return UNSET
     return cls(**given(node, cls, path, findings))
 
 
 def _list(node: yaml.Node, hint: Any, path: str, findings: Findings) -> Any:
     if not isinstance(node, yaml.SequenceNode):
-        findings.refuse(path, f"{shown(node)}; must be a list", line_of(node))
+        findings.unreadable(path, f"{shown(node)}; must be a list", line_of(node))
         return UNSET
     values = []
     for i, child in enumerate(node.value):
         where = f"{path}[{i}]"
         findings.lines[where] = line_of(child)
-        values.append(read(child, hint, where, findings))
-    return UNSET if any(value is UNSET for value in values) else tuple(values)
+        value = read(child, hint, where, findings)
+        if value is UNSET and not findings.unread(where):
+            findings.unreadable(where, "is empty; must have a value", line_of(child))
+        values.append(_blank(hint) if value is UNSET else value)
+    return tuple(values)
+
+
+def _blank(hint: Any) -> Any:
+    """In the place of an element that could not be read, so that the others keep theirs."""
+    if typing.get_origin(hint) is Literal:
+        return typing.get_args(hint)[0]
+    return hint()
 
 
 def _mapping(node: yaml.Node, hint: Any, path: str, findings: Findings, marks: Mapping[str, Any]) -> Any:
@@ -156,16 +166,16 @@ def _mapping(node: yaml.Node, hint: Any, path: str, findings: Findings, marks: M
 
 def _scalar(node: yaml.Node, hint: Any, path: str, findings: Findings, marks: Mapping[str, Any]) -> Any:
     if not isinstance(node, yaml.ScalarNode):
-        findings.refuse(path, f"{shown(node)}; must be {_wanted(hint)}", line_of(node))
+        findings.unreadable(path, f"{shown(node)}; must be {_wanted(hint)}", line_of(node))
         return UNSET
     try:
         value = _convert(node, hint, marks)
     except ValueError as error:
-        findings.refuse(path, str(error), line_of(node))
+        findings.unreadable(path, str(error), line_of(node))
         return UNSET
     limit = _beyond(value, marks)
     if limit:
-        findings.refuse(path, f"{node.value} is out of range; must be {limit}", line_of(node))
+        findings.unreadable(path, f"{node.value} is out of range; must be {limit}", line_of(node))
         return UNSET
     return value
 

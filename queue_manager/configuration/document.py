@@ -42,13 +42,24 @@ class Findings:
     problems: list[Problem] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
+    _unread: list[str] = field(default_factory=list)
 
     def refuse(self, path: str, message: str, line: int = 0) -> None:
         self.problems.append(Problem(self.file, line or self.line(path), path, message))
 
-    def refused(self, path: str) -> bool:
-        """Whether something was wrong with this very field already."""
-        return any(problem.field == path for problem in self.problems)
+    def unreadable(self, path: str, message: str, line: int) -> None:
+        """What is written there cannot be taken for a value, so there is nothing to judge."""
+        self._unread.append(path)
+        self.refuse(path, message, line)
+
+    def judge(self, path: str, message: str, *, by: str = "") -> None:
+        """Refuse a value for what it says; unless it, or that `by` which it is judged, could not be read."""
+        if not self.unread(path) and not (by and self.unread(by)):
+            self.refuse(path, message)
+
+    def unread(self, path: str) -> bool:
+        """Whether a field, a part of it or what it is a part of could not be read. It has its default then."""
+        return any(_within(path, other) or _within(other, path) for other in self._unread)
 
     def line(self, path: str) -> int:
         """The line of a field, or of the nearest one around it that is in the file."""
@@ -59,6 +70,10 @@ class Findings:
     def raise_if_any(self) -> None:
         if self.problems:
             raise ConfigurationError(self.problems)
+
+
+def _within(path: str, other: str) -> bool:
+    return path == other or path.startswith((f"{other}.", f"{other}["))
 
 
 def line_of(node: yaml.Node) -> int:

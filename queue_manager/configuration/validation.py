@@ -52,7 +52,7 @@ def validate(config: KueueConfig, findings: Findings) -> None:
 def _feature_gates(config: KueueConfig, findings: Findings) -> None:
     for gate, value in config.feature_gates.items():
         if refusal := features.refusal(gate, value, config.feature_gates):
-            findings.refuse(
+            findings.judge(
                 f"featureGates[{gate}]", f"{refusal}; remove it, feature gates do not switch anything in Sluice"
             )
 
@@ -62,13 +62,13 @@ def _namespaces(config: KueueConfig, findings: Findings) -> None:
     selector = config.managed_jobs_namespace_selector
     errors = selectors.validate_selector(selector.tree(), path)
     for error in errors:
-        findings.refuse(error.field, error.message)
+        findings.judge(error.field, error.message, by=error.field.rpartition(".")[0])
     if errors:
         return
     for namespace in dict.fromkeys(("kube-system", config.namespace)):
         if selector.matches({"kubernetes.io/metadata.name": namespace}):
             what = f'matches the "{namespace}" namespace; must exclude it, as operator NotIn does'
-            findings.refuse(path, what)
+            findings.judge(path, what)
 
 
 def _integrations(config: KueueConfig, findings: Findings) -> None:
@@ -76,16 +76,16 @@ def _integrations(config: KueueConfig, findings: Findings) -> None:
     for i, framework in enumerate(config.integrations.frameworks):
         where = f"integrations.frameworks[{i}]"
         if framework not in FRAMEWORKS:
-            findings.refuse(where, f'"{framework}" is not supported; must be {one_of(FRAMEWORKS)}')
+            findings.judge(where, f'"{framework}" is not supported; must be {one_of(FRAMEWORKS)}')
         elif framework in seen:
-            findings.refuse(where, f'"{framework}" is given twice; give it once')
+            findings.judge(where, f'"{framework}" is given twice; give it once')
         seen.add(framework)
     for i, framework in enumerate(config.integrations.external_frameworks):
         where = f"integrations.externalFrameworks[{i}]"
         if not _is_kind_version_group(framework):
-            findings.refuse(where, f'"{framework}" names no kind; must be of the form Kind.version.group.com')
+            findings.judge(where, f'"{framework}" names no kind; must be of the form Kind.version.group.com')
         elif framework in seen:
-            findings.refuse(where, f'"{framework}" is given twice; give it once')
+            findings.judge(where, f'"{framework}" is given twice; give it once')
         seen.add(framework)
 
 
@@ -93,15 +93,14 @@ def _resources(config: KueueConfig, findings: Findings) -> None:
     resources = config.resources
     if resources.quota_check_strategy == "IgnoreUndeclared" and resources.exclude_resource_prefixes:
         what = "IgnoreUndeclared cannot stand beside excludeResourcePrefixes; leave one of them out"
-        findings.refuse("resources.quotaCheckStrategy", what)
+        findings.judge("resources.quotaCheckStrategy", what)
     inputs: set[str] = set()
     for i, transformation in enumerate(resources.transformations):
         where = f"resources.transformations[{i}].input"
         if not transformation.input:
-            if not findings.refused(where):
-                findings.refuse(where, "is missing; must be the name of a resource")
+            findings.judge(where, "is missing; must be the name of a resource")
         elif transformation.input in inputs:
-            findings.refuse(where, f'"{transformation.input}" is given twice; put all outputs in one entry')
+            findings.judge(where, f'"{transformation.input}" is given twice; put all outputs in one entry')
         inputs.add(transformation.input)
     _device_classes(config, findings)
 
@@ -110,13 +109,13 @@ def _device_classes(config: KueueConfig, findings: Findings) -> None:
     mappings = config.resources.device_class_mappings
     path = "resources.deviceClassMappings"
     if len(mappings) > 16:
-        findings.refuse(path, f"{len(mappings)} entries; must have at most 16")
+        findings.judge(path, f"{len(mappings)} entries; must have at most 16")
     seen: set[str] = set()
     for i, mapping in enumerate(mappings):
         if len(mapping.device_class_names) > 8:
-            findings.refuse(f"{path}[{i}].deviceClassNames", "too many entries; must have at most 8")
+            findings.judge(f"{path}[{i}].deviceClassNames", "too many entries; must have at most 8")
         if mapping.name in seen:
-            findings.refuse(f"{path}[{i}].name", f'"{mapping.name}" is given twice; give it once')
+            findings.judge(f"{path}[{i}].name", f'"{mapping.name}" is given twice; give it once')
         seen.add(mapping.name)
 
 
@@ -124,73 +123,77 @@ def _custom_labels(config: KueueConfig, findings: Findings) -> None:
     labels = config.metrics.custom_labels
     path = "metrics.customLabels"
     if len(labels) > LABELS_LIMIT:
-        findings.refuse(path, f"{len(labels)} entries; must have at most {LABELS_LIMIT}")
+        findings.judge(path, f"{len(labels)} entries; must have at most {LABELS_LIMIT}")
     seen: set[str] = set()
     kinds: dict[str, int] = {}
     for i, label in enumerate(labels):
         where = f"{path}[{i}]"
         if not _is_metric_label(label.name):
-            findings.refuse(f"{where}.name", f'"{label.name}" is no label name; must match ^[a-zA-Z][a-zA-Z0-9_]*$')
+            findings.judge(f"{where}.name", f'"{label.name}" is no label name; must match ^[a-zA-Z][a-zA-Z0-9_]*$')
         elif label.name in seen:
-            findings.refuse(f"{where}.name", f'"{label.name}" is given twice; give it once')
+            findings.judge(f"{where}.name", f'"{label.name}" is given twice; give it once')
         seen.add(label.name)
         if label.source_label_key and label.source_annotation_key:
-            findings.refuse(where, "has sourceLabelKey and sourceAnnotationKey; must have one of them at most")
+            findings.judge(where, "has sourceLabelKey and sourceAnnotationKey; must have one of them at most")
         kinds[label.source_kind] = kinds.get(label.source_kind, 0) + 1
         workload = label.source_kind == "Workload"
         if kinds[label.source_kind] == 1 + (LABELS_OF_WORKLOADS if workload else LABELS_PER_KIND):
             limit = LABELS_OF_WORKLOADS if workload else LABELS_PER_KIND
-            findings.refuse(where, f"one label too many of {label.source_kind}; must have at most {limit}")
+            findings.judge(where, f"one label too many of {label.source_kind}; must have at most {limit}")
         if len(label.tracked_values) > (12 if workload else 16) or (workload and not label.tracked_values):
             allowed = "1-12 values" if workload else "at most 16 values"
-            findings.refuse(f"{where}.trackedValues", f"{len(label.tracked_values)} values; must have {allowed}")
+            findings.judge(f"{where}.trackedValues", f"{len(label.tracked_values)} values; must have {allowed}")
 
 
 def _leader_election(config: KueueConfig, findings: Findings) -> None:
     """A leader that renews too late would work on beside its successor."""
-    election = config.leader_election
+    path, election = "leaderElection", config.leader_election
     if not election.leader_elect:
         return
     if election.renew_deadline >= election.lease_duration:
-        findings.refuse("leaderElection.renewDeadline", "is too long; must be less than leaseDuration")
+        findings.judge(
+            f"{path}.renewDeadline", "is too long; must be less than leaseDuration", by=f"{path}.leaseDuration"
+        )
     if election.retry_period >= election.renew_deadline:
-        findings.refuse("leaderElection.retryPeriod", "is too long; must be less than renewDeadline")
+        findings.judge(
+            f"{path}.retryPeriod", "is too long; must be less than renewDeadline", by=f"{path}.renewDeadline"
+        )
 
 
 def _job_controller(config: KueueConfig, findings: Findings) -> None:
     jobs = config.job_controller
     if jobs.pod_failure_backoff_max < jobs.pod_failure_backoff_base:
         what = "is less than podFailureBackoffBase; must be greater than or equal to it"
-        findings.refuse("jobController.podFailureBackoffMax", what)
+        findings.judge("jobController.podFailureBackoffMax", what, by="jobController.podFailureBackoffBase")
 
 
 def _servers(config: KueueConfig, findings: Findings) -> None:
     certificates = config.internal_cert_management
     if certificates.enable:
         for text in names.dns_label(certificates.webhook_service_name):
-            findings.refuse("internalCertManagement.webhookServiceName", f"is no Service name; {text}")
+            findings.judge("internalCertManagement.webhookServiceName", f"is no Service name; {text}")
         for text in names.dns_subdomain(certificates.webhook_secret_name):
-            findings.refuse("internalCertManagement.webhookSecretName", f"is no Secret name; {text}")
+            findings.judge("internalCertManagement.webhookSecretName", f"is no Secret name; {text}")
     visibility = config.visibility_server
     if visibility is not None and visibility.bind_address:
         try:
             ipaddress.ip_address(visibility.bind_address)
         except ValueError:
             what = f'"{visibility.bind_address}" is no address; must be a valid IP address'
-            findings.refuse("visibilityServer.bindAddress", what)
+            findings.judge("visibilityServer.bindAddress", what)
     tls = config.tls
     if tls is None:
         return
     if tls.min_version not in ("", "VersionTLS12", "VersionTLS13"):
-        findings.refuse("tls", f'"{tls.min_version}" is no minVersion; must be "VersionTLS12" or "VersionTLS13"')
+        findings.judge("tls", f'"{tls.min_version}" is no minVersion; must be "VersionTLS12" or "VersionTLS13"')
     if tls.min_version == "VersionTLS13" and tls.cipher_suites:
-        findings.refuse("tls.cipherSuites", "cannot be chosen with VersionTLS13; must be omitted then")
+        findings.judge("tls.cipherSuites", "cannot be chosen with VersionTLS13; must be omitted then")
 
 
 def _multikueue(config: KueueConfig, findings: Findings) -> None:
     for text in names.label_value(config.multi_kueue.origin):
-        findings.refuse("multiKueue.origin", f"is no label value; {text}")
+        findings.judge("multiKueue.origin", f"is no label value; {text}")
     for i, framework in enumerate(config.multi_kueue.external_frameworks):
         if not _is_kind_version_group(framework.name):
             what = f'"{framework.name}" names no kind; must be of the form kind.version.group'
-            findings.refuse(f"multiKueue.externalFrameworks[{i}].name", what)
+            findings.judge(f"multiKueue.externalFrameworks[{i}].name", what)

@@ -97,11 +97,11 @@ def _waiting(written: WaitForPodsReadyFile | None, findings: Findings) -> WaitFo
 
 
 def _waiting_v1beta1(written: WaitForPodsReadyFile | None, findings: Findings) -> WaitForPodsReady | None:
-    if written is None or not written.enable:
+    if written is None or not (written.enable or findings.unread("waitForPodsReady.enable")):
         return None
     timeout = 5 * MINUTE if written.timeout is None else written.timeout
     if not timeout:
-        findings.refuse("waitForPodsReady.timeout", "must be specified; must be greater than 0")
+        findings.judge("waitForPodsReady.timeout", "must be specified; must be greater than 0")
     return _checked(written, timeout, written.block_admission is not False, findings)
 
 
@@ -117,14 +117,14 @@ def _checked(written: WaitForPodsReadyFile, timeout: timedelta, block: bool, fin
     }
     for where, number in numbers.items():
         if number is not None and number < type(number)(0):
-            findings.refuse(where, "is negative; must be greater than or equal to 0")
+            findings.judge(where, "is negative; must be greater than or equal to 0")
     if strategy.timestamp not in ("Creation", "Eviction"):
         what = f'"{strategy.timestamp}" is not supported; must be "Creation" or "Eviction"'
-        findings.refuse(f"{path}.requeuingStrategy.timestamp", what)
+        findings.judge(f"{path}.requeuingStrategy.timestamp", what)
     bounds = written.overrides
     if bounds is not None and bounds.max_timeout is not None and bounds.max_timeout < bounds.min_timeout:
         what = f"is less than minTimeout; must be at least {durations.render(bounds.min_timeout)}"
-        findings.refuse(f"{path}.overrides.maxTimeout", what)
+        findings.judge(f"{path}.overrides.maxTimeout", what)
     return WaitForPodsReady(
         timeout=timeout,
         block_admission=block,
@@ -147,7 +147,7 @@ def _fair_sharing(written: FairSharingFile | None, findings: Findings) -> FairSh
         return None
     strategies = written.preemption_strategies
     if findings.version == V1BETA1:
-        if not written.enable:
+        if not (written.enable or findings.unread("fairSharing.enable")):
             return None
         strategies = strategies or BOTH_STRATEGIES
     for allowed in (BOTH_STRATEGIES[:1], BOTH_STRATEGIES[1:], BOTH_STRATEGIES):
@@ -156,5 +156,5 @@ def _fair_sharing(written: FairSharingFile | None, findings: Findings) -> FairSh
     lists = ", ".join(f"[{', '.join(allowed)}]" for allowed in (BOTH_STRATEGIES[:1], BOTH_STRATEGIES[1:]))
     what = f"[{', '.join(strategies)}] is not supported" if strategies else "must be specified"
     path = "fairSharing.preemptionStrategies"
-    findings.refuse(path, f"{what}; must be {lists} or both in this order")
+    findings.judge(path, f"{what}; must be {lists} or both in this order")
     return None

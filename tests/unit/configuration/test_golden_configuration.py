@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import re
 from pathlib import Path
@@ -131,6 +132,26 @@ def test_our_verdict_and_fields_are_those_of_kueue(record: Json, tmp_path: Path)
     expected = FIELDS.get(record["case"]) or recorded_fields(record)
     assert expected, "the recording names a field"
     assert sorted(problem.field for problem in refused.value.problems) == sorted(expected)
+
+
+def test_two_mistakes_of_the_recording_in_one_file_are_both_reported() -> None:
+    """Whatever the decoder finds in one, and the validation in the other: neither hides the other."""
+    trees = [record["config"] for record in ERRORS if isinstance(record["config"], dict)]
+    alone = {id(tree): found_in(tree) for tree in trees}
+    asked = 0
+    for first, second in itertools.combinations(trees, 2):
+        if not first.keys() & second.keys():
+            asked += 1
+            assert found_in({**first, **second}) == alone[id(first)] | alone[id(second)]
+    assert asked > 400
+
+
+def found_in(tree: Json) -> set[tuple[str, str]]:
+    try:
+        loads(yaml.safe_dump({**BASE, **copy.deepcopy(tree)}))
+    except ConfigurationError as error:
+        return {(problem.field, problem.message) for problem in error.problems}
+    return set()
 
 
 def test_a_derived_error_is_not_repeated_on_a_field_that_is_not_in_the_file() -> None:

@@ -121,6 +121,65 @@ def test_all_mistakes_are_reported_at_once_in_the_order_of_the_file() -> None:
     ]
 
 
+def fields(text: str) -> list[str]:
+    return [problem.split(": ")[1] for problem in problems(text)]
+
+
+def test_what_cannot_be_read_hides_nothing_beside_it() -> None:
+    text = HEAD + (
+        "integrations:\n  frameworks:\n  - 5\n  - foo/bar\n"
+        "metrics:\n  customLabels:\n  - name: 7x\n  - 8\n"
+        "multiKueue:\n  externalFrameworks: [{name: 5}, {name: x}]\n"
+        "leaderElection: {retryPeriod: 1h, resourceName: 5}\n"
+    )
+    assert fields(text) == [
+        "integrations.frameworks[0]",
+        "integrations.frameworks[1]",
+        "metrics.customLabels[0].name",
+        "metrics.customLabels[1]",
+        "multiKueue.externalFrameworks[0].name",
+        "multiKueue.externalFrameworks[1].name",
+        "leaderElection.resourceName",
+        "leaderElection.retryPeriod",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("leaderElection: {leaseDuration: 5, renewDeadline: 20s}", "leaderElection.leaseDuration"),
+        (
+            "jobController: {podFailureBackoffBase: 1, podFailureBackoffMax: 5s}",
+            "jobController.podFailureBackoffBase",
+        ),
+        (
+            "managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: In, values: [5]}]}",
+            "managedJobsNamespaceSelector.matchExpressions[0].values[0]",
+        ),
+        ("managedJobsNamespaceSelector: {matchLabel: {a: b}}", "managedJobsNamespaceSelector.matchLabel"),
+        ("fairSharing: {preemptionStrategies: 5}", "fairSharing.preemptionStrategies"),
+    ],
+)
+def test_what_cannot_be_read_is_not_judged_by_its_default(body: str, expected: str) -> None:
+    assert fields(HEAD + body + "\n") == [expected]
+
+
+def test_what_switches_a_section_on_is_taken_for_on_when_it_cannot_be_read() -> None:
+    body = "waitForPodsReady: {enable: 1, timeout: -5s}\nfairSharing: {enable: 1, preemptionStrategies: [x]}\n"
+    assert sorted(fields(HEAD_V1BETA1 + body)) == [
+        "fairSharing.enable",
+        "fairSharing.preemptionStrategies",
+        "waitForPodsReady.enable",
+        "waitForPodsReady.timeout",
+    ]
+
+
+def test_an_empty_element_of_a_list_is_refused() -> None:
+    assert problems(HEAD + "integrations:\n  frameworks:\n  - batch/job\n  -\n") == [
+        "f:6: integrations.frameworks[1]: is empty; must have a value"
+    ]
+
+
 def test_a_null_is_the_same_as_an_absent_field() -> None:
     assert loads(HEAD + "namespace: null\nwaitForPodsReady:\nmetrics: ~\n") == KueueConfig()
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from job_controller.labels import BUILT_IN_MANAGER, OWN_MANAGER, OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
 from job_controller.model import Job
+from job_controller.switches import ALL_ON, Switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class JobControllerOptions:
     max_deletes: int = 500
     writes_in_flight: int = 50
     concurrent_syncs: int = 20
+    switches: Switches = ALL_ON
 
     @property
     def finalizer(self) -> str:

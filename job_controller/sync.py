@@ -40,6 +40,7 @@ from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import finish_time
 from job_controller.situation import Situation, look
+from job_controller.switches import effective
 from job_controller.verdict import Verdict, completed, deadline_in, judge, standing
 
 DEFAULTS = JobControllerOptions()
@@ -63,7 +64,7 @@ def decide(
     if job.spec.completion_mode not in ("NonIndexed", "Indexed"):
         return Decision(events=(_UNKNOWN_MODE,), memory=memory or Memory())
     owned = tuple(pods)
-    s = look(job, owned, now, options)
+    s = look(effective(job, options.switches), owned, now, options)
     memory = remember(s, owned, memory)
     verdict = judge(s)
     plan = Plan()

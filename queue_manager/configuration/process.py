@@ -119,11 +119,22 @@ class JobController:
     )
     max_uncounted_pods: int = setting("How many finished pods one status update accounts for.", 500, minimum=1)
     concurrent_syncs: int = setting("How many Jobs are worked on at once.", 20, minimum=1)
+    backoff_limit_per_index: bool = setting(
+        "Whether spec.backoffLimitPerIndex, spec.maxFailedIndexes and the action FailIndex of Jobs have an effect. "
+        "Off: Jobs run as if they were not there, and the embedded cluster drops them from new Jobs.",
+        True,
+    )
+    pod_failure_policy: bool = setting(
+        "Whether spec.podFailurePolicy of Jobs has an effect. Off: every failed pod counts against backoffLimit, and "
+        "the embedded cluster drops the field from new Jobs.",
+        True,
+    )
 
     def options(self, *, manage: Literal["All", "ManagedBy"] = "All") -> JobControllerOptions:
         """The options of `job_controller`, times in seconds. `manage` is what an omitted field means here."""
         # Only who runs the controller needs its wire types, which take a third of the time to import all of this.
         from job_controller.options import JobControllerOptions
+        from job_controller.switches import Switches
 
         return JobControllerOptions(
             manage=self.manage or manage,
@@ -132,4 +143,7 @@ class JobController:
             sync_batch_period=self.sync_batch_period.total_seconds(),
             max_uncounted=self.max_uncounted_pods,
             concurrent_syncs=self.concurrent_syncs,
+            switches=Switches(
+                backoff_limit_per_index=self.backoff_limit_per_index, pod_failure_policy=self.pod_failure_policy
+            ),
         )

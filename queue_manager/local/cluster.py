@@ -45,6 +45,7 @@ from queue_manager.local.placement import Placement
 from queue_manager.local.registry import Registry
 from queue_manager.local.server import ApiServer
 from queue_manager.local.store import Store
+from queue_manager.local.switched_off import SwitchedOff
 from queue_manager.local.transport import LocalTransport
 
 USER = "system:sluice"
@@ -108,10 +109,11 @@ class LocalCluster:
         await install_crds(self.client)
         await register(self.client, self._nodes, clock.now())
 
-        run_job_controller(runtime, self.config.job_controller.options())
+        job_options = self.config.job_controller.options()
+        run_job_controller(runtime, job_options)
         add_pod_keeping(runtime)
         queue = add_queue_controllers(runtime, self.config)
-        admission.extend(queue.admission)
+        admission.extend([SwitchedOff(job_options.switches), *queue.admission])
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)
         Placement(runtime)

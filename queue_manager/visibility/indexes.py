@@ -17,6 +17,7 @@ from job_controller.completion_indexes import stored_completed, stored_failed
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import completion_index, is_active, is_ready
+from job_controller.switches import effective
 from queue_manager.visibility.pods import (
     attempt_of,
     creation_order,
@@ -94,7 +95,8 @@ def _row(
     failed = [pod for pod in pods if pod.status.phase == "Failed"]
     retry = None
     if sign == "b" and works(job):
-        retry = at if job.spec.backoff_limit_per_index is None else next_of_index(job, failed[-1], options)
+        per_index = effective(job, options.switches).spec.backoff_limit_per_index
+        retry = at if per_index is None else next_of_index(job, failed[-1], options)
     return IndexRow(
         index=index,
         state=MEANING[sign],

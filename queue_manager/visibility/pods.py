@@ -15,6 +15,7 @@ from job_controller import backoff, conditions
 from job_controller.model import Condition, Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import completion_index, finish_time, is_active, is_ready, is_terminal
+from job_controller.switches import effective
 from queue_manager.visibility.wire import ContainerStatus, Pod, Terminated
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -137,6 +138,7 @@ def works(job: Job) -> bool:
 
 def next_pod_at(job: Job, pods: Sequence[Pod], options: JobControllerOptions) -> datetime | None:
     """When the Job as a whole may replace failed pods; None: nothing waits (spec job-controller.md 2.8)."""
+    job = effective(job, options.switches)
     wanted = job.spec.parallelism if job.spec.parallelism is not None else 1
     if not works(job) or job.spec.backoff_limit_per_index is not None or sum(map(is_active, pods)) >= wanted:
         return None

@@ -59,7 +59,7 @@ def specs() -> st.SearchStrategy[dict[str, Any]]:
 
 ACTIONS = (
     "run", "run", "succeed", "succeed", "fail", "fail", "fail hard", "delete", "vanish", "wait", "wait long", "hear",
-    "hear job", "hear all", "suspend", "resume", "parallelism", "elastic", "restart", "bind",
+    "hear job", "hear all", "suspend", "resume", "parallelism", "elastic", "restart", "bind", "switch",
 )  # fmt: skip
 
 
@@ -109,6 +109,8 @@ def act(world: World, action: str, number: int) -> None:
                 world.edit_job(parallelism=size, completions=size)
         case "restart":
             world.restart()
+        case "switch":
+            world.switch(backoff_limit_per_index=bool(number & 1), pod_failure_policy=bool(number & 2))
 
 
 def finished(world: World) -> bool:
@@ -120,6 +122,8 @@ def finished(world: World) -> bool:
 def settle(world: World) -> None:
     """Faults stop, the Job is resumed, every pod that runs succeeds: the Job must end, and then rest."""
     world.deaths, world.refusals = [], set()
+    if world.ledger.switched:
+        world.switch()  # everything on
     world.edit_job(suspend=False, parallelism=max(1, world.job_tree["spec"]["parallelism"]))  # type: ignore[index]
     for _ in range(200):
         world.deliver_all()

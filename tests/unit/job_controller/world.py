@@ -20,6 +20,7 @@ from job_controller.model import Job, Key, Object, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.orphans import Orphans, OrphanSweeper
 from job_controller.status_validation import validate_status_update
+from job_controller.switches import ALL_ON, Switches
 from tests.unit.job_controller.build import T0, wire
 from tests.unit.job_controller.ledger import Ledger, Tree, is_active
 
@@ -76,6 +77,7 @@ class World:
         self.writes = 0
         self.events: list[tuple[str, str]] = []
         self.ledger = Ledger()
+        self.switches = ALL_ON
         self._create_job(spec)
         self._new_controller()
 
@@ -203,8 +205,16 @@ class World:
         self.seen_job = copy.deepcopy(self.job_tree)
         self._new_controller()
 
+    def switch(self, **switches: bool) -> None:
+        """A restart with another configuration."""
+        self.switches = Switches(**switches)
+        self.ledger.switched = True
+        self.restart()
+
     def _new_controller(self) -> None:
-        options = JobControllerOptions(sync_batch_period=0.0, writes_in_flight=1, max_uncounted=4, max_creates=5)
+        options = JobControllerOptions(
+            sync_batch_period=0.0, writes_in_flight=1, max_uncounted=4, max_creates=5, switches=self.switches
+        )
         self.queue, self.orphan_queue = FirstComeQueue(self), FirstComeQueue(self)
         self.controller = JobController(self, self.queue, self, self, self, options)
         self.sweeper = OrphanSweeper(self, self.orphan_queue, options)

@@ -1,0 +1,85 @@
+"""Switches: what a Job means while backoffLimitPerIndex or podFailurePolicy is switched off.
+
+The rules are those of the feature gates of these fields (KEP-3850 and KEP-3329, "Feature Enablement and Rollback"):
+
+    off     the Job is handled as if the fields were not there: failures count against backoffLimit alone,
+            failedIndexes vanishes from status and the indexes it listed run again
+    on      the fields count from then on. A pod's own failure count is kept on the pod, so it resumes where it was;
+            what failed meanwhile stays in status.failed and belongs to no index
+
+Nothing else is remembered, so it makes no difference whether the process restarts in between. An API server
+drops the fields of new Jobs while they are off, and keeps those that a stored Job has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from job_controller.fields import Json
+from job_controller.model import Job, PodFailurePolicy, PodFailurePolicyRule
+from job_controller.pod_failure_policy import FAIL_INDEX
+
+# In place of a rule that does not apply: it matches nothing, and the rules behind it keep their numbers.
+_NO_RULE = PodFailurePolicyRule(action="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switches:
+    """Parts of the Job API that an admin can switch off."""
+
+    backoff_limit_per_index: bool = True
+    pod_failure_policy: bool = True
+
+
+ALL_ON = Switches()
+
+
+def effective(job: Job, switches: Switches) -> Job:
+    """The Job as it is to be understood: without the fields that are switched off."""
+    if switches == ALL_ON:
+        return job
+    spec = job.spec
+    policy = spec.pod_failure_policy
+    if not switches.pod_failure_policy:
+        spec = msgspec.structs.replace(spec, pod_failure_policy=None)
+    elif policy is not None and not switches.backoff_limit_per_index:
+        spec = msgspec.structs.replace(spec, pod_failure_policy=_without_indexes(policy))
+    if not switches.backoff_limit_per_index:
+        spec = msgspec.structs.replace(spec, backoff_limit_per_index=None, max_failed_indexes=None)
+    return msgspec.structs.replace(job, spec=spec)
+
+
+def _without_indexes(policy: PodFailurePolicy) -> PodFailurePolicy:
+    rules = tuple(_NO_RULE if rule.action == FAIL_INDEX else rule for rule in policy.rules or ())
+    return PodFailurePolicy(rules=rules)
+
+
+def drop(job: Json, old: Json | None, switches: Switches) -> list[str]:
+    """Take what is switched off from a Job about to be stored, in place, unless `old` has it. What was dropped, as
+    field paths.
+
+    On create the FailIndex rules of a policy go with backoffLimitPerIndex; a stored policy is
+    immutable and stays whole.
+    """
+    spec, before = job.get("spec") or {}, (old or {}).get("spec") or {}
+    off: list[str] = []
+    if not switches.pod_failure_policy:
+        off.append("podFailurePolicy")
+    if not switches.backoff_limit_per_index:
+        off += ["backoffLimitPerIndex", "maxFailedIndexes"]
+    dropped = [name for name in off if spec.get(name) is not None and before.get(name) is None]
+    for name in dropped:
+        del spec[name]
+    if old is None and not switches.backoff_limit_per_index:
+        dropped += _drop_rules(spec.get("podFailurePolicy") or {})
+    return [f"spec.{name}" for name in dropped]
+
+
+def _drop_rules(policy: Json) -> list[str]:
+    rules = policy.get("rules") or ()
+    gone = [number for number, rule in enumerate(rules) if (rule or {}).get("action") == FAIL_INDEX]
+    if gone:
+        policy["rules"] = [rule for number, rule in enumerate(rules) if number not in gone]
+    return [f"podFailurePolicy.rules[{number}]" for number in gone]

@@ -66,7 +66,7 @@ class World:
 
     async def __aenter__(self) -> Self:
         await install_crds(self.client)
-        runtime = Runtime(LocalTransport(self.server, "system:sluice"), self.clock, self.rng)
+        runtime = Runtime(LocalTransport(self.server, "system:sluice"), self.clock, self.rng, silence=None)
         run_job_controller(runtime, self._config.job_controller.options())
         for controller in (GarbageCollector(self.server), NamespaceController(self.server)):
             runtime.task(controller.run)

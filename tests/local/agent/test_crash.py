@@ -57,6 +57,8 @@ async def test_a_running_container_is_adopted_without_a_write(world: World) -> N
 async def test_a_container_that_was_killed_meanwhile_is_failed(world: World) -> None:
     pod = await started(world)
     sweep.kill({pod["metadata"]["uid"]})
+    # Until SIGKILL takes effect the next agent could still adopt it, and would see it end by itself: Error.
+    await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
     async with world.running():
         after = await world.over()
     assert after["status"]["phase"] == "Failed"

@@ -18,7 +18,7 @@ from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine import log
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
-from queue_manager.local.journal import DataDirectoryInUse, JournalUnusable
+from queue_manager.local.storage.journal import DataDirectoryInUse, JournalUnusable
 
 
 def run(args: argparse.Namespace) -> int:

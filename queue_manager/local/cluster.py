@@ -29,24 +29,24 @@ from queue_manager.engine.pod_keeping import add_pod_keeping
 from queue_manager.engine.resources import CRDS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.jobs.queue_manager import add_queue_controllers
-from queue_manager.local import http
-from queue_manager.local.admission import Admission
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.layout import Layout
-from queue_manager.local.expiry import EventExpiry
+from queue_manager.local.controllers.expiry import EventExpiry
+from queue_manager.local.controllers.garbage_collector import GarbageCollector
+from queue_manager.local.controllers.namespaces import NamespaceController
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, create_first_queue
-from queue_manager.local.garbage_collector import GarbageCollector
-from queue_manager.local.journal import Journal
+from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.kubeconfig import write_kubeconfig
 from queue_manager.local.logs import LogSource
-from queue_manager.local.namespaces import NamespaceController
 from queue_manager.local.nodes import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
-from queue_manager.local.registry import Registry
-from queue_manager.local.server import ApiServer
-from queue_manager.local.store import Store
+from queue_manager.local.server import http
+from queue_manager.local.server.admission import Admission
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.storage.journal import Journal
+from queue_manager.local.storage.store import Store
 from queue_manager.local.switched_off import SwitchedOff
-from queue_manager.local.transport import LocalTransport
 
 USER = "system:sluice"
 Report = Callable[[str, str], None]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from queue_manager.local.http import BASIC_USER
+from queue_manager.local.server.http import BASIC_USER
 
 NAME = "sluice"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from job_controller.fields import FieldError
 from job_controller.switches import Switches, drop
 from queue_manager.engine.resources import JOBS
-from queue_manager.local.admission import Review
+from queue_manager.local.server.admission import Review
 
 
 class SwitchedOff:

@@ -24,14 +24,14 @@ from queue_manager.engine.resources import by_kind
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import JSON, Response, Transport
 from queue_manager.jobs.queue_manager import add_queue_controllers
-from queue_manager.local.admission import Admission
 from queue_manager.local.cluster import install_crds
-from queue_manager.local.garbage_collector import GarbageCollector
-from queue_manager.local.namespaces import NamespaceController
-from queue_manager.local.registry import Registry
-from queue_manager.local.server import ApiServer
-from queue_manager.local.store import Change, Store
-from queue_manager.local.transport import LocalTransport
+from queue_manager.local.controllers.garbage_collector import GarbageCollector
+from queue_manager.local.controllers.namespaces import NamespaceController
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.admission import Admission
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.storage.store import Change, Store
 from queue_manager.simulation.kubelet import Kubelet, Outcome, Script
 from queue_manager.simulation.virtual import virtual_clock
 

@@ -42,7 +42,7 @@ RULES: Mapping[Resource, Rules] = {
 
 
 class Review(Protocol):
-    """What the API server asks (`queue_manager.local.admission.Review`)."""
+    """What the API server asks (`queue_manager.local.server.admission.Review`)."""
 
     @property
     def operation(self) -> str: ...

@@ -27,11 +27,11 @@ from rich.console import Console
 from rich.table import Table
 
 from queue_manager.engine.clock import SystemClock
-from queue_manager.local.http import serve
-from queue_manager.local.journal import Journal
-from queue_manager.local.registry import Registry
-from queue_manager.local.server import ApiServer
-from queue_manager.local.store import Store
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.http import serve
+from queue_manager.local.storage.journal import Journal
+from queue_manager.local.storage.store import Store
 
 TOKEN = "benchmark"
 PODS = 6000

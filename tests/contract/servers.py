@@ -19,13 +19,13 @@ from typing import Any, Protocol
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.resources import Resource
-from queue_manager.local import http
-from queue_manager.local.garbage_collector import GarbageCollector
+from queue_manager.local.controllers.garbage_collector import GarbageCollector
+from queue_manager.local.controllers.namespaces import NamespaceController
+from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.kubeconfig import write_kubeconfig
-from queue_manager.local.namespaces import NamespaceController
-from queue_manager.local.registry import Registry
-from queue_manager.local.server import ApiServer
-from queue_manager.local.store import Store
+from queue_manager.local.server import http
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.storage.store import Store
 from tests.control_plane.server import ControlPlane
 
 Json = Any

@@ -9,8 +9,8 @@ from typing import Any
 from job_controller import metadata, names
 from job_controller.fields import FieldError, Json, invalid
 from queue_manager.engine.resources import Resource
-from queue_manager.local.kind import Kind
-from queue_manager.local.schemas import TypedSchema
+from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.schema.schemas import TypedSchema
 
 Check = Callable[[Json], list[FieldError]]
 UpdateCheck = Callable[[Json, Json], list[FieldError]]

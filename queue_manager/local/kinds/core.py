@@ -9,10 +9,10 @@ from typing import Any
 from job_controller import names
 from job_controller.fields import FieldError, Json, forbidden, invalid, required
 from queue_manager.engine.resources import CONFIG_MAPS, LIMIT_RANGES, NAMESPACES, Resource
-from queue_manager.local.kind import Column
 from queue_manager.local.kinds.build import builtin, immutable, lookup
+from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.limit_ranges import default_limits, validate_limits
-from queue_manager.local.tables import AGE, NAME, age
+from queue_manager.local.server.tables import AGE, NAME, age
 
 CORE = "io.k8s.api.core.v1."
 SECRETS = Resource("", "v1", "secrets", "Secret")

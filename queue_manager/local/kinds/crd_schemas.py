@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from job_controller.fields import FieldError, Json, forbidden, invalid, not_supported, required
-from queue_manager.local.structural import Node
+from queue_manager.local.schema.structural import Node
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 
@@ -52,7 +52,7 @@ def _validate_type(schema: Json, path: str, level: str) -> list[FieldError]:
 def _validate_rules(schema: Json, path: str) -> list[FieldError]:
     if not schema.get("x-kubernetes-validations"):
         return []
-    from queue_manager.local.cel_rules import problems  # the language is imported when a kind has rules
+    from queue_manager.local.cel.rules import problems  # the language is imported when a kind has rules
 
     return problems(schema, path)
 

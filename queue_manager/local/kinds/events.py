@@ -8,9 +8,9 @@ from typing import Any
 from job_controller import names
 from job_controller.fields import FieldError, Json, invalid, required
 from queue_manager.engine.resources import EVENTS, Resource
-from queue_manager.local.durations import since
-from queue_manager.local.kind import Column
 from queue_manager.local.kinds.build import builtin, lookup
+from queue_manager.local.kinds.durations import since
+from queue_manager.local.kinds.kind import Column
 
 NEW_EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 # Name in core/v1 -> name in events.k8s.io/v1. All other fields are called the same.

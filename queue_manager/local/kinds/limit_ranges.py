@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from job_controller import names
 from job_controller.fields import FieldError, Json, duplicate, forbidden, invalid
-from queue_manager.local.values import parse_quantity
+from queue_manager.local.schema.values import parse_quantity
 
 _STANDARD = ("Pod", "Container", "PersistentVolumeClaim")
 

@@ -8,10 +8,10 @@ from typing import Any
 from job_controller import names
 from job_controller.fields import FieldError, Json, forbidden, invalid, not_supported, required, show
 from queue_manager.engine.resources import NODES
-from queue_manager.local.kind import Column
 from queue_manager.local.kinds.build import builtin, lookup
-from queue_manager.local.tables import AGE, NAME, age
-from queue_manager.local.values import parse_quantity
+from queue_manager.local.kinds.kind import Column
+from queue_manager.local.schema.values import parse_quantity
+from queue_manager.local.server.tables import AGE, NAME, age
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ROLE = "node-role.kubernetes.io/"

@@ -8,9 +8,9 @@ from typing import Any
 from job_controller import names
 from job_controller.fields import FieldError, Json, forbidden, invalid, not_supported, required
 from queue_manager.engine.resources import PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
-from queue_manager.local.kind import Column
 from queue_manager.local.kinds.build import builtin, immutable, lookup
-from queue_manager.local.tables import AGE, NAME, age
+from queue_manager.local.kinds.kind import Column
+from queue_manager.local.server.tables import AGE, NAME, age
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 HIGHEST = 1_000_000_000  # of a class made by a user

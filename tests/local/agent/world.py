@@ -16,13 +16,13 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.layout import Layout
+from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.logs import LogSource
 from queue_manager.local.nodes import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
-from queue_manager.local.registry import Registry
-from queue_manager.local.server import ApiServer
-from queue_manager.local.store import Change, Store
-from queue_manager.local.transport import LocalTransport
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.storage.store import Change, Store
 from tests.local.agent.waiting import until
 
 Tree = dict[str, Any]

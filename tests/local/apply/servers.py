@@ -11,10 +11,10 @@ import urllib.request
 from typing import Any
 
 from queue_manager.engine.clock import SystemClock
-from queue_manager.local.exchange import Request
-from queue_manager.local.registry import Registry
-from queue_manager.local.server import ApiServer, Response
-from queue_manager.local.store import Store
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.api_server import ApiServer, Response
+from queue_manager.local.server.exchange import Request
+from queue_manager.local.storage.store import Store
 from tests.control_plane.server import ControlPlane
 
 Json = Any

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from queue_manager.local import cel_program
-from queue_manager.local.cel_parser import SyntaxProblem
-from queue_manager.local.cel_rules import Rules, problems
+from queue_manager.local.cel import program as cel_program
+from queue_manager.local.cel.parser import SyntaxProblem
+from queue_manager.local.cel.rules import Rules, problems
 
 
 def schema(type_: str = "object", /, **rule: Any) -> Any:
@@ -65,7 +65,7 @@ def test_a_field_path_moves_the_error() -> None:
 
 
 def test_a_rule_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_manager.local.cel_rules.MAX_STEPS", 1000)
+    monkeypatch.setattr("queue_manager.local.cel.rules.MAX_STEPS", 1000)
     rule = {"rule": "self.all(a, self.all(b, self.all(c, true)))"}
     rules = {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [rule]}
     (error,) = Rules(rules).check(list(range(50)))

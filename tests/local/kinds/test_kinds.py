@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from queue_manager.local import durations
-from queue_manager.local.discovery import discovery
+from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
-from queue_manager.local.kinds import events, job_rows, pod_rows, pods
+from queue_manager.local.kinds import durations, events, job_rows, pod_rows, pods
 from queue_manager.local.kinds.nodes import NODE
-from queue_manager.local.registry import Registry
-from queue_manager.local.tables import to_table
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.tables import to_table
 from tests.local.kinds.crd import THINGS
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_manager.engine.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from queue_manager.local import patches
 from queue_manager.local.errors import StatusError
-from queue_manager.local.registry import Registry
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.patching import patches
 from tests.local.kinds.crd import THINGS
 
 REGISTRY = Registry.builtin()

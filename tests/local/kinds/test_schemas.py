@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from queue_manager.engine.resources import JOBS, PODS
-from queue_manager.local.decoding import read_object
 from queue_manager.local.errors import StatusError
-from queue_manager.local.exchange import Request
-from queue_manager.local.registry import Registry
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.decoding import read_object
+from queue_manager.local.server.exchange import Request
 
 REGISTRY = Registry.builtin()
 GOLDEN = Path(__file__).parents[2] / "golden" / "job-validation.jsonl"

@@ -6,7 +6,7 @@ import pytest
 
 from queue_manager.engine.resources import CONFIG_MAPS, JOBS, PODS
 from queue_manager.local.errors import StatusError
-from queue_manager.local.selectors import parse_fields, parse_labels
+from queue_manager.local.server.selectors import parse_fields, parse_labels
 
 MATCHES = [
     ("a=b", {"a": "b"}, True),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.local import values
+from queue_manager.local.schema import values
 
 STORED = [
     ("0.5", "500m"),

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from queue_manager.engine.resources import CONFIG_MAPS, PODS
-from queue_manager.local import http
-from queue_manager.local.http import Listening, serve
+from queue_manager.local.server import http
+from queue_manager.local.server.http import Listening, serve
 from tests.local.server.world import World, config_map, pod
 
 TOKEN = "secret"

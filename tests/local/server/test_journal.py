@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from queue_manager.engine.resources import CONFIG_MAPS, CRDS, PODS
-from queue_manager.local.journal import DataDirectoryInUse, Journal, JournalUnusable
-from queue_manager.local.store import Row
+from queue_manager.local.storage.journal import DataDirectoryInUse, Journal, JournalUnusable
+from queue_manager.local.storage.store import Row
 from tests.local.server.world import World, config_map, path, pod
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from queue_manager.engine.resources import PODS
-from queue_manager.local.server import Request, Stream
+from queue_manager.local.server.api_server import Request, Stream
 from tests.local.server.world import World, path, pod
 
 BINDING = {"kind": "Binding", "apiVersion": "v1", "target": {"kind": "Node", "name": "n1"}}

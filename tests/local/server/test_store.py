@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.local.identity import ALPHABET, Identities
-from queue_manager.local.store import Forgotten, Store, decode
+from queue_manager.local.storage.identity import ALPHABET, Identities
+from queue_manager.local.storage.store import Forgotten, Store, decode
 from tests.local.server.world import StillClock
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from queue_manager.engine.resources import CONFIG_MAPS
 from queue_manager.engine.transport import ApiError
-from queue_manager.local.registry import Registry
-from queue_manager.local.server import ApiServer
-from queue_manager.local.store import Store
-from queue_manager.local.transport import LocalTransport
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.storage.store import Store
 from tests.local.server.world import StillClock, World, config_map
 
 MAPS = CONFIG_MAPS.path("default")

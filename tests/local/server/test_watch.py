@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 
 from queue_manager.engine.resources import CONFIG_MAPS, PODS
-from queue_manager.local.watch import BOOKMARK_SECONDS
+from queue_manager.local.server.watch import BOOKMARK_SECONDS
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.server.world import World, config_map, path, pod
 

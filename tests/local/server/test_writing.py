@@ -8,7 +8,7 @@ import pytest
 
 from job_controller.fields import FieldError, invalid
 from queue_manager.engine.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS
-from queue_manager.local.admission import Review
+from queue_manager.local.server.admission import Review
 from tests.local.server.world import World, config_map, job, path, pod
 
 JOBS_PATH = JOBS.path("default")

@@ -13,9 +13,9 @@ from typing import Any
 from job_controller.fields import FieldError, required
 from queue_manager.engine.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, NODES, PODS, Resource
 from queue_manager.engine.transport import Response
-from queue_manager.local.kind import Kind
-from queue_manager.local.server import ApiServer, Request, Stream
-from queue_manager.local.store import Journal, Store
+from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.server.api_server import ApiServer, Request, Stream
+from queue_manager.local.storage.store import Journal, Store
 
 Json = Any
 

@@ -14,7 +14,7 @@ import pytest
 from job_controller.fields import FieldError, Json, sentence
 from queue_manager.api import crds, validation
 from queue_manager.api.models import KINDS
-from queue_manager.local.crds import custom_kinds
+from queue_manager.local.kinds.crds import custom_kinds
 from tests.unit.api.golden import (
     BETTER_WORDING,
     BY_RULES,

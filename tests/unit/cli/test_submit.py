@@ -16,10 +16,10 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
 from queue_manager.engine.transport import Response
 from queue_manager.local.cluster import install_crds
-from queue_manager.local.registry import Registry
-from queue_manager.local.server import ApiServer
-from queue_manager.local.store import Store
-from queue_manager.local.transport import LocalTransport
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.storage.store import Store
 
 JOB = """\
 apiVersion: batch/v1

@@ -13,10 +13,10 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.local.registry import Registry
-from queue_manager.local.server import ApiServer
-from queue_manager.local.store import Store
-from queue_manager.local.transport import LocalTransport
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.storage.store import Store
 from queue_manager.simulation.virtual import run_virtual, virtual_clock
 
 

@@ -20,11 +20,11 @@ from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.resources import EVENTS, JOBS, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
-from queue_manager.local.garbage_collector import GarbageCollector
-from queue_manager.local.registry import Registry
-from queue_manager.local.server import ApiServer
-from queue_manager.local.store import Change, Store
-from queue_manager.local.transport import LocalTransport
+from queue_manager.local.controllers.garbage_collector import GarbageCollector
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.storage.store import Change, Store
 from queue_manager.simulation.kubelet import Kubelet, Outcome, Script
 from queue_manager.simulation.virtual import run_virtual, virtual_clock
 

@@ -18,7 +18,7 @@ from queue_manager.engine.pod_keeping import add_pod_keeping
 from queue_manager.engine.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH
-from queue_manager.local.transport import LocalTransport
+from queue_manager.local.server.transport import LocalTransport
 from tests.unit.job_controller.build import at, pod, wire
 from tests.unit.job_controller.test_on_the_api_server import Cluster, Tree, types, virtually
 

@@ -13,11 +13,11 @@ from job_controller.options import JobControllerOptions
 from job_controller.switches import Switches, drop
 from queue_manager.engine.resources import JOBS, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH
-from queue_manager.local.admission import Admission, Review
-from queue_manager.local.registry import Registry
-from queue_manager.local.server import ApiServer
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.admission import Admission, Review
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
 from queue_manager.local.switched_off import SwitchedOff
-from queue_manager.local.transport import LocalTransport
 from queue_manager.simulation.kubelet import pod_status
 from tests.unit.job_controller.build import condition_texts, created, final, indexed, job, pod, run
 from tests.unit.job_controller.test_on_the_api_server import Cluster, Tree, always, virtually

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from queue_manager.engine.transport import Response
-from queue_manager.local.transport import LocalTransport
+from queue_manager.local.server.transport import LocalTransport
 
 When = Literal["before", "after"]
 

@@ -14,8 +14,8 @@ from job_controller.options import JobControllerOptions
 from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.resources import JOBS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.local.garbage_collector import GarbageCollector
-from queue_manager.local.transport import LocalTransport
+from queue_manager.local.controllers.garbage_collector import GarbageCollector
+from queue_manager.local.server.transport import LocalTransport
 from queue_manager.simulation.kubelet import Kubelet
 from queue_manager.simulation.virtual import run_virtual
 from tests.control_plane.jobs import picture

@@ -1,0 +1,229 @@
+"""The verb apply: PATCH with an applied configuration creates an object or merges into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import yaml
+
+from job_controller.fields import FieldError, Json, forbidden, invalid, required
+from queue_manager.engine.resources import Resource
+from queue_manager.engine.transport import APPLY_PATCH
+from queue_manager.local import errors
+from queue_manager.local.apply import managed_fields
+from queue_manager.local.apply.managed_fields import APPLY, FIELD_MANAGER_MAX_LENGTH
+from queue_manager.local.apply.merging import Applied, apply
+from queue_manager.local.kinds.crds import CustomSchema
+from queue_manager.local.schema.structural import Node
+from queue_manager.local.server import metadata
+from queue_manager.local.server.call import Call
+from queue_manager.local.server.exchange import MAX_BODY, YamlLoader, check_size, flag, media_type
+from queue_manager.local.storage.identity import timestamp
+from queue_manager.local.storage.store import Store, Stored
+
+_OPTIONS = Resource("meta.k8s.io", "v1", "", "PatchOptions")
+
+
+class Writes(Protocol):
+    """What apply needs of the Writer."""
+
+    def applied_create(self, call: Call, new: Json) -> bytes: ...
+
+    def applied_update(self, call: Call, new: Json, old: Json) -> bytes: ...
+
+
+def is_apply(call: Call) -> bool:
+    return media_type(call.request) == APPLY_PATCH
+
+
+def check_options(call: Call) -> None:
+    """Apply names its manager; only apply can be forced. Raises 422."""
+    problems: list[FieldError] = []
+    name = call.option("fieldManager")
+    if is_apply(call):
+        if not name:
+            problems.append(required("fieldManager", "is required for apply patch"))
+    elif "force" in call.request.query:
+        problems.append(forbidden("force", "may not be specified for non-apply patch"))
+    for position, char in enumerate(name):
+        if not char.isprintable():
+            detail = f"invalid character U+{ord(char):04X} (at position {position})"
+            problems.append(invalid("fieldManager", name, detail))
+    if len(name.encode()) > FIELD_MANAGER_MAX_LENGTH:
+        detail = f"Too long: may not be more than {FIELD_MANAGER_MAX_LENGTH} bytes"
+        problems.append(FieldError("FieldValueTooLong", "fieldManager", detail))
+    if problems:
+        raise errors.invalid(_OPTIONS, "", problems)
+
+
+def apply_object(writer: Writes, store: Store, call: Call) -> bytes:
+    """The object with the configuration merged into it; created if there is none. Raises 400, 404, 409, 415, 422."""
+    config = _read(call)
+    stored = store.get(call.table, call.namespace, call.name)
+    if stored is None:
+        return _create(writer, store, call, config)
+    return _update(writer, store, call, config, stored)
+
+
+def _create(writer: Writes, store: Store, call: Call, config: Json) -> bytes:
+    if call.subresource:
+        raise errors.not_found(call.resource, call.name)
+    view = managed_fields.view_of(call)
+    live = {**view.empty, "metadata": {}}
+    new = _merged(store, call, live, config, {})
+    meta = metadata.check_envelope(call, new)
+    metadata.check_name(call, meta)
+    if meta.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
+        raise errors.conflict(call.resource, call.name, why)
+    meta.pop("resourceVersion", None)
+    call.created = True
+    return writer.applied_create(call, new)
+
+
+def _update(writer: Writes, store: Store, call: Call, config: Json, stored: Stored) -> bytes:
+    old, live = call.load(stored), call.load(stored)
+    managers = managed_fields.decode(live["metadata"].pop("managedFields", None)) or {}
+    new = _merged(store, call, live, config, managers)
+    meta = metadata.check_envelope(call, new)
+    metadata.check_name(call, meta)
+    _check_uid(call, meta, old["metadata"]["uid"])
+    schema = call.kind.schema
+    if isinstance(schema, CustomSchema):
+        problems = list(_nulls(schema.node, new, ""))
+        if problems:
+            raise errors.invalid(call.resource, call.name, problems + schema.broken_rules(problems, new))
+    return writer.applied_update(call, new, old)
+
+
+def _nulls(node: Node, value: Json, path: str) -> Iterator[FieldError]:
+    """What became null by being taken away, and may not be. Only sent objects have such nulls dropped."""
+    if isinstance(value, list) and node.item is not None:
+        for index, item in enumerate(value):
+            yield from _nulls(node.item, item, f"{path}[{index}]")
+    if not isinstance(value, dict):
+        return
+    for name, child in node.children.items():
+        if name not in value:
+            continue
+        below = f"{path}.{name}" if path else name
+        if value[name] is None and not child.nullable and "default" not in child.schema:
+            wanted = ",".join(child.types)
+            text = f'Invalid value: "null": {below} in body must be of type {wanted}: "null"'
+            yield FieldError("FieldValueTypeInvalid", below, text)
+        yield from _nulls(child, value[name], below)
+
+
+def _merged(store: Store, call: Call, live: Json, config: Json, managers: managed_fields.Managers) -> Json:
+    meta = config["metadata"]
+    given = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}" if isinstance(meta, dict) else "/"
+    subject = f"{given}; {_kind_name(call.resource.api_version, call.resource.kind)}"
+    applied: Applied = apply(
+        managed_fields.view_of(call),
+        live,
+        config,
+        managers,
+        managed_fields.manager_id(call, APPLY),
+        version=call.resource.api_version,
+        force=flag(call.request.query, "force"),
+        now=timestamp(store.now()),
+        subject=subject,
+    )
+    head = {"apiVersion": call.resource.api_version, "kind": call.resource.kind}
+    new = _fresh({**head, **applied.object})
+    if applied.managers:
+        new["metadata"]["managedFields"] = managed_fields.encode(applied.managers)
+    return new
+
+
+def _fresh(tree: Json) -> Json:
+    """A copy that can be changed in place."""
+    if isinstance(tree, dict):
+        return {name: _fresh(value) for name, value in tree.items()}
+    return [_fresh(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def _check_uid(call: Call, meta: dict[str, Any], uid: str) -> None:
+    """A configuration may name the uid of the object it is meant for."""
+    if meta.get("uid", uid) != uid:
+        problem = invalid("metadata.uid", meta["uid"], "field is immutable")
+        raise errors.invalid(call.resource, call.name, [problem, problem])
+
+
+# --- reading -------------------------------------------------------------------------------------------------
+
+
+class _StrictLoader(YamlLoader):
+    """Finds keys that are there twice."""
+
+    repeated: list[str]
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            seen: set[Any] = set()
+            for key, _ in node.value:
+                if key.value in seen:
+                    line = key.start_mark.line + 1
+                    self.repeated.append(f'line {line}: key "{key.value}" already set in map')
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _read(call: Call) -> Json:
+    """The configuration. Raises 400 when it is none, or of another kind."""
+    body = call.request.body
+    if len(body) > MAX_BODY:
+        raise errors.too_large(MAX_BODY)
+    try:
+        loader = _StrictLoader(body)
+        loader.repeated = []
+        config = loader.get_single_data()
+        check_size(config)
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {_yaml_error(error)}") from None
+    if config is None:
+        config = {}
+    if not isinstance(config, dict):
+        found = {list: "array", str: "string", bool: "bool"}.get(type(config), "number")
+        raise errors.bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: "
+            f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        )
+    _check_kind(call, config)
+    if loader.repeated:
+        _report(call, loader.repeated)
+    return config
+
+
+def _yaml_error(error: Exception) -> str:
+    """An error in the words of the server's YAML parser, which has the line and the problem only."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return f"yaml: {' '.join(str(error).split())}"
+    mark = error.context_mark if error.context_mark and error.context_mark.line else error.problem_mark
+    line = (mark.line if mark else 0) + (isinstance(error, yaml.scanner.ScannerError) and bool(mark and mark.line))
+    return f"yaml: line {line}: {error.problem}" if line else f"yaml: {error.problem}"
+
+
+def _check_kind(call: Call, config: Json) -> None:
+    version, kind = config.get("apiVersion") or "", config.get("kind") or ""
+    resource = call.resource
+    if (version, kind) != (resource.api_version, resource.kind):
+        raise errors.bad_request(f"invalid object type: {_kind_name(version, kind)}")
+    meta = config.setdefault("metadata", {})
+    if meta is None:
+        config["metadata"] = meta = {}
+    if isinstance(meta, dict) and meta.get("managedFields") is not None:
+        raise errors.bad_request("metadata.managedFields must be nil")
+
+
+def _kind_name(version: str, kind: str) -> str:
+    return f"{version if '/' in version else f'/{version}'}, Kind={kind}"
+
+
+def _report(call: Call, repeated: list[str]) -> None:
+    text = "yaml: unmarshal errors:\n" + "\n".join(f"  {line}" for line in repeated)
+    if call.option("fieldValidation") == "Strict":
+        raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {text}")
+    if call.option("fieldValidation") == "Warn":
+        call.warnings.append(f"error converting YAML to JSON: {text}")

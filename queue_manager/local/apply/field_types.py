@@ -1,0 +1,171 @@
+"""What decides which parts of an object are owned one by one: structs, maps, lists by key, sets, and atomic values.
+
+Made from the OpenAPI schemas of the built-in types and of custom kinds, by the rules of an API server: unless told
+otherwise lists are atomic and maps are not; a value without a type may be anything, its lists are atomic.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from job_controller.fields import Json
+from queue_manager.local.schema.schemas import definitions
+
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_RAW = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+
+
+class Type:
+    """What a value may be: any of a scalar, a list and a map."""
+
+    __slots__ = ("default", "list", "map", "scalar")
+
+    def __init__(self, scalar: str = "", list: ListType | None = None, map: MapType | None = None) -> None:
+        self.scalar = scalar  # numeric, string, boolean, untyped; empty: no scalar
+        self.list = list
+        self.map = map
+        self.default: Json = None
+
+
+class ListType:
+    __slots__ = ("item", "keys", "kind", "memo")
+
+    def __init__(self, kind: str, item: Type, keys: tuple[str, ...] = ()) -> None:
+        self.kind = kind  # atomic, set or map
+        self.item = item
+        self.keys = keys
+        self.memo: dict[bytes, dict[str, Any]] = {}  # of field_values
+
+
+class MapType:
+    """A struct (fields), a map (other), or both. Without `other`, names that are no fields are unknown."""
+
+    __slots__ = ("atomic", "elements", "fields", "other")
+
+    def __init__(self, fields: dict[str, Type], other: Type | None, atomic: bool) -> None:
+        self.fields = fields
+        self.other = other
+        self.atomic = atomic
+        self.elements = {name: (f"f:{name}", child) for name, child in fields.items()}
+
+
+def _untyped_atomic() -> Type:
+    found = Type("untyped")
+    found.list = ListType("atomic", found)
+    found.map = MapType({}, found, True)
+    return found
+
+
+def _deduced() -> Type:
+    found = Type("untyped", ListType("atomic", ATOMIC))
+    found.map = MapType({}, found, False)
+    return found
+
+
+ATOMIC = _untyped_atomic()  # anything, owned as a whole
+DEDUCED = _deduced()  # anything, maps being owned key by key
+
+
+@cache
+def type_named(name: str) -> Type:
+    """A built-in type by its OpenAPI name."""
+    return _named(name)
+
+
+_NAMED: dict[str, Type] = {}
+
+
+def _named(name: str) -> Type:
+    found = _NAMED.get(name)
+    if found is None:
+        if name == _RAW:
+            return ATOMIC
+        found = _NAMED[name] = Type()
+        made = Type("untyped") if name == _QUANTITY else _parse(definitions()[name], False)
+        found.scalar, found.list, found.map = made.scalar, made.list, made.map
+    return found
+
+
+def custom_type(schema: Json) -> Type:
+    """The type of a custom kind: its schema, with the head that all objects have."""
+    properties = {**(schema.get("properties") or {}), **_head()}
+    return _parse({**schema, "type": "object", "properties": properties}, False)
+
+
+def _head() -> dict[str, Json]:
+    return {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"$ref": OBJECT_META}}
+
+
+def _parse(schema: Json, preserve: bool) -> Type:
+    preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
+    if schema.get("x-kubernetes-embedded-resource"):
+        own = {**_head(), **(schema.get("properties") or {}), "metadata": {"$ref": OBJECT_META}}
+        schema = {**schema, "properties": own}
+    match schema.get("type", ""):
+        case "object":
+            found = Type(map=_map(schema, preserve))
+        case "array":
+            found = Type(list=_list(schema, preserve))
+        case "integer" | "number":
+            found = Type("numeric")
+        case "boolean":
+            found = Type("boolean")
+        case "string":
+            found = Type("string" if schema.get("format", "") in ("", "byte") else "untyped")
+        case _:
+            found = Type("untyped", _list(schema, preserve), _map(schema, preserve))
+    return found
+
+
+def _reference(schema: Json, preserve: bool) -> Type:
+    """The type of a field or an item, with what its place says about it."""
+    if "$ref" not in schema:
+        found = _parse(schema, preserve)
+        found.default = schema.get("default")
+        return found
+    relation = schema.get("x-kubernetes-map-type")
+    if not relation:
+        return _named(schema["$ref"])
+    made = _parse({**definitions()[schema["$ref"]], "x-kubernetes-map-type": relation}, preserve)
+    return Type(made.scalar, made.list, made.map)
+
+
+def _map(schema: Json, preserve: bool) -> MapType:
+    properties = schema.get("properties") or {}
+    fields = {name: _reference(child, preserve) for name, child in properties.items()}
+    more = schema.get("additionalProperties")
+    other: Type | None
+    if isinstance(more, dict):
+        other = _reference(more, preserve)
+    elif more is True or (more is None and (preserve or not properties)):
+        other = DEDUCED
+    else:
+        other = None
+    return MapType(fields, other, schema.get("x-kubernetes-map-type") == "atomic")
+
+
+def _list(schema: Json, preserve: bool) -> ListType:
+    items = schema.get("items")
+    item = _reference(items, preserve) if isinstance(items, dict) else ATOMIC
+    kind = schema.get("x-kubernetes-list-type")
+    if kind is not None:
+        return ListType(kind, item, tuple(schema.get("x-kubernetes-list-map-keys") or ()))
+    if "merge" in schema.get("x-kubernetes-patch-strategy", "").split(","):
+        key = schema.get("x-kubernetes-patch-merge-key")
+        return ListType("map", item, (key,)) if key else ListType("set", item)
+    return ListType("atomic", item)
+
+
+def empty_object(name: str) -> Json:
+    """What a new object of a built-in type has before anything is put into it: its structs and required fields."""
+    schema = definitions()[name]
+    required = schema.get("required", ())
+    out: dict[str, Any] = {}
+    for field, child in schema.get("properties", {}).items():
+        if "$ref" in child and child.get("default") == {} and "properties" in definitions()[child["$ref"]]:
+            out[field] = empty_object(child["$ref"])
+        elif field in required:
+            out[field] = None if "items" in child or "additionalProperties" in child else child.get("default")
+    return out

@@ -1,0 +1,362 @@
+"""metadata.managedFields: who last set which field.
+
+Every write is one operation of one *manager*, known by its name, what it did (Update or Apply), the API version and
+the subresource. A write takes the fields it changed from all others and adds them to its own; fields that went
+away belong to nobody. Fields the server itself fills in belong to nobody either: those of metadata below, and what
+a resource resets (a Job's status on a write to the Job, its spec on a write to its status).
+
+It must cost little, for it happens on every write: only what differs between old and new is looked at, equal parts
+are passed over without being walked, objects created alike (the pods of a Job) share one answer, and entries that
+do not change are never taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from job_controller.fields import Json
+from queue_manager.local.apply.field_types import DEDUCED, Type, custom_type, empty_object, type_named
+from queue_manager.local.apply.field_values import compare
+from queue_manager.local.apply.fieldset import (
+    SELF,
+    FieldSet,
+    check,
+    difference,
+    union,
+    without,
+)
+from queue_manager.local.kinds.crds import CustomSchema
+from queue_manager.local.kinds.kind import Schema
+from queue_manager.local.schema.schemas import TypedSchema
+from queue_manager.local.server.call import Call
+from queue_manager.local.server.exchange import Request
+from queue_manager.local.storage.store import Stored
+
+UPDATE, APPLY = "Update", "Apply"
+MEMO = 256  # new objects of a kind that are remembered ...
+MEMO_LENGTH = 8192  # ... if they are no longer than that
+MAX_UPDATERS = 10  # entries of updates; beyond it the oldest become one
+ANCIENT = "ancient-changes"
+FIELD_MANAGER_MAX_LENGTH = 128
+# Of metadata, what nobody owns.
+_NOT_OWNED = frozenset(
+    (
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    )
+)
+_CURRENT = ("current-operation", UPDATE, "", "")
+
+
+class ManagerId(NamedTuple):
+    """What tells managers apart. An applier is the same in all API versions."""
+
+    name: str
+    operation: str
+    api_version: str
+    subresource: str
+
+    def sort_key(self) -> tuple[str, str, str, str]:
+        return (self.name, self.operation, self.api_version, self.subresource)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a manager owns, since when. `wire` is its stored form, while that is still true."""
+
+    fields: FieldSet
+    api_version: str
+    time: str | None
+    wire: Json = None
+
+    def owning(self, fields: FieldSet) -> Entry:
+        return self if fields == self.fields else replace(self, fields=fields, wire=None)
+
+
+Managers = dict[ManagerId, Entry]
+
+
+class View:
+    """An object's part that can be owned, by one (sub)resource."""
+
+    __slots__ = ("_dropped", "_memo", "_meta", "empty", "type")
+
+    def __init__(self, schema: Schema, has_status: bool, subresource: str, kind: str) -> None:
+        custom = isinstance(schema, CustomSchema)
+        self.type = _type(schema)
+        dropped = {"apiVersion", "kind"}
+        meta = set(_NOT_OWNED)
+        if subresource == "status":
+            dropped |= {"spec", "metadata"} if custom else {"spec"}
+            if kind == "Pod":
+                meta |= {"deletionTimestamp", "ownerReferences"}
+        elif has_status:
+            dropped.add("status")
+        self._dropped = dropped
+        self._meta = meta
+        self._memo: dict[bytes, FieldSet] = {}
+        self.empty: Json = empty_object(schema.definition) if isinstance(schema, TypedSchema) else {}
+
+    def of(self, tree: Json) -> Json:
+        view = {name: value for name, value in tree.items() if name not in self._dropped}
+        meta = view.get("metadata")
+        if meta is not None:
+            view["metadata"] = {name: value for name, value in meta.items() if name not in self._meta}
+        return view
+
+    def of_new(self, tree: Json) -> FieldSet:
+        """All fields of a new object."""
+        view = self.of(tree)
+        meta = view.pop("metadata", None) or {}
+        text = orjson.dumps(view)
+        known = self._memo.get(text)
+        if known is None:
+            empty = {name: value for name, value in self.empty.items() if name != "metadata"}
+            change = compare(self.type, empty, view)
+            known = union(change.added, change.modified)
+            if len(text) <= MEMO_LENGTH:
+                if len(self._memo) >= MEMO:
+                    self._memo.clear()
+                self._memo[text] = known
+        kind = self.type.map.fields.get("metadata") if self.type.map else None
+        named = compare(kind or DEDUCED, {}, meta).added
+        return {"f:metadata": named, **known} if named else known
+
+    def owned_by_applier(self, fields: FieldSet) -> FieldSet:
+        """A set without what the resource resets; names and kinds stay until conflicts have been looked for."""
+        return {name: node for name, node in fields.items() if name[2:] not in self._dropped}
+
+    def owned(self, fields: FieldSet) -> FieldSet:
+        """A set without the fields that nobody owns here."""
+        out = {name: node for name, node in fields.items() if name[2:] not in self._dropped}
+        meta = out.get("f:metadata")
+        if meta is None:
+            return out
+        left = {name: node for name, node in meta.items() if name != SELF and name[2:] not in self._meta}
+        if left:
+            out["f:metadata"] = left
+        else:
+            del out["f:metadata"]
+        return out
+
+
+def _type(schema: Schema) -> Type:
+    if isinstance(schema, CustomSchema):
+        return custom_type(schema.definition)
+    return type_named(schema.definition) if isinstance(schema, TypedSchema) else DEDUCED
+
+
+_views: WeakKeyDictionary[Schema, dict[tuple[str, str, bool], View]] = WeakKeyDictionary()
+
+
+def view_of(call: Call) -> View:
+    """How a call's kind and subresource see objects; made once."""
+    kind = call.kind
+    views = _views.get(kind.schema)
+    if views is None:
+        views = _views[kind.schema] = {}
+    key = (kind.resource.kind, call.subresource, kind.has_status)
+    view = views.get(key)
+    if view is None:
+        view = views[key] = View(kind.schema, kind.has_status, call.subresource, kind.resource.kind)
+    return view
+
+
+# --- names ---------------------------------------------------------------------------------------------------
+
+
+def manager_name(request: Request) -> str:
+    """fieldManager, else the first word of the user agent."""
+    name = request.query.get("fieldManager", "")
+    if name:
+        return name
+    agent = request.headers.get("user-agent", "").partition("/")[0]
+    printable = "".join(char for char in agent if char.isprintable())
+    return printable.encode()[:FIELD_MANAGER_MAX_LENGTH].decode("utf-8", "ignore") or "unknown"
+
+
+def manager_id(call: Call, operation: str) -> ManagerId:
+    version = "" if operation == APPLY else call.resource.api_version
+    return ManagerId(manager_name(call.request), operation, version, call.subresource)
+
+
+# --- writes that are no apply --------------------------------------------------------------------------------
+
+
+def on_create(call: Call, new: Json, generated: FieldSet, now: str) -> None:
+    """Give all fields of a new object to its creator, but not those that the server `generated`."""
+    fields = without(view_of(call).of_new(new), generated)
+    new["metadata"].pop("managedFields", None)
+    if fields:
+        entry = Entry(fields, call.resource.api_version, now)
+        new["metadata"]["managedFields"] = encode({manager_id(call, UPDATE): entry})
+
+
+def on_update(call: Call, new: Json, old: Json, now: str) -> None:
+    """Give the fields that changed to who changed them."""
+    meta, stored = new["metadata"], old["metadata"].get("managedFields")
+    sent = meta.pop("managedFields", None)
+    if sent is None or sent == stored or call.subresource:
+        if not stored:
+            return
+        managers = decode(stored) or {}
+    elif is_reset(sent):
+        return
+    else:
+        managers = (decode(sent) if is_sound(sent) else None) or decode(stored) or {}
+    if not managers:
+        return
+    view = view_of(call)
+    managers = update(view, old, new, managers, manager_id(call, UPDATE), call.resource.api_version, now)
+    if managers:
+        meta["managedFields"] = encode(managers)
+
+
+def without_managers(call: Call, stored: Stored, old: Json) -> Json:
+    """A second tree of the object `old`, without managedFields: they are half of many objects and seldom patched."""
+    entries = old["metadata"].get("managedFields")
+    if not entries:
+        return call.load(stored)
+    segment = b',"managedFields":' + orjson.dumps(entries)
+    head, found, tail = stored.data.partition(segment)
+    if not found or "from_stored" in call.kind.extra:
+        tree = call.load(stored)
+        tree["metadata"].pop("managedFields", None)
+        return tree
+    return orjson.loads(head + tail)
+
+
+def is_reset(sent: Any) -> bool:
+    """Whether a client asks to forget all managers: an empty list, or one empty item."""
+    return sent in ([], [{}])
+
+
+def update(view: View, old: Json, new: Json, managers: Managers, who: ManagerId, version: str, now: str) -> Managers:
+    """The managers after `who` has made `new` out of `old`."""
+    change = compare(view.type, view.of(old), view.of(new))
+    if not (change.added or change.modified or change.removed):
+        return managers
+    taken = union(change.added, change.modified)
+    out: Managers = {}
+    for identity, entry in managers.items():
+        fields = difference(difference(entry.fields, taken), change.removed)
+        if fields:
+            out[identity] = entry.owning(fields)
+    mine = view.owned(taken)
+    if mine:
+        before = out.get(who)
+        out[who] = Entry(union(before.fields, mine) if before else mine, version, now)
+    return cap(out)
+
+
+def cap(managers: Managers) -> Managers:
+    """Merge the oldest entries of updates, so that there are no more than MAX_UPDATERS of them."""
+    updaters = [identity for identity in managers if identity.operation == UPDATE]
+    surplus = len(updaters) - MAX_UPDATERS
+    if surplus <= 0:
+        return managers
+    updaters.sort(key=lambda identity: (managers[identity].time or "", identity.sort_key()))
+    first: dict[str, ManagerId] = {}
+    for identity in updaters:
+        if surplus <= 0:
+            break
+        entry = managers[identity]
+        bucket = ManagerId(ANCIENT, UPDATE, entry.api_version, "")
+        if entry.api_version not in first:
+            first[entry.api_version] = identity
+            continue
+        if bucket not in managers:
+            managers[bucket] = managers.pop(first[entry.api_version])
+        merged = union(entry.fields, managers[bucket].fields)
+        if identity != bucket:
+            del managers[identity]
+        managers[bucket] = Entry(merged, entry.api_version, entry.time)
+        surplus -= 1
+    return managers
+
+
+def keep_times(new: Json, old: Json) -> None:
+    """A write that changes nothing but times of managers changes nothing."""
+    before = old["metadata"].get("managedFields")
+    after = orjson.loads(orjson.dumps(new["metadata"].get("managedFields")))
+    if before and after == before:
+        new["metadata"]["managedFields"] = before
+    if not after or not before or len(after) != len(before):
+        return
+    if [_timeless(entry) for entry in after] != [_timeless(entry) for entry in before]:
+        return
+    if {**new, "metadata": {**new["metadata"], "managedFields": before}} == old:
+        new["metadata"]["managedFields"] = before
+
+
+def _timeless(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "time"}
+
+
+# --- wire form -----------------------------------------------------------------------------------------------
+
+
+def decode(entries: Any) -> Managers | None:
+    """metadata.managedFields as managers; None when it is not in order."""
+    managers: Managers = {}
+    for entry in entries or ():
+        operation, version = entry.get("operation"), entry.get("apiVersion")
+        fields = entry.get("fieldsV1") or {}
+        if operation not in (UPDATE, APPLY) or not version or entry.get("fieldsType") != "FieldsV1":
+            return None
+        identity = ManagerId(
+            entry.get("manager", ""), operation, "" if operation == APPLY else version, entry.get("subresource", "")
+        )
+        managers[identity] = Entry(fields, version, entry.get("time"), entry)
+    return managers
+
+
+def is_sound(entries: Any) -> bool:
+    """Whether the sets that a client sent are sets."""
+    return all(check(entry.get("fieldsV1") or {}) for entry in entries)
+
+
+def encode(managers: Managers) -> list[Json]:
+    """The managers as metadata.managedFields: appliers first, each kind by time, then by name.
+
+    Sets that are new are in it as JSON text (orjson.Fragment): the tree is for writing, not for reading.
+    """
+    ordered = sorted(
+        managers.items(),
+        key=lambda pair: (
+            pair[0].operation,
+            pair[1].time or "",
+            pair[0].name,
+            pair[1].api_version,
+            pair[0].subresource,
+        ),
+    )
+    return [_encoded(identity, entry) for identity, entry in ordered]
+
+
+def _encoded(identity: ManagerId, entry: Entry) -> Json:
+    if entry.wire is not None:
+        return entry.wire
+    out: dict[str, Any] = {}
+    if identity.name:
+        out["manager"] = identity.name
+    out |= {"operation": identity.operation, "apiVersion": entry.api_version}
+    if entry.time is not None:
+        out["time"] = entry.time
+    fields = orjson.Fragment(orjson.dumps(entry.fields, option=orjson.OPT_SORT_KEYS))
+    out |= {"fieldsType": "FieldsV1", "fieldsV1": fields}
+    if identity.subresource:
+        out["subresource"] = identity.subresource
+    return out

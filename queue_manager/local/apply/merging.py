@@ -1,0 +1,235 @@
+"""Server-side apply: a configuration is merged into the live object, and its fields belong to who applied it.
+
+    live + configuration -> merged -> without what this manager applied before and no more, and nobody else owns
+
+A field that another manager owns and that would get another value is a conflict, unless the write is forced; then
+the other loses it. A manager that applies the value a field has shares it.
+
+On top of it lies what makes `kubectl apply --server-side` take over from `kubectl apply`: fields that the annotation of
+the last client-side apply explains are no conflicts, and the annotation is kept up to date.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import orjson
+
+from job_controller.fields import Json
+from queue_manager.local.apply.field_types import Type
+from queue_manager.local.apply.field_values import (
+    BadValue,
+    check_value,
+    compare,
+    field_set,
+    merge,
+    named_fields_too,
+    remove,
+)
+from queue_manager.local.apply.fieldset import (
+    FieldSet,
+    Path,
+    contains,
+    difference,
+    intersection,
+    paths,
+    show,
+    union,
+)
+from queue_manager.local.apply.managed_fields import (
+    APPLY,
+    UPDATE,
+    Entry,
+    ManagerId,
+    Managers,
+    View,
+    update,
+)
+from queue_manager.local.errors import StatusError
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+KUBECTL = "kubectl"
+BEFORE_FIRST_APPLY = "before-first-apply"
+
+
+class Conflict(NamedTuple):
+    """A field that another manager owns."""
+
+    manager: ManagerId
+    path: Path
+
+
+class Conflicts(Exception):
+    """Fields of others that an apply would change."""
+
+    def __init__(self, found: list[Conflict]) -> None:
+        super().__init__(f"{len(found)} conflicts")
+        self.found = found
+
+
+class Applied(NamedTuple):
+    """The merged object, and its managers."""
+
+    object: Json
+    managers: Managers
+
+
+def apply(
+    view: View,
+    live: Json,
+    config: Json,
+    managers: Managers,
+    who: ManagerId,
+    *,
+    version: str,
+    force: bool,
+    now: str,
+    subject: str,
+) -> Applied:
+    """Apply `config` to `live`. Raises StatusError 409 with the conflicts, 500 for a value of a wrong type.
+
+    `version` is the API version, `now` the time of the write as stored, `subject` how errors name the object.
+    """
+    if not managers:
+        managers = _before_first_apply(view, live, version, now)
+    try:
+        check_value(view.type, config)
+    except BadValue as error:
+        raise StatusError(500, "", f"failed to create typed patch object ({subject}): {error}") from None
+    try:
+        applied = _apply(view, live, config, managers, who, version, force, now)
+    except Conflicts as error:
+        if who.name != KUBECTL:
+            raise refusal(error.found) from None
+        left = _not_explained(view.type, live, error.found, version)
+        if left:
+            raise refusal(left) from None
+        applied = _apply(view, live, config, managers, who, version, True, now)
+    except BadValue as error:
+        raise StatusError(500, "", f"failed to merge config: {error}") from None
+    if who.name == KUBECTL:
+        _refresh_annotation(applied.object, config)
+    return applied
+
+
+def _before_first_apply(view: View, live: Json, version: str, now: str) -> Managers:
+    """An object that nobody has been tracked on: all of it belongs to whoever came before."""
+    who = ManagerId(BEFORE_FIRST_APPLY, UPDATE, version, "")
+    return update(view, view.empty, live, {}, who, version, now)
+
+
+def _apply(
+    view: View, live: Json, config: Json, managers: Managers, who: ManagerId, version: str, force: bool, now: str
+) -> Applied:
+    merged = merge(view.type, live, config)
+    last = managers.get(who)
+    mine = view.owned_by_applier(field_set(view.type, config))
+    managers = {**managers, who: Entry(mine, version, last.time if last else None)}
+    if last is not None and last.fields:
+        merged = _prune(view.type, merged, managers, last.fields)
+    change = compare(view.type, view.of(live), view.of(merged))
+    taken = union(change.added, change.modified)
+    others = {identity: entry for identity, entry in managers.items() if identity != who}
+    conflicts = {identity: intersection(entry.fields, taken) for identity, entry in others.items()}
+    found = [
+        Conflict(identity, path)
+        for identity in sorted(conflicts, key=ManagerId.sort_key)
+        for path in paths(conflicts[identity])
+    ]
+    if found and not force:
+        raise Conflicts(found)
+    out: Managers = {}
+    for identity, entry in others.items():
+        fields = difference(difference(entry.fields, conflicts[identity]), change.removed)
+        if fields:
+            out[identity] = entry.owning(fields)
+    if mine:
+        changed = merged != live
+        out[who] = Entry(view.owned(mine), version, now if changed else (last.time if last else None))
+        if not out[who].fields:
+            del out[who]
+    return Applied(merged, out)
+
+
+# --- pruning -------------------------------------------------------------------------------------------------
+
+
+def _prune(type_: Type, merged: Json, managers: Managers, last: FieldSet) -> Json:
+    """Take away what was applied last time, then add back what somebody owns, or what was never applied."""
+    named_last = named_fields_too(type_, last)
+    pruned = remove(type_, merged, named_last)
+    owned: FieldSet = {}
+    for entry in managers.values():
+        owned = union(owned, entry.fields)
+    everything = named_fields_too(type_, field_set(type_, merged))
+    left = named_fields_too(type_, field_set(type_, pruned))
+    pruned = remove(type_, merged, difference(everything, union(left, named_fields_too(type_, owned))))
+    left = named_fields_too(type_, field_set(type_, pruned))
+    return remove(type_, merged, intersection(difference(everything, left), named_last))
+
+
+# --- conflicts -----------------------------------------------------------------------------------------------
+
+
+def refusal(found: list[Conflict]) -> StatusError:
+    """409 with a cause per field."""
+    causes = [
+        {
+            "reason": "FieldManagerConflict",
+            "message": f"conflict with {_describe(conflict.manager)}",
+            "field": show(conflict.path),
+        }
+        for conflict in found
+    ]
+    if len(found) == 1:
+        message = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+    else:
+        lines: list[str] = []
+        for manager in dict.fromkeys(conflict.manager for conflict in found):
+            lines.append(f"conflicts with {_describe(manager)}:")
+            lines += [f"- {show(conflict.path)}" for conflict in found if conflict.manager == manager]
+        message = f"{len(found)} conflicts: " + "\n".join(lines)
+    return StatusError(409, "Conflict", f"Apply failed with {message}", {"causes": causes})
+
+
+def _describe(manager: ManagerId) -> str:
+    text = orjson.dumps(manager.name).decode()
+    if manager.subresource:
+        text += f' with subresource "{manager.subresource}"'
+    return f"{text} using {manager.api_version}" if manager.operation == UPDATE else text
+
+
+# --- coming from client-side apply ---------------------------------------------------------------------------
+
+
+def _not_explained(type_: Type, live: Json, found: list[Conflict], version: str) -> list[Conflict]:
+    """The conflicts about fields that the last client-side apply did not set to what they are."""
+    text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
+    try:
+        last = orjson.loads(text or "")
+        if last.get("apiVersion") != version:
+            return found
+        check_value(type_, last)
+        check_value(type_, live)
+    except (orjson.JSONDecodeError, AttributeError, BadValue):
+        return found
+    change = compare(type_, last, live)
+    allowed = field_set(type_, last)
+    for fields in change:
+        allowed = difference(allowed, fields)
+    return [conflict for conflict in found if not contains(allowed, conflict.path)]
+
+
+def _refresh_annotation(obj: Json, config: Json) -> None:
+    """Keep the annotation true for those who go on applying from the client."""
+    annotations = obj["metadata"].get("annotations") or {}
+    if not annotations.get(LAST_APPLIED):
+        return
+    shown = copy.deepcopy(config)
+    (shown["metadata"].get("annotations") or {}).pop(LAST_APPLIED, None)
+    text = orjson.dumps(shown, option=orjson.OPT_SORT_KEYS).decode() + "\n"
+    obj["metadata"] = {**obj["metadata"], "annotations": {**annotations, LAST_APPLIED: text}}
+
+
+__all__ = ["APPLY", "Applied", "Conflict", "apply", "refusal"]

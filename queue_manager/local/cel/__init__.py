@@ -1,0 +1,1 @@
+"""The expression language of validation rules, as Kubernetes extends it."""

@@ -1,0 +1,214 @@
+"""Operators and conversions of the Common Expression Language.
+
+A function that does not fit its arguments raises CelError("no such overload"); Python's own TypeError counts as that.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from queue_manager.local.cel.parser import Uint
+from queue_manager.local.cel.values import (
+    CelError,
+    MapList,
+    SetList,
+    equal,
+    is_number,
+    no_overload,
+    type_of,
+    whole,
+)
+
+Function = Callable[..., Any]
+
+# --- operators -----------------------------------------------------------------------------------------------
+
+
+def add(left: Any, right: Any) -> Any:
+    if isinstance(left, SetList) and isinstance(right, list):
+        return SetList([*left, *(item for item in right if not any(equal(item, one) for one in left))])
+    if isinstance(left, MapList) and isinstance(right, list):
+        return _add_by_key(left, right)
+    if isinstance(left, list) and isinstance(right, list):
+        return left + right
+    if isinstance(left, str) and isinstance(right, str):
+        return left + right
+    if isinstance(left, bytes) and isinstance(right, bytes):
+        return left + right
+    if isinstance(left, datetime | timedelta) and isinstance(right, datetime | timedelta):
+        return left + right  # type: ignore[operator]
+    return arithmetic(left, right, lambda a, b: a + b)
+
+
+def _add_by_key(left: MapList, right: list[Any]) -> MapList:
+    out = MapList(left)
+    out.keys = left.keys
+    for item in right:
+        key = [item.get(name) for name in left.keys]
+        at = next((at for at, one in enumerate(out) if [one.get(name) for name in left.keys] == key), None)
+        if at is None:
+            out.append(item)
+        else:
+            out[at] = item
+    return out
+
+
+def subtract(left: Any, right: Any = None) -> Any:
+    if right is None:
+        if not is_number(left) or isinstance(left, Uint):
+            raise no_overload()
+        return whole(-left) if isinstance(left, int) else -left
+    if isinstance(left, datetime) and isinstance(right, datetime | timedelta):
+        return left - right
+    if isinstance(left, timedelta) and isinstance(right, timedelta):
+        return left - right
+    return arithmetic(left, right, lambda a, b: a - b)
+
+
+def arithmetic(left: Any, right: Any, operation: Callable[[Any, Any], Any]) -> Any:
+    if not is_number(left) or not is_number(right):
+        raise no_overload()
+    if isinstance(left, float) and isinstance(right, float):
+        return operation(left, right)
+    if isinstance(left, float) or isinstance(right, float) or isinstance(left, Uint) is not isinstance(right, Uint):
+        raise no_overload()
+    result = operation(int(left), int(right))
+    return whole(Uint(result)) if isinstance(left, Uint) and result >= 0 else _signed(left, result)
+
+
+def _signed(left: int, result: int) -> int:
+    if isinstance(left, Uint):
+        raise CelError("unsigned integer overflow")
+    return whole(result)
+
+
+def divide(left: Any, right: Any) -> Any:
+    if isinstance(left, float) and isinstance(right, float):
+        return left / right if right else math.copysign(math.inf, left) if left else math.nan
+    if is_number(right) and right == 0:
+        raise CelError("division by zero")
+    return arithmetic(left, right, lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1))
+
+
+def modulo(left: Any, right: Any) -> Any:
+    if isinstance(left, float) or isinstance(right, float):
+        raise no_overload()
+    if is_number(right) and right == 0:
+        raise CelError("modulus by zero")
+    return arithmetic(left, right, lambda a, b: int(math.fmod(a, b)) if abs(a) < 2**53 else abs(a) % abs(b))
+
+
+def is_in(item: Any, where: Any) -> bool:
+    if isinstance(where, dict):
+        return not isinstance(item, list | dict) and item in where
+    if not isinstance(where, list):
+        raise no_overload()
+    return any(equal(item, one) for one in where)
+
+
+def negate(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise no_overload()
+    return not value
+
+
+# --- conversions ---------------------------------------------------------------------------------------------
+
+
+def size(value: Any) -> int:
+    if not isinstance(value, str | bytes | list | dict):
+        raise no_overload()
+    return len(value)
+
+
+def to_int(value: Any) -> int:
+    if isinstance(value, datetime):
+        return int(value.timestamp())
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise no_overload()
+    try:
+        return whole(int(value))
+    except (ValueError, OverflowError) as error:
+        raise CelError(f"type conversion error from '{type_of(value).name}' to 'int'") from error
+
+
+def to_uint(value: Any) -> Uint:
+    return Uint(whole(Uint(to_int(value))))
+
+
+def to_double(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise no_overload()
+    try:
+        return float(value)
+    except ValueError as error:
+        raise CelError("type conversion error from 'string' to 'double'") from error
+
+
+def to_string(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, timedelta):
+        return f"{_number(value.total_seconds())}s"
+    if isinstance(value, int | str):
+        return str(value)
+    if isinstance(
+        value, ipaddress.IPv4Address | ipaddress.IPv6Address | ipaddress.IPv4Interface | ipaddress.IPv6Interface
+    ):
+        return str(value)
+    raise no_overload()
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() else str(value)
+
+
+def to_bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "True", "TRUE", "t", "1"):
+        return True
+    if value in ("false", "False", "FALSE", "f", "0"):
+        return False
+    raise CelError(f"type conversion error from '{type_of(value).name}' to 'bool'")
+
+
+def timestamp(value: Any) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return datetime.fromtimestamp(value, UTC)
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError as error:
+        raise CelError("type conversion error from 'string' to 'google.protobuf.Timestamp'") from error
+    if found.tzinfo is None:
+        raise CelError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
+    return found
+
+
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_DURATION = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:h|ms|us|µs|ns|m|s))+|[-+]?0")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|us|µs|ns|m|s)")
+
+
+def duration(value: Any) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str):
+        raise no_overload()
+    if not _DURATION.fullmatch(value):
+        raise CelError("type conversion error from 'string' to 'google.protobuf.Duration'")
+    seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _DURATION_PART.findall(value))
+    return timedelta(seconds=-seconds if value.startswith("-") else seconds)

@@ -1,0 +1,83 @@
+"""Values as rules see them: numbers, times and durations by their declared types, lists by theirs.
+
+Only what a rule looks at is converted, when it looks at it: most rules look at little of what they are about.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from job_controller.fields import Json
+from queue_manager.local.cel.operators import duration, timestamp
+from queue_manager.local.cel.values import CelError, Fields, Items, MapList, SetList
+
+_NO_SCHEMA: dict[str, Any] = {}
+_LISTS: dict[str, type[Items]] = {"set": SetList, "map": MapList}
+
+
+def seen(schema: Json, value: Json) -> Any:
+    """A value of a schema."""
+    if isinstance(value, dict):
+        fields = Fields(value)
+        fields.schema = schema
+        return fields
+    if isinstance(value, list):
+        items = _LISTS.get(schema.get("x-kubernetes-list-type", ""), Items)(value)
+        items.schema = schema.get("items") or _NO_SCHEMA
+        items.keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+        return items
+    kind = schema.get("type")
+    if kind == "string":
+        return _formatted(schema["format"], value) if schema.get("format") and isinstance(value, str) else value
+    if kind == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def field(of: dict[Any, Any], name: Any) -> Any:
+    """A field or an entry that is there."""
+    value = of[name]
+    if not isinstance(of, Fields):
+        return value
+    schema = of.schema
+    child = (schema.get("properties") or _NO_SCHEMA).get(name)
+    if child is None:
+        child = schema.get("additionalProperties")
+    return seen(child if isinstance(child, dict) else _NO_SCHEMA, value)
+
+
+def item(of: list[Any], index: int) -> Any:
+    """An item that is there."""
+    return seen(of.schema, of[index]) if isinstance(of, Items) else of[index]
+
+
+def pairs(of: list[Any] | dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """Keys and values of a map, indexes and items of a list."""
+    if isinstance(of, dict):
+        for name in of:
+            yield name, field(of, name)
+    else:
+        for index in range(len(of)):
+            yield index, item(of, index)
+
+
+def _formatted(form: str, value: str) -> Any:
+    try:
+        match form:
+            case "date-time":
+                return timestamp(value)
+            case "date":
+                return datetime.fromisoformat(value).replace(tzinfo=UTC)
+            case "duration":
+                return duration(value)
+            case "byte":
+                return base64.b64decode(value, validate=True)
+    except (CelError, ValueError, binascii.Error):
+        pass
+    return value

@@ -1,0 +1,1 @@
+"""What runs beside the API server: collection of garbage, the end of namespaces, expiry of events."""

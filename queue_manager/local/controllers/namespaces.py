@@ -1,0 +1,121 @@
+"""The end of a namespace.
+
+    Active --DELETE--> Terminating --contents gone--> finalized --> gone
+
+A namespace that is being deleted takes no new objects. This controller deletes all that lies in it, waits until
+the last object is gone (finalizers of their own may hold them), then takes the namespace's `spec.finalizers` away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import orjson
+
+from queue_manager.engine.resources import NAMESPACES
+from queue_manager.engine.transport import JSON, Response
+from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.server import metadata
+from queue_manager.local.server.call import Call, table_of
+from queue_manager.local.server.exchange import Request, read_body
+from queue_manager.local.server.writing import Writer
+from queue_manager.local.storage.store import Change, Store, decode
+
+if TYPE_CHECKING:
+    from queue_manager.local.server.api_server import ApiServer
+
+log = logging.getLogger(__name__)
+
+USER = "system:serviceaccount:kube-system:namespace-controller"
+
+
+def finalize(writer: Writer, call: Call) -> bytes:
+    """PUT to namespaces/<name>/finalize: replace spec.finalizers. The last one gone, the namespace goes."""
+    new = read_body(call.request)
+    meta = metadata.check_envelope(call, new)
+    metadata.check_name(call, meta)
+    old = decode(writer.require(call))
+    metadata.carry_over(call, new, old)
+    spec = {**(old.get("spec") or {}), "finalizers": (new.get("spec") or {}).get("finalizers") or []}
+    return writer.store(call, {**old, "spec": spec}, old)
+
+
+class NamespaceController:
+    """Empties and finalizes namespaces that are being deleted. `run` until cancelled."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._store: Store = server.store
+        self._work: dict[str, None] = {}  # names, in order
+        self._wake = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        unsubscribe = self._store.subscribe(self._changed)
+        try:
+            for stored in self._store.scan(str(NAMESPACES)):
+                self._add(stored.name)
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._work:
+                    name = next(iter(self._work))
+                    del self._work[name]
+                    await self._sync(name)
+        finally:
+            unsubscribe()
+
+    def _changed(self, change: Change) -> None:
+        if change.resource == str(NAMESPACES):
+            self._add(change.new.name)
+        elif change.type == "DELETED" and change.new.namespace:
+            self._add(change.new.namespace)
+
+    def _add(self, name: str) -> None:
+        self._work[name] = None
+        self._wake.set()
+
+    async def _sync(self, name: str) -> None:
+        stored = self._store.get(str(NAMESPACES), "", name)
+        if stored is None or b'"deletionTimestamp"' not in stored.data:
+            return
+        namespace = decode(stored)
+        if "deletionTimestamp" not in namespace["metadata"]:
+            return
+        left = 0
+        for kind in self._namespaced_kinds():
+            left += await self._empty(kind, name)
+        if left:
+            return  # the deletion of each wakes us
+        namespace["spec"] = {**(namespace.get("spec") or {}), "finalizers": []}
+        await self._request("PUT", NAMESPACES.path(name=name, subresource="finalize"), namespace)
+
+    def _namespaced_kinds(self) -> list[Kind]:
+        served = [kind for kind in self._server.registry.all() if kind.resource.namespaced]
+        kinds = {table_of(kind): kind for kind in served if "stored_as" not in kind.extra}
+        return [kinds[name] for name in sorted(kinds)]
+
+    async def _empty(self, kind: Kind, namespace: str) -> int:
+        """Delete what is not being deleted yet; returns how many objects remain."""
+        table = table_of(kind)
+        found = list(self._store.scan(table, namespace))
+        for stored in found:
+            if "deletionTimestamp" in decode(stored)["metadata"]:
+                continue
+            options = {"propagationPolicy": "Background", "preconditions": {"uid": stored.uid}}
+            await self._request("DELETE", kind.resource.path(namespace, stored.name), options)
+        return self._store.count(table, namespace)
+
+    async def _request(self, method: str, path: str, body: object) -> None:
+        await request(self._server, USER, method, path, body)
+
+
+async def request(server: ApiServer, user: str, method: str, path: str, body: object, content_type: str = JSON) -> int:
+    """One write of a controller that lives beside the server; logs what is neither success nor a lost race."""
+    headers = {"content-type": content_type}
+    answer = await server.handle(Request(method, path, {}, headers, orjson.dumps(body), user))
+    if isinstance(answer, Response) and answer.status >= 400 and answer.status not in (404, 409):
+        log.warning("%s %s: %s", method, path, answer.body.decode("utf-8", "replace"))
+    return answer.status

@@ -1,0 +1,239 @@
+"""CustomResourceDefinitions become Kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from job_controller import metadata
+from job_controller.fields import FieldError, Json, invalid, show
+from queue_manager.engine.resources import Resource
+from queue_manager.local.errors import bad_request
+from queue_manager.local.kinds.durations import since
+from queue_manager.local.kinds.kind import Column, Kind
+from queue_manager.local.schema.memo import Passed, text_of
+from queue_manager.local.schema.schemas import Undecodable, Walk, shape_of
+from queue_manager.local.schema.structural import Node, duplicate_fields
+from queue_manager.local.server.jsonpath import compile_path, find
+from queue_manager.local.server.tables import AGE, NAME, age
+
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+class CustomSchema:
+    """The `Schema` of a custom kind: metadata is typed, the rest structural."""
+
+    def __init__(self, schema: Json, kind: str, version: str) -> None:
+        self.node = Node(schema)
+        if "spec" in self.node.children:
+            self.node.children["spec"].passed = Passed()
+        self.definition = schema
+        self._has_rules = b"x-kubernetes-validations" in orjson.dumps(schema)
+        self._rules: Any = None
+        self._kind = kind
+        self._version = version
+
+    def check(self, body: Json) -> list[str]:
+        """Unknown and repeated fields; unknown ones are dropped. Raises StatusError 400 on malformed metadata."""
+        found = [] if text_of(body) is not None else duplicate_fields(body)
+        problem, unknown = self._check_metadata(body)
+        if problem:
+            raise bad_request(
+                f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {problem}'
+            )
+        return found + unknown + [f'unknown field "{path}"' for path in self._prune(body)]
+
+    def broken_rules(self, found: list[FieldError], new: Json, old: Json | None = None) -> list[FieldError]:
+        """The rules that an object breaks, unless what was `found` already keeps them from being asked."""
+        if not self._has_rules:
+            return []
+        from queue_manager.local.cel import rules as cel_rules  # the language is imported when a kind has rules
+
+        if any(error.reason in cel_rules.BLOCKING for error in found):
+            return [invalid("<nil>", None, cel_rules.NOT_CHECKED)]
+        if self._rules is None:
+            self._rules = cel_rules.Rules(self.definition)
+        broken: list[FieldError] = self._rules.check(new, **({} if old is None else {"old": old}))
+        return broken
+
+    def prune(self, body: Json) -> None:
+        self._check_metadata(body)
+        self._prune(body)
+
+    def _prune(self, body: Json) -> list[str]:
+        found: list[str] = []
+        head = {name: body.pop(name) for name in ("apiVersion", "kind", "metadata") if name in body}
+        self.node.prune(body, "", found)
+        tail = dict(body)
+        body.clear()
+        body.update(head)
+        body.update(tail)
+        return found
+
+    def _check_metadata(self, body: Json) -> tuple[str, list[str]]:
+        meta = body.get("metadata")
+        if meta is None:
+            return "", []
+        if not isinstance(meta, dict):
+            found = {str: "string", list: "array", bool: "bool"}.get(type(meta), "number")
+            return f"json: cannot unmarshal {found} into Go value of type v1.ObjectMeta", []
+        walk = Walk()
+        try:
+            walk.object(shape_of(OBJECT_META), meta, None)
+        except Undecodable as error:
+            return str(error), []
+        unknown = [text.replace('unknown field "', 'unknown field "metadata.', 1) for text in walk.unknown]
+        return walk.wrong, [text for text in unknown if text.startswith("unknown")]
+
+
+def custom_kinds(crd: Json) -> list[Kind]:
+    """The served versions, the preferred one first."""
+    served = [version for version in crd["spec"]["versions"] if version.get("served")]
+    return [_kind(crd, version) for version in sorted(served, key=lambda v: version_order(v["name"]))]
+
+
+def version_order(name: str) -> tuple[Any, ...]:
+    """Releases before betas before alphas, newer before older, others last by name."""
+    head, _, rest = name.removeprefix("v").partition("beta")
+    stage = 1
+    if not rest:
+        head, _, rest = name.removeprefix("v").partition("alpha")
+        stage = 2 if rest else 0
+    if not name.startswith("v") or not head.isdigit() or (rest and not rest.isdigit()):
+        return (3, name)
+    return (stage, -int(head), -int(rest or 0))
+
+
+def _kind(crd: Json, version: Json) -> Kind:
+    spec = crd["spec"]
+    names = spec["names"]
+    namespaced = spec.get("scope") == "Namespaced"
+    resource = Resource(spec["group"], version["name"], names["plural"], names["kind"], namespaced)
+    definition = (version.get("schema") or {}).get("openAPIV3Schema") or {"x-kubernetes-preserve-unknown-fields": True}
+    schema = CustomSchema(definition, names["kind"], version["name"])
+    columns, row = _columns(version.get("additionalPrinterColumns"))
+    subresources = version.get("subresources") or {}
+    return Kind(
+        resource=resource,
+        schema=schema,
+        singular=names.get("singular") or names["kind"].lower(),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        has_status="status" in subresources,
+        prepare_create=schema.node.fill,
+        prepare_update=lambda new, _old: schema.node.fill(new),
+        prepare_status=lambda new, _old: schema.node.fill(new),
+        validate_create=_validate_create(schema, namespaced),
+        validate_update=_validate_update(schema),
+        validate_status=_validate_update(schema),
+        warnings=_warnings,
+        fields=_fields(version.get("selectableFields") or ()),
+        columns=columns,
+        row=row,
+        extra={"crd": crd["metadata"]["name"], "list_kind": names.get("listKind") or f"{names['kind']}List"},
+    )
+
+
+def _validate_create(schema: CustomSchema, namespaced: bool) -> Callable[[Json], list[FieldError]]:
+    def validate(new: Json) -> list[FieldError]:
+        errors = metadata.validate_metadata(new["metadata"], namespaced=namespaced, custom=True)
+        errors += _validate(schema.node, new)
+        return errors + schema.broken_rules(errors, new)
+
+    return validate
+
+
+def _warnings(new: Json, old: Json | None) -> list[str]:
+    before = (old["metadata"].get("finalizers") or ()) if old else ()
+    return [
+        f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name to avoid accidental conflicts with '
+        "other finalizer writers"
+        for name in new["metadata"].get("finalizers") or ()
+        if name not in before and not metadata.is_qualified(name)
+    ]
+
+
+def _validate_update(schema: CustomSchema) -> Callable[[Json, Json], list[FieldError]]:
+    """Values that did not change stay acceptable when the schema has become stricter."""
+    node = schema.node
+
+    def validate(new: Json, old: Json) -> list[FieldError]:
+        errors = metadata.validate_metadata_update(new["metadata"], old["metadata"])
+        found = _validate(node, new, old)
+        errors += found
+        return errors + schema.broken_rules(errors, new, old)
+
+    return validate
+
+
+def _validate(node: Node, new: Json, old: Json | None = None) -> list[FieldError]:
+    body = _body(new)
+    errors = [*(node.validate(body) if old is None else node.validate(body, "", _body(old))), *node.repeated(body)]
+    if not errors and old is None and "spec" in body and "spec" in node.children:
+        node.children["spec"].remember(body["spec"])
+    return errors
+
+
+def _body(tree: Json) -> Json:
+    """What the schema speaks of: metadata has rules of its own."""
+    return {name: value for name, value in tree.items() if name not in ("metadata", "apiVersion", "kind")}
+
+
+def _fields(selectable: Any) -> Callable[[Json], dict[str, str]]:
+    paths = [(field["jsonPath"].removeprefix("."), compile_path(field["jsonPath"])) for field in selectable]
+
+    def fields(tree: Json) -> dict[str, str]:
+        return {name: _text(next(iter(find(path, tree)), "")) for name, path in paths}
+
+    return fields
+
+
+def _text(value: Json) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
+def _columns(declared: Any) -> tuple[tuple[Column, ...], Callable[[Json, datetime], list[Any]]]:
+    """The name, then what the definition asks for; the age if it asks for nothing."""
+    if not declared:
+        return (NAME, AGE), lambda tree, now: [tree["metadata"].get("name", ""), age(tree, now)]
+    columns = tuple(
+        Column(c["name"], c["type"], c.get("description", ""), c.get("format", ""), c.get("priority", 0))
+        for c in declared
+    )
+    paths = [(compile_path(column["jsonPath"]), column["type"]) for column in declared]
+
+    def row(tree: Json, now: datetime) -> list[Any]:
+        return [tree["metadata"].get("name", ""), *(_cell(find(path, tree), shape, now) for path, shape in paths)]
+
+    return (NAME, *columns), row
+
+
+def _cell(found: list[Json], shape: str, now: datetime) -> Any:
+    """A value in the column's type; null when there is none or it does not fit."""
+    if not found:
+        return None
+    value = found[0]
+    match shape:
+        case "integer":
+            return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        case "number":
+            return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case "date":
+            age_text = since(value, now) if isinstance(value, str) else "<unknown>"
+            return "<invalid>" if age_text == "<unknown>" and value else age_text
+    if isinstance(value, str):
+        return ",".join(str(item) for item in found)
+    return " ".join(_printed(item) for item in found)
+
+
+def _printed(value: Json) -> str:
+    if isinstance(value, dict | list):
+        return show(value)
+    return _text(value)

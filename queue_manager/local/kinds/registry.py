@@ -1,0 +1,74 @@
+"""All kinds that the API server serves: the built-in ones, and those that CustomResourceDefinitions add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from job_controller.fields import Json
+from queue_manager.local.kinds.apiextensions import CRD
+from queue_manager.local.kinds.batch import JOB
+from queue_manager.local.kinds.core import CONFIG_MAP, LIMIT_RANGE, NAMESPACE, SECRET, SERVICE_ACCOUNT
+from queue_manager.local.kinds.crds import custom_kinds
+from queue_manager.local.kinds.events import EVENT, NEW_EVENT
+from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.kinds.nodes import NODE
+from queue_manager.local.kinds.pods import POD
+from queue_manager.local.kinds.scheduling import LEASE, PRIORITY_CLASS, RUNTIME_CLASS
+
+BUILTIN: Sequence[Kind] = (
+    CONFIG_MAP,
+    EVENT,
+    LIMIT_RANGE,
+    NAMESPACE,
+    NODE,
+    POD,
+    SECRET,
+    SERVICE_ACCOUNT,
+    CRD,
+    JOB,
+    LEASE,
+    NEW_EVENT,
+    PRIORITY_CLASS,
+    RUNTIME_CLASS,
+)
+
+
+class Registry:
+    """Kinds by group, version and plural. `generation` counts changes, for caches of what is derived from it."""
+
+    def __init__(self, kinds: Iterable[Kind] = ()) -> None:
+        self._kinds: dict[tuple[str, str, str], Kind] = {}
+        self._custom: dict[str, list[tuple[str, str, str]]] = {}
+        self.generation = 0
+        for kind in kinds:
+            self._kinds[_key(kind)] = kind
+
+    @classmethod
+    def builtin(cls) -> Registry:
+        return cls(BUILTIN)
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        return self._kinds.get((group, version, plural))
+
+    def all(self) -> list[Kind]:
+        """Every kind in every version: built-in ones first, then custom ones in the order of installation."""
+        return list(self._kinds.values())
+
+    def install(self, crd: Json) -> list[Kind]:
+        """Serve the kinds of a CustomResourceDefinition, in place of those it defined before. Returns them."""
+        kinds = custom_kinds(crd)
+        self.remove(crd)
+        self._custom[crd["metadata"]["name"]] = [_key(kind) for kind in kinds]
+        self._kinds |= {_key(kind): kind for kind in kinds}
+        self.generation += 1
+        return kinds
+
+    def remove(self, crd: Json) -> None:
+        """Stop serving the kinds of a CustomResourceDefinition."""
+        for key in self._custom.pop(crd["metadata"]["name"], ()):
+            self._kinds.pop(key, None)
+        self.generation += 1
+
+
+def _key(kind: Kind) -> tuple[str, str, str]:
+    return kind.resource.group, kind.resource.version, kind.resource.plural

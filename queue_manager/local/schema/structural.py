@@ -1,0 +1,373 @@
+"""Structural schemas of custom kinds: pruning, defaults, validation.
+
+The texts and their order are those of an API server (apiextensions over kube-openapi); a value of a wrong type is
+still tested against the rules that do not depend on the type.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import copy
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date
+from typing import Any
+from uuid import UUID
+
+from job_controller.fields import FieldError, Json, invalid, not_supported, required, show, too_many
+from queue_manager.local.schema import values
+from queue_manager.local.schema.jsontext import Repeated
+from queue_manager.local.schema.memo import Passed, text_of
+
+_MISSING: Any = object()
+_COMBINATIONS = ("allOf", "anyOf", "oneOf", "not")
+
+
+class Node:
+    """One schema, compiled. Unknown names below `preserve` stay."""
+
+    __slots__ = (
+        "additional",
+        "children",
+        "combined",
+        "default",
+        "defaulting",
+        "embedded",
+        "item",
+        "keys",
+        "list_type",
+        "nullable",
+        "passed",
+        "pattern",
+        "preserve",
+        "required",
+        "schema",
+        "types",
+    )
+
+    def __init__(self, schema: Json) -> None:
+        self.schema = schema
+        kind = schema.get("type")
+        self.types: tuple[str, ...] = (kind,) if kind else ()
+        if schema.get("x-kubernetes-int-or-string"):
+            self.types = ("integer", "string")
+        self.children = {name: Node(child) for name, child in sorted((schema.get("properties") or {}).items())}
+        more = schema.get("additionalProperties")
+        self.additional = Node(more if isinstance(more, dict) else {}) if more else None
+        self.item = Node(schema["items"]) if isinstance(schema.get("items"), dict) else None
+        self.preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or more is True
+        self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+        self.nullable = bool(schema.get("nullable"))
+        self.default = schema.get("default", _MISSING)
+        self.required: tuple[str, ...] = tuple(schema.get("required") or ())
+        self.list_type = schema.get("x-kubernetes-list-type", "")
+        self.keys: tuple[str, ...] = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+        self.pattern = re.compile(schema["pattern"]) if schema.get("pattern") else None
+        self.combined = {key: _nodes(schema[key]) for key in _COMBINATIONS if schema.get(key)}
+        below = [*self.children.values(), *filter(None, (self.additional, self.item))]
+        self.defaulting: bool = any(node.default is not _MISSING or node.defaulting for node in below)
+        self.passed: Passed | None = None  # values with nothing to prune, to fill in, or to refuse
+
+    def remember(self, value: Json) -> None:
+        """Remember a value that was pruned, filled and found valid: as it is now it need not be again."""
+        if self.passed is not None:
+            self.passed.add(text_of(value))
+
+    def knows(self, value: Json) -> bool:
+        return self.passed is not None and text_of(value) in self.passed
+
+    # --- pruning ---------------------------------------------------------------------------------------------
+
+    def prune(self, value: Json, path: str, found: list[str]) -> None:
+        """Drop unknown fields in place; their paths go to `found`."""
+        if self.passed is not None and self.knows(value):
+            return
+        if isinstance(value, list):
+            if self.item is not None:
+                for index, item in enumerate(value):
+                    self.item.prune(item, f"{path}[{index}]", found)
+            return
+        if not isinstance(value, dict):
+            return
+        for name in sorted(value):
+            below = f"{path}.{name}" if path else name
+            child = self.children.get(name) or self.additional
+            if child is not None:
+                child.prune(value[name], below, found)
+            elif not (self.preserve or (self.embedded and name in ("apiVersion", "kind", "metadata"))):
+                found.append(below)
+                del value[name]
+
+    # --- defaults --------------------------------------------------------------------------------------------
+
+    def fill(self, value: Json) -> None:
+        """Put defaults where nothing is; take away nulls that may not be."""
+        if self.passed is not None and self.knows(value):
+            return
+        if isinstance(value, dict):
+            for name, child in self.children.items():
+                found = value.get(name, _MISSING)
+                if found is _MISSING or (found is None and not child.nullable):
+                    if child.default is not _MISSING:
+                        value[name] = copy.deepcopy(child.default)
+                    elif found is None:
+                        del value[name]
+                        continue
+                    else:
+                        continue
+                child.fill(value[name])
+            if self.additional is not None:
+                for name in [name for name in value if name not in self.children]:
+                    if value[name] is None and self.additional.default is not _MISSING and not self.additional.nullable:
+                        value[name] = copy.deepcopy(self.additional.default)
+                    self.additional.fill(value[name])
+        elif isinstance(value, list) and self.item is not None:
+            for item in value:
+                self.item.fill(item)
+
+    # --- validation ------------------------------------------------------------------------------------------
+
+    def validate(self, value: Json, path: str = "", old: Json = _MISSING) -> Iterator[FieldError]:
+        """All that is wrong with a value. What equals `old` passes: it was accepted once."""
+        if (value is None and self.nullable) or (self.passed is not None and self.knows(value)):
+            return
+        if old is not _MISSING and path and value == old:
+            return
+        kind = type_of(value)
+        yield from self._check_type(value, kind, path)
+        yield from self._check_combined(value, path)
+        if kind == "string":
+            yield from self._check_string(value, path)
+        elif kind in ("integer", "number"):
+            yield from self._check_number(value, path)
+        if kind == "array" and isinstance(value, list):
+            yield from self._check_list(value, path, old)
+        allowed = self.schema.get("enum")
+        if allowed and value not in allowed:
+            yield _unsupported(path, value, allowed)
+        if isinstance(value, dict):
+            yield from self._check_object(value, path, old)
+
+    def _check_type(self, value: Json, kind: str, path: str) -> Iterator[FieldError]:
+        if not self.types:
+            return
+        form = str(self.schema.get("format") or "")
+        whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53 and "integer" in self.types
+        fits = kind in self.types or whole or (kind == "integer" and "number" in self.types)
+        if fits or (form and kind in ("string", "array") and not {"integer", "number"} & set(self.types)):
+            return
+        if form and kind not in ("string", "array"):
+            yield _wrong_type(path, form, {"integer": "int64", "number": "float64"}.get(kind, ""))
+        else:
+            yield _wrong_type(path, ",".join(self.types), kind)
+
+    def _check_combined(self, value: Json, path: str) -> Iterator[FieldError]:
+        shown = f'"{path}"'
+        for how, nodes in self.combined.items():
+            failures = [list(node.validate(value, path)) for node in nodes]
+            passed = sum(not errors for errors in failures)
+            if how == "anyOf" and not passed:
+                yield invalid(path, "", f"{shown} must validate at least one schema (anyOf)")
+                yield from min(failures, key=len)
+            elif how == "oneOf" and passed != 1:
+                count = "none" if not passed else str(passed)
+                detail = f"{shown} must validate one and only one schema (oneOf). Found {count} valid"
+                yield invalid(path, "", f"{detail} alternatives" if passed else detail)
+                if not passed:
+                    yield from min(failures, key=len)
+            elif how == "allOf" and passed != len(nodes):
+                if passed == 0:
+                    yield invalid(path, "", f"{shown} must validate all the schemas (allOf). None validated")
+                else:
+                    yield invalid(path, "", f"{shown} must validate all the schemas (allOf)")
+                for errors in failures:
+                    yield from errors
+            elif how == "not" and passed:
+                yield invalid(path, "", f"{shown} must not validate the schema (not)")
+
+    def _check_string(self, value: str, path: str) -> Iterator[FieldError]:
+        schema = self.schema
+        longest, shortest = schema.get("maxLength"), schema.get("minLength")
+        if longest is not None and len(value) > longest:
+            yield FieldError("FieldValueTooLong", path, f"Too long: may not be more than {longest} bytes")
+            return
+        if shortest is not None and len(value) < shortest:
+            yield _in_body(path, value, f"should be at least {shortest} chars long")
+        if self.pattern is not None and not self.pattern.search(value):
+            yield _in_body(path, value, f"should match '{schema['pattern']}'")
+        form = schema.get("format") or ""
+        if form in _FORMATS and "string" in self.types and not _FORMATS[form](value):
+            yield FieldError(
+                "FieldValueTypeInvalid",
+                path,
+                f"Invalid value: {show(value)}: {path} in body must be of type {form}: {show(value)}",
+            )
+
+    def _check_number(self, value: float, path: str) -> Iterator[FieldError]:
+        schema = self.schema
+        form = schema.get("format") or ""
+        limit = {"int32": 2**31, "int64": 2**63}.get(form)
+        if limit and "integer" in self.types and not (-limit <= value < limit and value == int(value)):
+            yield invalid("<nil>", "", f"Checked value must be of type integer with format {form} in {path}")
+        factor = schema.get("multipleOf")
+        if factor and value % factor:
+            yield _in_body(path, value, f"should be a multiple of {_shown(factor)}")
+        least, most = schema.get("minimum"), schema.get("maximum")
+        if most is not None:
+            if schema.get("exclusiveMaximum") and value >= most:
+                yield _in_body(path, value, f"should be less than {_shown(most)}")
+            elif value > most:
+                yield _in_body(path, value, f"should be less than or equal to {_shown(most)}")
+        if least is not None:
+            if schema.get("exclusiveMinimum") and value <= least:
+                yield _in_body(path, value, f"should be greater than {_shown(least)}")
+            elif value < least:
+                yield _in_body(path, value, f"should be greater than or equal to {_shown(least)}")
+
+    def _check_list(self, value: list[Json], path: str, old: Json) -> Iterator[FieldError]:
+        most, least = self.schema.get("maxItems"), self.schema.get("minItems")
+        if most is not None and len(value) > most:
+            yield too_many(path, len(value), most)
+            return
+        if least is not None and len(value) < least:
+            yield _in_body(path, len(value), f"should have at least {least} items")
+        if self.item is None:
+            return
+        before = _by_key(old, self.keys) if self.list_type == "map" and isinstance(old, list) else None
+        for index, item in enumerate(value):
+            was = _MISSING
+            if before is not None and isinstance(item, dict):
+                was = before.get(_key(item, self.keys), _MISSING)
+            yield from self.item.validate(item, f"{path}[{index}]", was)
+
+    def _check_object(self, value: dict[str, Json], path: str, old: Json) -> Iterator[FieldError]:
+        most, least = self.schema.get("maxProperties"), self.schema.get("minProperties")
+        if most is not None and len(value) > most:
+            yield too_many(path, len(value), most)
+        if least is not None and len(value) < least:
+            yield _in_body(path, len(value), f"should have at least {least} properties")
+        dot = f"{path}." if path else ""
+        for name in self.required:
+            if name not in value:
+                yield required(f"{dot}{name}")
+        was = old if isinstance(old, dict) else {}
+        for name, item in value.items():
+            child = self.children.get(name) or self.additional
+            if child is not None:
+                yield from child.validate(item, f"{dot}{name}", was.get(name, _MISSING))
+
+    # --- lists that are maps or sets -------------------------------------------------------------------------
+
+    def repeated(self, value: Json, path: str = "") -> Iterator[FieldError]:
+        """Items that occur twice where they must not."""
+        if self.passed is not None and self.knows(value):
+            return
+        if isinstance(value, dict):
+            for name, item in value.items():
+                child = self.children.get(name) or self.additional
+                if child is not None:
+                    yield from child.repeated(item, f"{path}.{name}" if path else name)
+        elif isinstance(value, list):
+            if self.list_type in ("map", "set"):
+                yield from self._duplicates(value, path)
+            if self.item is not None:
+                for index, item in enumerate(value):
+                    yield from self.item.repeated(item, f"{path}[{index}]")
+
+    def _duplicates(self, value: list[Json], path: str) -> Iterator[FieldError]:
+        seen: set[str] = set()
+        for index, item in enumerate(value):
+            if self.list_type == "map" and isinstance(item, dict):
+                item = {key: item[key] for key in sorted(self.keys) if key in item}
+            text = show(item)
+            if text in seen:
+                yield FieldError("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {text}")
+            seen.add(text)
+
+
+def _nodes(schemas: Json) -> list[Node]:
+    return [Node(schema) for schema in (schemas if isinstance(schemas, list) else [schemas])]
+
+
+def _key(item: Json, keys: Iterable[str]) -> str:
+    return show({key: item.get(key) for key in keys})
+
+
+def _by_key(items: list[Json], keys: Iterable[str]) -> dict[str, Json]:
+    return {_key(item, keys): item for item in items if isinstance(item, dict)}
+
+
+def type_of(value: Json) -> str:
+    """The JSON type of a value, integers apart."""
+    if value is None:
+        return "null"
+    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+    return names.get(type(value), "object")
+
+
+def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
+    detail = f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"'
+    return FieldError("FieldValueTypeInvalid", path, detail)
+
+
+def _in_body(path: str, value: Json, detail: str) -> FieldError:
+    return invalid(path, value, f"{path} in body {detail}")
+
+
+def _unsupported(path: str, value: Json, allowed: list[Json]) -> FieldError:
+    if all(isinstance(item, str) for item in allowed):
+        return not_supported(path, value, allowed)
+    listed = ", ".join(f'"{_shown(item)}"' for item in allowed)
+    return FieldError("FieldValueNotSupported", path, f"Unsupported value: {show(value)}: supported values: {listed}")
+
+
+def _shown(number: Json) -> str:
+    whole = isinstance(number, float) and number.is_integer()
+    return str(int(number) if whole else number)
+
+
+# --- formats of strings --------------------------------------------------------------------------------------
+
+
+def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def check(text: str) -> bool:
+        try:
+            parse(text)
+        except (ValueError, binascii.Error):
+            return False
+        return True
+
+    return check
+
+
+_DURATION = re.compile(r"-?(\d+(\.\d+)?\s*(ns|us|µs|ms|s|m|h|d|w)\s*)+|0")
+_FORMATS: dict[str, Callable[[str], bool]] = {
+    "date-time": _parses(values.time),
+    "date": _parses(lambda text: date.fromisoformat(text) if len(text) == 10 else int("x")),
+    "byte": _parses(lambda text: base64.b64decode(text, validate=True)),
+    "ipv4": _parses(ipaddress.IPv4Address),
+    "ipv6": _parses(ipaddress.IPv6Address),
+    "cidr": _parses(lambda text: ipaddress.ip_network(text, strict=False)),
+    "uuid": _parses(lambda text: UUID(text) if len(text) in (32, 36) else int("x")),
+    "duration": _parses(lambda text: text if _DURATION.fullmatch(text) else int("x")),
+}
+
+
+def duplicate_fields(value: Json, path: str = "") -> list[str]:
+    """Names that occur twice in an object as it was sent (see jsontext.Repeated)."""
+    found: list[str] = []
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            found += duplicate_fields(item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        seen: set[str] = set()
+        for name in value.names if isinstance(value, Repeated) else value:
+            below = f"{path}.{name}" if path else name
+            if name in seen:
+                found.append(f'duplicate field "{below}"')
+            else:
+                found += duplicate_fields(value[name], below)
+            seen.add(name)
+    return found

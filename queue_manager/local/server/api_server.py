@@ -1,0 +1,260 @@
+"""The API server: one function from request to answer.
+
+`handle` reads the URL, finds the kind, and hands over to the verb. It does no I/O of its own: sockets are the
+business of http.py, disks of the journal. An answer leaves only when the writes it tells of (and those it has seen) are
+committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import orjson
+
+from job_controller.ports import Clock
+from queue_manager.engine.resources import CRDS, NAMESPACES, PODS
+from queue_manager.engine.transport import Response
+from queue_manager.local import errors
+from queue_manager.local.controllers.namespaces import finalize
+from queue_manager.local.discovery.paths import discovery
+from queue_manager.local.errors import StatusError
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.admission import Admission, Review
+from queue_manager.local.server.call import Call, Target, parse_path
+from queue_manager.local.server.deletion import DeleteOptions, Deleter
+from queue_manager.local.server.exchange import Request, Stream, flag, negotiate, refuse, respond
+from queue_manager.local.server.listing import list_objects, version
+from queue_manager.local.server.pods import LogSource, Pods
+from queue_manager.local.server.reviews import review
+from queue_manager.local.server.views import View
+from queue_manager.local.server.watch import Watch
+from queue_manager.local.server.writing import Writer
+from queue_manager.local.storage.identity import timestamp
+from queue_manager.local.storage.store import Change, Store, decode
+
+__all__ = ["Admission", "ApiServer", "LogSource", "Request", "Response", "Review", "Stream"]
+
+log = logging.getLogger(__name__)
+
+FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+HEALTH = ("/healthz", "/livez", "/readyz")
+
+
+class ApiServer:
+    """An embedded Kubernetes API server over a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        admission: Sequence[Admission] = (),
+        logs: LogSource | None = None,
+    ) -> None:
+        self.store = store
+        self.registry = registry
+        self._clock = clock
+        self._closing = False
+        self._writer = Writer(store, admission)
+        self._deleter = Deleter(store, admission)
+        self._pods = Pods(store, self._writer, self._deleter, logs)
+        for stored in list(store.scan(str(CRDS))):
+            self.registry.install(decode(stored))
+        store.subscribe(self._definitions_changed)
+        self._create_first_namespaces()
+
+    def close(self) -> None:
+        """End all watches; requests are still answered."""
+        self._closing = True
+        self.store.wake_all()
+
+    async def handle(self, request: Request) -> Response | Stream:
+        """Answer a request. Never raises: what goes wrong is an answer too."""
+        try:
+            return await self._answer(request)
+        except StatusError as error:
+            return refuse(error)
+        except OSError as error:
+            log.error("%s %s: %s", request.method, request.path, error)
+            return refuse(errors.internal(str(error)))
+        except Exception as error:
+            log.exception("%s %s failed", request.method, request.path)
+            return refuse(errors.internal(f"{type(error).__name__}: {error}"))
+
+    async def _answer(self, request: Request) -> Response | Stream:
+        target = parse_path(request.path)
+        kind = self.registry.find(target.group, target.version, target.plural) if target else None
+        if target is None or kind is None:
+            return self._outside(request, target)
+        if target.namespace and not kind.resource.namespaced:
+            raise errors.no_such_path()
+        form = negotiate(request.headers.get("accept", ""))
+        view = View(kind, form, request.query.get("includeObject", ""))
+        call = Call(request, kind, target.namespace, target.name, target.subresource, view)
+        try:
+            answer = self._verb(call)
+            await self.store.settled()
+        except StatusError as error:
+            error.warnings = call.warnings
+            raise
+        return answer
+
+    def _outside(self, request: Request, target: Target | None) -> Response:
+        """Paths that are no stored resource."""
+        if target is not None and request.method == "POST":
+            answer = review(target, request)
+            if answer is not None:
+                return respond(201, orjson.dumps(answer))
+        if target is None and request.path in HEALTH:
+            return Response(200, {"Content-Type": "text/plain; charset=utf-8"}, b"ok")
+        if request.method == "GET":
+            found = discovery(self.registry, request.path, request.headers.get("accept", ""))
+            if found is not None:
+                content_type, body = found
+                return Response(200, {"Content-Type": content_type}, body)
+        groups = {kind.resource.group for kind in self.registry.all()}
+        known = target.group in groups if target else request.path.startswith(("/api/", "/apis/"))
+        if not known:
+            return Response(404, {"Content-Type": "text/plain; charset=utf-8"}, b"404 page not found\n")
+        raise errors.no_such_path()
+
+    # --- verbs ---------------------------------------------------------------------------------------------
+
+    def _verb(self, call: Call) -> Response | Stream:
+        if call.subresource:
+            return self._subresource(call)
+        if call.name:
+            return self._object(call)
+        return self._collection(call)
+
+    def _collection(self, call: Call) -> Response | Stream:
+        method = call.request.method
+        if method == "GET":
+            if flag(call.request.query, "watch"):
+                return self._watch(call)
+            return respond(200, list_objects(self.store, call), call.warnings)
+        if call.resource.namespaced and not call.namespace:
+            raise errors.method_not_allowed()
+        match method:
+            case "POST":
+                return self._shown(call, 201, self._writer.create(call))
+            case "DELETE" if call.resource != NAMESPACES:
+                body = self._deleter.delete_collection(call, DeleteOptions.of(call))
+                return respond(200, body, call.warnings)
+        raise errors.method_not_allowed()
+
+    def _object(self, call: Call) -> Response | Stream:
+        if call.resource.namespaced and not call.namespace:
+            raise errors.no_such_path()
+        match call.request.method:
+            case "GET" if flag(call.request.query, "watch"):
+                return self._watch(_one_object(call))
+            case "GET":
+                asked = version(call)
+                if asked > self.store.revision:
+                    raise errors.from_the_future(asked, self.store.revision)
+                return self._shown(call, 200, self._writer.require(call).data)
+            case "PUT":
+                return self._shown(call, 200, self._writer.update(call))
+            case "PATCH":
+                data = self._writer.patch(call)
+                return self._shown(call, 201 if call.created else 200, data)
+            case "DELETE":
+                return self._delete(call)
+        raise errors.method_not_allowed()
+
+    def _subresource(self, call: Call) -> Response | Stream:
+        method, name = call.request.method, call.subresource
+        if call.resource.namespaced and not call.namespace:
+            raise errors.no_such_path()
+        if name == "status" and call.kind.has_status:
+            match method:
+                case "GET":
+                    return self._shown(call, 200, self._writer.require(call).data)
+                case "PUT":
+                    return self._shown(call, 200, self._writer.update(call))
+                case "PATCH":
+                    return self._shown(call, 200, self._writer.patch(call))
+            raise errors.method_not_allowed()
+        if name == "finalize" and call.resource == NAMESPACES:
+            if method != "PUT":
+                raise errors.method_not_allowed()
+            return self._shown(call, 200, finalize(self._writer, call))
+        return self._act(call)
+
+    def _act(self, call: Call) -> Response | Stream:
+        """Subresources that do something."""
+        if _is_missing_status(call):
+            raise errors.not_found(call.resource, call.name)
+        if call.subresource not in call.kind.subresources:
+            raise errors.no_such_path()
+        match call.subresource, call.request.method:
+            case "log", "GET":
+                return self._pods.log(call)
+            case "binding", "POST":
+                return respond(201, self._pods.bind(call), call.warnings)
+            case "eviction", "POST":
+                return respond(201, self._pods.evict(call), call.warnings)
+            case "log" | "binding" | "eviction", _:
+                raise errors.method_not_allowed()
+        raise errors.no_such_path()
+
+    def _delete(self, call: Call) -> Response:
+        options = DeleteOptions.of(call)
+        outcome = self._deleter.delete(call, options)
+        body = outcome.body(call, options)
+        if outcome.gone and call.resource != PODS:
+            return respond(200, body, call.warnings)
+        return self._shown(call, outcome.status, body)
+
+    def _watch(self, call: Call) -> Stream:
+        watch = Watch(self.store, call, lambda: self._closing)
+        return Stream(200, {"Content-Type": "application/json"}, watch.chunks())
+
+    def _shown(self, call: Call, status: int, data: bytes) -> Response:
+        return respond(status, call.view.one(data, self.store.now()), call.warnings)
+
+    # --- the server's own objects --------------------------------------------------------------------------
+
+    def _create_first_namespaces(self) -> None:
+        kind = self.registry.find("", "v1", NAMESPACES.plural)
+        if kind is None or self.store.count(str(NAMESPACES)):
+            return
+        for name in FIRST_NAMESPACES:
+            created = timestamp(self.store.now())
+            meta = {"name": name, "uid": self.store.new_uid(), "creationTimestamp": created}
+            obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+            obj |= {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+            kind.prepare_create(obj)
+            self.store.put(str(NAMESPACES), obj, dict(kind.fields(obj)))
+
+    def _definitions_changed(self, change: Change) -> None:
+        """Serve the kinds that CustomResourceDefinitions define, and no others."""
+        if change.resource != str(CRDS):
+            return
+        if change.type == "DELETED":
+            definition = decode(change.new)
+            self.registry.remove(definition)
+            spec = definition.get("spec") or {}
+            table = f"{(spec.get('names') or {}).get('plural')}.{spec.get('group')}"
+            asyncio.get_running_loop().call_soon(self._drop_objects, table)
+        else:
+            self.registry.install(decode(change.new))
+
+    def _drop_objects(self, table: str) -> None:
+        """A kind that is no longer served takes its objects with it."""
+        for stored in list(self.store.scan(table)):
+            self.store.remove(table, decode(stored))
+
+
+def _is_missing_status(call: Call) -> bool:
+    """The status of a custom kind without that subresource: of such a path a real server misses the object."""
+    return call.subresource == "status" and "crd" in call.kind.extra
+
+
+def _one_object(call: Call) -> Call:
+    """The watch of a single object is the watch of its collection with a field selector."""
+    query = {**call.request.query, "fieldSelector": f"metadata.name={call.name}"}
+    return Call(call.request._replace(query=query), call.kind, call.namespace, "", "", call.view)

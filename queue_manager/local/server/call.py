@@ -1,0 +1,123 @@
+"""One request to one resource, parsed: what the verbs work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+from job_controller.fields import FieldError, Json, invalid, not_supported
+from queue_manager.engine.resources import Resource
+from queue_manager.local import errors
+from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.server.exchange import Request
+from queue_manager.local.server.views import View, shown
+from queue_manager.local.storage.store import Stored, decode
+
+MAX_MANAGER = 128  # bytes of the name of a field manager
+FIELD_VALIDATION = ("Strict", "Warn", "Ignore")
+
+
+class Target(NamedTuple):
+    """What a URL path of the resource API names."""
+
+    group: str
+    version: str
+    namespace: str
+    plural: str
+    name: str
+    subresource: str
+
+
+@lru_cache(maxsize=4096)
+def parse_path(path: str) -> Target | None:
+    """`/api/v1/...` and `/apis/<group>/<version>/...`; None for any other path."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) >= 3:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) >= 4:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    # /namespaces/x is a namespace, as are its subresources; /namespaces/x/pods is what lies in it.
+    if rest[0] == "namespaces" and len(rest) >= 3 and not (group == "" and rest[2] in ("status", "finalize")):
+        namespace, rest = rest[1], rest[2:]
+    if len(rest) > 3 or not all(rest):
+        return None
+    return Target(group, version, namespace, *rest, *("",) * (3 - len(rest)))
+
+
+@dataclass(slots=True)
+class Call:
+    """A request on its way through the server. `warnings` go into the answer's headers."""
+
+    request: Request
+    kind: Kind
+    namespace: str
+    name: str
+    subresource: str
+    view: View
+    warnings: list[str] = field(default_factory=list)
+    created: bool = False  # by an apply that found nothing
+
+    @property
+    def resource(self) -> Resource:
+        return self.kind.resource
+
+    @property
+    def table(self) -> str:
+        """The name of the resource in the store."""
+        return table_of(self.kind)
+
+    def load(self, stored: Stored) -> Json:
+        """A fresh tree of an object, as this kind shows it."""
+        return shown(self.kind, decode(stored))
+
+    def stored_form(self, obj: Json) -> Json:
+        """An object as it is stored (the same, but for kinds that are another one's second name)."""
+        translate = self.kind.extra.get("to_stored")
+        return translate(obj) if translate else obj
+
+    def option(self, name: str) -> str:
+        return self.request.query.get(name, "")
+
+    @property
+    def dry_run(self) -> bool:
+        return bool(self.option("dryRun"))
+
+
+@lru_cache(maxsize=1024)
+def _name(resource: Resource) -> str:
+    return str(resource)
+
+
+def table_of(kind: Kind) -> str:
+    """Where objects of a kind are stored. Two kinds may share a table (events of two API groups)."""
+    return _name(kind.extra.get("stored_as", kind.resource) if kind.extra else kind.resource)
+
+
+def check_write_options(call: Call, options: str) -> None:
+    """dryRun and fieldValidation have values that exist. Raises 422 about `options`, e.g. CreateOptions."""
+    problems = _manager_problems(call.option("fieldManager"))
+    dry_run = call.option("dryRun")
+    if dry_run and dry_run != "All":
+        problems.append(not_supported("dryRun", [dry_run], ["All"]))
+    validation = call.option("fieldValidation")
+    if validation and validation not in FIELD_VALIDATION:
+        problems.append(not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
+    if problems:
+        raise errors.invalid(Resource("meta.k8s.io", "v1", "", options), "", problems)
+
+
+def _manager_problems(manager: str) -> list[FieldError]:
+    if len(manager.encode()) > MAX_MANAGER:
+        return [FieldError("FieldValueTooLong", "fieldManager", f"Too long: may not be more than {MAX_MANAGER} bytes")]
+    for index, character in enumerate(manager):
+        if not character.isprintable():
+            return [invalid("fieldManager", manager, f"invalid character U+{ord(character):04X} (at position {index})")]
+    return []
+
+
+def name_of(obj: Json) -> str:
+    return str(obj["metadata"].get("name", ""))

@@ -1,0 +1,98 @@
+"""From the body of a request to an object of the kind that its URL names, or the server's words why it is none."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from job_controller.fields import Json
+from queue_manager.local.errors import StatusError, bad_request
+from queue_manager.local.kinds.crds import CustomSchema
+from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.patching.patches import too_deep
+from queue_manager.local.schema.jsontext import parse_json
+from queue_manager.local.schema.schemas import definitions
+from queue_manager.local.server.exchange import (
+    JSON_TYPE,
+    MAX_BODY,
+    Request,
+    json_type,
+    media_type,
+    no_object,
+    read_body,
+)
+
+SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
+_SHOWN = 30  # characters of a body that an error shows
+
+
+def read_object(request: Request, kind: Kind) -> Json:
+    """The body as an object; repeated names survive as jsontext.Repeated. Raises StatusError 400, 413, 415."""
+    if media_type(request) not in ("", JSON_TYPE) or len(request.body) > MAX_BODY:
+        tree = read_body(request)
+    else:
+        tree = _parse(request.body, kind)
+    _check_head(tree, request.body, kind)
+    return tree
+
+
+def _parse(body: bytes, kind: Kind) -> Json:
+    try:
+        tree = parse_json(body)
+    except StatusError as error:
+        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {error.message}", body) from None
+    if tree is None and not isinstance(kind.schema, CustomSchema):
+        return {}
+    if not isinstance(tree, dict):
+        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {no_object(tree)}", body)
+    if body.count(b"{") + body.count(b"[") > 100 and too_deep(tree):
+        raise bad_request("the body is nested more than 100 levels deep")
+    return tree
+
+
+def _unrecognized(kind: Kind, why: str, body: bytes) -> StatusError:
+    text = body.decode("utf-8", "replace") if body[:1] == b"{" else body.hex()
+    shown = text[:_SHOWN] + " ..." if len(text) > _SHOWN else text
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind.resource.kind}): {why} ({shown or '<empty>'})"
+    )
+
+
+def _check_head(tree: Json, body: bytes, kind: Kind) -> None:
+    """apiVersion and kind are those of the URL. Built-in kinds may leave them out."""
+    for field in ("kind", "apiVersion"):
+        value = tree.get(field)
+        if value is not None and not isinstance(value, str):
+            why = f"json: cannot unmarshal {json_type(value)} into Go struct field .{field} of type string"
+            raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {why}", body)
+    version, name = tree.get("apiVersion") or "", tree.get("kind") or ""
+    resource = kind.resource
+    if isinstance(kind.schema, CustomSchema):
+        if not name:
+            text = body.decode("utf-8", "replace")
+            raise _unrecognized(kind, f"Object 'Kind' is missing in '{text}'", body)
+        if version != resource.api_version:
+            expected = f"does not match the expected API version ({resource.api_version})"
+            raise bad_request(f"the API version in the data ({version}) {expected}")
+        return
+    version, name = version or resource.api_version, name or resource.kind
+    if version.count("/") > 1:
+        raise _unrecognized(kind, f"unexpected GroupVersion string: {version}", body)
+    if (version, name) == (resource.api_version, resource.kind):
+        return
+    short = version.rpartition("/")[2]
+    if (version, name) in _known():
+        inner = resource.group.partition(".")[0] or "core"
+        why = f"converting ({short}.{name}) to ({inner}.{resource.kind}): unknown conversion"
+    else:
+        why = f'no kind "{name}" is registered for version "{version}" {SCHEME}'
+    raise bad_request(f'{name} in version "{short}" cannot be handled as a {resource.kind}: {why}')
+
+
+@cache
+def _known() -> frozenset[tuple[str, str]]:
+    """Kinds of which a Kubernetes API server has a Go type; those whose types are ours, and what people mix up."""
+    found = {("batch/v1", "CronJob"), ("apps/v1", "Deployment"), ("v1", "Service"), ("v1", "List")}
+    for definition in definitions().values():
+        for gvk in definition.get("x-kubernetes-group-version-kind", ()):
+            found.add((f"{gvk['group']}/{gvk['version']}".lstrip("/"), gvk["kind"]))
+    return frozenset(found)

@@ -1,0 +1,251 @@
+"""Deleting objects: at once, or by a mark (deletionTimestamp) until finalizers and grace period allow.
+
+    present --DELETE--> gone                        no finalizer, no grace
+    present --DELETE--> marked --last finalizer removed, or the node agent confirms--> gone
+
+propagationPolicy becomes a finalizer that the garbage collector removes when it has done its part:
+`foregroundDeletion` (dependents go first) or `orphan` (dependents are released).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import orjson
+
+from job_controller.fields import FieldError, Json, invalid, not_supported
+from queue_manager.engine.resources import NAMESPACES, PODS, Resource
+from queue_manager.local import errors
+from queue_manager.local.server.admission import Admission, Review
+from queue_manager.local.server.call import Call
+from queue_manager.local.server.decoding import SCHEME
+from queue_manager.local.server.exchange import flag, json_type, read_body
+from queue_manager.local.server.listing import Selection
+from queue_manager.local.server.writing import is_finalized
+from queue_manager.local.storage.identity import timestamp
+from queue_manager.local.storage.store import Store, Stored, decode
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+DEFAULT_GRACE = 30
+DELETE_OPTIONS = Resource("meta.k8s.io", "v1", "", "DeleteOptions")
+KEPT_CHILDREN = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "
+    "set propagationPolicy=Orphan to suppress this warning"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How to delete. `propagation` is empty when the client did not say."""
+
+    propagation: str = ""
+    grace: int | None = None  # seconds
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+    orphan_dependents: bool | None = None
+
+    @classmethod
+    def of(cls, call: Call) -> DeleteOptions:
+        """From the body, or without one from the query. Raises 400, 415, 422."""
+        tree = read_body(call.request) if call.request.body.strip() else _from_query(call)
+        if tree.get("kind", "DeleteOptions") != "DeleteOptions":
+            version = tree.get("apiVersion", "v1")
+            raise errors.bad_request(f'no kind "{tree["kind"]}" is registered for version "{version}" {SCHEME}')
+        return cls.of_tree(tree | ({"dryRun": [call.option("dryRun")]} if call.dry_run else {}))
+
+    @classmethod
+    def of_tree(cls, tree: Json) -> DeleteOptions:
+        """Raises 400 for a wrong type, 422 for a wrong value."""
+        policy, orphan = tree.get("propagationPolicy"), tree.get("orphanDependents")
+        grace, dry_run = tree.get("gracePeriodSeconds"), tree.get("dryRun") or []
+        conditions = tree.get("preconditions")
+        _require_types(policy, orphan, grace, dry_run, conditions)
+        conditions = conditions or {}
+        problems: list[FieldError] = []
+        if orphan is not None and policy is not None:
+            detail = "orphanDependents and deletionPropagation cannot be both set"
+            problems.append(invalid("propagationPolicy", policy, detail))
+        if policy not in (None, "Foreground", "Background", "Orphan"):
+            known = ["Foreground", "Background", "Orphan", "nil"]
+            problems.append(not_supported("propagationPolicy", policy, known))
+        if dry_run and dry_run != ["All"]:
+            problems.append(not_supported("dryRun", dry_run, ["All"]))
+        if problems:
+            raise errors.invalid(DELETE_OPTIONS, "", problems)
+        if orphan is not None:
+            policy = "Orphan" if orphan else "Background"
+        uid, version = conditions.get("uid") or "", conditions.get("resourceVersion") or ""
+        return cls(policy or "", grace, str(uid), str(version), bool(dry_run), orphan)
+
+
+def _require_types(policy: Any, orphan: Any, grace: Any, dry_run: Any, conditions: Any) -> None:
+    number = isinstance(grace, int) and not isinstance(grace, bool)
+    wanted = (
+        ("propagationPolicy", policy, isinstance(policy, str), "v1.DeletionPropagation"),
+        ("orphanDependents", orphan, isinstance(orphan, bool), "bool"),
+        ("gracePeriodSeconds", grace, number, "int64"),
+        ("dryRun", dry_run, isinstance(dry_run, list), "[]string"),
+        ("preconditions", conditions, isinstance(conditions, dict), "v1.Preconditions"),
+    )
+    for name, value, fits, kind in wanted:
+        if value is not None and not fits:
+            shown = f"number {value}" if isinstance(value, float) else json_type(value)
+            raise errors.bad_request(
+                f"json: cannot unmarshal {shown} into Go struct field DeleteOptions.{name} of type {kind}"
+            )
+
+
+def _from_query(call: Call) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    if policy := call.option("propagationPolicy"):
+        tree["propagationPolicy"] = policy
+    if "orphanDependents" in call.request.query:
+        tree["orphanDependents"] = flag(call.request.query, "orphanDependents")
+    if grace := call.option("gracePeriodSeconds"):
+        try:
+            tree["gracePeriodSeconds"] = int(grace)
+        except ValueError:
+            raise errors.bad_request(f'gracePeriodSeconds: Invalid value: "{grace}": must be an integer') from None
+    return tree
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a DELETE leaves: the object as answered, and whether it is gone."""
+
+    obj: Json
+    gone: bool
+    status: int = 200
+
+    def body(self, call: Call, options: DeleteOptions) -> bytes:
+        """Of what is gone a Status, of what remains the object; pods are shown in both cases."""
+        if not self.gone or call.resource == PODS:
+            return orjson.dumps(self.obj)
+        meta = self.obj["metadata"]
+        return orjson.dumps(errors.success(call.resource, meta["name"], meta["uid"]))
+
+
+class Deleter:
+    """The verbs delete and deletecollection."""
+
+    def __init__(self, store: Store, admission: Sequence[Admission]) -> None:
+        self._store = store
+        self._admission = admission
+
+    def delete(self, call: Call, options: DeleteOptions, stored: Stored | None = None) -> Outcome:
+        """Delete or mark one object. Raises 404, 409, 422."""
+        if not options.propagation and call.kind.default_propagation == "Orphan":
+            call.warnings.append(KEPT_CHILDREN)
+        stored = stored or self._store.get(call.table, call.namespace, call.name)
+        if stored is None:
+            raise errors.not_found(call.resource, call.name)
+        obj = decode(stored)
+        _check_preconditions(call.resource, obj, options)
+        self._admit(call, obj, options)
+        old_finalizers = list(obj["metadata"].get("finalizers") or ())
+        finalizers = _finalizers(old_finalizers, options.propagation or _default(call, obj))
+        grace = _grace(call.resource, obj, options.grace)
+        marked = self._mark(call, obj, grace)
+        changed = _set_finalizers(obj, finalizers) or marked
+        if is_finalized(obj):
+            if not options.dry_run:
+                # What goes at once is not marked first, but for pods.
+                self._store.remove(call.table, obj if call.resource == PODS else decode(stored))
+            return Outcome(obj, gone=True)
+        if changed and not options.dry_run:
+            self._store.put(call.table, obj, dict(call.kind.fields(obj)))
+        return Outcome(obj, gone=False, status=202 if options.orphan_dependents is False else 200)
+
+    def delete_collection(self, call: Call, options: DeleteOptions) -> bytes:
+        """Delete all that the selectors match; answers with the list of them. Raises 400, 422."""
+        selection = Selection(call)
+        found = [stored for stored in self._store.scan(call.table, call.namespace) if selection(stored)]
+        if not found and not options.propagation and call.kind.default_propagation == "Orphan":
+            call.warnings.append(KEPT_CHILDREN)
+        for stored in found:
+            self.delete(call, options, stored)
+        return call.view.many(found, {"resourceVersion": str(self._store.revision)}, self._store.now())
+
+    def _admit(self, call: Call, obj: Json, options: DeleteOptions) -> None:
+        review = Review("DELETE", call.resource, "", obj, obj, call.request.user, options.dry_run, call.warnings)
+        for rule in self._admission:
+            problems = rule.validate(review)
+            if problems:
+                raise errors.invalid(call.resource, obj["metadata"]["name"], problems)
+
+    def _mark(self, call: Call, obj: Json, grace: int) -> bool:
+        """Set or shorten the deletion time; whether anything changed."""
+        meta = obj["metadata"]
+        if "deletionTimestamp" in meta and grace >= meta.get("deletionGracePeriodSeconds", 0):
+            return False
+        first = "deletionTimestamp" not in meta
+        meta["deletionTimestamp"] = timestamp(self._store.now() + timedelta(seconds=grace))
+        if call.resource != NAMESPACES:
+            meta["deletionGracePeriodSeconds"] = grace
+        if first and call.kind.generation:
+            meta["generation"] = meta.get("generation", 0) + 1
+        if call.resource == NAMESPACES:
+            obj["status"] = (obj.get("status") or {}) | {"phase": "Terminating"}
+        return True
+
+
+def _default(call: Call, obj: Json) -> str:
+    """Without a policy, finalizers that say one stand; else it is the kind's."""
+    finalizers = obj["metadata"].get("finalizers") or ()
+    if ORPHAN in finalizers:
+        return "Orphan"
+    return "Foreground" if FOREGROUND in finalizers else call.kind.default_propagation
+
+
+def _finalizers(current: list[str], policy: str) -> list[str]:
+    kept = [name for name in current if name not in (FOREGROUND, ORPHAN)]
+    match policy:
+        case "Foreground":
+            return [*kept, FOREGROUND]
+        case "Orphan":
+            return [*kept, ORPHAN]
+    return kept
+
+
+def _set_finalizers(obj: Json, finalizers: list[str]) -> bool:
+    meta = obj["metadata"]
+    if sorted(meta.get("finalizers") or ()) == sorted(finalizers):
+        return False
+    meta["finalizers"] = finalizers
+    if not finalizers:
+        del meta["finalizers"]
+    return True
+
+
+def _grace(resource: Resource, obj: Json, asked: int | None) -> int:
+    """Seconds a pod gets to end; everything else, and a pod that runs nowhere, goes at once."""
+    if resource != PODS:
+        return 0
+    spec = obj.get("spec") or {}
+    if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if asked is None:
+        asked = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE)
+    return asked if asked >= 0 else 1
+
+
+def _check_preconditions(resource: Resource, obj: Json, options: DeleteOptions) -> None:
+    meta = obj["metadata"]
+    if options.uid and options.uid != meta["uid"]:
+        raise errors.precondition_failed(
+            resource,
+            meta["name"],
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
+            "The object might have been deleted and then recreated",
+        )
+    if options.resource_version and options.resource_version != meta["resourceVersion"]:
+        raise errors.precondition_failed(
+            resource,
+            meta["name"],
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
+            f"ResourceVersion in record ({meta['resourceVersion']}). The object might have been modified",
+        )

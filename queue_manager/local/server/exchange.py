@@ -1,0 +1,216 @@
+"""What goes into the API server and what comes out: requests, answers, and the formats they are asked for in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import orjson
+import yaml
+
+from job_controller.fields import Json
+from queue_manager.engine.transport import Response
+from queue_manager.local import errors
+from queue_manager.local.errors import StatusError
+from queue_manager.local.schema.jsontext import Repeated
+
+_HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+MAX_BODY = 3 * 1024 * 1024
+MAX_DEPTH = 100
+MAX_NODES = 500_000  # of a YAML tree with its aliases written out
+
+JSON_TYPE = "application/json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
+
+PROTOBUF_BODY = (
+    "the body of the request was in protobuf, which this API server does not read; send JSON or YAML. "
+    "With kubectl: kubectl create ... --dry-run=client -o yaml | kubectl apply -f -"
+)
+
+
+class Request(NamedTuple):
+    """An HTTP request. Header names are lower-case; `user` is who the shell found it to be."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+    user: str = "admin"
+
+
+@dataclass(slots=True)
+class Stream:
+    """An answer that comes in chunks. Whoever gets it must close `chunks` (aclose) when done."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncGenerator[bytes, None]
+
+
+Form = Literal["json", "table", "partial"]
+
+
+def negotiate(accept: str) -> Form:
+    """The form of an answer: the first in the Accept header that we can give. Raises 406."""
+    if not accept or accept == JSON_TYPE:
+        return "json"
+    for clause in accept.split(","):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        options = dict(part.split("=", 1) for part in parameters if "=" in part)
+        if media not in (JSON_TYPE, "*/*", "application/*"):
+            continue
+        match options.get("as", ""):
+            case "":
+                return "json"
+            case "Table" if options.get("v", "v1") == "v1":
+                return "table"
+            case "PartialObjectMetadata" | "PartialObjectMetadataList" if options.get("v", "v1") == "v1":
+                return "partial"
+            case _:
+                continue
+    raise errors.not_acceptable(
+        [
+            JSON_TYPE,
+            f"{JSON_TYPE};as=Table;v=v1;g=meta.k8s.io",
+            f"{JSON_TYPE};as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+        ]
+    )
+
+
+class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML as JSON has it: no timestamps, so a date stays the text it was."""
+
+
+YamlLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+YamlLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("[yYnN]$"), list("yYnN"))
+YamlLoader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}  # as YAML 1.1 has them
+
+
+def read_body(request: Request) -> Json:
+    """The body as a JSON object. Raises 400, 413, 415.
+
+    Fields named twice are looked for only when the client asks for field validation: it costs ten times the decoding.
+    """
+    media = media_type(request)
+    if len(request.body) > MAX_BODY:
+        raise errors.too_large(MAX_BODY)
+    if media in ("", JSON_TYPE):
+        tree = decode_json(request.body)
+        if request.query.get("fieldValidation", "Ignore") != "Ignore":
+            tree = _with_repeated(request.body)
+    elif media in YAML_TYPES:
+        tree = _decode_yaml(request.body)
+    elif media == PROTOBUF:
+        raise errors.unsupported_media_type(PROTOBUF_BODY)
+    else:
+        raise errors.unsupported_media_type(
+            f"the body of the request was in an unknown format - accepted media types include: "
+            f"{JSON_TYPE}, {YAML_TYPES[0]}"
+        )
+    if not isinstance(tree, dict):
+        raise errors.bad_request(f"couldn't get version/kind; json parse error: {no_object(tree)}")
+    return tree
+
+
+def media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def decode_json(body: bytes) -> Json:
+    """Any JSON value no deeper than MAX_DEPTH. Raises 400."""
+    try:
+        tree = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise errors.bad_request(f"the body is not valid JSON: {error}") from None
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        check_size(tree)
+    return tree
+
+
+def _decode_yaml(body: bytes) -> Json:
+    try:
+        tree = yaml.load(body, Loader=YamlLoader)  # a safe loader
+        check_size(tree)
+        return orjson.loads(orjson.dumps(tree))
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError, RecursionError) as error:
+        raise errors.bad_request(f"the body is not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def check_size(tree: Json) -> None:
+    """Refuse what would make recursive code fail: too deep, or small text that unfolds to a huge tree."""
+    level, depth, nodes = [tree], 0, 0
+    while level:
+        depth += 1
+        nodes += len(level)
+        if depth > MAX_DEPTH:
+            raise errors.bad_request(f"the body is nested more than {MAX_DEPTH} levels deep")
+        if nodes > MAX_NODES:
+            raise errors.bad_request(f"the body has more than {MAX_NODES} values")
+        below: list[Json] = []
+        for node in level:
+            if isinstance(node, dict):
+                below.extend(node.values())
+            elif isinstance(node, list):
+                below.extend(node)
+        level = below
+
+
+def _with_repeated(body: bytes) -> Json:
+    """JSON in which objects that name a field twice say so (`Repeated`); the last value counts."""
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        tree = dict(items)
+        if len(tree) == len(items):
+            return tree
+        repeated = Repeated(tree)
+        repeated.names = [name for name, _ in items]
+        return repeated
+
+    return json.loads(body, object_pairs_hook=pairs)
+
+
+def no_object(value: Json) -> str:
+    """Go's words about a body that is no JSON object."""
+    return f"json: cannot unmarshal {json_type(value)} into Go value of type {_HEAD}"
+
+
+def json_type(value: Json) -> str:
+    """What Go's decoder calls the type of a JSON value."""
+    names = {list: "array", dict: "object", str: "string", bool: "bool", type(None): "null"}
+    return names.get(type(value), "number")
+
+
+def respond(status: int, body: bytes, warnings: list[str] | None = None) -> Response:
+    headers = {"Content-Type": JSON_TYPE}
+    if warnings:
+        headers["Warning"] = ", ".join(f"299 - {quote(text)}" for text in dict.fromkeys(warnings))
+    return Response(status, headers, body)
+
+
+def refuse(error: StatusError) -> Response:
+    """The answer to a request that ended with an error."""
+    response = respond(error.code, orjson.dumps(error.status()), error.warnings)
+    seconds = (error.details or {}).get("retryAfterSeconds")
+    if not seconds:
+        return response
+    return response._replace(headers={**response.headers, "Retry-After": str(seconds)})
+
+
+def quote(text: str) -> str:
+    """A quoted-string of RFC 7230, on one line."""
+    escaped = " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """A boolean query parameter as Go reads one: anything but false and 0 is true."""
+    return query.get(name, "false").lower() not in ("false", "0", "")

@@ -1,0 +1,195 @@
+"""The API server on a loopback socket.
+
+aiohttp's low-level server without router and middlewares. Everyone who can reach loopback can connect, so a
+request needs the bearer token, and must name this server as its host (a web page that makes a browser resolve its
+own name to 127.0.0.1 gets nothing). A reader of a watch that takes nothing for `STALLED_SECONDS` is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import ipaddress
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from urllib.parse import parse_qsl, unquote
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
+from aiohttp.web_protocol import RequestHandler
+
+from queue_manager.engine.transport import Response
+from queue_manager.local import errors
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.exchange import MAX_BODY, Request, Stream, refuse
+
+log = logging.getLogger(__name__)
+
+STALLED_SECONDS = 30.0
+SHUTDOWN_SECONDS = 2.0
+USER = "admin"
+_HEADERS = ("Accept", "Content-Type", "User-Agent")  # all that the API looks at
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+# kubectl sends the token of a kubeconfig only over TLS; over plain HTTP it sends what stands in the server's URL.
+BASIC_USER = "sluice"
+
+
+class Listening:
+    """A server that listens. `url` is where; `close` ends it."""
+
+    def __init__(self, url: str, api: ApiServer, web_server: web.Server, socket: asyncio.Server) -> None:
+        self.url = url
+        self._api = api
+        self._web = web_server
+        self._socket = socket
+
+    async def close(self) -> None:
+        """Stop listening, end the watches, let running requests finish."""
+        self._socket.close()
+        self._api.close()
+        await self._web.shutdown(SHUTDOWN_SECONDS)
+        await self._socket.wait_closed()
+
+
+async def serve(server: ApiServer, host: str = "127.0.0.1", port: int = 0, token: str = "") -> Listening:
+    """Listen on a loopback address; port 0 takes a free one.
+
+    Raises ValueError for any other address or an empty token, OSError when the port is taken.
+    """
+    if not ipaddress.ip_address(host).is_loopback:
+        raise ValueError(f"{host} is not a loopback address: the embedded API server is for this machine only")
+    if not token:
+        raise ValueError("the embedded API server needs a bearer token")
+    door = _Door(server, token)
+    web_server = web.Server(
+        door.handle,
+        request_factory=_make_request,
+        handler_cancellation=True,  # a client that goes away ends its watch
+        access_log=None,
+        keepalive_timeout=300.0,
+    )
+    socket = await asyncio.get_running_loop().create_server(web_server, host, port, backlog=512)
+    taken = socket.sockets[0].getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    door.hosts = frozenset(f"{name}:{taken}" for name in (shown, "localhost", "127.0.0.1", "[::1]"))
+    return Listening(f"http://{shown}:{taken}", server, web_server, socket)
+
+
+def _make_request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: RequestHandler,
+    writer: object,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)  # type: ignore[arg-type]
+
+
+class _Door:
+    """Who may come in, and the way from aiohttp's requests and responses to ours."""
+
+    def __init__(self, server: ApiServer, token: str) -> None:
+        self._server = server
+        basic = base64.b64encode(f"{BASIC_USER}:{token}".encode())
+        self._authorizations = (f"Bearer {token}".encode(), b"Basic " + basic)
+        self.hosts: frozenset[str] = frozenset()
+
+    async def handle(self, raw: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request on a connection."""
+        refusal = self._refusal(raw.headers)
+        if refusal is not None:
+            return _plain(refuse(refusal))
+        try:
+            body = await self._body(raw)
+        except errors.StatusError as error:
+            return _plain(refuse(error))
+        path, _, query = raw.raw_path.partition("?")
+        headers = {name.lower(): raw.headers[name] for name in _HEADERS if name in raw.headers}
+        request = Request(
+            raw.method, unquote(path), dict(parse_qsl(query, keep_blank_values=True)), headers, body, USER
+        )
+        answer = await self._server.handle(request)
+        if isinstance(answer, Stream):
+            return await self._stream(raw, answer)
+        return _plain(answer)
+
+    def _refusal(self, headers: Mapping[str, str]) -> errors.StatusError | None:
+        if headers.get("Host", "").lower() not in self.hosts:
+            return errors.forbidden(None, "", "the Host header names another server")
+        given = headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+        if not any(hmac.compare_digest(given, right) for right in self._authorizations):
+            return errors.unauthorized()
+        return None
+
+    async def _body(self, raw: web.BaseRequest) -> bytes:
+        if not raw.body_exists:
+            return b""
+        if (raw.content_length or 0) > MAX_BODY:
+            raise errors.too_large(MAX_BODY)
+        if raw.headers.get("Expect", "").lower() == "100-continue":
+            await raw.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            raw.writer.output_size = 0
+        try:
+            return await raw.read()
+        except HTTPRequestEntityTooLarge:
+            raise errors.too_large(MAX_BODY) from None
+
+    async def _stream(self, raw: web.BaseRequest, answer: Stream) -> web.StreamResponse:
+        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        response.enable_chunked_encoding()
+        try:
+            await response.prepare(raw)
+            await raw.writer.drain()
+            async for chunk in answer.chunks:
+                async with asyncio.timeout(STALLED_SECONDS):
+                    await response.write(chunk)
+                    await raw.writer.drain()
+            async with asyncio.timeout(STALLED_SECONDS):
+                await response.write_eof()
+        except TimeoutError:
+            log.warning("%s: a reader took nothing for %.0f s and was cut off", raw.path_qs, STALLED_SECONDS)
+            if raw.transport is not None:
+                raw.transport.abort()
+        except ConnectionError:
+            pass  # the reader went away
+        finally:
+            await answer.chunks.aclose()
+        return response
+
+
+class _Whole(web.StreamResponse):
+    """An answer that is there as a whole, written in one piece: a third of the cost of `web.Response`."""
+
+    def __init__(self, answer: Response) -> None:
+        super().__init__(status=answer.status)
+        self._answer = answer
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Write head and body at once."""
+        answer = self._answer
+        keep = request.keep_alive
+        self._keep_alive = keep
+        lines = [f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, '')}"]
+        lines += [f"{name}: {value}" for name, value in answer.headers.items()]
+        lines.append(f"Content-Length: {len(answer.body)}")
+        lines.append("Connection: keep-alive\r\n\r\n" if keep else "Connection: close\r\n\r\n")
+        head = "\r\n".join(lines).encode("latin-1", "replace")
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client went away")
+        transport.write(head + (b"" if request.method == "HEAD" else answer.body))
+        await request.writer.drain()
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing is left to write."""
+
+
+def _plain(answer: Response) -> web.StreamResponse:
+    return _Whole(answer)

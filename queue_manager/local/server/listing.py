@@ -1,0 +1,255 @@
+"""Lists: which objects, of which moment, in which pages.
+
+A list is of the newest state unless a continue token or `resourceVersionMatch=Exact` names an older one.
+Pages after the first show the moment of the first page as long as history reaches back; then the client gets a
+410 with a token with which it may go on inconsistently, as from a Kubernetes API server.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+import orjson
+
+from job_controller.fields import FieldError, forbidden, invalid, not_supported
+from queue_manager.engine.resources import Resource
+from queue_manager.local import errors
+from queue_manager.local.kinds.crds import CustomSchema
+from queue_manager.local.server.call import Call
+from queue_manager.local.server.exchange import flag
+from queue_manager.local.server.selectors import FieldMatcher, LabelMatcher, parse_fields, parse_labels
+from queue_manager.local.server.views import shown
+from queue_manager.local.storage.store import Forgotten, Store, Stored, decode, object_key
+
+MATCH = "resourceVersionMatch"
+INTEGER = re.compile(r"[+-]?[0-9]+")
+LIST_OPTIONS = Resource("meta.k8s.io", "v1", "", "ListOptions")
+
+EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+    "without the continue parameter."
+)
+EXPIRED_BUT = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+    "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+    "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+    "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+class Position(NamedTuple):
+    """Where the next page begins: after this key, at this revision (-1: whatever is newest)."""
+
+    revision: int
+    after: str
+
+    def token(self) -> str:
+        tree = {"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.after}
+        return base64.urlsafe_b64encode(orjson.dumps(tree)).decode().rstrip("=")
+
+    @classmethod
+    def of(cls, token: str) -> Position:
+        """Raises 400."""
+        foreign = _bad_token("it was not made by this server")
+        stray = next((index for index, char in enumerate(token) if not (char.isalnum() or char in "-_")), len(token))
+        if stray < len(token) or len(token) % 4 == 1:
+            raise _bad_token(f"illegal base64 data at input byte {min(stray, len(token) // 4 * 4)}")
+        try:
+            tree = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+            revision, start = tree["rv"], tree["start"]
+        except (binascii.Error, orjson.JSONDecodeError, ValueError, KeyError, TypeError):
+            raise foreign from None
+        if not isinstance(revision, int) or not isinstance(start, str) or tree.get("v") != "meta.k8s.io/v1":
+            raise foreign
+        return cls(revision, start)
+
+
+def _bad_token(why: str) -> errors.StatusError:
+    return errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+
+
+class Selection:
+    """Label and field selector of a request. An empty one selects everything."""
+
+    def __init__(self, call: Call) -> None:
+        """Raises 400 for a selector that cannot be read, or a field the kind does not have."""
+        labels, fields = call.option("labelSelector"), call.option("fieldSelector")
+        self.labels: LabelMatcher | None = parse_labels(labels) if labels else None
+        self.fields: FieldMatcher | None = parse_fields(fields) if fields else None
+        self._kind = call.kind
+        if self.fields:
+            self.fields.require_supported(self._supported(), call.resource)
+
+    def _supported(self) -> Callable[[str], bool]:
+        names = {"metadata.name"} | set(self._kind.fields({"metadata": {}, "spec": {}, "status": {}}))
+        if self._kind.resource.namespaced:
+            names.add("metadata.namespace")
+        return names.__contains__
+
+    def __bool__(self) -> bool:
+        return bool(self.labels) or bool(self.fields)
+
+    def name(self) -> str | None:
+        """The only name that can match, if the selector gives one."""
+        return self.fields.exactly("metadata.name") if self.fields else None
+
+    def __call__(self, stored: Stored) -> bool:
+        if self.labels is not None and not self.labels(stored.labels):
+            return False
+        if not self.fields:
+            return True
+        names = {"metadata.name": stored.name, "metadata.namespace": stored.namespace}
+        return self.fields({**self._values(stored), **names})
+
+    def _values(self, stored: Stored) -> Mapping[str, str]:
+        if self._kind.extra.get("from_stored"):
+            return self._kind.fields(shown(self._kind, decode(stored)))
+        if stored.fields is None:
+            stored.fields = dict(self._kind.fields(decode(stored)))
+        return stored.fields
+
+
+def number(call: Call, option: str) -> int:
+    """A whole number among the query parameters, 0 when absent. Raises 400."""
+    text = call.option(option)
+    if not text:
+        return 0
+    if not INTEGER.fullmatch(text):
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    if len(text) > 18:
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return int(text)
+
+
+def version(call: Call) -> int:
+    """The resourceVersion asked for, 0 when absent. Raises 400, for a watch 500 (as a real server does)."""
+    text = call.option("resourceVersion")
+    if not text:
+        return 0
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+    if flag(call.request.query, "watch"):
+        raise errors.unexplained(why)
+    raise errors.bad_request(f"invalid resource version: {why}")
+
+
+def list_objects(store: Store, call: Call) -> bytes:
+    """The body of a list. Raises 400, 410, 422, 504."""
+    limit = max(0, number(call, "limit"))
+    number(call, "timeoutSeconds")
+    problems = _list_problems(call)
+    if problems:
+        raise errors.invalid(LIST_OPTIONS, "", problems)
+    selection = Selection(call)
+    revision = version(call)
+    if revision > store.revision:
+        raise errors.from_the_future(revision, store.revision)
+    position = _position(store, call, limit, revision)
+    found, more = _page(store, call, selection, position, limit)
+    meta: dict[str, Any] = {"resourceVersion": str(position.revision)}
+    if call.view.plain and isinstance(call.kind.schema, CustomSchema):
+        meta["continue"] = ""
+    if more:
+        meta["continue"] = Position(position.revision, found[-1].key).token()
+        if not selection:
+            meta["remainingItemCount"] = more
+    return call.view.many(found, meta, store.now())
+
+
+def _position(store: Store, call: Call, limit: int, revision: int) -> Position:
+    token = call.option("continue")
+    if token:
+        if revision:
+            raise errors.bad_request("specifying resource version is not allowed when using continue")
+        position = Position.of(token)
+        return position if position.revision >= 0 else Position(store.revision, position.after)
+    match = call.option("resourceVersionMatch")
+    exact = match == "Exact" or (bool(limit) and revision > 0 and not match)
+    return Position(revision if exact else store.revision, "")
+
+
+def _page(store: Store, call: Call, selection: Selection, position: Position, limit: int) -> tuple[list[Stored], int]:
+    """The objects of a page, and how many come after it (at least 1 if any; exact without selectors)."""
+    try:
+        found = _candidates(store, call, selection, position)
+        if selection:
+            found = filter(selection, found)
+        if not limit:
+            return list(found), 0
+        page = list(islice(found, limit))
+        if selection:
+            return page, sum(1 for _ in islice(found, 1))
+        return page, sum(1 for _ in found)
+    except Forgotten:
+        raise _expired(call, position) from None
+
+
+def _expired(call: Call, position: Position) -> errors.StatusError:
+    if call.option("continue"):
+        return errors.gone(EXPIRED_BUT, continue_token=Position(-1, position.after).token())
+    return errors.gone("The resourceVersion for the provided list is too old.")
+
+
+def _candidates(store: Store, call: Call, selection: Selection, position: Position) -> Iterator[Stored]:
+    name = selection.name()
+    newest = position.revision == store.revision
+    if name is not None and call.namespace and newest:
+        stored = store.get(call.table, call.namespace, name)
+        key = object_key(call.namespace, name)
+        return iter([stored] if stored and key > position.after else [])
+    if newest:
+        return store.scan(call.table, call.namespace, position.after)
+    return store.scan_at(call.table, position.revision, call.namespace, position.after)
+
+
+def _list_problems(call: Call) -> list[FieldError]:
+    """Combinations of options that mean nothing (ValidateListOptions)."""
+    match, version = call.option("resourceVersionMatch"), call.option("resourceVersion")
+    problems = []
+    if "sendInitialEvents" in call.request.query:
+        problems.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if not match:
+        return problems
+    if not version:
+        problems.append(forbidden(MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+    if call.option("continue"):
+        problems.append(forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+    if match not in ("Exact", "NotOlderThan"):
+        problems.append(not_supported(MATCH, match, ["Exact", "NotOlderThan", ""]))
+    if match == "Exact" and version == "0":
+        problems.append(forbidden(MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    return problems
+
+
+def _watch_problems(call: Call) -> list[FieldError]:
+    """The same for watches."""
+    match, initial = call.option("resourceVersionMatch"), "sendInitialEvents" in call.request.query
+    problems = []
+    if initial and match != "NotOlderThan":
+        problems.append(forbidden(MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+    if not match:
+        return problems
+    if not initial:
+        text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        problems.append(forbidden(MATCH, text))
+    if match != "NotOlderThan":
+        problems.append(not_supported(MATCH, match, ["NotOlderThan"]))
+    if call.option("continue"):
+        problems.append(forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"))
+    return problems
+
+
+def check_watch_options(call: Call) -> None:
+    """Raises 422."""
+    number(call, "limit")
+    problems = _watch_problems(call)
+    if number(call, "timeoutSeconds") > 10**9:
+        problems.append(invalid("timeoutSeconds", call.option("timeoutSeconds"), "must be at most 1000000000"))
+    if problems:
+        raise errors.invalid(LIST_OPTIONS, "", problems)

@@ -1,0 +1,177 @@
+"""What can be done to a pod besides reading and writing it: bind it to a node, evict it, read its logs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import orjson
+
+from job_controller.fields import Json, required
+from queue_manager.engine.resources import Resource
+from queue_manager.local import errors
+from queue_manager.local.server.call import Call
+from queue_manager.local.server.deletion import DeleteOptions, Deleter
+from queue_manager.local.server.exchange import Stream, flag, read_body
+from queue_manager.local.server.listing import number
+from queue_manager.local.server.writing import Writer
+from queue_manager.local.storage.identity import timestamp
+from queue_manager.local.storage.store import Store, decode
+
+BINDING = Resource("", "v1", "pods/binding", "Binding")
+EVICTION_REASON, EVICTION_MESSAGE = "EvictionByEvictionAPI", "Eviction API: evicting"
+
+
+class LogSource(Protocol):
+    """Where the output of containers is.
+
+    `open` raises StatusError 400, at once, when the container is not there, is not given while there are several, or
+    has not started yet. A `container` that is not given is empty.
+    """
+
+    def open(
+        self,
+        pod: Json,
+        container: str,
+        *,
+        follow: bool = False,
+        tail_lines: int | None = None,
+        since_seconds: int | None = None,
+        since_time: datetime | None = None,
+        timestamps: bool = False,
+        previous: bool = False,
+        limit_bytes: int | None = None,
+    ) -> AsyncIterator[bytes]: ...
+
+
+class Pods:
+    """The subresources of pods."""
+
+    def __init__(self, store: Store, writer: Writer, deleter: Deleter, logs: LogSource | None) -> None:
+        self._store = store
+        self._writer = writer
+        self._deleter = deleter
+        self._logs = logs
+
+    def bind(self, call: Call) -> bytes:
+        """POST of a Binding: give the pod its node. Raises 404, 409 when it has one, 422."""
+        binding = read_body(call.request)
+        node = (binding.get("target") or {}).get("name")
+        if not node:
+            raise errors.invalid(BINDING, call.name, [required("target.name")])
+        stored = self._writer.require(call)
+        pod, old = decode(stored), decode(stored)
+        meta = binding.get("metadata") or {}
+        self._check_bindable(call, pod, meta)
+        pod["spec"]["nodeName"] = node
+        for name in ("labels", "annotations"):
+            if meta.get(name):
+                pod["metadata"][name] = {**(pod["metadata"].get(name) or {}), **meta[name]}
+        now = timestamp(self._store.now())
+        set_condition(pod, {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now})
+        self._writer.store(call, pod, old)
+        return done()
+
+    def _check_bindable(self, call: Call, pod: Json, meta: Json) -> None:
+        problem = ""
+        if meta.get("uid") and meta["uid"] != pod["metadata"]["uid"]:
+            uid = pod["metadata"]["uid"]
+            problem = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {uid}"
+        elif "deletionTimestamp" in pod["metadata"]:
+            problem = f"pod {call.name} is being deleted, cannot be assigned to a host"
+        elif node := pod["spec"].get("nodeName"):
+            problem = f'pod {call.name} is already assigned to node "{node}"'
+        if problem:
+            raise errors.conflict(BINDING, call.name, problem)
+
+    def evict(self, call: Call) -> bytes:
+        """POST of an Eviction: mark the pod as disrupted, then delete it (spec: job-controller.md, section 4)."""
+        eviction = read_body(call.request)
+        tree = eviction.get("deleteOptions") or {}
+        options = DeleteOptions.of_tree(tree | ({"dryRun": ["All"]} if call.dry_run else {}))
+        stored = self._writer.require(call)
+        pod, old = decode(stored), decode(stored)
+        phase = (pod.get("status") or {}).get("phase")
+        if not options.dry_run and phase not in ("Succeeded", "Failed") and "deletionTimestamp" not in pod["metadata"]:
+            set_condition(pod, self._disrupted())
+            self._writer.store(call, pod, old)
+        self._deleter.delete(call, options)
+        return done()
+
+    def _disrupted(self) -> Json:
+        return {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": timestamp(self._store.now()),
+            "reason": EVICTION_REASON,
+            "message": EVICTION_MESSAGE,
+        }
+
+    def log(self, call: Call) -> Stream:
+        """GET of a container's output. Raises 400, 404."""
+        pod = decode(self._writer.require(call))
+        query = call.request.query
+        given = {name: number(call, name) if call.option(name) else None for name in _NUMBERS}
+        headers = {"Content-Type": "text/plain"}
+        if self._logs is None or not (pod.get("spec") or {}).get("nodeName"):
+            return Stream(200, headers, _relay(None))
+        lines = self._logs.open(
+            pod,
+            call.option("container"),
+            follow=flag(query, "follow"),
+            tail_lines=given["tailLines"],
+            since_seconds=given["sinceSeconds"],
+            since_time=_time(call, "sinceTime"),
+            timestamps=flag(query, "timestamps"),
+            previous=flag(query, "previous"),
+            limit_bytes=given["limitBytes"],
+        )
+        return Stream(200, headers, _relay(lines))
+
+
+_NUMBERS = ("tailLines", "sinceSeconds", "limitBytes")
+
+
+def _time(call: Call, option: str) -> datetime | None:
+    """A query parameter in RFC 3339. Raises 400."""
+    text = call.option(option)
+    if not text:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise errors.bad_request(f'{option}: Invalid value: "{text}": must be a time in RFC 3339') from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+async def _relay(lines: AsyncIterator[bytes] | None) -> AsyncGenerator[bytes, None]:
+    if lines is None:
+        return
+    try:
+        async for chunk in lines:
+            yield chunk
+    finally:
+        if isinstance(lines, AsyncGenerator):
+            await lines.aclose()
+
+
+def set_condition(pod: Json, condition: Json) -> None:
+    """Put a condition into status, in place of one of its type; the transition time stays if nothing turned."""
+    status = pod.setdefault("status", {})
+    conditions: list[Any] = status.get("conditions") or []
+    for index, present in enumerate(conditions):
+        if present.get("type") == condition["type"]:
+            if present.get("status") == condition["status"]:
+                condition["lastTransitionTime"] = present.get("lastTransitionTime")
+            conditions[index] = condition
+            break
+    else:
+        conditions.append(condition)
+    status["conditions"] = conditions
+
+
+def done() -> bytes:
+    """The Status of an act that leaves no object to show."""
+    return orjson.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})

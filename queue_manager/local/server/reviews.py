@@ -1,0 +1,39 @@
+"""Virtual resources that answer questions about the caller: who am I, may I.
+
+Whoever holds the token may do everything; these exist so that `kubectl auth can-i` and `kubectl auth whoami` say so.
+"""
+
+from __future__ import annotations
+
+from job_controller.fields import Json
+from queue_manager.local.server.call import Target
+from queue_manager.local.server.exchange import PROTOBUF, Request, media_type, read_body
+
+KINDS = {
+    "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+    "subjectaccessreviews": "SubjectAccessReview",
+    "localsubjectaccessreviews": "LocalSubjectAccessReview",
+    "selfsubjectrulesreviews": "SelfSubjectRulesReview",
+    "selfsubjectreviews": "SelfSubjectReview",
+}
+ACCESS = ("selfsubjectaccessreviews", "subjectaccessreviews", "localsubjectaccessreviews")
+GROUPS = ["system:masters", "system:authenticated"]
+
+
+def review(target: Target, request: Request) -> Json | None:
+    """The answer to a POST, or None if the target is no such resource. Raises 400, 413, 415."""
+    match target.group, target.plural:
+        case "authorization.k8s.io", plural if plural in ACCESS:
+            status: Json = {"allowed": True, "reason": "the token of this server may do everything"}
+        case "authorization.k8s.io", "selfsubjectrulesreviews":
+            rule = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+            other = {"verbs": ["*"], "nonResourceURLs": ["*"]}
+            status = {"resourceRules": [rule], "nonResourceRules": [other], "incomplete": False}
+        case "authentication.k8s.io", "selfsubjectreviews":
+            status = {"userInfo": {"username": request.user, "groups": GROUPS}}
+        case _:
+            return None
+    # kubectl asks in protobuf; the answer is the same whatever the question.
+    body = read_body(request) if request.body and media_type(request) != PROTOBUF else {}
+    named = {"kind": KINDS[target.plural], "apiVersion": f"{target.group}/{target.version}"}
+    return body | named | {"metadata": body.get("metadata") or {"creationTimestamp": None}, "status": status}

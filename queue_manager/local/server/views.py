@@ -1,0 +1,146 @@
+"""Objects on their way out: as they are stored, as rows of a Table, or only their metadata.
+
+Plain JSON is spliced from the stored bytes; nothing is decoded for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from job_controller.fields import Json
+from queue_manager.local.kinds.crds import CustomSchema
+from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.server.exchange import Form
+from queue_manager.local.server.tables import to_table
+from queue_manager.local.storage.store import Stored
+
+META_VERSION = "meta.k8s.io/v1"
+
+_EVENT_HEAD = {
+    "ADDED": b'{"type":"ADDED","object":',
+    "MODIFIED": b'{"type":"MODIFIED","object":',
+    "DELETED": b'{"type":"DELETED","object":',
+    "BOOKMARK": b'{"type":"BOOKMARK","object":',
+    "ERROR": b'{"type":"ERROR","object":',
+}
+_EVENT_TAIL = b"}\n"
+
+
+class View:
+    """How one request wants to see objects of one kind."""
+
+    def __init__(self, kind: Kind, form: Form, include_object: str = "Metadata") -> None:
+        self._kind = kind
+        self._form = form
+        self._include = include_object or "Metadata"
+        self._headers = True
+        self._translated = "from_stored" in kind.extra
+        # Items of a list say what they are only where they are custom objects; so do those of a real server.
+        self._named = isinstance(kind.schema, CustomSchema)
+        version, name = kind.resource.api_version.encode(), kind.resource.kind.encode()
+        self._heads = (
+            b'{"apiVersion":"%b","kind":"%b",' % (version, name),
+            b'{"kind":"%b","apiVersion":"%b",' % (name, version),
+        )
+
+    @property
+    def plain(self) -> bool:
+        """Whether objects are shown as they are."""
+        return self._form == "json"
+
+    def one(self, data: bytes, now: datetime) -> bytes:
+        """A single object."""
+        if self._form == "json":
+            return self._json(data)
+        tree = self._tree(data)
+        if self._form == "partial":
+            return orjson.dumps(partial(tree))
+        meta = {"resourceVersion": tree["metadata"].get("resourceVersion", "")}
+        return orjson.dumps(self._table([tree], meta, now))
+
+    def many(self, stored: Iterable[Stored], meta: dict[str, Any], now: datetime) -> bytes:
+        """A list with its metadata."""
+        if self._form == "json":
+            resource = self._kind.resource
+            head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta})
+            return b'%b,"items":[%b]}' % (head[:-1], b",".join([self._item(item.data) for item in stored]))
+        trees = [self._tree(item.data) for item in stored]
+        if self._form == "table":
+            return orjson.dumps(self._table(trees, meta, now))
+        listed = {"kind": "PartialObjectMetadataList", "apiVersion": META_VERSION, "metadata": meta}
+        return orjson.dumps(listed | {"items": [partial(tree) for tree in trees]})
+
+    def events(self, changes: Iterable[tuple[str, Stored]], now: datetime) -> bytes:
+        """Watch events, a line each."""
+        parts: list[bytes] = []
+        for kind, stored in changes:
+            parts.append(_EVENT_HEAD[kind])
+            parts.append(self._json(stored.data) if self._form == "json" else self._event_object(stored, now))
+            parts.append(_EVENT_TAIL)
+        return b"".join(parts)
+
+    def _event_object(self, stored: Stored, now: datetime) -> bytes:
+        if self._form == "partial":
+            return orjson.dumps(partial(self._tree(stored.data)))
+        table = self._table([self._tree(stored.data)], {"resourceVersion": str(stored.revision)}, now)
+        if not self._headers:
+            table["columnDefinitions"] = None
+        self._headers = False
+        return orjson.dumps(table)
+
+    def bookmark(self, revision: int, *, initial_events_end: bool = False) -> bytes:
+        """A watch event that says only how far the watch has come."""
+        meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if initial_events_end:
+            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
+        resource = self._kind.resource
+        tree: dict[str, Any] = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}
+        if self._form == "partial":
+            tree = partial(tree)
+        elif self._form == "table":
+            row = {"cells": [], "object": partial(tree)}
+            tree = {"kind": "Table", "apiVersion": META_VERSION, "metadata": {"resourceVersion": str(revision)}}
+            tree |= {"columnDefinitions": None, "rows": [row] if initial_events_end else []}
+        return b"".join((_EVENT_HEAD["BOOKMARK"], orjson.dumps(tree), _EVENT_TAIL))
+
+    def _item(self, data: bytes) -> bytes:
+        """An object as an item of a list."""
+        data = self._json(data)
+        if self._named:
+            return data
+        for head in self._heads:
+            if data.startswith(head):
+                return b"{" + data[len(head) :]
+        tree = orjson.loads(data)
+        return orjson.dumps({name: value for name, value in tree.items() if name not in ("apiVersion", "kind")})
+
+    def _json(self, data: bytes) -> bytes:
+        return orjson.dumps(self._tree(data)) if self._translated else data
+
+    def _tree(self, data: bytes) -> Json:
+        return shown(self._kind, orjson.loads(data))
+
+    def _table(self, trees: list[Json], meta: dict[str, Any], now: datetime) -> Json:
+        table = to_table(self._kind, trees, now, self._include)
+        table["metadata"] = meta
+        return table
+
+
+def shown(kind: Kind, tree: Json) -> Json:
+    """A stored object as a kind shows it."""
+    translate = kind.extra.get("from_stored")
+    return translate(tree) if translate else tree
+
+
+def partial(tree: Json) -> Json:
+    """PartialObjectMetadata of an object."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": META_VERSION, "metadata": tree["metadata"]}
+
+
+def error_event(status: Json) -> bytes:
+    """The last event of a watch that cannot go on."""
+    return b"".join((_EVENT_HEAD["ERROR"], orjson.dumps(status), _EVENT_TAIL))

@@ -1,0 +1,265 @@
+"""Creating and changing objects: one pipeline for all kinds.
+
+    decode -> metadata -> admission (mutate) -> defaults -> validation -> admission (validate) -> store
+
+Everything between reading the old object and storing the new one happens without giving up the event loop, so no
+other request comes between: conflicts are found by comparing resourceVersions, and patches never need a retry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import orjson
+
+from job_controller.fields import FieldError, Json
+from queue_manager.local import errors
+from queue_manager.local.apply import applying, managed_fields
+from queue_manager.local.errors import StatusError
+from queue_manager.local.patching.patches import apply_patch, require_language, undecodable
+from queue_manager.local.server import metadata
+from queue_manager.local.server.admission import Admission, Review
+from queue_manager.local.server.call import Call, check_write_options, name_of
+from queue_manager.local.server.decoding import SCHEME, read_object
+from queue_manager.local.storage.identity import timestamp
+from queue_manager.local.storage.store import Store, Stored, decode
+
+MAX_NAME_ATTEMPTS = 8  # of generateName, as upstream
+
+
+class Writer:
+    """The verbs create, update and patch."""
+
+    def __init__(self, store: Store, admission: Sequence[Admission]) -> None:
+        self._store = store
+        self._admission = admission
+
+    # --- create --------------------------------------------------------------------------------------------
+
+    def create(self, call: Call) -> bytes:
+        """POST to a collection: the stored object. Raises 400, 403, 404, 409, 413, 415, 422."""
+        check_write_options(call, "CreateOptions")
+        obj = read_object(call.request, call.kind)
+        self._decoded(call, obj)
+        meta = metadata.check_envelope(call, obj)
+        if call.resource.namespaced:
+            metadata.require_namespace(self._store, call, meta.get("name", ""))
+        generated = not meta.get("name")
+        metadata.begin(self._store, call, meta)
+        if generated:
+            self._free_name(call, obj)
+        if call.kind.has_status and not call.kind.extra.get("status_on_create"):
+            obj.pop("status", None)
+        return self._finish_create(call, obj)
+
+    def _free_name(self, call: Call, obj: Json) -> None:
+        """Another random name while the one given is taken; after some attempts it is the client's turn."""
+        meta = obj["metadata"]
+        for _ in range(MAX_NAME_ATTEMPTS - 1):
+            if self._store.get(call.table, meta.get("namespace", ""), meta["name"]) is None:
+                return
+            meta["name"] = self._store.new_name(meta["generateName"])
+
+    def _finish_create(self, call: Call, obj: Json) -> bytes:
+        kind = call.kind
+        review = self._mutate("CREATE", call, obj, None)
+        generated = kind.extra["generated"](obj) if "generated" in kind.extra else {}
+        kind.prepare_create(obj)
+        self._refuse(call, name_of(obj), kind.validate_create(obj))
+        self._validate(call, review)
+        call.warnings.extend(kind.warnings(obj, None))
+        name = name_of(obj)
+        existing = self._store.get(call.table, obj["metadata"].get("namespace", ""), name)
+        if existing is not None:
+            raise errors.already_exists(call.resource, name, going="deletionTimestamp" in decode(existing)["metadata"])
+        if not call.created:
+            managed_fields.on_create(call, obj, generated, self._now())
+        if call.dry_run:
+            return orjson.dumps(obj)
+        return self._put(call, obj)
+
+    # --- update --------------------------------------------------------------------------------------------
+
+    def update(self, call: Call) -> bytes:
+        """PUT of an object or of its status. Raises 400, 404, 409, 413, 415, 422."""
+        check_write_options(call, "UpdateOptions")
+        new = read_object(call.request, call.kind)
+        self._decoded(call, new)
+        meta = metadata.check_envelope(call, new)
+        metadata.check_name(call, meta)
+        old = call.load(self.require(call))
+        metadata.require_version(call, meta)
+        return self.replace(call, new, old)
+
+    def patch(self, call: Call) -> bytes:
+        """PATCH of an object or of its status. Raises 400, 404, 409, 413, 415, 422."""
+        check_write_options(call, "PatchOptions")
+        applying.check_options(call)
+        if applying.is_apply(call):
+            return applying.apply_object(self, self._store, call)
+        require_language(call.kind, call.request.headers.get("content-type", ""))
+        stored = self.require(call)
+        old = call.load(stored)
+        content_type = call.request.headers.get("content-type", "")
+        body = call.request.body
+        named = b"managedFields" in body or b"\\u" in body
+        live = call.load(stored) if named else managed_fields.without_managers(call, stored, old)
+        new = apply_patch(call.kind, content_type, live, body)
+        if not isinstance(new, dict):
+            raise errors.bad_request("the patched value is not an object")
+        self._patched(call, new)
+        meta = metadata.check_envelope(call, new)
+        metadata.check_name(call, meta)
+        return self.replace(call, new, old)
+
+    # --- apply ---------------------------------------------------------------------------------------------
+
+    def applied_create(self, call: Call, new: Json) -> bytes:
+        """Create the object that a configuration makes; its managers are known already."""
+        self._patched(call, new)
+        meta = new["metadata"]
+        if call.resource.namespaced:
+            metadata.require_namespace(self._store, call, call.name)
+        metadata.begin(self._store, call, meta)
+        if call.kind.has_status and not call.kind.extra.get("status_on_create"):
+            new.pop("status", None)
+        return self._finish_create(call, new)
+
+    def applied_update(self, call: Call, new: Json, old: Json) -> bytes:
+        """Store what a configuration made of an object, with its managers."""
+        self._patched(call, new)
+        return self.replace(call, new, old, applied=True)
+
+    def replace(self, call: Call, new: Json, old: Json, *, applied: bool = False) -> bytes:
+        """Store `new` in place of `old`; both are fresh trees, `old` as it is stored."""
+        kind, status = call.kind, call.subresource == "status"
+        metadata.carry_over(call, new, old)
+        if status:
+            meta = new["metadata"]
+            if "crd" in kind.extra:  # the status of a custom object brings no metadata along
+                managers = {"managedFields": meta["managedFields"]} if "managedFields" in meta else {}
+                meta = {
+                    **{name: value for name, value in old["metadata"].items() if name != "managedFields"},
+                    **managers,
+                }
+            status_written = _status(new) or ({} if "crd" in kind.extra else {"status": {}})
+            new = {
+                **{name: value for name, value in old.items() if name != "status"},
+                "metadata": meta,
+                **status_written,
+            }
+        elif kind.has_status:
+            new.pop("status", None)
+            new |= _status(old)
+        review = self._mutate("UPDATE", call, new, old)
+        if status:
+            kind.prepare_status(new, old)
+            problems = kind.validate_status(new, old)
+        else:
+            kind.prepare_update(new, old)
+            metadata.count_generation(call, new, old)
+            problems = kind.validate_update(new, old)
+        common = metadata.check_immutable_name(new, old) + metadata.check_finalizers(new, old)
+        self._refuse(call, call.name, common + problems)
+        self._validate(call, review)
+        if not status:
+            call.warnings.extend(kind.warnings(new, old))
+        if applied:
+            managed_fields.keep_times(new, old)
+        else:
+            managed_fields.on_update(call, new, old, self._now())
+        return self.store(call, new, old)
+
+    def store(self, call: Call, new: Json, old: Json) -> bytes:
+        """Write the new state; nothing when it is the old one; remove what has nothing more to wait for."""
+        if new == old:
+            return orjson.dumps(old)
+        if call.dry_run:
+            return orjson.dumps(new)
+        if is_finalized(new):
+            answer = orjson.dumps(new)  # the version of the deletion is seen by watches only
+            self._store.remove(call.table, call.stored_form(old))
+            return answer
+        return self._put(call, new)
+
+    def _now(self) -> str:
+        return timestamp(self._store.now())
+
+    def _put(self, call: Call, obj: Json) -> bytes:
+        return self._store.put(call.table, call.stored_form(obj), dict(call.kind.fields(obj))).data
+
+    # --- steps ---------------------------------------------------------------------------------------------
+
+    def require(self, call: Call) -> Stored:
+        """The object of the URL. Raises 404."""
+        stored = self._store.get(call.table, call.namespace, call.name)
+        if stored is None:
+            raise errors.not_found(call.resource, call.name)
+        return stored
+
+    def _decoded(self, call: Call, obj: Json) -> None:
+        """Strict decoding: unknown fields are refused, reported or dropped, as the client asks."""
+        unknown = call.kind.schema.check(obj)
+        if not unknown:
+            return
+        resource = call.resource
+        if call.option("fieldValidation") == "Strict":
+            raise errors.bad_request(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+                f"strict decoding error: {', '.join(unknown)}"
+            )
+        self._tolerate(call, obj, unknown)
+
+    def _patched(self, call: Call, obj: Json) -> None:
+        """The same for the outcome of a patch, where unknown fields make it invalid."""
+        content_type, body = call.request.headers.get("content-type", ""), call.request.body
+        before = orjson.dumps(obj)
+        version, name = obj.get("apiVersion"), obj.get("kind")
+        if "crd" not in call.kind.extra and (version, name) != (call.resource.api_version, call.resource.kind):
+            why = f'no kind "{name}" is registered for version "{version}" {SCHEME}'
+            raise undecodable(call.kind, content_type, body, before, why)
+        try:
+            unknown = call.kind.schema.check(obj)
+        except StatusError as error:
+            raise undecodable(call.kind, content_type, body, before, error.message) from None
+        if unknown and call.option("fieldValidation") == "Strict":
+            why = f"strict decoding error: {', '.join(unknown)}"
+            raise undecodable(call.kind, content_type, body, before, why)
+        if unknown:
+            self._tolerate(call, obj, unknown)
+
+    def _tolerate(self, call: Call, obj: Json, unknown: list[str]) -> None:
+        if call.option("fieldValidation") != "Ignore":
+            call.warnings.extend(unknown)
+        call.kind.schema.prune(obj)
+
+    def _refuse(self, call: Call, name: str, problems: list[FieldError]) -> None:
+        if problems:
+            raise errors.invalid(call.kind.extra.get("stored_as", call.resource), name, problems)
+
+    def _mutate(self, operation: Literal["CREATE", "UPDATE"], call: Call, obj: Json, old: Json | None) -> Review:
+        user, dry_run = call.request.user, call.dry_run
+        review = Review(operation, call.resource, call.subresource, obj, old, user, dry_run, call.warnings)
+        for rule in self._admission:
+            self._refuse(call, name_of(obj), rule.mutate(review) or [])
+        return review
+
+    def _validate(self, call: Call, review: Review) -> None:
+        for rule in self._admission:
+            problems, webhook = rule.validate(review), getattr(rule, "webhook", None)
+            if problems and webhook is not None:
+                raise errors.denied(webhook(review), problems)
+            self._refuse(call, name_of(review.object), problems)
+
+
+def is_finalized(obj: Json) -> bool:
+    """Whether an object that is being deleted has nothing more to wait for."""
+    meta = obj["metadata"]
+    if "deletionTimestamp" not in meta or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
+        return False
+    return not (obj["kind"] == "Namespace" and obj["apiVersion"] == "v1" and (obj.get("spec") or {}).get("finalizers"))
+
+
+def _status(obj: Json) -> Json:
+    return {"status": obj["status"]} if "status" in obj else {}

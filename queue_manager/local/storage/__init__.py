@@ -1,0 +1,1 @@
+"""Objects under one increasing resourceVersion: the store, its history for watches, its journal on disk."""

@@ -1,0 +1,135 @@
+"""The store's objects on disk: one SQLite file in write-ahead mode, and a lock so that one process owns it.
+
+`commit` is one transaction. SQLite in WAL mode with synchronous=NORMAL survives the death of the process at any
+moment (kill -9) without losing a commit; a power cut may lose the last ones but never leaves half of one.
+The lock is flock(2) on a file beside the database: the kernel lets go of it however the process ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+
+from queue_manager.local.storage.store import Row
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS objects (
+    resource TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (resource, key)
+);
+CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY CHECK (id = 0), revision INTEGER NOT NULL);
+INSERT OR IGNORE INTO counter VALUES (0, 0);
+"""
+FORMAT = 1  # PRAGMA user_version
+
+_UPSERT = "INSERT OR REPLACE INTO objects (resource, key, revision, data) VALUES (?, ?, ?, ?)"
+_DELETE = "DELETE FROM objects WHERE resource = ? AND key = ?"
+
+
+class DataDirectoryInUse(Exception):
+    """Another process owns the data directory; `pid` is 0 when it did not say who it is."""
+
+    def __init__(self, path: Path, pid: int) -> None:
+        who = f"process {pid}" if pid else "another process"
+        super().__init__(f"{path} is in use by {who}")
+        self.path = path
+        self.pid = pid
+
+
+class JournalUnusable(Exception):
+    """The database cannot be read: damaged, or written by a newer version."""
+
+
+class Journal:
+    """The objects of one data directory. Open with `Journal.open`."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: int) -> None:
+        self._connection = connection
+        self._lock = lock
+
+    @classmethod
+    def open(cls, directory: Path | str) -> Journal:
+        """Open or create `<directory>/objects.db` (directory 0700, created if missing).
+
+        Raises DataDirectoryInUse(pid) when another process has it open, JournalUnusable when it cannot be read.
+        """
+        path = Path(directory)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = _take_lock(path)
+        connection: sqlite3.Connection | None = None
+        try:
+            connection = sqlite3.connect(path / "objects.db", isolation_level=None)
+            _prepare(connection, path)
+        except sqlite3.Error as error:
+            _abandon(connection, lock)
+            raise JournalUnusable(f"{path / 'objects.db'}: {error}") from error
+        except BaseException:
+            _abandon(connection, lock)
+            raise
+        return cls(connection, lock)
+
+    def load(self) -> tuple[int, Iterable[Row]]:
+        """The last revision, and all objects."""
+        (revision,) = self._connection.execute("SELECT revision FROM counter").fetchone()
+        rows = self._connection.execute("SELECT resource, key, revision, data FROM objects")
+        return revision, map(Row._make, rows)
+
+    def commit(self, revision: int, rows: list[Row]) -> None:
+        """Keep all rows or none; returns when they are safe. Raises OSError."""
+        run = self._connection.execute
+        try:
+            run("BEGIN IMMEDIATE")
+            self._connection.executemany(_UPSERT, [row for row in rows if row.data is not None])
+            gone = [(row.resource, row.key) for row in rows if row.data is None]
+            if gone:
+                self._connection.executemany(_DELETE, gone)
+            run("UPDATE counter SET revision = ?", (revision,))
+            run("COMMIT")
+        except sqlite3.Error as error:
+            if self._connection.in_transaction:
+                run("ROLLBACK")
+            raise OSError(f"cannot write the object database: {error}") from error
+
+    def close(self) -> None:
+        """Release the database and the lock. May be called again."""
+        if self._lock >= 0:
+            self._connection.close()
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _take_lock(path: Path) -> int:
+    """An open, locked file that holds our pid."""
+    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+        os.close(lock)
+        raise DataDirectoryInUse(path, int(text) if text.isdigit() else 0) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    os.chmod(path / "objects.db", 0o600)
+    run = connection.execute
+    run("PRAGMA journal_mode = WAL")
+    run("PRAGMA synchronous = NORMAL")
+    run("PRAGMA wal_autocheckpoint = 4000")
+    run("PRAGMA journal_size_limit = 67108864")
+    (version,) = run("PRAGMA user_version").fetchone()
+    if version > FORMAT:
+        raise JournalUnusable(f"{path / 'objects.db'} was written by a newer version of sluice (format {version})")
+    connection.executescript(SCHEMA)
+    run(f"PRAGMA user_version = {FORMAT}")
+
+
+def _abandon(connection: sqlite3.Connection | None, lock: int) -> None:
+    if connection is not None:
+        connection.close()
+    os.close(lock)

@@ -1,0 +1,342 @@
+"""The object store: every API object as encoded JSON, under one increasing resourceVersion.
+
+A write changes memory at once, so the next request sees it, but it is *published* (watch events, subscribers)
+and may be *answered* only when it is committed. Without a journal both happen in the same call. With one,
+all writes of a tick of the event loop are committed together: `settled()` is what a request waits for before its
+answer leaves. A commit that fails (disk full) undoes its writes in memory and fails all requests that wait for it,
+so memory never runs ahead of what was promised.
+
+Objects are never handed out decoded: whoever wants to change one decodes its own copy, so nothing has
+to be copied and nothing can be changed by accident.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import orjson
+
+from job_controller.fields import Json
+from job_controller.ports import Clock
+from queue_manager.local.storage.history import Change, Forgotten, History, Stored
+from queue_manager.local.storage.identity import Identities
+
+log = logging.getLogger(__name__)
+
+HISTORY = 10_000  # changes kept per resource for watches and consistent pages
+
+NO_FIELDS: Mapping[str, str] = {}
+
+
+class Row(NamedTuple):
+    """An object as the journal keeps it. No data: the object is gone."""
+
+    resource: str
+    key: str
+    revision: int
+    data: bytes | None
+
+
+class Journal(Protocol):
+    """Where a store keeps its objects."""
+
+    def load(self) -> tuple[int, Iterable[Row]]:
+        """The last revision, and all objects."""
+        ...
+
+    def commit(self, revision: int, rows: list[Row]) -> None:
+        """Keep all rows or none. Raises OSError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    uid: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _Head(msgspec.Struct):
+    metadata: _Metadata
+
+
+_head = msgspec.json.Decoder(_Head)
+
+
+def object_key(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}"
+
+
+class Collection:
+    """The objects of one resource, by key, and the keys in order."""
+
+    __slots__ = ("history", "keys", "objects")
+
+    def __init__(self, history: History) -> None:
+        self.objects: dict[str, Stored] = {}
+        self.keys: list[str] = []
+        self.history = history
+
+    def set(self, stored: Stored) -> None:
+        if stored.key not in self.objects:
+            insort(self.keys, stored.key)
+        self.objects[stored.key] = stored
+
+    def unset(self, key: str) -> None:
+        if self.objects.pop(key, None) is not None:
+            del self.keys[bisect_left(self.keys, key)]
+
+    def range(self, namespace: str, after: str) -> tuple[int, int]:
+        """Where in `keys` a namespace (empty: all) lies, from behind the key `after`."""
+        low, high = 0, len(self.keys)
+        if namespace:
+            low = bisect_left(self.keys, f"{namespace}/")
+            high = bisect_left(self.keys, f"{namespace}0")  # "0" follows "/"
+        if after:
+            low = max(low, bisect_left(self.keys, f"{after}\0"))
+        return low, high
+
+
+class Store:
+    """See above. Resources are named as in error messages: "pods", "jobs.batch"."""
+
+    def __init__(self, clock: Clock, rng: Random, journal: Journal | None = None, *, history: int = HISTORY) -> None:
+        self._clock = clock
+        self._identities = Identities(rng)
+        self._journal = journal
+        self._history = history
+        self._collections: dict[str, Collection] = {}
+        self._subscribers: list[Callable[[Change], None]] = []
+        self._pending: list[Change] = []
+        self._commit: asyncio.Future[None] | None = None
+        self.revision = 0  # of the last write
+        self.committed = 0  # of the last write that was published
+        self._started_at = 0
+        if journal is not None:
+            self._load(journal)
+
+    def _load(self, journal: Journal) -> None:
+        revision, rows = journal.load()
+        self.revision = self.committed = self._started_at = revision
+        newest = ""
+        loaded: dict[str, list[str]] = {}
+        for resource, key, at, data in rows:
+            if data is None:
+                continue
+            meta = _head.decode(data).metadata
+            collection = self._collection(resource)
+            collection.objects[key] = Stored(
+                key, meta.namespace, meta.name, meta.uid, at, meta.labels or NO_FIELDS, None, data
+            )
+            loaded.setdefault(resource, []).append(key)
+            newest = max(newest, meta.uid)
+        for resource, keys in loaded.items():
+            self._collections[resource].keys = sorted(keys)
+        if newest:
+            self._identities.seen(newest)
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    def get(self, resource: str, namespace: str, name: str) -> Stored | None:
+        collection = self._collections.get(resource)
+        return collection.objects.get(object_key(namespace, name)) if collection else None
+
+    def count(self, resource: str, namespace: str = "") -> int:
+        collection = self._collections.get(resource)
+        if collection is None:
+            return 0
+        low, high = collection.range(namespace, "")
+        return high - low
+
+    def scan(self, resource: str, namespace: str = "", after: str = "") -> Iterator[Stored]:
+        """The objects in order of key. Nothing may be written while this is being read."""
+        collection = self._collections.get(resource)
+        if collection is None:
+            return
+        low, high = collection.range(namespace, after)
+        for index in range(low, high):
+            yield collection.objects[collection.keys[index]]
+
+    def scan_at(self, resource: str, revision: int, namespace: str = "", after: str = "") -> Iterator[Stored]:
+        """Like `scan`, as it was at a revision: today's objects with the later changes taken back.
+
+        Raises Forgotten when the history does not reach back that far.
+        """
+        collection = self._collection(resource)
+        before: dict[str, Stored | None] = {}
+        for change in collection.history.after(revision):
+            before.setdefault(change.new.key, change.old)
+        for change in self._pending:
+            if change.resource == resource and change.revision > revision:
+                before.setdefault(change.new.key, change.old)
+        if not before:
+            yield from self.scan(resource, namespace, after)
+            return
+        low, high = collection.range(namespace, after)
+        prefix = f"{namespace}/" if namespace else ""
+        keys = set(collection.keys[low:high])
+        keys.update(key for key in before if key > after and key.startswith(prefix))
+        for key in sorted(keys):
+            stored = before[key] if key in before else collection.objects.get(key)
+            if stored is not None:
+                yield stored
+
+    def resources(self) -> list[str]:
+        """All resources that have (or had) objects, in order."""
+        return sorted(self._collections)
+
+    def history(self, resource: str) -> History:
+        return self._collection(resource).history
+
+    # --- writing -------------------------------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    def new_uid(self) -> str:
+        return self._identities.uid(self._clock.now())
+
+    def new_name(self, prefix: str) -> str:
+        return self._identities.name(prefix)
+
+    def put(self, resource: str, obj: Json, fields: Mapping[str, str] = NO_FIELDS) -> Stored:
+        """Create or replace; sets metadata.resourceVersion of `obj`. Checks are the caller's."""
+        meta = obj["metadata"]
+        collection = self._collection(resource)
+        self.revision += 1
+        meta["resourceVersion"] = str(self.revision)
+        namespace, name = meta.get("namespace", ""), meta["name"]
+        stored = Stored(
+            object_key(namespace, name),
+            namespace,
+            name,
+            meta["uid"],
+            self.revision,
+            meta.get("labels") or NO_FIELDS,
+            fields,
+            orjson.dumps(obj),
+        )
+        old = collection.objects.get(stored.key)
+        collection.set(stored)
+        self._written(Change("MODIFIED" if old else "ADDED", resource, old, stored))
+        return stored
+
+    def remove(self, resource: str, obj: Json) -> Stored:
+        """Delete for good; the last state, `obj`, gets the revision of its deletion."""
+        meta = obj["metadata"]
+        collection = self._collection(resource)
+        old = collection.objects[object_key(meta.get("namespace", ""), meta["name"])]
+        self.revision += 1
+        meta["resourceVersion"] = str(self.revision)
+        labels = meta.get("labels") or NO_FIELDS
+        last = Stored(old.key, old.namespace, old.name, old.uid, self.revision, labels, old.fields, orjson.dumps(obj))
+        collection.unset(old.key)
+        self._written(Change("DELETED", resource, old, last))
+        return last
+
+    async def settled(self) -> None:
+        """Return when every write made so far is committed. Raises OSError when that failed."""
+        if self._commit is not None:
+            await asyncio.shield(self._commit)
+
+    def subscribe(self, subscriber: Callable[[Change], None]) -> Callable[[], None]:
+        """Call for every committed change, in order; returns what ends the subscription."""
+        self._subscribers.append(subscriber)
+        return lambda: self._subscribers.remove(subscriber)
+
+    def _written(self, change: Change) -> None:
+        if self._journal is None:
+            self._publish([change])
+            return
+        self._pending.append(change)
+        if self._commit is not None:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # before the program runs: nobody to wait with
+            self.flush()
+            return
+        self._commit = loop.create_future()
+        loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Commit and publish what is pending."""
+        pending, self._pending = self._pending, []
+        done, self._commit = self._commit, None
+        if self._journal is None or not pending:
+            return
+        last = {(change.resource, change.new.key): change for change in pending}
+        rows = [
+            Row(resource, key, change.revision, None if change.type == "DELETED" else change.new.data)
+            for (resource, key), change in last.items()
+        ]
+        try:
+            self._journal.commit(self.revision, rows)
+        except OSError as error:
+            self._undo(pending)
+            if done is not None:
+                done.set_exception(error)
+                done.exception()  # nobody waiting is no mistake
+            return
+        self._publish(pending)
+        if done is not None:
+            done.set_result(None)
+
+    def _undo(self, changes: list[Change]) -> None:
+        for change in reversed(changes):
+            collection = self._collections[change.resource]
+            if change.old is None:
+                collection.unset(change.new.key)
+            else:
+                collection.set(change.old)
+
+    def _publish(self, changes: list[Change]) -> None:
+        touched: dict[str, History] = {}
+        for change in changes:
+            history = self._collections[change.resource].history
+            history.append(change)
+            touched[change.resource] = history
+        self.committed = changes[-1].revision
+        for history in touched.values():
+            history.wake()
+        for subscriber in tuple(self._subscribers):
+            for change in changes:
+                try:
+                    subscriber(change)
+                except Exception:  # the write is done; whoever cannot take it must not undo its answer
+                    log.exception("a subscriber failed on %s %s %s", change.type, change.resource, change.new.key)
+
+    def wake_all(self) -> None:
+        """Wake every watch, whether or not there is something to see (used to end them)."""
+        for resource in self.resources():
+            self._collections[resource].history.wake()
+
+    def _collection(self, resource: str) -> Collection:
+        collection = self._collections.get(resource)
+        if collection is None:
+            collection = self._collections[resource] = Collection(History(self._history, self._started_at))
+        return collection
+
+    def close(self) -> None:
+        """Commit what is pending and let go of the journal."""
+        self.flush()
+        if self._journal is not None:
+            self._journal.close()
+
+
+def decode(stored: Stored) -> Json:
+    """A fresh tree that its caller may change."""
+    tree: Any = orjson.loads(stored.data)
+    return tree
+
+
+__all__ = ["Change", "Forgotten", "History", "Journal", "Row", "Store", "Stored", "decode", "object_key"]

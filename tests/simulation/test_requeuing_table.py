@@ -19,9 +19,9 @@ from tests.simulation.test_a_day import QUEUES, job
 
 TABLE = {1: 601, 2: 902, 5: 1811, 10: 3374, 20: 8730, 30: 86400}  # backoffLimitCount: seconds to deactivation
 ROUNDING = 2.0
-"""Seconds. Times of the API are whole seconds: each wait is rounded, by at most 0.5 s up or down, which adds up to less
-than 1 s over any row of the table. Retries lose nothing: the moment of a retry is a whole second, and so is the admission
-that follows in the same instant."""
+"""Seconds. Times of the API are whole seconds: each wait is rounded, by at most 0.5 s up or down, which adds up to
+less than 1 s over any row of the table. Retries lose nothing: the moment of a retry is a whole second, and so is the
+admission that follows in the same instant."""
 JITTER = 0.0001
 """Each wait gets longer by up to this share of it."""
 

@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from queue_manager.cli.exits import EXIT_OK, Refusal
+from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine import kubeconfig, log
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
@@ -55,6 +56,8 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
         say(f"{', '.join(args.controllers)} on {transport.access.server} ({version})")
         for url in urls:
             say(f"serving {url}")
+        reloader = Reloader(args.config, config, controllers.reconfigure, lambda done, line: say(f"config: {line}"))
+        reloader.listen(controllers.stop)
         announcing = asyncio.create_task(announce(controllers))
         stack.callback(announcing.cancel)
         await shell.run(controllers, transport)

@@ -15,6 +15,7 @@ from pathlib import Path
 from queue_manager import assets
 from queue_manager.cli.connection import default_data_dir
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
+from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine import log
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     log.configure(logging.WARNING)
     try:
         with runner() as loop:
-            return loop.run(up(options, config))
+            return loop.run(up(options, config, args.config))
     except DataDirectoryInUse as error:
         raise Refusal(f"{error}; stop it first, or choose another --data-dir") from error
     except JournalUnusable as error:
@@ -65,8 +66,8 @@ def runner() -> asyncio.Runner:
     return asyncio.Runner()
 
 
-async def up(options: ClusterOptions, config: KueueConfig) -> int:
-    """Run until a signal asks to stop. A second signal ends the program at once."""
+async def up(options: ClusterOptions, config: KueueConfig, file: str | None = None) -> int:
+    """Run until a signal asks to stop. A second signal ends the program at once; SIGHUP reads the file again."""
     began = time.monotonic()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -74,6 +75,10 @@ async def up(options: ClusterOptions, config: KueueConfig) -> int:
         loop.add_signal_handler(number, stop_once, loop, stop)
     say("!", "no sandbox", f"commands of Jobs run as plain processes of user {getpass.getuser()}")
     async with LocalCluster(options, config, report=lambda step, detail: say("\u2714", step, detail)) as cluster:
+        reloader = Reloader(
+            file, config, cluster.reconfigure, lambda done, line: say("✔" if done else "!", "config", line)
+        )
+        reloader.listen(stop.set)
         say_next(cluster, time.monotonic() - began)
         await stop.wait()
         sys.stdout.write("\nstopping: pods get up to 10 s to end ...\n")

@@ -40,6 +40,8 @@ from queue_manager.configuration.setting import (
     NO_USAGE_ORDER,
     NO_VISIBILITY,
     NO_WEBHOOK_SERVER,
+    PLACED,
+    RUNNING,
     Quantity,
     setting,
 )
@@ -227,7 +229,9 @@ class KueueConfig:
     """The configuration of Sluice."""
 
     namespace: str = setting(
-        "The namespace of the process. Omitted: that of its service account, else kueue-system.", DEFAULT_NAMESPACE
+        "The namespace of the process. Omitted: that of its service account, else kueue-system.",
+        DEFAULT_NAMESPACE,
+        at_start=PLACED,
     )
     manage_jobs_without_queue_name: bool = setting("Hold Jobs without a queue label as well.", False)
     managed_jobs_namespace_selector: LabelSelector = setting(
@@ -254,7 +258,9 @@ class KueueConfig:
         "Requests to the API server.", ClientConnection(), ignored=NO_CLIENT_LIMIT
     )
     leader_election: LeaderElection = setting("One of several replicas works.", LeaderElection(), ignored=NO_ELECTION)
-    job_controller: JobController = setting("The embedded Job controller (Sluice's own section).", JobController())
+    job_controller: JobController = setting(
+        "The embedded Job controller (Sluice's own section).", JobController(), at_start=RUNNING
+    )
     feature_gates: Mapping[str, bool] = field(
         default_factory=dict,
         metadata={

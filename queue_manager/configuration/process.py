@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Literal
 
 from queue_manager.configuration.selector import LabelSelector
 from queue_manager.configuration.setting import (
+    LISTED,
+    LISTENING,
     MINUTE,
     NO_CONCURRENCY,
     NO_CUSTOM_LABELS,
-    NO_QUEUE_METRICS,
     SECOND,
     setting,
 )
@@ -36,13 +37,9 @@ class LocalQueueMetrics:
 class Metrics:
     """Prometheus metrics."""
 
-    bind_address: str = setting('Where they are served, as host:port; "0" serves none.', ":8443")
-    enable_cluster_queue_resources: bool = setting(
-        "Quota and usage of ClusterQueues as well.", False, ignored=NO_QUEUE_METRICS
-    )
-    local_queue_metrics: LocalQueueMetrics = setting(
-        "Metrics per LocalQueue.", LocalQueueMetrics(enable=True), ignored=NO_QUEUE_METRICS
-    )
+    bind_address: str = setting('Where they are served, as host:port; "0" serves none.', ":8443", at_start=LISTENING)
+    enable_cluster_queue_resources: bool = setting("Quota and usage of ClusterQueues and LocalQueues as well.", False)
+    local_queue_metrics: LocalQueueMetrics = setting("Metrics per LocalQueue.", LocalQueueMetrics(enable=True))
     custom_labels: tuple[CustomLabel, ...] = setting("Labels of your own.", (), ignored=NO_CUSTOM_LABELS)
 
 
@@ -50,9 +47,11 @@ class Metrics:
 class Health:
     """Probes of the process."""
 
-    health_probe_bind_address: str = setting('Where they are served, as host:port; "0" serves none.', ":8081")
-    readiness_endpoint_name: str = setting("Path of the readiness probe.", "readyz")
-    liveness_endpoint_name: str = setting("Path of the liveness probe.", "healthz")
+    health_probe_bind_address: str = setting(
+        'Where they are served, as host:port; "0" serves none.', ":8081", at_start=LISTENING
+    )
+    readiness_endpoint_name: str = setting("Path of the readiness probe.", "readyz", at_start=LISTENING)
+    liveness_endpoint_name: str = setting("Path of the liveness probe.", "healthz", at_start=LISTENING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +67,11 @@ class Controller:
         },
     )
     cache_sync_timeout: timedelta = setting(
-        "How long to wait for the first listing at start.", 2 * MINUTE, minimum=timedelta(0), nanoseconds=True
+        "How long to wait for the first listing at start.",
+        2 * MINUTE,
+        minimum=timedelta(0),
+        nanoseconds=True,
+        at_start=LISTED,
     )
 
 

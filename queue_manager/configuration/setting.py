@@ -24,7 +24,11 @@ NO_USAGE_ORDER = "Sluice does not order LocalQueues by past usage yet"
 NO_ELECTION = "Sluice elects no leader yet; run one replica only"
 NO_CLIENT_LIMIT = "Sluice does not limit its own requests yet"
 NO_CONCURRENCY = "Sluice has no such limit yet, but for jobController.concurrentSyncs"
-NO_QUEUE_METRICS = "Sluice serves no metrics of queues yet"
+
+LISTENING = "the process serves there already"
+LISTED = "it counts while the process starts"
+RUNNING = "the Job controller works with it"
+PLACED = "the process is where it is"
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 DEFAULT_NAMESPACE = "kueue-system"
@@ -35,6 +39,7 @@ def setting(
     default: Any = None,
     *,
     ignored: str = "",
+    at_start: str = "",
     since: str = "",
     until: str = "",
     minimum: float | timedelta | None = None,
@@ -44,11 +49,14 @@ def setting(
 ) -> Any:
     """A field. `ignored` says why it has no effect; `since` and `until` bound the versions that have it.
 
+    `at_start`: why a running process cannot take over another value.
+
     `nanoseconds`: a duration that may also be a plain number of them, as Go reads that one field.
     """
     marks = {
         "doc": doc,
         "ignored": ignored,
+        "at_start": at_start,
         "since": since,
         "until": until,
         "minimum": minimum,

@@ -38,6 +38,7 @@ class Registry:
         self._help: dict[str, str] = {}
         self._buckets: dict[str, tuple[float, ...]] = {}
         self._collectors: list[Callable[[], None]] = []
+        self._added: dict[str, Labels] = {}
 
     def describe(self, name: str, help: str, buckets: Sequence[float] = ()) -> None:
         """Give a metric its help text and, for a histogram, the upper bounds of its buckets."""
@@ -83,6 +84,14 @@ class Registry:
             return float(sum(family.histograms[key].counts))
         return family.values.get(key, 0.0)
 
+    def add_label(self, beginning: str, label: str, value: str) -> None:
+        """Write this label on every series whose name begins so; whoever counts need not know of it."""
+        self._added[beginning] = (*self._added.get(beginning, ()), (label, value))
+
+    def _with_added(self, name: str, key: Labels) -> Labels:
+        added = (own for beginning, own in self._added.items() if name.startswith(beginning))
+        return tuple(sorted((*key, *(pair for own in added for pair in own))))
+
     def before_exposition(self, collect: Callable[[], None]) -> None:
         """Call `collect` before each exposition, to set gauges that are computed only when asked for."""
         self._collectors.append(collect)
@@ -97,9 +106,11 @@ class Registry:
             if name in self._help:
                 lines.append(f"# HELP {full} {_escape(self._help[name])}")
             lines.append(f"# TYPE {full} {family.kind}")
-            lines += [f"{full}{_braces(key)} {_number(value)}" for key, value in sorted(family.values.items())]
+            for key, value in sorted(family.values.items()):
+                lines.append(f"{full}{_braces(self._with_added(name, key))} {_number(value)}")
             for key, histogram in sorted(family.histograms.items()):
-                lines += _histogram_lines(full, key, histogram, self._buckets.get(name, DEFAULT_BUCKETS))
+                own = self._with_added(name, key)
+                lines += _histogram_lines(full, own, histogram, self._buckets.get(name, DEFAULT_BUCKETS))
         return "".join(line + "\n" for line in lines)
 
     def _family(self, name: str, kind: str) -> _Family:

@@ -33,6 +33,7 @@ from queue_manager.workloads.writer import Gone, WorkloadWriter
 log = logging.getLogger(__name__)
 
 WORKERS = 10
+CREATION_LATENCY = "kueue_workload_creation_latency_seconds"
 POD_OWNER = "queue: controller uid"
 
 
@@ -65,8 +66,16 @@ class JobQueueController:
         self._workloads.subscribe(self._on_workload)
         self._namespaces.subscribe(self._on_namespace)
         self._classes.subscribe(self._on_class)
+        text = "Time from the creation of a Job to that of its Workload."
+        runtime.metrics.describe(CREATION_LATENCY, text, [0.01 * 2**k for k in range(11)])
         runtime.worker(self.queue, self.sync, WORKERS)
         runtime.worker(self.classes, self.sync_class)
+
+    def use(self, settings: Settings) -> None:
+        """From now on; other Jobs may be ours."""
+        self._settings = settings
+        for job in self._jobs.values():
+            self.queue.add(job.metadata.key)
 
     # --- what to look at ---
 
@@ -195,6 +204,7 @@ class JobQueueController:
         match action:
             case d.Create(tree, event):
                 await client.create(WORKLOADS, meta.namespace, tree, type=Workload)
+                self._observe_creation(job)
                 self._tell(job, event)
             case d.Delete(workload, told):
                 key = workload.metadata.key
@@ -220,6 +230,11 @@ class JobQueueController:
             case d.Nothing():
                 return False
         return True
+
+    def _observe_creation(self, job: Job) -> None:
+        if job.metadata.creation_timestamp is not None:
+            seconds = (self._runtime.clock.now() - job.metadata.creation_timestamp).total_seconds()
+            self._runtime.metrics.observe(CREATION_LATENCY, {"job_kind": "Job"}, max(0.0, seconds))
 
     async def _patch_workload(self, workload: Workload, patch: Json) -> None:
         meta = workload.metadata

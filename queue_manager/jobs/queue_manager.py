@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from job_controller.fields import Json
@@ -19,7 +20,7 @@ from queue_manager.workloads.controller import WorkloadController
 from queue_manager.workloads.metrics import QueueMetrics
 from queue_manager.workloads.queue_status import QueueStatusController
 from queue_manager.workloads.scheduler import Scheduler
-from queue_manager.workloads.settings import Settings, settings_of
+from queue_manager.workloads.settings import Settings, settings_of, taken_over
 from queue_manager.workloads.writer import WorkloadWriter
 
 
@@ -33,6 +34,7 @@ class QueueManager:
     workloads: WorkloadController
     status: QueueStatusController
     admission: tuple[JobAdmission | QueueAdmission, ...]  # to be mounted by the embedded API server
+    reconfigure: Callable[[KueueConfig], None]  # with what `configuration.reloading` does not refuse
 
     def positions(self, cluster_queue: str) -> list[Position]:
         """Pending Workloads of a ClusterQueue in the order in which they will be tried."""
@@ -60,21 +62,24 @@ def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager
     workloads = WorkloadController(runtime, settings, scheduler, writer)
     jobs = JobQueueController(runtime, settings, writer)
     status = QueueStatusController(runtime, scheduler)
-    QueueMetrics(
-        runtime,
-        scheduler,
-        resources=config.metrics.enable_cluster_queue_resources,
-        local_queues=config.metrics.local_queue_metrics.enable,
-    )
-    admission = JobAdmission(_Lookup(runtime, settings))
-    return QueueManager(scheduler, writer, jobs, workloads, status, (admission, QueueAdmission()))
+    metrics = QueueMetrics(runtime, scheduler, writer, config.metrics)
+    lookup = _Lookup(runtime, settings)
+
+    def reconfigure(new: KueueConfig) -> None:
+        lookup.settings = taken_over(lookup.settings, settings_of(new), runtime.clock.now())
+        for controller in (jobs, workloads, scheduler):
+            controller.use(lookup.settings)
+        metrics.chosen = new.metrics
+
+    admission = (JobAdmission(lookup), QueueAdmission())
+    return QueueManager(scheduler, writer, jobs, workloads, status, admission, reconfigure)
 
 
 class _Lookup:
     """What is around a Job, from the caches."""
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._namespaces = runtime.cache(NAMESPACES, Namespace)
         self._local_queues = runtime.cache(LOCAL_QUEUES, LocalQueue)
         self._classes = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
@@ -86,10 +91,10 @@ class _Lookup:
         own = namespace.metadata.labels if namespace is not None else {}
         owner: Json = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
         return Surroundings(
-            managed=self._settings.manages({"kubernetes.io/metadata.name": name, **own}),
-            manage_all=self._settings.manage_all,
+            managed=self.settings.manages({"kubernetes.io/metadata.name": name, **own}),
+            manage_all=self.settings.manage_all,
             default_queue=self._local_queues.get(name, DEFAULT_NAME) is not None,
             default_class=self._classes.get("", DEFAULT_NAME) is not None,
-            bounds=self._settings.bounds,
+            bounds=self.settings.bounds,
             owner_managed=owner.get("kind") == "Job" and QUEUE_NAME not in (meta.get("labels") or {}),
         )

@@ -93,6 +93,11 @@ class LocalCluster:
     ) -> bool | None:
         return await self._stack.__aexit__(kind, error, trace)
 
+    def reconfigure(self, config: KueueConfig) -> None:
+        """Take over a new configuration, in which nothing has changed that needs a restart."""
+        self._queue.reconfigure(config)
+        self.config = config
+
     async def _start(self, stack: AsyncExitStack) -> None:
         clock, rng = SystemClock(), random.SystemRandom()
         journal = Journal.open(self.options.data_dir)
@@ -112,7 +117,7 @@ class LocalCluster:
         job_options = self.config.job_controller.options()
         run_job_controller(runtime, job_options)
         add_pod_keeping(runtime)
-        queue = add_queue_controllers(runtime, self.config)
+        self._queue = queue = add_queue_controllers(runtime, self.config)
         admission.extend([SwitchedOff(job_options.switches), *queue.admission])
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)

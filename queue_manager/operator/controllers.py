@@ -35,8 +35,12 @@ class Controllers:
         chosen = list(chosen)
         if JOB_CONTROLLER in chosen:
             run_job_controller(self.runtime, config.job_controller.options(manage="ManagedBy"))
-        if QUEUE in chosen:
-            add_queue_controllers(self.runtime, config)
+        self._queue = add_queue_controllers(self.runtime, config) if QUEUE in chosen else None
+
+    def reconfigure(self, config: KueueConfig) -> None:
+        """Take over a new configuration, in which nothing has changed that needs a restart."""
+        if self._queue is not None:
+            self._queue.reconfigure(config)
 
     @property
     def stopping(self) -> bool:

@@ -105,6 +105,11 @@ class PendingWorkloads:
     def active(self) -> int:
         return len(self._where) - self.inadmissible
 
+    def shapes(self) -> tuple[int, int]:
+        """How many different requests stand in line, and how many are parked."""
+        parked = sum(shape.parked is not None for shape in self._shapes.values())
+        return len(self._shapes) - parked, parked
+
     def bypassed(self, key: Key) -> Why | None:
         """Why the shape of this Workload is parked, if it is."""
         info = self._where.get(key)

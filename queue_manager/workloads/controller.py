@@ -45,6 +45,12 @@ class WorkloadController:
         self._unscheduled = UnscheduledPods(runtime, self._on_unscheduled)
         runtime.worker(self.queue, self.sync, WORKERS)
 
+    def use(self, settings: Settings) -> None:
+        """From now on; deadlines may be others."""
+        self._settings = settings
+        for workload in self._workloads.values():
+            self.queue.add(workload.metadata.key)
+
     # --- what to look at ---
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:

@@ -2,7 +2,7 @@
 
 Counters and histograms follow the conditions of Workloads: each time one becomes True it is counted, once,
 wherever the write came from. What stands in the caches at the start is not counted. Gauges are computed when
-somebody asks. Evictions are counted where they are written (`eviction_metrics`).
+somebody asks (`gauges`). Evictions are counted where they are written (`eviction_metrics`).
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from job_controller.model import Key
 from queue_manager.api import labels
 from queue_manager.api.types import Condition, Workload
+from queue_manager.configuration.process import Metrics
 from queue_manager.engine.metrics import Labels, Registry
 from queue_manager.engine.resources import WORKLOADS
 from queue_manager.engine.runtime import Runtime
+from queue_manager.workloads import eviction_metrics, gauges
 from queue_manager.workloads.scheduler import Scheduler
+from queue_manager.workloads.writer import WorkloadWriter
 
 BUCKETS_14 = (1.0, *(2.5 * 2**k for k in range(13)))
 BUCKETS_16 = (1.0, *(2.5 * 2**k for k in range(15)))
-MILLI = {"cpu": 1000}  # amounts of cpu are thousandths
-BLOCKED = "sluice_cluster_queue_blocked_by_never_fitting_head"
+STANDALONE = "standalone"  # of leader, follower and standalone: there is no election
 
 COUNTERS = {
     "quota_reserved_workloads_total": "Reservations of quota.",
@@ -39,12 +42,11 @@ EVICTION_LATENCY = "kueue_workload_eviction_latency_seconds"
 
 
 class QueueMetrics:
-    def __init__(self, runtime: Runtime, scheduler: Scheduler, *, resources: bool, local_queues: bool) -> None:
-        """`resources`: also quota and usage; `local_queues`: also the same by LocalQueue."""
+    def __init__(self, runtime: Runtime, scheduler: Scheduler, writer: WorkloadWriter, chosen: Metrics) -> None:
+        """`chosen` may be replaced at any time."""
+        self.chosen = chosen
         self._metrics: Registry = runtime.metrics
         self._scheduler = scheduler
-        self._resources = resources
-        self._local_queues = local_queues
         self._workloads = runtime.cache(WORKLOADS, Workload)
         self._shown: dict[str, set[Labels]] = {}
         for name, text in COUNTERS.items():
@@ -54,11 +56,18 @@ class QueueMetrics:
             self._metrics.describe(f"kueue_{name}", text, buckets)
             self._metrics.describe(f"kueue_local_queue_{name}", text, local_buckets)
         self._metrics.describe(EVICTION_LATENCY, "Time from an eviction until its quota is free.", BUCKETS_14)
-        self._metrics.describe(BLOCKED, "1: the first Workload can never be admitted, and nobody behind it will be.")
+        for name, text in gauges.described():
+            self._metrics.describe(name, text)
+        eviction_metrics.describe(self._metrics)
+        self._metrics.add_label("kueue_", "replica_role", STANDALONE)
+        writer.told.append(self._on_written)
         self._workloads.subscribe(self._on_workload)
         self._metrics.before_exposition(self.collect)
 
     # --- what happens ---
+
+    def _on_written(self, before: Workload, after: Workload) -> None:
+        eviction_metrics.count(self._metrics, before, after, by_local_queue=self._shows(before.local_queue))
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if old is None or new is None or old.metadata.uid != new.metadata.uid:
@@ -95,8 +104,8 @@ class QueueMetrics:
         admission, reference = workload.status.admission, workload.spec.priority_class_ref
         own = {"priority_class": reference.name if reference is not None else ""}
         yield f"kueue_{name}", {"cluster_queue": admission.cluster_queue if admission else "", **own}
-        if self._local_queues:
-            key = workload.local_queue
+        key = workload.local_queue
+        if self._shows(key):
             yield f"kueue_local_queue_{name}", {"name": key.name, "namespace": key.namespace, **own}
 
     def _released(self, old: Workload, new: Workload) -> None:
@@ -113,68 +122,28 @@ class QueueMetrics:
     def collect(self) -> None:
         """Set all gauges, and drop those of what is no more."""
         shown: dict[str, set[Labels]] = {}
-        for name, own, value in self._gauges():
-            self._metrics.set(name, own, value)
-            shown.setdefault(name, set()).add(tuple(sorted(own.items())))
+        found = gauges.gauges(
+            self._scheduler,
+            self._workloads.values(),
+            self._shows,
+            resources=self.chosen.enable_cluster_queue_resources,
+        )
+        for name, own, value in found:
+            full = name if name == gauges.BLOCKED else f"kueue_{name}"
+            self._metrics.set(full, own, value)
+            shown.setdefault(full, set()).add(tuple(sorted(own.items())))
         for name, series in self._shown.items():
             for gone in series - shown.get(name, set()):
                 self._metrics.remove(name, dict(gone))
         self._shown = shown
 
-    def _gauges(self) -> Iterator[tuple[str, dict[str, str], float]]:
-        state, queues = self._scheduler.state, self._scheduler.queues
-        for name, queue in state.queues.items():
-            own = {"cluster_queue": name}
-            pending = queues.cluster_queues.get(name)
-            active, parked = (pending.active, pending.inadmissible) if pending is not None else (0, 0)
-            yield "kueue_pending_workloads", {**own, "status": "active"}, active
-            yield "kueue_pending_workloads", {**own, "status": "inadmissible"}, parked
-            yield "kueue_reserving_active_workloads", own, len(queue.holdings)
-            yield "kueue_admitted_active_workloads", own, sum(h.admitted for h in queue.holdings.values())
-            yield BLOCKED, own, float(pending is not None and pending.never is not None)
-            yield from self._status(name)
-            if self._resources:
-                yield from self._quotas(name)
-        if self._local_queues:
-            yield from self._by_local_queue()
-
-    def _status(self, name: str) -> Iterator[tuple[str, dict[str, str], float]]:
-        """Of a ClusterQueue; `pending` means that it admits nothing."""
-        if self._scheduler.state.queues[name].queue.metadata.deletion_timestamp is not None:
-            current = "terminating"
-        else:
-            current = "active" if self._scheduler.is_active(name) else "pending"
-        for status in ("pending", "active", "terminating"):
-            yield "kueue_cluster_queue_status", {"cluster_queue": name, "status": status}, float(status == current)
-
-    def _quotas(self, name: str) -> Iterator[tuple[str, dict[str, str], float]]:
-        queue = self._scheduler.state.queues[name]
-        for fr, quota in queue.node.quotas.items():
-            unit = MILLI.get(fr.resource, 1)
-            own = {"cohort": queue.queue.spec.cohort_name, "cluster_queue": name}
-            own |= {"flavor": fr.flavor, "resource": fr.resource}
-            used = sum(h.usage.get(fr, 0) for h in queue.holdings.values() if h.admitted)
-            yield "kueue_cluster_queue_resource_reservation", own, queue.node.usage.get(fr, 0) / unit
-            yield "kueue_cluster_queue_resource_usage", own, used / unit
-            yield "kueue_cluster_queue_nominal_quota", own, quota.nominal / unit
-            for limit, value in (("borrowing", quota.borrowing_limit), ("lending", quota.lending_limit)):
-                yield f"kueue_cluster_queue_{limit}_limit", own, float("inf") if value is None else value / unit
-
-    def _by_local_queue(self) -> Iterator[tuple[str, dict[str, str], float]]:
-        state, queues = self._scheduler.state, self._scheduler.queues
-        holdings = [h for queue in state.queues.values() for h in queue.holdings.values()]
-        for key, local in queues.local_queues.items():
-            own = {"name": key.name, "namespace": key.namespace}
-            active, parked = queues.waiting_by_status(key)
-            yield "kueue_local_queue_pending_workloads", {**own, "status": "active"}, active
-            yield "kueue_local_queue_pending_workloads", {**own, "status": "inadmissible"}, parked
-            mine = [h for h in holdings if h.queue == key]
-            yield "kueue_local_queue_reserving_active_workloads", own, len(mine)
-            yield "kueue_local_queue_admitted_active_workloads", own, sum(h.admitted for h in mine)
-            works = local.spec.stop_policy in ("", labels.STOP_NONE)
-            now = str(works and self._scheduler.is_active(local.spec.cluster_queue))
-            for value in ("True", "False", "Unknown"):
-                yield "kueue_local_queue_status", {**own, "active": value}, float(value == now)
+    def _shows(self, queue: Key) -> bool:
+        """Whether a LocalQueue has series of its own."""
+        wanted = self.chosen.local_queue_metrics
+        if not wanted.enable or wanted.local_queue_selector is None:
+            return wanted.enable
+        local = self._scheduler.queues.local_queues.get(queue)
+        return local is not None and wanted.local_queue_selector.matches(local.metadata.labels)
 
 
 def _became_true(old: Workload, new: Workload, kind: str) -> Condition | None:

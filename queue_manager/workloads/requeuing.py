@@ -67,13 +67,18 @@ def _attempt_deadline(w: Workload, own: PodsReadySettings, unscheduled: Unschedu
         since, seconds = ready.last_transition_time, own.recovery_timeout
         if since is None or seconds is None or seconds <= 0:
             return None
-        return Deadline(since + timedelta(seconds=seconds), labels.WAIT_FOR_RECOVERY)
+        return Deadline(_not_before(since, own) + timedelta(seconds=seconds), labels.WAIT_FOR_RECOVERY)
     if admitted is None or admitted.last_transition_time is None:
         return None
     timeout = own.timeout
     if unscheduled is not None and own.unschedulable_timeout is not None:
         timeout = own.unschedulable_timeout
-    return Deadline(admitted.last_transition_time + timedelta(seconds=timeout), labels.WAIT_FOR_START)
+    began = _not_before(admitted.last_transition_time, own)
+    return Deadline(began + timedelta(seconds=timeout), labels.WAIT_FOR_START)
+
+
+def _not_before(time: datetime, own: PodsReadySettings) -> datetime:
+    return time if own.since is None else max(time, own.since)
 
 
 def give_up_at(w: Workload, own: PodsReadySettings | None) -> datetime | None:

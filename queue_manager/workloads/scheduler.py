@@ -85,6 +85,13 @@ class Scheduler:
         self._workloads.subscribe(self._on_workload)
         runtime.task(self.run)
 
+    def use(self, settings: Settings) -> None:
+        """From now on; who waits is read and placed anew, and has another chance."""
+        self._settings = settings
+        self.state.ignore_undeclared = settings.resources.ignore_undeclared
+        self._read_again(lambda workload: True)
+        self.wake(list(self.queues.cluster_queues))
+
     # --- the world as it changes ---
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.model import Overrides, Resources
@@ -38,6 +38,7 @@ class PodsReadySettings:
     give_up_after: float | None = None  # seconds without ready pods, over all tries
     unschedulable_timeout: float | None = None  # None: as timeout
     bounds: Bounds | None = None  # of what Jobs may set; None: nothing
+    since: datetime | None = None  # when it was switched on under running Workloads; no deadline counts from before
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,14 @@ class Settings:
 
     def manages(self, namespace_labels: Mapping[str, str]) -> bool:
         return self.namespaces.matches(namespace_labels)
+
+
+def taken_over(old: Settings, new: Settings, now: datetime) -> Settings:
+    """New settings for what runs with old ones: who is watched only from now on has a whole timeout from now on."""
+    if new.pods_ready is None:
+        return new
+    since = now.replace(microsecond=0) if old.pods_ready is None else old.pods_ready.since
+    return replace(new, pods_ready=replace(new.pods_ready, since=since))
 
 
 def settings_of(config: KueueConfig) -> Settings:

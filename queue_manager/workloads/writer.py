@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from job_controller.model import Key
@@ -18,7 +19,6 @@ from queue_manager.engine.cache import Cache
 from queue_manager.engine.resources import WORKLOADS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
-from queue_manager.workloads import eviction_metrics
 from queue_manager.workloads.draft import Draft
 from queue_manager.workloads.transitions import Transition
 
@@ -42,7 +42,7 @@ class WorkloadWriter:
     def __init__(self, runtime: Runtime, cache: Cache[Workload]) -> None:
         self._runtime = runtime
         self._cache = cache
-        eviction_metrics.describe(runtime.metrics)
+        self.told: list[Callable[[Workload, Workload], None]] = []  # of each write: what it was, what it is
         self._orders: dict[Key, list[_Order]] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self.writes = 0
@@ -94,7 +94,8 @@ class WorkloadWriter:
                         WORKLOADS, key.namespace, key.name, total.patch(), subresource="status", type=Workload
                     )
                     self.writes += 1
-                    eviction_metrics.count(self._runtime.metrics, current, latest)
+                    for tell in self.told:
+                        tell(current, latest)
                 except ApiError as error:
                     if error.status == 409 and attempt < CONFLICTS - 1:
                         continue

@@ -1,0 +1,65 @@
+"""SIGHUP: read the configuration again and take it over, whole or not at all, and say in one line which.
+
+A SIGHUP is also what a process gets when its terminal is closed. Then there is nobody to go on for: it stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from queue_manager.configuration import ConfigurationError, KueueConfig, load
+from queue_manager.configuration.reloading import changes, verdict
+
+Say = Callable[[bool, str], None]
+"""Whether it was taken over, and the line."""
+
+
+@dataclass(slots=True)
+class Reloader:
+    """`path`: the file named at the start, None: none. `use` gives a new configuration to what runs."""
+
+    path: str | None
+    current: KueueConfig
+    use: Callable[[KueueConfig], None]
+    say: Say
+
+    def reload(self) -> None:
+        if self.path is None:
+            self.say(False, "no configuration file was named at the start, so there is none to read again")
+            return
+        try:
+            new = load(self.path)
+        except ConfigurationError as error:
+            reasons = "; ".join(map(str, error.problems))
+            self.say(False, f"{self.path} not taken over, the old configuration stays: {reasons}")
+            return
+        found = changes(self.current, new)
+        if not found.refused:
+            self.use(new)
+            self.current = new
+        self.say(not found.refused, f"{self.path} read again, {verdict(found)}")
+
+    def listen(self, stop: Callable[[], None]) -> None:
+        """On SIGHUP, from now on. `stop` is called when the terminal has gone."""
+        had_terminal = has_terminal()
+
+        def hung_up() -> None:
+            if had_terminal and not has_terminal():
+                stop()
+            else:
+                self.reload()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up)
+
+
+def has_terminal() -> bool:
+    """Whether the process has a terminal that is still there."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True

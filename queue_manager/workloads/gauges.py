@@ -1,0 +1,193 @@
+"""What is, as gauges under the names of Kueue (spec: kueue.md section 8): computed when asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from job_controller.model import Key
+from queue_manager.api import labels
+from queue_manager.api.types import Workload
+from queue_manager.scheduling.state import Holding
+from queue_manager.scheduling.tree import FlavorResource
+from queue_manager.workloads.scheduler import Scheduler
+
+BLOCKED = "sluice_cluster_queue_blocked_by_never_fitting_head"
+UNITS = {"cpu": 1000}  # amounts of cpu are thousandths
+
+HELP = {
+    "pending_workloads": "Workloads that wait for quota: for their turn, or for some change.",
+    "pending_scheduling_hashes": "Different kinds of requests among them.",
+    "reserving_active_workloads": "Workloads that hold quota.",
+    "admitted_active_workloads": "Workloads that are admitted and not finished.",
+    "finished_workloads": "Finished Workloads that are still there.",
+    "unadmitted_workloads": "Workloads that are not admitted, and why.",
+    "cluster_queue_status": "1: the status that a ClusterQueue has.",
+    "local_queue_status": "1: whether a LocalQueue takes Workloads.",
+    "cluster_queue_resource_pending": "What pending Workloads ask for.",
+    "cluster_queue_resource_reservation": "Reserved quota.",
+    "cluster_queue_resource_usage": "Quota of admitted Workloads.",
+    "cluster_queue_nominal_quota": "The quota of a ClusterQueue.",
+    "cluster_queue_borrowing_limit": "How much it may borrow.",
+    "cluster_queue_lending_limit": "How much it may lend.",
+    "local_queue_resource_reservation": "Reserved quota.",
+    "local_queue_resource_usage": "Quota of admitted Workloads.",
+}
+BY_LOCAL_QUEUE = (
+    "pending_workloads",
+    "reserving_active_workloads",
+    "admitted_active_workloads",
+    "finished_workloads",
+    "unadmitted_workloads",
+)
+
+
+class Gauge(NamedTuple):
+    """One series, without the prefix of its name."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+def described() -> Iterator[tuple[str, str]]:
+    """Names, with prefix, and what they mean."""
+    for name, text in HELP.items():
+        yield f"kueue_{name}", text
+        if name in BY_LOCAL_QUEUE:
+            yield f"kueue_local_queue_{name}", text
+    yield BLOCKED, "1: the first Workload can never be admitted, and nobody behind it will be."
+
+
+def gauges(
+    scheduler: Scheduler, workloads: Iterable[Workload], shown: Callable[[Key], bool], *, resources: bool
+) -> Iterator[Gauge]:
+    """All series. `shown`: whether a LocalQueue has its own; `resources`: also quotas and usage."""
+    for name in scheduler.state.queues:
+        yield from _of_cluster_queue(scheduler, name)
+        if resources:
+            yield from _quotas(scheduler, name)
+    yield from _counted(scheduler, list(workloads), shown)
+    holdings = [h for queue in scheduler.state.queues.values() for h in queue.holdings.values()]
+    for key in scheduler.queues.local_queues:
+        if shown(key):
+            yield from _of_local_queue(scheduler, key, [h for h in holdings if h.queue == key], resources=resources)
+
+
+def _of_cluster_queue(scheduler: Scheduler, name: str) -> Iterator[Gauge]:
+    own = {"cluster_queue": name}
+    queue, pending = scheduler.state.queues[name], scheduler.queues.cluster_queues.get(name)
+    waiting = (pending.active, pending.inadmissible) if pending is not None else (0, 0)
+    shapes = pending.shapes() if pending is not None else (0, 0)
+    for status, count, kinds in zip(("active", "inadmissible"), waiting, shapes, strict=True):
+        yield Gauge("pending_workloads", {**own, "status": status}, count)
+        yield Gauge("pending_scheduling_hashes", {**own, "status": status}, kinds)
+    asked: Counter[str] = Counter()
+    for info in pending.in_order() if pending is not None else ():
+        for pod_set in info.pod_sets:
+            asked.update(pod_set.total)
+    for resource, amount in asked.items():
+        yield Gauge("cluster_queue_resource_pending", {**own, "resource": resource}, _units(resource, amount))
+    yield Gauge("reserving_active_workloads", own, len(queue.holdings))
+    yield Gauge("admitted_active_workloads", own, sum(h.admitted for h in queue.holdings.values()))
+    yield Gauge(BLOCKED, own, float(pending is not None and pending.never is not None))
+    if queue.queue.metadata.deletion_timestamp is not None:
+        current = "terminating"
+    else:
+        current = "active" if scheduler.is_active(name) else "pending"  # pending: it admits nothing
+    for status in ("pending", "active", "terminating"):
+        yield Gauge("cluster_queue_status", {**own, "status": status}, float(status == current))
+
+
+def _quotas(scheduler: Scheduler, name: str) -> Iterator[Gauge]:
+    queue = scheduler.state.queues[name]
+    used = _used(h for h in queue.holdings.values() if h.admitted)
+    for fr, quota in queue.node.quotas.items():
+        own = {"cohort": queue.queue.spec.cohort_name, "cluster_queue": name}
+        own |= {"flavor": fr.flavor, "resource": fr.resource}
+        reserved = queue.node.usage.get(fr, 0)
+        yield Gauge("cluster_queue_resource_reservation", own, _units(fr.resource, reserved))
+        yield Gauge("cluster_queue_resource_usage", own, _units(fr.resource, used[fr]))
+        yield Gauge("cluster_queue_nominal_quota", own, _units(fr.resource, quota.nominal))
+        for limit, value in (("borrowing", quota.borrowing_limit), ("lending", quota.lending_limit)):
+            amount = float("inf") if value is None else _units(fr.resource, value)
+            yield Gauge(f"cluster_queue_{limit}_limit", own, amount)
+
+
+def _of_local_queue(scheduler: Scheduler, key: Key, mine: list[Holding], *, resources: bool) -> Iterator[Gauge]:
+    local = scheduler.queues.local_queues[key]
+    own = {"name": key.name, "namespace": key.namespace}
+    active, parked = scheduler.queues.waiting_by_status(key)
+    yield Gauge("local_queue_pending_workloads", {**own, "status": "active"}, active)
+    yield Gauge("local_queue_pending_workloads", {**own, "status": "inadmissible"}, parked)
+    yield Gauge("local_queue_reserving_active_workloads", own, len(mine))
+    yield Gauge("local_queue_admitted_active_workloads", own, sum(h.admitted for h in mine))
+    works = local.spec.stop_policy in ("", labels.STOP_NONE)
+    now = str(works and scheduler.is_active(local.spec.cluster_queue))
+    for value in ("True", "False", "Unknown"):
+        yield Gauge("local_queue_status", {**own, "active": value}, float(value == now))
+    state = scheduler.state.queues.get(local.spec.cluster_queue)
+    if not resources or state is None:
+        return
+    reserved, used = _used(mine), _used(h for h in mine if h.admitted)
+    for fr in state.node.quotas:
+        where = {**own, "flavor": fr.flavor, "resource": fr.resource}
+        yield Gauge("local_queue_resource_reservation", where, _units(fr.resource, reserved[fr]))
+        yield Gauge("local_queue_resource_usage", where, _units(fr.resource, used[fr]))
+
+
+def _counted(scheduler: Scheduler, workloads: list[Workload], shown: Callable[[Key], bool]) -> Iterator[Gauge]:
+    """Finished and unadmitted Workloads, from their own conditions."""
+    ended: Counter[tuple[str, Key]] = Counter()
+    waiting: Counter[tuple[str, Key, str, str]] = Counter()
+    for w in workloads:
+        where = _cluster_queue(scheduler, w), w.local_queue
+        if w.is_true(labels.FINISHED):
+            ended[where] += 1
+        elif not w.is_true(labels.ADMITTED):
+            waiting[(*where, *why_not_admitted(w))] += 1
+    finished: Counter[str] = Counter()
+    for (cluster_queue, key), count in ended.items():
+        finished[cluster_queue] += count
+        if shown(key):
+            own = {"name": key.name, "namespace": key.namespace}
+            yield Gauge("local_queue_finished_workloads", own, count)
+    for cluster_queue, count in finished.items():
+        yield Gauge("finished_workloads", {"cluster_queue": cluster_queue}, count)
+    unadmitted: Counter[tuple[str, str, str]] = Counter()
+    for (cluster_queue, key, reason, cause), count in waiting.items():
+        unadmitted[cluster_queue, reason, cause] += count
+        if shown(key):
+            own = {"name": key.name, "namespace": key.namespace, "cluster_queue": cluster_queue}
+            yield Gauge("local_queue_unadmitted_workloads", {**own, "reason": reason, "underlying_cause": cause}, count)
+    for (cluster_queue, reason, cause), count in unadmitted.items():
+        own = {"cluster_queue": cluster_queue, "reason": reason, "underlying_cause": cause}
+        yield Gauge("unadmitted_workloads", own, count)
+
+
+def why_not_admitted(w: Workload) -> tuple[str, str]:
+    """The reason of Admitted, and of QuotaReserved behind it; a condition that is missing counts as the first one."""
+    if w.is_true(labels.QUOTA_RESERVED):
+        admitted = w.condition(labels.ADMITTED)
+        return (admitted.reason if admitted is not None else labels.UNSATISFIED_CHECKS), ""
+    reserved = w.condition(labels.QUOTA_RESERVED)
+    return labels.NO_RESERVATION, reserved.reason if reserved is not None else labels.PENDING_EVALUATION
+
+
+def _cluster_queue(scheduler: Scheduler, w: Workload) -> str:
+    if w.status.admission is not None:
+        return w.status.admission.cluster_queue
+    local = scheduler.queues.local_queues.get(w.local_queue)
+    return local.spec.cluster_queue if local is not None else ""
+
+
+def _used(holdings: Iterable[Holding]) -> Counter[FlavorResource]:
+    total: Counter[FlavorResource] = Counter()
+    for holding in holdings:
+        total.update(holding.usage)
+    return total
+
+
+def _units(resource: str, amount: int) -> float:
+    return amount / UNITS.get(resource, 1)

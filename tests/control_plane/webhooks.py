@@ -1,0 +1,163 @@
+"""The admission rules of the queue as webhooks of a real API server, so that it refuses and fills in as the embedded.
+
+The server calls https://127.0.0.1:PORT; who answers is whoever listens there at the moment (`serve`), with the rules
+that it is given. `registered` is the configuration of the API server that makes it call.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ipaddress
+import json
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import JOBS, WORKLOADS, Resource, by_kind
+from queue_manager.jobs.admission import WEBHOOK
+from queue_manager.local.errors import sentence
+from queue_manager.local.server.admission import Admission, Review
+from queue_manager.workloads.admission import RULES
+from tests.control_plane.server import free_ports
+
+Json = Any
+NAME = "sluice-tests"
+_CONFIGURATION = ("admissionregistration.k8s.io", "v1")
+CONFIGURATIONS = {
+    "mutate": Resource(*_CONFIGURATION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", False),
+    "validate": Resource(*_CONFIGURATION, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", False),
+}
+
+
+@dataclass
+class Webhooks:
+    """Where the API server asks, and how often it has."""
+
+    port: int
+    certificate: Path  # with its key
+    asked: dict[str, int] = field(default_factory=lambda: {"mutate": 0, "validate": 0})
+
+    @classmethod
+    def at_some_port(cls, folder: Path) -> Webhooks:
+        return cls(free_ports(1)[0], _new_certificate(folder / "webhooks.pem"))
+
+    def configuration(self, path: str) -> Json:
+        """What makes the API server call `path` for Jobs in namespaces labelled with our name, and for queue kinds."""
+        _, begin, certificate = self.certificate.read_text().partition("-----BEGIN CERTIFICATE-----")
+        authority = base64.b64encode((begin + certificate).encode()).decode()
+        hooks = [self._hook(path, authority, JOBS, WEBHOOK, namespaceSelector={"matchLabels": {NAME: "true"}})]
+        hooks += [self._hook(path, authority, resource, f"v{resource.kind.lower()}.kb.io") for resource in RULES]
+        return {"metadata": {"name": NAME}, "webhooks": hooks}
+
+    def _hook(self, path: str, authority: str, resource: Resource, name: str, **more: Json) -> Json:
+        parts = [resource.plural, *([f"{resource.plural}/status"] if resource == WORKLOADS else [])]
+        rule = {"apiGroups": [resource.group], "apiVersions": [resource.version], "resources": parts}
+        return {
+            "name": name,
+            "clientConfig": {"url": f"https://127.0.0.1:{self.port}/{path}", "caBundle": authority},
+            "rules": [{**rule, "operations": ["CREATE", "UPDATE"]}],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            **more,
+        }
+
+    @contextlib.asynccontextmanager
+    async def serve(self, rules: Sequence[Admission]) -> AsyncIterator[None]:
+        """Answer by these rules; what is in the list may change."""
+
+        async def answer(request: web.Request) -> web.Response:
+            path = request.match_info["path"]
+            self.asked[path] += 1
+            asked = json.loads(await request.read())["request"]
+            given = _mutated(rules, asked) if path == "mutate" else _validated(rules, asked)
+            response = {"uid": asked["uid"], **given}
+            return web.json_response(
+                {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+            )
+
+        app = web.Application(client_max_size=1 << 26)
+        app.router.add_post("/{path}", answer)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=context, reuse_address=True).start()
+            yield
+        finally:
+            await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def registered(api: Client, hooks: Webhooks) -> AsyncIterator[None]:
+    """Have the API server call."""
+    try:
+        for path, resource in CONFIGURATIONS.items():
+            await api.create(resource, "", hooks.configuration(path))
+        yield
+    finally:
+        for resource in CONFIGURATIONS.values():
+            await api.delete(resource, "", NAME)
+
+
+def _review(asked: Json) -> Review:
+    kind = asked["kind"]
+    resource = by_kind(f"{kind['group']}/{kind['version']}", kind["kind"])
+    user, sub = asked["userInfo"]["username"], asked.get("subResource", "")
+    review = Review(asked["operation"], resource, sub, asked["object"], asked.get("oldObject"), user)
+    review.dry_run = asked.get("dryRun", False)
+    return review
+
+
+def _mutated(rules: Sequence[Admission], asked: Json) -> Json:
+    before = json.loads(json.dumps(asked["object"]))
+    review = _review(asked)
+    errors = [error for rule in list(rules) for error in rule.mutate(review) or ()]
+    patch = [
+        {"op": "add", "path": f"/{key}", "value": value}
+        for key, value in review.object.items()
+        if before.get(key) != value
+    ]
+    encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+    changes = {"patchType": "JSONPatch", "patch": encoded} if patch else {}
+    return {**_verdict(errors), **changes, "warnings": review.warnings}
+
+
+def _validated(rules: Sequence[Admission], asked: Json) -> Json:
+    review = _review(asked)
+    return _verdict([error for rule in list(rules) for error in rule.validate(review)])
+
+
+def _verdict(errors: Sequence[Any]) -> Json:
+    if not errors:
+        return {"allowed": True}
+    return {"allowed": False, "status": {"code": 403, "reason": "Forbidden", "message": sentence(list(errors))}}
+
+
+def _new_certificate(path: Path) -> Path:
+    """For 127.0.0.1, signed by itself."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, *plain) + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    return path

@@ -1,0 +1,115 @@
+"""SIGHUP to a running `sluice up`: the configuration file is read again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from queue_manager.api import labels
+from queue_manager.api.types import Workload
+from queue_manager.engine.resources import JOBS, WORKLOADS
+from tests.local.cluster.conftest import ROOT, SLUICE, Up, until
+from tests.local.cluster.test_up import job
+
+Start = Callable[..., Up]
+HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+
+
+async def hang_up(up: Up, file: Path, body: str) -> str:
+    """Write the file, send the signal; returns the line that answers it."""
+    file.write_text(HEAD + body)
+    up.process.send_signal(signal.SIGHUP)
+    assert up.process.stdout is not None
+    while True:
+        async with asyncio.timeout(30):
+            line = await asyncio.to_thread(up.process.stdout.readline)
+        assert line, "sluice up has ended"
+        if " config " in line:
+            return line.rstrip().removeprefix("✔ config       ").removeprefix("! config       ")
+
+
+async def test_a_new_timeout_is_taken_over_and_evicts_what_had_been_given_longer(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD)
+    up = start("--config", str(file))
+    async with up.client() as client:
+        body = job("hangs", "true")
+        body["spec"]["template"]["spec"]["containers"][0]["command"] = ["no-such-command"]  # type: ignore[index]
+        await client.create(JOBS, "default", body)
+
+        async def has(kind: str, reason: str) -> bool:
+            (workload,) = await client.list(WORKLOADS, "default", type=Workload)
+            found = workload.condition(kind)
+            return found is not None and found.is_true and found.reason == reason
+
+        await until(lambda: has(labels.ADMITTED, "Admitted"), "it is admitted")
+        line = await hang_up(up, file, "waitForPodsReady: {timeout: 1s}\n")
+        assert line == f"{file} read again, taken over: waitForPodsReady.timeout, waitForPodsReady.recoveryTimeout"
+        await until(lambda: has(labels.EVICTED, "PodsReadyTimeout"), "it is evicted")
+
+
+async def test_what_is_wrong_or_needs_a_restart_is_refused_and_the_old_configuration_stays(
+    start: Start, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD)
+    up = start("--config", str(file))
+    wrong = "waitForPodsReady: {timeout: soon}\nfoo: 1\n"
+    answer = await hang_up(up, file, wrong)
+    assert answer.startswith(
+        f'{file} not taken over, the old configuration stays: {file}:3: waitForPodsReady.timeout: "'
+    )
+    assert f"; {file}:4: foo: unknown field" in answer
+    mixed = "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\njobController: {concurrentSyncs: 3}\n"
+    assert await hang_up(up, file, mixed) == (
+        f"{file} read again, nothing taken over: jobController.concurrentSyncs needs a restart, "
+        "the Job controller works with it"
+    )
+    assert await hang_up(up, file, "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\n") == (
+        f"{file} read again, taken over: waitForPodsReady.timeout"
+    )
+    assert await hang_up(up, file, "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\n") == (
+        f"{file} read again, nothing has changed"
+    )
+    file.unlink()
+    up.process.send_signal(signal.SIGHUP)
+    assert up.process.stdout is not None
+    assert "cannot be read: No such file" in await asyncio.to_thread(up.process.stdout.readline)
+    assert up.stop() == 0
+
+
+async def test_without_a_file_there_is_nothing_to_read_again(start: Start) -> None:
+    up = start()
+    up.process.send_signal(signal.SIGHUP)
+    assert up.process.stdout is not None
+    line = await asyncio.to_thread(up.process.stdout.readline)
+    assert "no configuration file was named at the start" in line
+    assert up.stop() == 0
+
+
+async def test_when_its_terminal_is_closed_it_stops(tmp_path: Path) -> None:
+    """A hang-up of the terminal is a SIGHUP as well."""
+    master, slave = pty.openpty()
+    command = [*SLUICE, "up", "--data-dir", str(tmp_path / "data")]
+    with (tmp_path / "out").open("wb") as out:
+        process = subprocess.Popen(
+            ["setsid", "--ctty", *command], cwd=ROOT, stdin=slave, stdout=out, stderr=subprocess.STDOUT
+        )
+    os.close(slave)
+    try:
+
+        async def ready() -> bool:
+            return b"Ctrl-C" in (tmp_path / "out").read_bytes()
+
+        await until(ready, "it is up")
+        os.close(master)
+        assert await asyncio.to_thread(process.wait, 30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert "stopped" in (tmp_path / "out").read_text()

@@ -1,0 +1,148 @@
+"""A stage on the real server: our controllers as its clients, a played kubelet, the rules as webhooks.
+
+Objects have the names that the stories give them, so there is one stage at a time, and it is emptied before the
+next. Garbage is collected by kube-controller-manager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+
+import msgspec
+
+from queue_manager.configuration import KueueConfig
+from queue_manager.engine.client import Client
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.job_cluster import run_job_controller
+from queue_manager.engine.metrics import Registry
+from queue_manager.engine.resources import JOBS, NAMESPACES, by_kind
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import JSON, ApiError, Response, Transport
+from queue_manager.jobs.queue_manager import QueueManager, add_queue_controllers
+from queue_manager.local.server.admission import Admission
+from queue_manager.simulation.kubelet import Kubelet, Script
+from tests.control_plane import webhooks
+from tests.control_plane.emptying import clear, forget_events
+from tests.control_plane.server import ControlPlane
+from tests.control_plane.webhooks import Webhooks
+
+NS = "ns"
+TYPES = {"POST": b"ADDED", "PUT": b"MODIFIED", "PATCH": b"MODIFIED", "DELETE": b"DELETED"}
+
+
+@dataclass
+class RealStage:
+    client: Client
+    clock: SystemClock
+    history: list[bytes]
+    admission: list[Admission]
+    queue: QueueManager
+    metrics: Registry
+
+
+@asynccontextmanager
+async def stage(plane: ControlPlane, hooks: Webhooks, script: Script, config: KueueConfig) -> AsyncIterator[RealStage]:
+    admission: list[Admission] = []
+    async with AsyncExitStack() as stack:
+        transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
+        stack.push_async_callback(transport.close)
+        await stack.enter_async_context(hooks.serve(admission))
+        stack.push_async_callback(_empty, Client(transport))
+        recorder = Recorder(transport)
+        runtime = Runtime(recorder, SystemClock(), Random(1))
+        run_job_controller(runtime, config.job_controller.options())
+        Kubelet(runtime, script)
+        queue = add_queue_controllers(runtime, config)
+        await stack.enter_async_context(runtime)
+        stack.callback(admission.clear)
+        admission.extend(queue.admission)
+        yield RealStage(Client(recorder), SystemClock(), recorder.history, admission, queue, runtime.metrics)
+
+
+async def _empty(client: Client) -> None:
+    await clear(client)
+    await forget_events(client, NS)
+
+
+@asynccontextmanager
+async def prepared(plane: ControlPlane, hooks: Webhooks) -> AsyncIterator[None]:
+    """The server without what others have left, with our namespace, and calling our webhooks."""
+    transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
+    client = Client(transport)
+    try:
+        await clear(client)
+        await _begin_namespace(client)
+        async with webhooks.registered(client, hooks):
+            async with hooks.serve([]), asyncio.timeout(60):
+                while not all(hooks.asked.values()):
+                    await _try_a_job(client)
+            yield
+    finally:
+        await transport.close()
+
+
+async def _begin_namespace(client: Client) -> None:
+    try:
+        await client.create(NAMESPACES, "", {"metadata": {"name": NS}})
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            raise
+    await client.patch(NAMESPACES, "", NS, {"metadata": {"labels": {webhooks.NAME: "true"}}})
+
+
+async def _try_a_job(client: Client) -> None:
+    """A creation that nothing comes of: the webhooks are asked, if the server knows of them by now."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "t"}, "spec": {"template": {"spec": pod}}}
+    query, body = {"dryRun": "All"}, msgspec.json.encode(job)
+    answer = await client.transport.request("POST", JOBS.path(NS), query=query, body=body)
+    assert answer.status == 201, answer.body
+
+
+class Recorder:
+    """A transport that remembers, as `World.history`, what its writes changed."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self._versions: set[str] = set()
+        self.history: list[bytes] = []
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float = 30,
+    ) -> Response:
+        answer = await self._inner.request(
+            method, path, query=query, body=body, content_type=content_type, accept=accept, timeout=timeout
+        )
+        if method in TYPES and answer.status < 300:
+            self._record(TYPES[method], answer.body)
+        return answer
+
+    def _record(self, type: bytes, body: bytes) -> None:
+        """Not what left the object as it was: that has a version we know."""
+        tree = msgspec.json.decode(body)
+        version = tree["metadata"].get("resourceVersion")
+        if version and version not in self._versions:
+            self._versions.add(version)
+            resource = by_kind(tree["apiVersion"], tree["kind"])
+            self.history.append(type + b" " + str(resource).encode() + b" " + body)
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(path, query=query)
+
+    async def close(self) -> None:
+        await self._inner.close()

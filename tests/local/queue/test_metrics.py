@@ -1,0 +1,180 @@
+"""The metrics of Kueue that concern Workloads, by their names and labels (spec: kueue.md section 8)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from queue_manager.engine.resources import JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.virtual import run_virtual
+from tests.local.queue.cluster import NS, Cluster, cluster
+
+HANGS = Outcome(ready_after=None, ends_after=None)
+LABELS = {
+    "admission_attempts_total": "result",
+    "admission_attempt_duration_seconds": "result",
+    "pending_workloads": "cluster_queue status",
+    "pending_scheduling_hashes": "cluster_queue status",
+    "local_queue_pending_workloads": "name namespace status",
+    "finished_workloads": "cluster_queue",
+    "local_queue_finished_workloads": "name namespace",
+    "finished_workloads_total": "cluster_queue priority_class",
+    "local_queue_finished_workloads_total": "name namespace priority_class",
+    "quota_reserved_workloads_total": "cluster_queue priority_class",
+    "local_queue_quota_reserved_workloads_total": "name namespace priority_class",
+    "admitted_workloads_total": "cluster_queue priority_class",
+    "local_queue_admitted_workloads_total": "name namespace priority_class",
+    "execution_time_seconds": "cluster_queue priority_class",
+    "local_queue_execution_time_seconds": "name namespace priority_class",
+    "quota_reserved_wait_time_seconds": "cluster_queue priority_class",
+    "local_queue_quota_reserved_wait_time_seconds": "name namespace priority_class",
+    "admission_wait_time_seconds": "cluster_queue priority_class",
+    "local_queue_admission_wait_time_seconds": "name namespace priority_class",
+    "ready_wait_time_seconds": "cluster_queue priority_class",
+    "local_queue_ready_wait_time_seconds": "name namespace priority_class",
+    "admitted_until_ready_wait_time_seconds": "cluster_queue priority_class",
+    "local_queue_admitted_until_ready_wait_time_seconds": "name namespace priority_class",
+    "pods_ready_to_evicted_time_seconds": "cluster_queue reason underlying_cause",
+    "workload_creation_latency_seconds": "job_kind",
+    "evicted_workloads_total": "cluster_queue priority_class reason underlying_cause",
+    "local_queue_evicted_workloads_total": "name namespace priority_class reason underlying_cause",
+    "evicted_workloads_once_total": "cluster_queue priority_class reason underlying_cause",
+    "workload_eviction_latency_seconds": "cluster_queue reason",
+    "reserving_active_workloads": "cluster_queue",
+    "local_queue_reserving_active_workloads": "name namespace",
+    "admitted_active_workloads": "cluster_queue",
+    "local_queue_admitted_active_workloads": "name namespace",
+    "cluster_queue_status": "cluster_queue status",
+    "local_queue_status": "active name namespace",
+    "unadmitted_workloads": "cluster_queue reason underlying_cause",
+    "local_queue_unadmitted_workloads": "cluster_queue name namespace reason underlying_cause",
+    "cluster_queue_resource_pending": "cluster_queue resource",
+    "cluster_queue_resource_reservation": "cluster_queue cohort flavor resource",
+    "cluster_queue_resource_usage": "cluster_queue cohort flavor resource",
+    "cluster_queue_nominal_quota": "cluster_queue cohort flavor resource",
+    "cluster_queue_borrowing_limit": "cluster_queue cohort flavor resource",
+    "cluster_queue_lending_limit": "cluster_queue cohort flavor resource",
+    "local_queue_resource_reservation": "flavor name namespace resource",
+    "local_queue_resource_usage": "flavor name namespace resource",
+}
+"""What one finished, one evicted and one waiting Workload leave behind, with resources reported."""
+
+
+async def busy(c: Cluster) -> None:
+    """a has ended, b ran and was deactivated, d was timed out, e waits."""
+    await c.queues("1")
+    await c.submit("a")
+    await asyncio.sleep(10)
+    await c.submit("b")
+    await asyncio.sleep(5)
+    meta = (await c.workload("b"))["metadata"]
+    await c.client.patch(WORKLOADS, NS, meta["name"], {"spec": {"active": False}})
+    await asyncio.sleep(5)
+    await c.submit("d")
+    await c.submit("e", cpu="500m")
+    await asyncio.sleep(70)
+
+
+CONFIG = "metrics: {enableClusterQueueResources: true}\nwaitForPodsReady: {timeout: 60s}\n"
+PODS = {"a": Outcome(0.2, 3.0), "d": HANGS}
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    async def story() -> list[str]:
+        async with cluster(CONFIG, **PODS) as c:
+            await busy(c)
+            return c.world.metrics.exposition().splitlines()
+
+    return run_virtual(story())
+
+
+def test_each_metric_has_the_labels_of_kueue_and_the_role_of_the_replica(lines: list[str]) -> None:
+    seen: dict[str, set[str]] = {}
+    for line in lines:
+        found = re.match(r"kueue_(\w+?)(_bucket|_sum|_count)?\{(.*)\} ", line)
+        if found:
+            names = set(re.findall(r'(\w+)="', found[3])) - ({"le"} if found[2] else set())
+            seen.setdefault(found[1], set()).add(" ".join(sorted(names)))
+    expected = {name: {" ".join(sorted([*labels.split(), "replica_role"]))} for name, labels in LABELS.items()}
+    assert seen == expected
+
+
+def test_each_metric_says_what_it_is(lines: list[str]) -> None:
+    described = {line.split()[2] for line in lines if line.startswith("# HELP")}
+    assert {f"kueue_{name}" for name in LABELS} - described <= {
+        "kueue_admission_attempts_total",
+        "kueue_admission_attempt_duration_seconds",
+    }
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        'kueue_finished_workloads{cluster_queue="cq",replica_role="standalone"} 1',
+        'kueue_local_queue_finished_workloads{name="lq",namespace="ns",replica_role="standalone"} 1',
+        'kueue_unadmitted_workloads{cluster_queue="cq",reason="NoReservation",replica_role="standalone",'
+        'underlying_cause="Deactivated"} 1',
+        'kueue_cluster_queue_resource_pending{cluster_queue="cq",replica_role="standalone",resource="cpu"} 1',
+        'kueue_local_queue_resource_usage{flavor="default",name="lq",namespace="ns",replica_role="standalone",'
+        'resource="cpu"} 0.5',
+        'kueue_local_queue_evicted_workloads_total{name="lq",namespace="ns",priority_class="",'
+        'reason="PodsReadyTimeout",replica_role="standalone",underlying_cause="WaitForStart"} 1',
+        'kueue_pods_ready_to_evicted_time_seconds_count{cluster_queue="cq",reason="Deactivated",'
+        'replica_role="standalone",underlying_cause=""} 1',
+        'kueue_workload_creation_latency_seconds_count{job_kind="Job",replica_role="standalone"} 4',
+        'kueue_pending_scheduling_hashes{cluster_queue="cq",replica_role="standalone",status="active"} 0',
+    ],
+)
+def test_what_happened_and_what_is_are_counted(lines: list[str], expected: str) -> None:
+    name = expected.partition("{")[0]
+    assert expected in lines, [line for line in lines if line.startswith(name)]
+
+
+def test_a_pods_ready_timeout_is_not_counted_as_time_of_readiness(lines: list[str]) -> None:
+    """Its pods never were ready."""
+    assert not any("pods_ready_to_evicted" in line and "PodsReadyTimeout" in line for line in lines)
+
+
+def test_why_workloads_are_not_admitted_follows_their_conditions() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("1")
+            await c.submit("a")
+            await c.submit("b")
+            await c.submit("huge", cpu="100")
+            await c.submit("lost", queue="nowhere")
+            await asyncio.sleep(5)
+            c.world.metrics.exposition()
+
+            def count(cause: str, cluster_queue: str = "cq") -> float:
+                own = {"cluster_queue": cluster_queue, "reason": "NoReservation", "underlying_cause": cause}
+                return c.world.metrics.value("kueue_unadmitted_workloads", own)
+
+            assert count("WaitingForQuota") == 1
+            assert count("ExceedsMaxQuota") == 1
+            assert count("Misconfigured", "") == 1
+            await c.client.delete(JOBS, NS, "huge", propagation="Background")
+            await asyncio.sleep(5)
+            assert "ExceedsMaxQuota" not in c.world.metrics.exposition()
+
+    run_virtual(story())
+
+
+def test_only_the_chosen_local_queues_have_metrics_of_their_own() -> None:
+    async def story() -> None:
+        chosen = "metrics: {localQueueMetrics: {enable: true, localQueueSelector: {matchLabels: {team: a}}}}\n"
+        async with cluster(chosen) as c:
+            await c.queues()
+            await c.local_queue("other")
+            await c.client.patch(LOCAL_QUEUES, NS, "lq", {"metadata": {"labels": {"team": "a"}}})
+            await c.submit("x")
+            await c.submit("y", queue="other")
+            await asyncio.sleep(5)
+            text = c.world.metrics.exposition()
+            assert set(re.findall(r'kueue_local_queue_\w+\{.*?\bname="(\w+)"', text)) == {"lq"}
+
+    run_virtual(story())

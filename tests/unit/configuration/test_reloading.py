@@ -1,0 +1,112 @@
+"""What a running process can take over of a new configuration, by field."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from queue_manager.configuration import KueueConfig, loads
+from queue_manager.configuration.decode import settings
+from queue_manager.configuration.reloading import changes, verdict
+
+HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+AT_START = {
+    "namespace",
+    "metrics.bindAddress",
+    "health",
+    "controller.cacheSyncTimeout",
+    "jobController",
+}
+
+
+def said(body: str) -> str:
+    return verdict(changes(KueueConfig(), loads(HEAD + body)))
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("", "nothing has changed"),
+        ("waitForPodsReady: {timeout: 5m, recoveryTimeout: 30m}\n", "taken over: waitForPodsReady.timeout"),
+        (
+            "waitForPodsReady: {requeuingStrategy: {backoffLimitCount: 3, timestamp: Creation}}\n",
+            "taken over: waitForPodsReady.requeuingStrategy.timestamp, "
+            "waitForPodsReady.requeuingStrategy.backoffLimitCount",
+        ),
+        (
+            "featureGates: {DisableWaitForPodsReady: true}\n",
+            "taken over: waitForPodsReady, featureGates",
+        ),
+        ("metrics: {enableClusterQueueResources: true}\n", "taken over: metrics.enableClusterQueueResources"),
+        (
+            "pprofBindAddress: ':6060'\n",
+            "taken over: pprofBindAddress (no effect: there is no Go profile to serve)",
+        ),
+        (
+            "jobController: {concurrentSyncs: 3}\nwaitForPodsReady: {timeout: 5m}\n",
+            "nothing taken over: jobController.concurrentSyncs needs a restart, the Job controller works with it",
+        ),
+        (
+            "metrics: {bindAddress: ':1'}\nhealth: {livenessEndpointName: alive}\n",
+            "nothing taken over: metrics.bindAddress needs a restart, the process serves there already; "
+            "health.livenessEndpointName needs a restart, the process serves there already",
+        ),
+    ],
+)
+def test_what_becomes_of_a_change_is_said_by_field(body: str, expected: str) -> None:
+    assert said(body) == expected
+
+
+def test_the_way_back_is_a_change_too() -> None:
+    off = loads(HEAD + "featureGates: {DisableWaitForPodsReady: true}\n")
+    assert verdict(changes(off, KueueConfig())) == "taken over: waitForPodsReady, featureGates"
+
+
+def test_the_namespace_of_the_process_needs_a_restart_and_nothing_else_is_to_blame() -> None:
+    """The selector of namespaces follows from it, and could be taken over."""
+    found = changes(KueueConfig(), loads(HEAD + "namespace: other\n"))
+    assert [change.path for change in found.refused] == ["namespace"]
+    assert len(found.fields) == 2
+
+
+def leaves(section: Any, path: str = "") -> list[tuple[str, Any]]:
+    """All fields that are no sections, with a configuration in which just this one is another."""
+    result = []
+    for name, field in settings(type(section), "v1beta2").items():
+        value = getattr(section, field.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            inner = [(p, dataclasses.replace(section, **{field.name: c})) for p, c in leaves(value, f"{path}{name}.")]
+            result += inner
+        else:
+            result.append((f"{path}{name}", dataclasses.replace(section, **{field.name: another(value)})))
+    return result
+
+
+def another(value: Any) -> Any:
+    match value:
+        case bool():
+            return not value
+        case timedelta():
+            return value + timedelta(seconds=7)
+        case int() | float():
+            return value + 7
+        case str() | None:
+            return "another"
+        case tuple():
+            return (*value, "another")
+        case _:
+            return {**value, "another": "another"}
+
+
+LEAVES = leaves(KueueConfig())
+
+
+@pytest.mark.parametrize(("path", "other"), LEAVES, ids=[path for path, _ in LEAVES])
+def test_every_field_is_either_taken_over_or_named_as_needing_a_restart(path: str, other: KueueConfig) -> None:
+    found = changes(KueueConfig(), other)
+    assert [change.path for change in found.fields] == [path]
+    spent = any(path == start or path.startswith(f"{start}.") for start in AT_START)
+    assert bool(found.refused) == spent

@@ -19,8 +19,10 @@ def validate_label_map(labels: Mapping[str, str] | None, path: str) -> list[Fiel
     """Keys are qualified names, values label values; errors stand on the map itself."""
     errors: list[FieldError] = []
     for key, value in (labels or {}).items():
-        errors += [invalid(path, key, text) for text in names.qualified_name(key)]
-        errors += [invalid(path, value, text) for text in names.label_value(value)]
+        if problems := names.qualified_name(key):
+            errors += [invalid(path, key, text) for text in problems]
+        if problems := names.label_value(value):
+            errors += [invalid(path, value, text) for text in problems]
     return errors
 
 

@@ -91,7 +91,7 @@ Managers = dict[ManagerId, Entry]
 class View:
     """An object's part that can be owned, by one (sub)resource."""
 
-    __slots__ = ("_dropped", "_memo", "_meta", "empty", "type")
+    __slots__ = ("_created", "_dropped", "_meta", "empty", "type")
 
     def __init__(self, schema: Schema, has_status: bool, subresource: str, kind: str) -> None:
         custom = isinstance(schema, CustomSchema)
@@ -106,7 +106,7 @@ class View:
             dropped.add("status")
         self._dropped = dropped
         self._meta = meta
-        self._memo: dict[bytes, FieldSet] = {}
+        self._created: dict[tuple[bytes, bytes], orjson.Fragment | None] = {}
         self.empty: Json = empty_object(schema.definition) if isinstance(schema, TypedSchema) else {}
 
     def of(self, tree: Json) -> Json:
@@ -116,20 +116,30 @@ class View:
             view["metadata"] = {name: value for name, value in meta.items() if name not in self._meta}
         return view
 
-    def of_new(self, tree: Json) -> FieldSet:
-        """All fields of a new object."""
+    def of_created(self, tree: Json, generated: FieldSet) -> orjson.Fragment | None:
+        """What the creator of an object owns, as stored: all but what the server `generated`. None: nothing.
+
+        Objects that differ only in the values of their metadata (the pods of a Job) share the answer.
+        """
         view = self.of(tree)
         meta = view.pop("metadata", None) or {}
         text = orjson.dumps(view)
-        known = self._memo.get(text)
-        if known is None:
-            empty = {name: value for name, value in self.empty.items() if name != "metadata"}
-            change = compare(self.type, empty, view)
-            known = union(change.added, change.modified)
-            if len(text) <= MEMO_LENGTH:
-                if len(self._memo) >= MEMO:
-                    self._memo.clear()
-                self._memo[text] = known
+        names = {name: list(value) if type(value) is dict else value for name, value in meta.items()}
+        key = text, orjson.dumps((names, generated))
+        if key in self._created:
+            return self._created[key]
+        fields = without(self._of_new(view, meta), generated)
+        answer = orjson.Fragment(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)) if fields else None
+        if len(text) <= MEMO_LENGTH:
+            if len(self._created) >= MEMO:
+                self._created.clear()
+            self._created[key] = answer
+        return answer
+
+    def _of_new(self, view: Json, meta: Json) -> FieldSet:
+        empty = {name: value for name, value in self.empty.items() if name != "metadata"}
+        change = compare(self.type, empty, view)
+        known = union(change.added, change.modified)
         kind = self.type.map.fields.get("metadata") if self.type.map else None
         named = compare(kind or DEDUCED, {}, meta).added
         return {"f:metadata": named, **known} if named else known
@@ -197,11 +207,10 @@ def manager_id(call: Call, operation: str) -> ManagerId:
 
 def on_create(call: Call, new: Json, generated: FieldSet, now: str) -> None:
     """Give all fields of a new object to its creator, but not those that the server `generated`."""
-    fields = without(view_of(call).of_new(new), generated)
+    fields = view_of(call).of_created(new, generated)
     new["metadata"].pop("managedFields", None)
-    if fields:
-        entry = Entry(fields, call.resource.api_version, now)
-        new["metadata"]["managedFields"] = encode({manager_id(call, UPDATE): entry})
+    if fields is not None:
+        new["metadata"]["managedFields"] = [_wire(manager_id(call, UPDATE), call.resource.api_version, now, fields)]
 
 
 def on_update(call: Call, new: Json, old: Json, now: str) -> None:
@@ -349,13 +358,17 @@ def encode(managers: Managers) -> list[Json]:
 def _encoded(identity: ManagerId, entry: Entry) -> Json:
     if entry.wire is not None:
         return entry.wire
+    fields = orjson.Fragment(orjson.dumps(entry.fields, option=orjson.OPT_SORT_KEYS))
+    return _wire(identity, entry.api_version, entry.time, fields)
+
+
+def _wire(identity: ManagerId, api_version: str, time: str | None, fields: orjson.Fragment) -> Json:
     out: dict[str, Any] = {}
     if identity.name:
         out["manager"] = identity.name
-    out |= {"operation": identity.operation, "apiVersion": entry.api_version}
-    if entry.time is not None:
-        out["time"] = entry.time
-    fields = orjson.Fragment(orjson.dumps(entry.fields, option=orjson.OPT_SORT_KEYS))
+    out |= {"operation": identity.operation, "apiVersion": api_version}
+    if time is not None:
+        out["time"] = time
     out |= {"fieldsType": "FieldsV1", "fieldsV1": fields}
     if identity.subresource:
         out["subresource"] = identity.subresource

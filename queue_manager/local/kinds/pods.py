@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 from typing import Any
 
 from job_controller.fields import FieldError, Json, forbidden, invalid
@@ -79,9 +80,12 @@ def _tolerate_absent_nodes(spec: Json) -> None:
 def _generated(pod: Json) -> FieldSet:
     """Priority and tolerations come from admission, so they belong to nobody."""
     spec = pod.get("spec") or {}
-    return of_paths(
-        *(("f:spec", f"f:{name}") for name in ("priority", "preemptionPolicy", "tolerations") if name not in spec)
-    )
+    return _fields_of_spec(tuple(name for name in ("priority", "preemptionPolicy", "tolerations") if name not in spec))
+
+
+@cache
+def _fields_of_spec(names: tuple[str, ...]) -> FieldSet:
+    return of_paths(*(("f:spec", f"f:{name}") for name in names))
 
 
 def _prepare_update(new: Json, old: Json) -> None:

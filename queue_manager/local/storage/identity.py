@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime
+from functools import lru_cache
 from random import Random
 
 # Without vowels and look-alikes, as upstream: no words, no misreadings.
@@ -44,4 +45,10 @@ class Identities:
 
 def timestamp(now: datetime) -> str:
     """metav1.Time: whole seconds, UTC."""
-    return now.astimezone(UTC).isoformat(timespec="seconds")[:19] + "Z"
+    return _second(int(now.timestamp() // 1))
+
+
+@lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    """Many objects are made in the same second."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + "Z"

@@ -10,6 +10,7 @@ ready, and its ApiClient adds to each call the building of a model for the body 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl as tls
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from queue_manager.engine.transport import JSON, ApiError, Response
 Authorization = Callable[[], Awaitable[str]]  # -> value of the Authorization header, or ""
 
 CONNECT_TIMEOUT = 10.0  # seconds
+CLOSE_TIMEOUT = 1.0  # seconds; for connections to say that they are closed, which a TLS connection may never do
 READ_BUFFER = 1 << 18  # bytes; a watch under load arrives in chunks of up to this size
 
 
@@ -125,12 +127,18 @@ class HttpTransport:
             raise _broken(error) from error
 
     async def close(self) -> None:
-        """Close all connections. Streams end with an error: aiohttp itself would leave their readers waiting."""
+        """Close all connections, within a second. Streams end with an error: aiohttp would leave their readers waiting.
+
+        aiohttp waits without limit until each connection has reported its end; a program that has nothing more to
+        do must not hang on that.
+        """
         for answer in self._streams:
             answer.content.set_exception(aiohttp.ClientConnectionError("the transport was closed"))
         if self._session is not None:
-            await self._session.close()
-            self._session = None
+            session, self._session = self._session, None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT):
+                    await session.close()
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

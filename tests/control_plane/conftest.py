@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import subprocess
 import sys
@@ -15,9 +14,9 @@ import pytest
 
 from queue_manager.engine.client import Client
 from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, NAMESPACES, PODS, RESOURCE_FLAVORS, WORKLOADS, Resource
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.resources import NAMESPACES
 from tests.control_plane import provide
+from tests.control_plane.emptying import clear
 from tests.control_plane.server import ControlPlane
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,15 +27,13 @@ SLUICE = [sys.executable, "-m", "queue_manager.cli.main"]
 def plane(control_plane: ControlPlane) -> ControlPlane:
     """The real server of this run, with the queue's kinds, and nothing that a manager would take for its work."""
     install_kinds(control_plane)
-    asyncio.run(clear(control_plane))
+    asyncio.run(emptied(control_plane))
     return control_plane
 
 
-async def clear(plane: ControlPlane) -> None:
-    """Remove what other suites have left in any namespace: a manager here runs every Job it sees."""
+async def emptied(plane: ControlPlane) -> None:
     transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
-    for resource in (JOBS, WORKLOADS, PODS, CLUSTER_QUEUES, RESOURCE_FLAVORS):
-        await remove_all(Client(transport), resource, "")
+    await clear(Client(transport))
     await transport.close()
 
 
@@ -74,19 +71,5 @@ async def namespace(api: Client) -> AsyncIterator[str]:
     name = f"t-{uuid4().hex[:8]}"
     await api.create(NAMESPACES, "", {"metadata": {"name": name}})
     yield name
-    for resource in (JOBS, WORKLOADS, PODS):
-        await remove_all(api, resource, name)
+    await clear(api)
     await api.delete(NAMESPACES, "", name)
-    for resource in (CLUSTER_QUEUES, RESOURCE_FLAVORS):
-        await remove_all(api, resource, "")
-
-
-async def remove_all(api: Client, resource: Resource, namespace: str) -> None:
-    """Delete all objects of a namespace, or of all for "", and whatever keeps them."""
-    for obj in await api.list(resource, namespace):
-        meta = obj["metadata"]
-        place = meta.get("namespace", "")
-        with contextlib.suppress(ApiError):
-            if meta.get("finalizers"):
-                await api.patch(resource, place, meta["name"], {"metadata": {"finalizers": None}})
-            await api.delete(resource, place, meta["name"], grace_period=0, propagation="Background")

@@ -44,7 +44,7 @@ class Rival:
                 if self._get("/healthz") == "ok":
                     return
             time.sleep(0.05)
-        raise RuntimeError(f"{self.process.args} is not healthy:\n{self.log.read_text()[-2000:]}")
+        raise RuntimeError(f"{self.log.stem} is not healthy:\n{self.log.read_text()[-2000:]}")
 
     def _get(self, path: str) -> str:
         context = ssl._create_unverified_context() if self.url.startswith("https") else None

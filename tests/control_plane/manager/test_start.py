@@ -150,7 +150,6 @@ async def test_a_bad_configuration_names_every_line(kubeconfig: Path, tmp_path: 
 async def test_a_port_that_is_taken(kubeconfig: Path, start: Start) -> None:
     first = await start(kubeconfig)
     port = first.url.rpartition(":")[2]
-    command = [*SLUICE, "manager", "--kubeconfig", str(kubeconfig), "--metrics-port", port]
-    done = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, check=False, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith(f"sluice manager: cannot serve health, metrics on 127.0.0.1:{port}: ")
+    said = await refusal("--metrics-port", port, kubeconfig=kubeconfig)
+    assert said.startswith(f"cannot serve health, metrics on 127.0.0.1:{port}: ")
+    assert first.process.returncode is None

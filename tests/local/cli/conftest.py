@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from queue_manager.cli.ps import job_table
-from tests.local.cluster.conftest import Up, sluice, start, until
+from tests.local.cluster.conftest import Up, cluster, kinds, real_server, sluice, until
+from tests.local.cluster.fleet import Fleet
 
-__all__ = ["start"]  # a fixture of the cluster's tests
+__all__ = ["cluster", "kinds", "real_server"]  # fixtures of the cluster's tests
 
 CONFIG = """\
 apiVersion: config.kueue.x-k8s.io/v1beta2
@@ -44,7 +45,7 @@ spec:
 class User:
     """Somebody with a cluster of 2 cpu."""
 
-    def __init__(self, up: Up, config: Path) -> None:
+    def __init__(self, up: Up | Fleet, config: Path) -> None:
         self.up = up
         self.config = config
 
@@ -78,12 +79,12 @@ class User:
 
 
 @pytest.fixture
-def user(start: Callable[..., Up], tmp_path: Path) -> Callable[..., User]:
+def user(cluster: Callable[..., Up | Fleet], tmp_path: Path) -> Callable[..., User]:
     """A user of a new cluster; `timeout`: of waitForPodsReady."""
 
     def begin(timeout: str = "30m") -> User:
         config = tmp_path / "config.yaml"
         config.write_text(CONFIG.format(timeout=timeout))
-        return User(start("--cpu", "2", "--memory", "4Gi", "--config", str(config)), config)
+        return User(cluster(config.read_text()), config)
 
     return begin

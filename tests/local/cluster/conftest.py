@@ -17,6 +17,9 @@ import pytest
 from queue_manager.engine.client import Client
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.transport import ApiError
+from tests.control_plane.conftest import install_kinds
+from tests.control_plane.server import ControlPlane
+from tests.local.cluster.fleet import MEMORY, Fleet
 
 SLUICE = [sys.executable, "-m", "queue_manager.cli.main"]
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,6 +89,43 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
     for up in running:
         if up.process.poll() is None:
             up.stop()
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.control_plane)])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Up | Fleet]]:
+    """Start a cluster of one node: `sluice up`, or manager and node agent as clients of a real server.
+
+    What is about the process `sluice up` itself (its flags, its data, its death) asks for `start` instead.
+    """
+    running: list[Up | Fleet] = []
+
+    def begin(config: str = "", cpu: str = "2") -> Up | Fleet:
+        if request.param == "real":
+            running.append(Fleet(request.getfixturevalue("real_server"), tmp_path, config, cpu))
+            return running[-1]
+        flags = ["--cpu", cpu, "--memory", MEMORY]
+        if config:
+            (tmp_path / "up.yaml").write_text(config)
+            flags += ["--config", str(tmp_path / "up.yaml")]
+        running.append(Up(tmp_path / "data", *flags))
+        return running[-1]
+
+    yield begin
+    for one in running:
+        one.stop()
+
+
+@pytest.fixture(scope="session")
+def kinds(control_plane: ControlPlane) -> ControlPlane:
+    """The real server, with the queue's kinds."""
+    install_kinds(control_plane)
+    return control_plane
+
+
+@pytest.fixture(scope="module")
+def real_server(kinds: ControlPlane, controllers: None) -> ControlPlane:
+    """The real server, with the queue's kinds and with somebody who collects garbage."""
+    return kinds
 
 
 async def until(condition: Callable[[], Awaitable[object]], what: str) -> None:

@@ -9,71 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from job_controller.model import Job, Pod
-from queue_manager.api.types import ClusterQueue, Workload
-from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, PODS, WORKLOADS
-from tests.local.cluster.conftest import Up, processes_of, sluice, until
+from job_controller.model import Pod
+from queue_manager.engine.resources import JOBS, PODS
+from tests.local.cluster.conftest import Up, processes_of, sluice
+from tests.local.cluster.work import ended, job, job_named, running
 
 Start = Callable[..., Up]
-
-
-def job(name: str, command: str, **spec: object) -> dict[str, object]:
-    container = {"name": "main", "image": "local", "command": ["sh", "-c", command]}
-    return {
-        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "user-queue"}},
-        "spec": {
-            "suspend": True,
-            **spec,
-            "template": {
-                "spec": {
-                    "restartPolicy": "Never",
-                    "terminationGracePeriodSeconds": 1,
-                    "containers": [{**container, "resources": {"requests": {"cpu": "100m"}}}],
-                }
-            },
-        },
-    }
-
-
-async def job_named(client: Client, name: str) -> Job:
-    return await client.get(JOBS, "default", name, type=Job)
-
-
-def has(job: Job, condition: str) -> bool:
-    return any(c.type == condition and c.is_true for c in job.status.conditions)
-
-
-async def ended(client: Client, name: str, condition: str = "Complete") -> Job:
-    async def so() -> bool:
-        return has(await job_named(client, name), condition)
-
-    await until(so, f"{name} is {condition}")
-    return await job_named(client, name)
-
-
-async def running(client: Client, name: str) -> None:
-    async def so() -> bool:
-        return (await job_named(client, name)).status.ready == 1
-
-    await until(so, f"{name} runs")
-
-
-async def test_a_queued_job_runs_as_a_real_process_and_gives_its_quota_back(start: Start, tmp_path: Path) -> None:
-    up = start()
-    proof = tmp_path / "proof"
-    async with up.client() as client:
-        await client.create(JOBS, "default", job("writes", f"echo $HOSTNAME > {proof}"))
-        done = await ended(client, "writes")
-        assert done.status.succeeded == 1
-        assert proof.read_text().startswith("writes-")
-
-        async def free() -> bool:
-            queue = await client.get(CLUSTER_QUEUES, "", "cluster-queue", type=ClusterQueue)
-            usage = [r.total for flavor in queue.status.flavors_reservation or () for r in flavor.resources]
-            return usage != [] and all(str(total) == "0" for total in usage)
-
-        await until(free, "the quota is free again")
 
 
 async def test_only_the_owner_may_read_the_kubeconfig_and_the_data(start: Start) -> None:
@@ -137,21 +78,6 @@ async def test_after_kill_9_finished_jobs_stay_finished_and_running_pods_are_ado
         }
         assert codes == {"finished": 0, "survives": 0, "ends-meanwhile": 7}
     assert runs.read_text().splitlines() == ["run", "run"]
-
-
-async def test_deleting_a_job_ends_its_process_and_its_workload(start: Start) -> None:
-    up = start()
-    marker = f"32{up.process.pid}"
-    async with up.client() as client:
-        await client.create(JOBS, "default", job("goes", f"sleep {marker}"))
-        await running(client, "goes")
-        await client.delete(JOBS, "default", "goes", propagation="Background")
-
-        async def gone() -> bool:
-            left = [*await client.list(WORKLOADS, type=Workload), *await client.list(PODS, type=Pod)]
-            return not left and not processes_of(marker)
-
-        await until(gone, "workload, pod and process are gone")
 
 
 async def test_a_bad_configuration_ends_it_with_file_line_and_field(tmp_path: Path) -> None:

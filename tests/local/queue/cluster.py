@@ -21,7 +21,7 @@ from queue_manager.engine.resources import (
 )
 from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.kubelet import Outcome
-from queue_manager.simulation.world import World
+from tests.local.queue.places import Stage, here
 
 NS = "ns"
 API = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
@@ -29,21 +29,30 @@ RUNS_FOR_EVER = Outcome(ready_after=0.2, ends_after=None)
 
 
 class Cluster:
-    """A `World` with namespace ns, flavor default, ClusterQueue cq and LocalQueue lq."""
+    """A stage with namespace ns, flavor default, ClusterQueue cq and LocalQueue lq."""
 
-    def __init__(self, world: World, outcomes: dict[str, Outcome]) -> None:
+    def __init__(self, world: Stage, outcomes: dict[str, Outcome]) -> None:
         self.world = world
         self.client = world.client
         self.outcomes = outcomes  # by Job name; the others run for ever
 
     async def queues(self, cpu: str = "2", *, strategy: str = "BestEffortFIFO", **spec: Any) -> None:
-        await self.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})
+        await self.namespace()
         await self.flavor("default")
         quota = [{"name": "cpu", "nominalQuota": cpu}]
         group = {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": quota}]}
         body = {"namespaceSelector": {}, "queueingStrategy": strategy, "resourceGroups": [group], **spec}
         await self.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq"}, "spec": body})
         await self.local_queue("lq")
+
+    async def namespace(self) -> None:
+        """As if it were new."""
+        try:
+            await self.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            await self.client.patch(NAMESPACES, "", NS, {"metadata": {"labels": {"team": None}}})
 
     async def flavor(self, name: str, **spec: Any) -> None:
         await self.create(RESOURCE_FLAVORS, {**API, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec})
@@ -109,9 +118,9 @@ class Cluster:
         ]
 
     async def until(self, question: Callable[[], Any], expected: Any, seconds: float = 30) -> None:
-        """Wait, in virtual time, until the question has this answer."""
+        """Wait until the question has this answer, in virtual time not longer than this."""
         answer = None
-        for _ in range(int(seconds * 20)):
+        for _ in range(int((seconds + here().patience) * 20)):
             try:
                 answer = await question()
             except (LookupError, ApiError) as error:
@@ -141,5 +150,5 @@ async def cluster(config: str = "", **outcomes: Outcome) -> AsyncIterator[Cluste
         return chosen.get(pod.metadata.name.rsplit("-", 1)[0], RUNS_FOR_EVER)
 
     kinds = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
-    async with World(1, script, loads(kinds + config) if config else KueueConfig()) as world:
+    async with here().stage(script, loads(kinds + config) if config else KueueConfig()) as world:
         yield Cluster(world, chosen)

@@ -6,7 +6,7 @@ thinks does not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,11 +26,19 @@ class Broken(AssertionError):
 
 @dataclass
 class History:
-    """Walks through the writes and checks each against all before it."""
+    """Walks through the writes and checks each against all before it.
+
+    What users wrote is theirs to answer for: `by_user` has the resourceVersions of their writes, and what they changed
+    in the pod template of a Job (a merge patch), which is its original from then on.
+    """
 
     quota: int  # cpu of the one ClusterQueue
     base: int = 1  # backoff, seconds
     maximum: int = 3600
+    limit: int | None = None
+    by_user: Mapping[str, Tree] | None = None  # None: nobody looked
+    stopped: set[str] = field(default_factory=set)  # queues
+    members: dict[str, str] = field(default_factory=dict)  # LocalQueue -> ClusterQueue
     jobs: dict[str, Tree] = field(default_factory=dict)
     workloads: dict[str, Tree] = field(default_factory=dict)
     pods: dict[str, Tree] = field(default_factory=dict)
@@ -47,6 +55,18 @@ class History:
                     self._workload(what, tree)
                 case b"pods":
                     self._pod(what, tree)
+                case b"clusterqueues.kueue.x-k8s.io" | b"localqueues.kueue.x-k8s.io":
+                    self._queue(tree)
+
+    def _users(self, tree: Tree) -> bool:
+        return self.by_user is not None and tree["metadata"]["resourceVersion"] in self.by_user
+
+    def _queue(self, tree: Tree) -> None:
+        name = f"{tree['kind']}/{tree['metadata']['name']}"
+        stops = tree["spec"].get("stopPolicy", "None") != "None"
+        (self.stopped.add if stops else self.stopped.discard)(name)
+        if tree["kind"] == "LocalQueue":
+            self.members[name] = f"ClusterQueue/{tree['spec']['clusterQueue']}"
 
     # --- Jobs and pods ---
 
@@ -57,10 +77,12 @@ class History:
             self.jobs.pop(uid, None)
             return
         self.jobs[uid] = new
-        self.originals.setdefault(uid, template_facts(new["spec"]["template"]))
+        self.originals.setdefault(uid, new["spec"]["template"])
+        if self._users(new) and self.by_user is not None:
+            self.originals[uid] = merged(self.originals[uid], self.by_user[new["metadata"]["resourceVersion"]])
         started = old is not None and old["spec"].get("suspend") and not new["spec"].get("suspend")
         workload = self._workload_of(uid)
-        if started and not (workload is not None and is_true(workload, "Admitted")):
+        if started and not self._users(new) and not (workload is not None and is_true(workload, "Admitted")):
             raise Broken(f"S10: {new['metadata']['name']} was started and is not admitted")
 
     def _pod(self, what: bytes, pod: Tree) -> None:
@@ -92,11 +114,23 @@ class History:
         if is_true(old, "QuotaReserved") and not is_true(new, "QuotaReserved"):
             self._released(name, new)
         self._counted(name, old, new)
-        if old["spec"].get("active") is False and new["spec"].get("active") and requeue_state(new):
-            raise Broken(f"S22: {name} was reactivated and keeps {requeue_state(new)}")
+        if old["spec"].get("active") is False and new["spec"].get("active"):
+            self._reactivated(name, new)
         self._within_quota()
 
+    def _reactivated(self, name: str, w: Tree) -> None:
+        if requeue_state(w):
+            raise Broken(f"S22: {name} was reactivated and keeps {requeue_state(w)}")
+        if self.by_user is not None and not self._users(w):
+            raise Broken(f"S22: {name} was reactivated and no user did it")
+
     def _reserved(self, name: str, w: Tree) -> None:
+        if is_true(w, "DeactivationTarget"):
+            raise Broken(f"S21: {name} got quota and is about to be deactivated")
+        local = f"LocalQueue/{w['spec'].get('queueName', '')}"
+        for queue in (local, self.members.get(local, "")):
+            if queue in self.stopped:
+                raise Broken(f"S5: {name} got quota and {queue} is stopped")
         written = datetime.fromisoformat(condition(w, "QuotaReserved")["lastTransitionTime"])
         requeued, at = condition(w, "Requeued"), requeue_state(w).get("requeueAt")
         if w["spec"].get("active") is False or is_true(w, "Finished") or "deletionTimestamp" in w["metadata"]:
@@ -113,8 +147,11 @@ class History:
             raise Broken(f"S12: {name} gave its quota back while {len(alive)} of its pods use nodes")
         if not job["spec"].get("suspend"):
             raise Broken(f"L3: {name} has no quota and its Job is not suspended")
-        if template_facts(job["spec"]["template"]) != self.originals[owner(w)]:
+        if template_facts(job["spec"]["template"]) != template_facts(self.originals[owner(w)]):
             raise Broken(f"S11: the template of {name} is not restored")
+        wanted = w["spec"]["podSets"][0]["count"]
+        if "minCount" in w["spec"]["podSets"][0] and job["spec"].get("parallelism", 1) < wanted:
+            raise Broken(f"S11: {name} runs fewer pods than its user wanted")
 
     def _counted(self, name: str, old: Tree, new: Tree) -> None:
         before, after = requeue_state(old).get("count", 0), requeue_state(new).get("count", 0)
@@ -125,6 +162,8 @@ class History:
             raise Broken(f"S21: {name} was evicted and its count went from {before} to {after}")
         if not timed_out and after > before:
             raise Broken(f"S21: {name} was not evicted and its count went from {before} to {after}")
+        if self.limit is not None and after > self.limit:
+            raise Broken(f"S21: {name} is retried {after} times and the limit is {self.limit}")
         if timed_out:
             wait = datetime.fromisoformat(requeue_state(new)["requeueAt"]) - datetime.fromisoformat(
                 evicted["lastTransitionTime"]
@@ -175,6 +214,15 @@ def condition(tree: Tree, kind: str) -> Tree:
 
 def is_true(tree: Tree, kind: str) -> bool:
     return bool(condition(tree, kind).get("status") == "True")
+
+
+def merged(tree: Any, patch: Any) -> Any:
+    """A JSON merge patch applied (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    base = tree if isinstance(tree, dict) else {}
+    result = {key: value for key, value in base.items() if key not in patch}
+    return result | {key: merged(base.get(key), value) for key, value in patch.items() if value is not None}
 
 
 def requeue_state(tree: Tree) -> Tree:

@@ -2,7 +2,7 @@
 
 A story is the same text in both places. `run` tells it in the place that the fixture `place` has chosen (embedded,
 where a test does not ask for the fixture). What is written in seconds of a story are seconds of its place: an hour in
-which nothing happens costs nothing in virtual time, and is `rest`, so that in real time three seconds have to do.
+which nothing happens costs nothing in virtual time, and is `rest`, so that in real time two seconds have to do.
 """
 
 from __future__ import annotations
@@ -28,12 +28,24 @@ R = TypeVar("R")
 class Stage(Protocol):
     """A running cluster with all controllers in this process, and pods that are played."""
 
-    client: Client
-    clock: Clock
-    history: list[bytes]  # b"TYPE resource object" of each write
-    admission: list[Admission]
-    queue: QueueManager
-    metrics: Registry
+    @property
+    def client(self) -> Client: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def history(self) -> list[bytes]:
+        """b"TYPE resource object" of each write."""
+        ...
+
+    @property
+    def admission(self) -> list[Admission]:
+        """The rules that are asked; what is taken out is asked no more."""
+        ...
+
+    @property
+    def queue(self) -> QueueManager: ...
+    @property
+    def metrics(self) -> Registry: ...
 
 
 class Place(Protocol):
@@ -63,7 +75,7 @@ class Real:
 
     name = "real"
     patience = 60.0
-    longest_rest = 3.0
+    longest_rest = 2.0
 
     def __init__(self, begin: Callable[[Script, KueueConfig], AbstractAsyncContextManager[Stage]]) -> None:
         self.stage = begin

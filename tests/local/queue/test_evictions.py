@@ -6,10 +6,14 @@ import asyncio
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.simulation.kubelet import Outcome
-from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import NS, Cluster, cluster
+from tests.local.queue.places import rest, run
+
+pytestmark = pytest.mark.usefixtures("place")
 
 NEVER_READY = Outcome(ready_after=None, ends_after=None)
 LIMIT = "The workload is deactivated due to exceeding the maximum number of re-queuing retries"
@@ -90,10 +94,10 @@ def test_two_timeouts_are_retried_after_growing_waits_and_the_third_deactivates(
             assert ("Normal", "EvictedDueToPodsReadyTimeout", f"Exceeded the PodsReady timeout ns/{name}") in told
             assert ("Normal", "EvictedDueToDeactivatedDueToRequeuingLimitExceeded", LIMIT) in told
             before = len(c.world.history)
-            await asyncio.sleep(3600)
+            await rest(3600)
             assert len(c.world.history) == before
 
-    run_virtual(story())
+    run(story())
 
 
 def test_a_workload_deactivated_by_us_comes_back_with_a_full_new_budget() -> None:
@@ -120,7 +124,7 @@ def test_a_workload_deactivated_by_us_comes_back_with_a_full_new_budget() -> Non
                 ("Deactivated", "RequeuingLimitExceeded", 2),
             ]
 
-    run_virtual(story())
+    run(story())
 
 
 async def _count(c: Cluster, job: str) -> int | None:
@@ -147,7 +151,7 @@ def test_a_user_deactivates_a_running_job_and_brings_it_back() -> None:
                 "Previously: The workload is deactivated",
             )
 
-    run_virtual(story())
+    run(story())
 
 
 def test_a_stop_takes_two_job_patches_and_none_is_refused() -> None:
@@ -170,14 +174,14 @@ def test_a_stop_takes_two_job_patches_and_none_is_refused() -> None:
             await asyncio.sleep(2)
             assert ("Normal", "Stopped", "The workload is deactivated") in await c.events("a")
 
-    run_virtual(story())
+    run(story())
 
 
 def test_quota_is_kept_until_the_last_pod_has_terminated() -> None:
-    """Row 9, invariant S12: pods that take 20 s to stop keep their quota for these 20 s."""
+    """Row 9, invariant S12: pods that take 6 s to stop keep their quota for these 6 s."""
 
     async def story() -> None:
-        slow = Outcome(ready_after=0.2, ends_after=None, stops_within=20.0)
+        slow = Outcome(ready_after=0.2, ends_after=None, stops_within=6.0)
         async with cluster(slow=slow) as c:
             await c.queues(cpu="1")
             await c.submit("slow")
@@ -185,12 +189,12 @@ def test_quota_is_kept_until_the_last_pod_has_terminated() -> None:
             await c.submit("next")
             await asyncio.sleep(1)
             await patch_workload(c, "slow", {"spec": {"active": False}})
-            await asyncio.sleep(15)
+            await asyncio.sleep(4)
             assert await c.running() == []
             assert (await c.condition("slow", "QuotaReserved"))[0] == "True"  # type: ignore[index]
             await c.until(c.running, ["next"])
 
-    run_virtual(story())
+    run(story())
 
 
 def test_a_pending_workload_that_is_deactivated_leaves_the_line_and_can_return() -> None:
@@ -205,13 +209,13 @@ def test_a_pending_workload_that_is_deactivated_leaves_the_line_and_can_return()
                 lambda: c.condition("wait", "Evicted"), ("True", "Deactivated", "The workload is deactivated")
             )
             await c.client.delete(JOBS, NS, "run", propagation="Background")
-            await asyncio.sleep(5)
+            await asyncio.sleep(2)
             assert await c.running() == []
             await patch_workload(c, "wait", {"spec": {"active": True}})
             await c.until(c.running, ["wait"])
             assert values(c, "wait", "Requeued") == []
 
-    run_virtual(story())
+    run(story())
 
 
 def test_losing_readiness_evicts_after_the_recovery_timeout_and_the_next_run_starts_afresh() -> None:
@@ -232,12 +236,12 @@ def test_losing_readiness_evicts_after_the_recovery_timeout_and_the_next_run_sta
             assert await evictions(c, "a") == [("PodsReadyTimeout", "WaitForRecovery", 1)]
             await c.until(c.running, [])
             await c.until(c.running, ["a"])
-            await asyncio.sleep(10)
+            await asyncio.sleep(5)
             assert await evictions(c, "a") == [("PodsReadyTimeout", "WaitForRecovery", 1)]
             states = values(c, "a", "PodsReady")
             assert states[states.index(("False", "WaitForRecovery")) + 1] == ("False", "WaitForStart")
 
-    run_virtual(story())
+    run(story())
 
 
 async def _evicted(c: Cluster, job: str) -> str | None:
@@ -261,7 +265,7 @@ def test_backoff_survives_a_hold_of_the_local_queue() -> None:
     """Row 2: Kueue admits at once when the LocalQueue is released (x22)."""
 
     async def story() -> None:
-        async with cluster(waiting(base=30), a=NEVER_READY) as c:
+        async with cluster(waiting(base=6), a=NEVER_READY) as c:
             await c.queues()
             await c.submit("a")
             await c.until(lambda: _evicted(c, "a"), "PodsReadyTimeout")
@@ -274,7 +278,7 @@ def test_backoff_survives_a_hold_of_the_local_queue() -> None:
             admitted = next(x for x in (await c.workload("a"))["status"]["conditions"] if x["type"] == "Admitted")
             assert _time(admitted["lastTransitionTime"]) >= _time(requeue_at)
 
-    run_virtual(story())
+    run(story())
 
 
 def _time(text: str) -> datetime:
@@ -304,7 +308,7 @@ def test_a_drained_cluster_queue_takes_its_workloads_back_in_their_old_order() -
             await c.until(c.running, ["old"])
             assert (await c.condition("old", "Requeued"))[:2] == ("True", "ClusterQueueRestarted")  # type: ignore[index]
 
-    run_virtual(story())
+    run(story())
 
 
 STOPPED = "The ClusterQueue is stopped"
@@ -322,7 +326,7 @@ def test_a_held_local_queue_starts_nothing_and_says_so() -> None:
             await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "None"}})
             await c.until(c.running, ["a"])
 
-    run_virtual(story())
+    run(story())
 
 
 def test_the_maximum_execution_time_deactivates_once_and_a_reactivation_starts_a_new_budget() -> None:
@@ -331,22 +335,22 @@ def test_the_maximum_execution_time_deactivates_once_and_a_reactivation_starts_a
     async def story() -> None:
         async with cluster() as c:
             await c.queues()
-            await c.submit("a", labels={"kueue.x-k8s.io/max-exec-time-seconds": "10"})
+            await c.submit("a", labels={"kueue.x-k8s.io/max-exec-time-seconds": "4"})
             reason = "DeactivatedDueToMaximumExecutionTimeExceeded"
             message = "The workload is deactivated due to exceeding the maximum execution time"
             await c.until(lambda: c.condition("a", "Evicted"), ("True", reason, message))
             await c.until(c.running, [])
-            await asyncio.sleep(5)
+            await asyncio.sleep(2)
             assert await c.condition("a", "DeactivationTarget") is None
             await patch_workload(c, "a", {"spec": {"active": True}})
             await c.until(c.running, ["a"])
-            await asyncio.sleep(8)
+            await asyncio.sleep(2)
             assert await c.running() == ["a"]
             name = (await c.workload("a"))["metadata"]["name"]
-            told = ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (10s) exceeded")
+            told = ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (4s) exceeded")
             assert (await c.events(name)).count(told) == 1
 
-    run_virtual(story())
+    run(story())
 
 
 def test_nothing_else_is_admitted_while_pods_are_awaited() -> None:
@@ -361,4 +365,4 @@ def test_nothing_else_is_admitted_while_pods_are_awaited() -> None:
             )
             await c.until(c.running, ["first", "second"])
 
-    run_virtual(story())
+    run(story())

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from queue_manager.simulation.kubelet import Outcome
-from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import cluster
+from tests.local.queue.places import run
+
+pytestmark = pytest.mark.usefixtures("place")
 
 NEVER = Outcome(ready_after=None, ends_after=None)
 QUICK = Outcome(ready_after=0.1, ends_after=None)
@@ -30,7 +34,7 @@ def test_c04_after_an_eviction_the_one_that_waits_starts() -> None:
             await c.until(c.running, ["second"])
             assert (await c.workload("first"))["status"]["requeueState"]["count"] == 1
 
-    run_virtual(story())
+    run(story())
 
 
 def test_c05_by_creation_the_younger_one_starts_only_while_the_older_one_is_in_backoff() -> None:
@@ -43,7 +47,7 @@ def test_c05_by_creation_the_younger_one_starts_only_while_the_older_one_is_in_b
             await c.until(c.running, ["first"])
             assert (await c.workload("first"))["status"]["requeueState"]["count"] == 1
 
-    run_virtual(story())
+    run(story())
 
 
 async def _after_backoff(timestamp: str) -> list[str]:
@@ -70,8 +74,8 @@ DONE = "Reached expected number of succeeded pods"
 
 
 def test_c06_by_eviction_the_one_that_never_ran_goes_first() -> None:
-    assert run_virtual(_after_backoff("Eviction")) == ["second"]
+    assert run(_after_backoff("Eviction")) == ["second"]
 
 
 def test_c07_by_creation_the_older_one_goes_first() -> None:
-    assert run_virtual(_after_backoff("Creation")) == ["first"]
+    assert run(_after_backoff("Creation")) == ["first"]

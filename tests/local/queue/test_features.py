@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from queue_manager.engine.resources import (
     WORKLOADS,
 )
 from queue_manager.simulation.kubelet import Outcome
-from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import API, NS, Cluster, cluster
+from tests.local.queue.places import run
+
+pytestmark = pytest.mark.usefixtures("place")
 
 MIN = "kueue.x-k8s.io/job-min-parallelism"
 EQUAL = "kueue.x-k8s.io/job-completions-equal-parallelism"
@@ -63,7 +66,7 @@ def test_a_job_runs_with_the_pods_that_fit_and_gets_its_size_back(
             await c.until(lambda: size(c, "a"), running)
             assert await c.running() == ["a"]
 
-    run_virtual(story())
+    run(story())
 
 
 # --- prebuilt Workloads ------------------------------------------------------------------------------------
@@ -87,7 +90,7 @@ def test_a_prebuilt_workload_is_taken_over_and_starts_its_job() -> None:
             await c.submit("like")
             await c.until(c.running, ["like"])
             await c.submit("a", labels={"kueue.x-k8s.io/prebuilt-workload-name": "pre"})
-            await asyncio.sleep(5)
+            await asyncio.sleep(2)
             assert await c.running() == ["like"]
             await make_prebuilt(c, "like")
             await c.until(c.running, ["a", "like"])
@@ -95,7 +98,7 @@ def test_a_prebuilt_workload_is_taken_over_and_starts_its_job() -> None:
             assert workload["metadata"]["name"] == "pre"
             await c.until(lambda: finished(c, "a"), "Succeeded")
 
-    run_virtual(story())
+    run(story())
 
 
 async def finished(c: Cluster, job: str) -> str:
@@ -122,7 +125,7 @@ def test_a_child_of_a_waiting_job_is_suspended_and_has_no_workload() -> None:
             assert told == [("Suspended", "Kueue managed child job suspended")]
             assert len(await c.client.list(WORKLOADS, NS)) == 2
 
-    run_virtual(story())
+    run(story())
 
 
 # --- admission checks --------------------------------------------------------------------------------------
@@ -162,7 +165,7 @@ def test_a_job_waits_for_its_checks_and_gets_what_they_inject() -> None:
             await set_active(c, "a", False)
             await c.until(lambda: node_selector(c, "a"), None)
 
-    run_virtual(story())
+    run(story())
 
 
 async def node_selector(c: Cluster, job: str) -> object:
@@ -175,15 +178,15 @@ def test_a_retry_waits_as_long_as_the_check_asks_for() -> None:
             await with_check(c)
             await c.submit("a")
             await c.until(lambda: admitted(c, "a"), ("False", "UnsatisfiedAdmissionChecks"))
-            await answer(c, "a", state="Retry", requeueAfterSeconds=20)
+            await answer(c, "a", state="Retry", requeueAfterSeconds=6)
             await c.until(lambda: admitted(c, "a"), ("False", "NoReservation"))
-            await asyncio.sleep(15)
+            await asyncio.sleep(3)
             assert await admitted(c, "a") == ("False", "NoReservation")
             await c.until(lambda: admitted(c, "a"), ("False", "UnsatisfiedAdmissionChecks"))
             check = (await c.workload("a"))["status"]["admissionChecks"][0]
             assert (check["state"], check["retryCount"]) == ("Pending", 1)
 
-    run_virtual(story())
+    run(story())
 
 
 # --- what namespaces and runtime classes add ---------------------------------------------------------------
@@ -209,7 +212,7 @@ def test_defaults_of_the_namespace_count_and_are_not_written_into_the_workload()
             container = (await c.workload("a"))["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
             assert "requests" not in container.get("resources", {})
 
-    run_virtual(story())
+    run(story())
 
 
 def test_what_breaks_a_limit_of_its_namespace_waits_until_the_limit_is_gone() -> None:
@@ -230,7 +233,7 @@ def test_what_breaks_a_limit_of_its_namespace_waits_until_the_limit_is_gone() ->
             await c.client.delete(LIMIT_RANGES, NS, "lr")
             await c.until(c.running, ["a"])
 
-    run_virtual(story())
+    run(story())
 
 
 def test_the_overhead_of_a_runtime_class_counts() -> None:
@@ -244,7 +247,7 @@ def test_the_overhead_of_a_runtime_class_counts() -> None:
             await c.until(c.running, ["a"])
             assert await usage(c, "a") == {"cpu": "1500m"}
 
-    run_virtual(story())
+    run(story())
 
 
 # --- metrics -----------------------------------------------------------------------------------------------
@@ -257,17 +260,18 @@ def test_metrics_say_what_happened_and_what_is() -> None:
             await c.submit("a")
             await c.submit("b")
             await c.until(lambda: waits(c, "b"), True)
-            now = c.world.metrics.exposition().splitlines()
             for line in (
-                'kueue_pending_workloads{cluster_queue="cq",status="inadmissible"} 1',
-                'kueue_pending_workloads{cluster_queue="cq",status="active"} 0',
-                'kueue_admitted_active_workloads{cluster_queue="cq"} 1',
-                'kueue_cluster_queue_status{cluster_queue="cq",status="active"} 1',
-                'kueue_local_queue_status{active="True",name="lq",namespace="ns"} 1',
-                'kueue_cluster_queue_nominal_quota{cluster_queue="cq",cohort="",flavor="default",resource="cpu"} 1',
-                'kueue_cluster_queue_resource_usage{cluster_queue="cq",cohort="",flavor="default",resource="cpu"} 1',
+                'kueue_pending_workloads{cluster_queue="cq",replica_role="standalone",status="inadmissible"} 1',
+                'kueue_pending_workloads{cluster_queue="cq",replica_role="standalone",status="active"} 0',
+                'kueue_admitted_active_workloads{cluster_queue="cq",replica_role="standalone"} 1',
+                'kueue_cluster_queue_status{cluster_queue="cq",replica_role="standalone",status="active"} 1',
+                'kueue_local_queue_status{active="True",name="lq",namespace="ns",replica_role="standalone"} 1',
+                'kueue_cluster_queue_nominal_quota{cluster_queue="cq",cohort="",flavor="default",'
+                'replica_role="standalone",resource="cpu"} 1',
+                'kueue_cluster_queue_resource_usage{cluster_queue="cq",cohort="",flavor="default",'
+                'replica_role="standalone",resource="cpu"} 1',
             ):
-                assert line in now
+                await c.until(partial(shown, c, line), True, 1)
             await c.until(lambda: finished(c, "a"), "Succeeded")
             await c.until(c.running, ["b"])
             metrics, own = c.world.metrics, {"cluster_queue": "cq", "priority_class": ""}
@@ -278,9 +282,16 @@ def test_metrics_say_what_happened_and_what_is() -> None:
                 assert metrics.value(f"kueue_{name}_seconds", own) >= 1
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "Hold"}})
             await asyncio.sleep(1)
-            assert 'kueue_cluster_queue_status{cluster_queue="cq",status="pending"} 1' in metrics.exposition()
+            assert (
+                'kueue_cluster_queue_status{cluster_queue="cq",replica_role="standalone",status="pending"} 1'
+                in metrics.exposition()
+            )
 
-    run_virtual(story())
+    run(story())
+
+
+async def shown(c: Cluster, line: str) -> bool:
+    return line in c.world.metrics.exposition().splitlines()
 
 
 async def waits(c: Cluster, job: str) -> bool:

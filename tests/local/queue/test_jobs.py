@@ -17,8 +17,10 @@ from queue_manager.engine.resources import (
 )
 from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.kubelet import Outcome
-from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
+from tests.local.queue.places import run
+
+pytestmark = pytest.mark.usefixtures("place")
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -42,17 +44,16 @@ def test_a_job_submitted_unsuspended_is_held_first() -> None:
             await c.submit("run")
             await c.submit("wait", suspend=False)
             assert (await c.job("wait"))["spec"]["suspend"] is True
-            await asyncio.sleep(5)
+            await asyncio.sleep(2)
             assert await c.running() == ["run"]
 
-    run_virtual(story())
+    run(story())
 
 
 def test_without_a_webhook_the_controller_stops_a_job_that_runs_without_quota() -> None:
     async def story() -> None:
         async with cluster() as c:
             c.world.admission.clear()
-            c.world.server._writer._admission = ()
             await c.queues(cpu="1")
             await c.submit("run", suspend=True)
             await c.until(c.running, ["run"])
@@ -62,7 +63,7 @@ def test_without_a_webhook_the_controller_stops_a_job_that_runs_without_quota() 
             await asyncio.sleep(2)
             assert await stopped(c, "wild") == ["Missing Workload; unable to restore pod templates"]
 
-    run_virtual(story())
+    run(story())
 
 
 async def _reason(c: Cluster, job: str) -> str | None:
@@ -76,13 +77,13 @@ def test_a_job_without_queue_is_none_of_our_business_until_it_gets_one() -> None
             await c.queues()
             await c.submit("free", queue=None)
             await c.submit("later", queue=None, suspend=True)
-            await asyncio.sleep(5)
+            await asyncio.sleep(2)
             assert await c.running() == ["free"]
             assert await c.client.list(WORKLOADS, NS) == []
             await c.client.patch(JOBS, NS, "later", {"metadata": {"labels": {QUEUE: "lq"}}})
             await c.until(c.running, ["free", "later"])
 
-    run_virtual(story())
+    run(story())
 
 
 def test_a_user_who_unsuspends_a_waiting_job_is_overruled() -> None:
@@ -97,7 +98,7 @@ def test_a_user_who_unsuspends_a_waiting_job_is_overruled() -> None:
             await asyncio.sleep(2)
             assert await stopped(c, "wait") == ["Not admitted by cluster queue"]
 
-    run_virtual(story())
+    run(story())
 
 
 def test_a_user_who_suspends_a_running_job_sees_it_started_again() -> None:
@@ -115,7 +116,7 @@ def test_a_user_who_suspends_a_running_job_sees_it_started_again() -> None:
             )
             assert (await c.condition("a", "Admitted"))[0] == "True"  # type: ignore[index]
 
-    run_virtual(story())
+    run(story())
 
 
 def test_an_edit_of_a_waiting_job_is_followed_in_place() -> None:
@@ -135,7 +136,7 @@ def test_an_edit_of_a_waiting_job_is_followed_in_place() -> None:
             reasons = [reason for _, reason, _ in await c.events("wait", component="batch/job-kueue-controller")]
             assert reasons.count("UpdatedWorkload") == 1
 
-    run_virtual(story())
+    run(story())
 
 
 def test_an_edit_of_a_running_job_stops_it_and_queues_it_anew() -> None:
@@ -157,7 +158,7 @@ def test_an_edit_of_a_running_job_stops_it_and_queues_it_anew() -> None:
                 c, "a"
             )
 
-    run_virtual(story())
+    run(story())
 
 
 async def _pods(c: Cluster, job: str) -> int:
@@ -179,7 +180,7 @@ def test_a_job_that_leaves_its_queue_takes_its_workload_out_of_line() -> None:
             with pytest.raises(LookupError):
                 await c.workload("wait")
 
-    run_virtual(story())
+    run(story())
 
 
 def test_a_change_of_queue_is_followed_while_waiting_and_refused_while_running() -> None:
@@ -199,7 +200,7 @@ def test_a_change_of_queue_is_followed_while_waiting_and_refused_while_running()
             await c.client.delete(JOBS, NS, "run", propagation="Background")
             await c.until(c.running, ["wait"])
 
-    run_virtual(story())
+    run(story())
 
 
 def test_a_deleted_workload_stops_its_job_and_a_new_one_queues_behind() -> None:
@@ -217,7 +218,7 @@ def test_a_deleted_workload_stops_its_job_and_a_new_one_queues_behind() -> None:
             await asyncio.sleep(2)
             assert await stopped(c, "run") == ["Workload is deleted"]
 
-    run_virtual(story())
+    run(story())
 
 
 def test_an_orphaned_workload_is_finished() -> None:
@@ -236,7 +237,7 @@ def test_an_orphaned_workload_is_finished() -> None:
             await c.until(lambda: _reserving(c), 0)
             assert status is not None
 
-    run_virtual(story())
+    run(story())
 
 
 async def _reserving(c: Cluster) -> int:
@@ -254,7 +255,7 @@ def test_an_admission_gate_holds_a_job_until_it_is_removed() -> None:
             await c.client.patch(JOBS, NS, "a", {"metadata": {"annotations": {gate: None}}})
             await c.until(c.running, ["a"])
 
-    run_virtual(story())
+    run(story())
 
 
 def test_an_unknown_priority_class_is_named_and_awaited() -> None:
@@ -272,7 +273,7 @@ def test_an_unknown_priority_class_is_named_and_awaited() -> None:
             await c.client.patch(WORKLOAD_PRIORITY_CLASSES, "", "vip", {"value": 9})
             await c.until(lambda: _priority(c, "a"), 9)
 
-    run_virtual(story())
+    run(story())
 
 
 async def _priority(c: Cluster, job: str) -> int:
@@ -299,7 +300,7 @@ def test_a_template_that_contradicts_the_injected_labels_fails_to_start() -> Non
             await c.submit("next")
             await c.until(c.running, ["next"])
 
-    run_virtual(story())
+    run(story())
 
 
 def test_the_default_queue_takes_jobs_that_name_none() -> None:
@@ -312,7 +313,7 @@ def test_the_default_queue_takes_jobs_that_name_none() -> None:
             assert (await c.job("a"))["metadata"]["labels"][QUEUE] == "default"
             await c.until(c.running, ["a"])
 
-    run_virtual(story())
+    run(story())
 
 
 def test_a_namespace_must_be_selected_and_is_waited_for() -> None:
@@ -325,12 +326,12 @@ def test_a_namespace_must_be_selected_and_is_waited_for() -> None:
             await c.client.patch(NAMESPACES, "", NS, {"metadata": {"labels": {"team": "a"}}})
             await c.until(c.running, ["a"])
 
-    run_virtual(story())
+    run(story())
 
 
 def test_queues_and_flavors_in_use_outlive_their_deletion() -> None:
     async def story() -> None:
-        async with cluster(run=Outcome(ready_after=0.2, ends_after=10.0)) as c:
+        async with cluster(run=Outcome(ready_after=0.2, ends_after=5.0)) as c:
             await c.queues(cpu="1")
             await c.submit("run")
             await c.until(c.running, ["run"])
@@ -358,7 +359,7 @@ def test_queues_and_flavors_in_use_outlive_their_deletion() -> None:
                 "Can't submit new workloads to clusterQueue",
             )
 
-    run_virtual(story())
+    run(story())
 
 
 def test_finished_pods_give_their_quota_back_early() -> None:
@@ -374,7 +375,7 @@ def test_finished_pods_give_their_quota_back_early() -> None:
             await c.until(c.running, ["next", "wide"])
             assert (await c.workload("wide"))["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
 
-    run_virtual(story())
+    run(story())
 
 
 async def _succeed_one(c: Cluster) -> None:

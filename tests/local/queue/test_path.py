@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.simulation.kubelet import Outcome
-from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import NS, Cluster, cluster, condition
+from tests.local.queue.places import rest, run
+
+pytestmark = pytest.mark.usefixtures("place")
 
 SHORT = Outcome(ready_after=0.2, ends_after=1.0)
 WAITING = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed"
@@ -58,7 +62,7 @@ def test_a_job_is_queued_admitted_run_and_finished() -> None:
                 ("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was 0s"),
             }
 
-    run_virtual(story())
+    run(story())
 
 
 FINISHED = ("True", "Succeeded", "Reached expected number of succeeded pods")
@@ -86,7 +90,7 @@ def test_the_workload_is_what_kueue_makes_of_a_job() -> None:
             assert (owner["kind"], owner["name"], owner["controller"]) == ("Job", "a", True)
             assert workload["metadata"]["finalizers"] == ["kueue.x-k8s.io/resource-in-use"]
 
-    run_virtual(story())
+    run(story())
 
 
 def test_from_creation_to_running_takes_at_most_four_writes_of_ours() -> None:
@@ -102,7 +106,7 @@ def test_from_creation_to_running_takes_at_most_four_writes_of_ours() -> None:
             assert len(workload_writes) <= 3
             assert sum(b'"suspend":false' in h for h in changes) >= 1
 
-    run_virtual(story())
+    run(story())
 
 
 _WORKLOADS = b"workloads.kueue.x-k8s.io"
@@ -125,7 +129,7 @@ def test_a_full_queue_says_why_and_starts_the_next_as_soon_as_quota_is_free() ->
             await c.until(c.running, ["second"])
             assert "resourceRequests" not in (await c.workload("second"))["status"]
 
-    run_virtual(story())
+    run(story())
 
 
 def test_priority_goes_first_then_age() -> None:
@@ -134,7 +138,7 @@ def test_priority_goes_first_then_age() -> None:
         async with cluster(run=Outcome(ready_after=0.2, ends_after=5.0), **short) as c:
             await c.queues(cpu="1")
             for name, value in (("high", 100), ("low", 10)):
-                await c.world.apply(_priority_class(name, value))
+                await c.apply_class(name, value)
             await c.submit("run")
             await c.submit("old")
             await asyncio.sleep(1)
@@ -151,12 +155,7 @@ def test_priority_goes_first_then_age() -> None:
                 "name": "high",
             }
 
-    run_virtual(story())
-
-
-def _priority_class(name: str, value: int) -> str:
-    kind = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: WorkloadPriorityClass\n"
-    return f"{kind}metadata: {{name: {name}}}\nvalue: {value}\n"
+    run(story())
 
 
 def test_jobs_of_the_same_second_start_in_the_order_of_their_creation() -> None:
@@ -170,7 +169,7 @@ def test_jobs_of_the_same_second_start_in_the_order_of_their_creation() -> None:
             starts = {j["metadata"]["name"]: j["status"]["startTime"] for j in await c.client.list(JOBS, NS)}
             assert sorted(starts, key=lambda n: (starts[n], n)) == names
 
-    run_virtual(story())
+    run(story())
 
 
 def test_a_head_that_does_not_fit_blocks_a_strict_queue_only() -> None:
@@ -180,14 +179,14 @@ def test_a_head_that_does_not_fit_blocks_a_strict_queue_only() -> None:
             await c.submit("run", "2")
             await c.submit("big", "2")
             await c.submit("small", "1")
-            await asyncio.sleep(5)
+            await asyncio.sleep(2)
             cycles = c.world.queue.scheduler.cycles
-            await asyncio.sleep(60)
+            await rest(60)
             assert c.world.queue.scheduler.cycles == cycles, "nothing changed, so nothing may be tried"
             return await c.running()
 
-    assert run_virtual(story("StrictFIFO")) == ["run"]
-    assert run_virtual(story("BestEffortFIFO")) == ["run", "small"]
+    assert run(story("StrictFIFO")) == ["run"]
+    assert run(story("BestEffortFIFO")) == ["run", "small"]
 
 
 def test_a_change_of_strategy_frees_who_was_blocked() -> None:
@@ -201,7 +200,7 @@ def test_a_change_of_strategy_frees_who_was_blocked() -> None:
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"queueingStrategy": "BestEffortFIFO"}})
             await c.until(c.running, ["run", "small"])
 
-    run_virtual(story())
+    run(story())
 
 
 def test_deleting_a_running_job_releases_everything() -> None:
@@ -215,7 +214,7 @@ def test_deleting_a_running_job_releases_everything() -> None:
             await c.until(c.running, ["wait"])
             await c.until(lambda: _names(c, WORKLOADS), [(await c.workload("wait"))["metadata"]["name"]])
 
-    run_virtual(story())
+    run(story())
 
 
 def test_deleting_a_pending_job_removes_its_workload() -> None:
@@ -229,7 +228,7 @@ def test_deleting_a_pending_job_removes_its_workload() -> None:
             await c.until(lambda: _count(c, WORKLOADS), 1)
             await c.until(lambda: _status(c, "pendingWorkloads"), 0)
 
-    run_virtual(story())
+    run(story())
 
 
 async def _names(c: Cluster, resource: object) -> list[str]:
@@ -263,10 +262,10 @@ def test_queue_status_counts_workloads_and_usage_and_then_rests() -> None:
             assert (await c.client.get(LOCAL_QUEUES, NS, "lq"))["status"]["flavorsUsage"] == usage
             await asyncio.sleep(3)
             before = len(c.world.history)
-            await asyncio.sleep(600)
+            await rest(600)
             assert len(c.world.history) == before, "nothing may be written at rest"
 
-    run_virtual(story())
+    run(story())
 
 
 def test_pods_land_on_the_nodes_of_their_flavor_and_the_template_is_restored_after_a_stop() -> None:
@@ -295,7 +294,7 @@ def test_pods_land_on_the_nodes_of_their_flavor_and_the_template_is_restored_aft
             assert not [k for k in template["metadata"]["labels"] if "kueue" in k]
             assert await _count(c, PODS) == 0
 
-    run_virtual(story())
+    run(story())
 
 
 DEACTIVATED = "The workload is deactivated"

@@ -11,8 +11,10 @@ import pytest
 from queue_manager.engine.resources import JOBS
 from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.kubelet import Outcome
-from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import NS, Cluster, cluster
+from tests.local.queue.places import run
+
+pytestmark = pytest.mark.usefixtures("place")
 
 HANGS = Outcome(ready_after=None, ends_after=None)
 NO_NODE = Outcome(ready_after=None, ends_after=None, no_node="0/2 nodes are available: 2 Insufficient cpu.")
@@ -38,14 +40,14 @@ def test_a_job_sets_its_own_timeout_and_limit_within_bounds() -> None:
     async def story() -> None:
         async with cluster(BOUNDS, a=HANGS, b=HANGS) as c:
             await c.queues()
-            await c.submit("a", annotations={TIMEOUT: "10s", LIMIT: "0"})
+            await c.submit("a", annotations={TIMEOUT: "5s", LIMIT: "0"})
             await c.submit("b")
-            assert (await c.workload("a"))["metadata"]["annotations"].items() >= {TIMEOUT: "10s", LIMIT: "0"}.items()
-            await asyncio.sleep(12)
+            assert (await c.workload("a"))["metadata"]["annotations"].items() >= {TIMEOUT: "5s", LIMIT: "0"}.items()
+            await asyncio.sleep(7)
             assert await target(c, "a") == ("True", "DeactivatedDueToRequeuingLimitExceeded")
             assert await target(c, "b") is None
 
-    run_virtual(story())
+    run(story())
 
 
 def test_a_change_of_the_annotation_is_followed_by_the_workload() -> None:
@@ -53,10 +55,10 @@ def test_a_change_of_the_annotation_is_followed_by_the_workload() -> None:
         async with cluster(BOUNDS, a=HANGS) as c:
             await c.queues()
             await c.submit("a")
-            await c.client.patch(JOBS, NS, "a", {"metadata": {"annotations": {TIMEOUT: "10s"}}})
-            await c.until(lambda: target(c, "a"), ("True", "PodsReadyTimeout"), seconds=12)
+            await c.client.patch(JOBS, NS, "a", {"metadata": {"annotations": {TIMEOUT: "5s"}}})
+            await c.until(lambda: target(c, "a"), ("True", "PodsReadyTimeout"), seconds=7)
 
-    run_virtual(story())
+    run(story())
 
 
 @pytest.mark.parametrize(
@@ -78,9 +80,10 @@ def test_admission_refuses_what_is_out_of_bounds(config: str, notes: dict[str, s
             (path,) = notes
             assert f"metadata.annotations[{path}]" in refused.value.message
 
-    run_virtual(story())
+    run(story())
 
 
+@pytest.mark.virtual_time
 def test_where_no_admission_runs_the_job_is_told_once_and_the_configuration_applies() -> None:
     async def story() -> None:
         async with cluster(BOUNDS, a=HANGS) as c:
@@ -96,9 +99,10 @@ def test_where_no_admission_runs_the_job_is_told_once_and_the_configuration_appl
             assert told[0][0] == "Warning"
             assert f"metadata.annotations[{TIMEOUT}]" in told[0][2]
 
-    run_virtual(story())
+    run(story())
 
 
+@pytest.mark.virtual_time
 def test_it_is_given_up_when_its_time_is_over_in_the_middle_of_a_backoff() -> None:
     """Tries of 100 s, waits of 60, 120, 240 s: the third wait is from 480 s to 720 s after the first admission."""
 
@@ -122,9 +126,10 @@ def test_it_is_given_up_when_its_time_is_over_in_the_middle_of_a_backoff() -> No
             await asyncio.sleep(3600)
             assert len(c.world.history) == before
 
-    run_virtual(story())
+    run(story())
 
 
+@pytest.mark.virtual_time
 def test_pods_that_no_node_takes_have_their_own_timeout_and_cause() -> None:
     async def story() -> None:
         async with cluster(waiting("backoffBaseSeconds: 1000", unschedulableTimeout="20s"), a=NO_NODE, b=HANGS) as c:
@@ -149,9 +154,10 @@ def test_pods_that_no_node_takes_have_their_own_timeout_and_cause() -> None:
                 counter = c.world.metrics.value("kueue_evicted_workloads_total", {**labels, "priority_class": ""})
                 assert counter == 1
 
-    run_virtual(story())
+    run(story())
 
 
+@pytest.mark.virtual_time
 def test_the_last_ten_attempts_are_on_the_workload_and_cost_no_write() -> None:
     async def story() -> None:
         async with cluster(waiting("backoffBaseSeconds: 1, backoffMaxSeconds: 2"), a=HANGS) as c:
@@ -165,4 +171,4 @@ def test_the_last_ten_attempts_are_on_the_workload_and_cost_no_write() -> None:
             assert {(t["reason"], t["cause"]) for t in tried} == {("PodsReadyTimeout", "WaitForStart")}
             assert all(one["retryAt"] <= other["start"] for one, other in pairwise(tried))
 
-    run_virtual(story())
+    run(story())

@@ -14,10 +14,12 @@ import pytest
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.kubelet import Outcome
-from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import API, NS, Cluster, cluster
+from tests.local.queue.places import rest, run
 from tests.local.queue.replay import load, played
 from tests.local.queue.test_better_than_kueue import order_of_starts, reasons
+
+pytestmark = pytest.mark.usefixtures("place")
 
 NEVER = Outcome(ready_after=None, ends_after=None)
 WPR = "waitForPodsReady: {timeout: 2s, recoveryTimeout: 2s, requeuingStrategy: {backoffBaseSeconds: 5%s}}\n"
@@ -50,7 +52,7 @@ def test_row_01_reactivation_requeues_at_once_with_a_full_budget_whoever_deactiv
             await c.until(c.running, ["a"], 1)
             assert "requeueState" not in (await c.workload("a"))["status"]
 
-    run_virtual(story())
+    run(story())
 
 
 @pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
@@ -67,9 +69,10 @@ def test_row_02_backoff_holds_over_a_stopped_local_queue(policy: str) -> None:
             assert await c.running() == []
             await c.until(c.running, ["a"], 6)
 
-    run_virtual(story())
+    run(story())
 
 
+@pytest.mark.virtual_time
 def test_row_02_backoff_holds_over_a_restart() -> None:
     assert _requeue_states("m02") == [{"count": 1, "wait": 5.0}, {"count": 1, "wait": None}]
 
@@ -98,7 +101,7 @@ def test_row_03_pods_ready_is_reset_in_the_write_that_ends_the_admission() -> No
             ready = next(x for x in after["status"]["conditions"] if x["type"] == "PodsReady")
             assert (ready["status"], ready["reason"]) == ("False", "WaitForStart")
 
-    run_virtual(story())
+    run(story())
 
 
 async def _evictions(c: Cluster, job: str) -> int:
@@ -124,7 +127,7 @@ def test_row_04_one_deactivation_per_cause_and_a_new_execution_budget() -> None:
             told = [e for e in await c.events("job-a") if e[1] == "MaximumExecutionTimeExceeded"]
             assert len(told) == 1
 
-    run_virtual(story())
+    run(story())
 
 
 def test_row_05_a_job_without_its_queue_label_leaves_nothing_in_line() -> None:
@@ -138,7 +141,7 @@ def test_row_05_a_job_without_its_queue_label_leaves_nothing_in_line() -> None:
             await c.until(lambda: _workloads(c), 1)
             assert c.world.queue.positions("cq") == []
 
-    run_virtual(story())
+    run(story())
 
 
 async def _workloads(c: Cluster) -> int:
@@ -153,11 +156,11 @@ def test_row_06_a_blocked_head_costs_no_cycle_and_one_event() -> None:
             await c.submit("b")
             await c.until(lambda: _waits(c, "b"), True)
             cycles = c.world.queue.scheduler.cycles
-            await asyncio.sleep(3600)
+            await rest(3600)
             assert c.world.queue.scheduler.cycles == cycles
             assert len([e for e in await c.events("job-b") if e[0] == "Warning"]) == 1
 
-    run_virtual(story())
+    run(story())
 
 
 async def _waits(c: Cluster, job: str) -> bool:
@@ -181,7 +184,7 @@ def test_row_07_a_head_that_can_never_fit_is_reported_and_can_be_passed_by() -> 
             await c.until(lambda: _blocked(c), "")
             assert gauge + "0" in c.world.metrics.exposition()
 
-    run_virtual(story())
+    run(story())
 
 
 async def _blocked(c: Cluster) -> str:
@@ -200,7 +203,7 @@ def test_row_08_a_stop_takes_at_most_two_job_patches() -> None:
             await c.until(lambda: _has_admission(c, "a"), False)
             assert len(_generations(c)) - before <= 2
 
-    run_virtual(story())
+    run(story())
 
 
 def _generations(c: Cluster) -> set[int]:
@@ -209,25 +212,27 @@ def _generations(c: Cluster) -> set[int]:
 
 def test_row_09_quota_is_released_when_no_pod_is_active_or_terminating() -> None:
     async def story() -> None:
-        async with cluster(a=Outcome(ready_after=0.1, ends_after=None, stops_within=8.0)) as c:
+        async with cluster(a=Outcome(ready_after=0.1, ends_after=None, stops_within=5.0)) as c:
             await c.queues("1")
             await c.submit("a")
             await c.submit("b")
             await c.until(c.running, ["a"])
             await asyncio.sleep(1)
             await set_active(c, "a", False)
-            await asyncio.sleep(7)
+            await asyncio.sleep(3)
             assert await _has_admission(c, "a")
             assert await c.running() == []
             await c.until(c.running, ["b"])
 
-    run_virtual(story())
+    run(story())
 
 
+@pytest.mark.virtual_time
 def test_row_10_a_release_keeps_the_old_order() -> None:
     assert order_of_starts("x27") == ["one", "two", "one", "two"]
 
 
+@pytest.mark.virtual_time
 def test_row_11_with_block_admission_the_head_is_chosen_when_admission_opens() -> None:
     assert order_of_starts("f05")[:2] == ["first", "third"]
 
@@ -242,9 +247,10 @@ def test_row_12_jobs_of_one_second_go_in_the_order_of_their_arrival_also_after_a
             line = [p.info.key.name.split("-")[1] for p in c.world.queue.positions("cq")]
             assert line == ["e", "c", "d", "b"]
 
-    run_virtual(story())
+    run(story())
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("name", ["g09", "g12"])
 def test_row_13_no_message_names_a_queue_without_a_name(name: str) -> None:
     course = played(load(name))
@@ -252,6 +258,7 @@ def test_row_13_no_message_names_a_queue_without_a_name(name: str) -> None:
     assert not any("ClusterQueue  " in text for text in texts)
 
 
+@pytest.mark.virtual_time
 def test_row_14_a_failed_index_counts_as_done_for_readiness() -> None:
     assert reasons(played(load("x08")), "a", "PodsReady") == [("False", "WaitForStart"), ("True", "Started")]
 
@@ -262,7 +269,7 @@ def test_row_15_no_write_changes_nothing() -> None:
             await c.queues()
             await c.submit("a")
             await c.until(lambda: is_active(c, "a"), False)
-            await asyncio.sleep(5)
+            await asyncio.sleep(2)
         for resource in ("workloads", "clusterqueues", "localqueues"):
             versions: dict[str, bytes] = {}
             for tree in writes(c, f"{resource}.kueue.x-k8s.io"):
@@ -273,7 +280,7 @@ def test_row_15_no_write_changes_nothing() -> None:
                 assert versions.get(name) != now, f"{resource} {name} was written and did not change"
                 versions[name] = now
 
-    run_virtual(story())
+    run(story())
 
 
 def test_row_16_a_queue_that_can_never_work_is_refused_with_its_field() -> None:
@@ -284,7 +291,7 @@ def test_row_16_a_queue_that_can_never_work_is_refused_with_its_field() -> None:
             with pytest.raises(ApiError, match=r"spec\.clusterQueue"):
                 await c.create(LOCAL_QUEUES, {**API, "kind": "LocalQueue", "metadata": meta, "spec": {}})
 
-    run_virtual(story())
+    run(story())
 
 
 def test_row_17_a_change_of_queue_is_followed_while_it_holds_no_quota() -> None:
@@ -298,7 +305,7 @@ def test_row_17_a_change_of_queue_is_followed_while_it_holds_no_quota() -> None:
             await c.client.patch(JOBS, NS, "a", {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}})
             await c.until(lambda: _queue(c, "a"), "other", 1)
 
-    run_virtual(story())
+    run(story())
 
 
 async def _queue(c: Cluster, job: str) -> str:
@@ -317,4 +324,4 @@ def test_row_18_the_queue_of_a_workload_follows_its_job_only() -> None:
             await c.client.patch(WORKLOADS, NS, name, {"spec": {"queueName": "other"}})
             await c.until(lambda: _queue(c, "b"), "lq")
 
-    run_virtual(story())
+    run(story())

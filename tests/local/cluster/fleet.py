@@ -1,0 +1,91 @@
+"""What `sluice up` is in one process, as a cluster has it: `sluice manager`, nodes, and a server that is not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from queue_manager.engine.client import Client
+from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.resources import NODES
+from queue_manager.local.first_queue import create_first_queue
+from tests.control_plane.conftest import ROOT, SLUICE
+from tests.control_plane.emptying import clear, remove_all
+from tests.control_plane.server import ControlPlane
+
+# On a cluster the built-in Job controller has the Jobs, unless told otherwise; here there is none.
+OUR_JOBS = "jobController: {manage: All}\n"
+HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+MEMORY = "4Gi"
+
+
+def apart(work: Coroutine[None, None, None]) -> None:
+    """Wait for it, whether a loop runs here or not."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, work).result()
+
+
+class Fleet:
+    """On a real server with the queue's kinds; the first queue has the quota of the one node."""
+
+    def __init__(self, plane: ControlPlane, folder: Path, config: str, cpu: str) -> None:
+        self.kubeconfig = plane.kubeconfig
+        self._folder = folder
+        self._processes: list[subprocess.Popen[str]] = []
+        try:
+            apart(self._prepare(cpu))
+            text = config or HEAD
+            (folder / "manager.yaml").write_text(text if "jobController" in text else text + OUR_JOBS)
+            node = [sys.executable, "-m", "tests.control_plane.node", str(self.kubeconfig), str(folder / "pods")]
+            self._start("node", *node, cpu, MEMORY)
+            manager = ["manager", "--kubeconfig", str(self.kubeconfig), "--config", str(folder / "manager.yaml")]
+            self._start("manager", *SLUICE, *manager, "--metrics-port", "0")
+        except BaseException:
+            self.stop()
+            raise
+
+    async def _prepare(self, cpu: str) -> None:
+        async with self.client() as client:
+            await clear(client)
+            await create_first_queue(client, cpu, MEMORY)
+
+    def _start(self, name: str, *command: str) -> None:
+        """Returns when it is ready."""
+        log = self._folder / f"{name}.log"
+        with log.open("ab") as stderr:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
+            process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)  # type: ignore[call-overload]
+        self._processes.append(process)
+        for line in process.stdout:
+            if line.startswith("ready"):
+                return
+        raise AssertionError(f"the {name} did not start:\n{log.read_text()}")
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        transport = HttpTransport.from_kubeconfig(self.kubeconfig)
+        try:
+            yield Client(transport)
+        finally:
+            await transport.close()
+
+    def stop(self) -> None:
+        """The manager first, so that nothing is started again; then the node, which ends its processes."""
+        for process in reversed(self._processes):
+            process.terminate() if process is not self._processes[0] else process.stdin.close()  # type: ignore[union-attr]
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        apart(self._leave())
+
+    async def _leave(self) -> None:
+        async with self.client() as client:
+            await clear(client)
+            await remove_all(client, NODES)

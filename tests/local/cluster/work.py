@@ -1,0 +1,49 @@
+"""Jobs that are commands, and how to wait for them."""
+
+from __future__ import annotations
+
+from job_controller.model import Job
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import JOBS
+from tests.local.cluster.conftest import until
+
+
+def job(name: str, command: str, **spec: object) -> dict[str, object]:
+    container = {"name": "main", "image": "local", "command": ["sh", "-c", command]}
+    return {
+        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "user-queue"}},
+        "spec": {
+            "suspend": True,
+            **spec,
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{**container, "resources": {"requests": {"cpu": "100m"}}}],
+                }
+            },
+        },
+    }
+
+
+async def job_named(client: Client, name: str) -> Job:
+    return await client.get(JOBS, "default", name, type=Job)
+
+
+def has(job: Job, condition: str) -> bool:
+    return any(c.type == condition and c.is_true for c in job.status.conditions)
+
+
+async def ended(client: Client, name: str, condition: str = "Complete") -> Job:
+    async def so() -> bool:
+        return has(await job_named(client, name), condition)
+
+    await until(so, f"{name} is {condition}")
+    return await job_named(client, name)
+
+
+async def running(client: Client, name: str) -> None:
+    async def so() -> bool:
+        return (await job_named(client, name)).status.ready == 1
+
+    await until(so, f"{name} runs")

@@ -34,12 +34,14 @@ from queue_manager.local.agent.layout import Layout
 from queue_manager.local.controllers.expiry import EventExpiry
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespaces import NamespaceController
+from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, create_first_queue
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.kubeconfig import write_kubeconfig
 from queue_manager.local.logs import LogSource
 from queue_manager.local.nodes import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
+from queue_manager.local.priority import PodPriority
 from queue_manager.local.server import http
 from queue_manager.local.server.admission import Admission
 from queue_manager.local.server.api_server import ApiServer
@@ -118,10 +120,11 @@ class LocalCluster:
         run_job_controller(runtime, job_options)
         add_pod_keeping(runtime)
         self._queue = queue = add_queue_controllers(runtime, self.config)
-        admission.extend([SwitchedOff(job_options.switches), *queue.admission])
+        admission.extend([SwitchedOff(job_options.switches), PodPriority(store), *queue.admission])
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)
         Placement(runtime)
+        TaintEviction(runtime)
         agent = Agent(runtime, pods.root, [node.host for node in self._nodes])
         token = secrets.token_urlsafe(32)
         listening = await http.serve(server, port=self.options.port, token=token)

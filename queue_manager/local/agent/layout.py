@@ -5,6 +5,7 @@
     <root>/<pod uid>/<container>/<n>.idx   when the log had which size (see logs.py)
     <root>/<pod uid>/<container>/<n>.pid   pid of the supervisor; its mtime is the start time
     <root>/<pod uid>/<container>/<n>.exit  exit code and a newline; its mtime is the finish time
+    <root>/<pod uid>/<container>/<n>.end   it was asked to end
 
 A file without its trailing newline is one being written and counts as absent.
 """
@@ -52,12 +53,16 @@ class RunFiles:
     def exit(self) -> Path:
         return Path(self.base + ".exit")
 
+    @property
+    def end(self) -> Path:
+        return Path(self.base + ".end")
+
     def read_pid(self) -> tuple[int, datetime] | None:
         """The supervisor's pid and the start time."""
         return _number_and_time(self.pid)
 
     def remove(self) -> None:
-        for path in (self.log, self.index, self.exit, self.pid):
+        for path in (self.log, self.index, self.exit, self.pid, self.end):
             path.unlink(missing_ok=True)
 
     def read_exit(self) -> tuple[int, datetime] | None:

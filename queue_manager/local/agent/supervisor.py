@@ -6,7 +6,9 @@ lost. So each container is the foreground child of a `/bin/sh` in a session of i
   1. writes its pid, so that a new agent finds it;
   2. runs the command and waits. The signals meant for the container also reach the shell, being in the same
      process group; it catches them and goes on waiting (caught, not ignored: ignoring would be inherited).
-     A SIGTERM that comes before the command has been started ends the container instead;
+     A SIGTERM that comes before the command has been started ends the container instead. A shell may lose one
+     while it forks, so whoever sends it writes that down before, and the child, where SIGTERM is deadly from then
+     on, looks whether it is written;
   3. writes the exit code. The mtime of that file is the finish time, which saves a `date` process;
   4. kills its process group and with it itself: background children end with their container, as they would
      with a PID namespace, even if no agent is alive.
@@ -37,7 +39,7 @@ _sluice_end=; trap _sluice_end=1 TERM
 ulimit -c 0; umask 022
 _sluice_run=$1; cd "$2" || exit; shift 2; unset OLDPWD
 echo $$ >>"$_sluice_run.pid"
-if [ "$_sluice_end" ]; then (exit 143); else (exec "$@" 2>&1); fi
+if [ "$_sluice_end" ]; then (exit 143); else (trap - TERM; [ -e "$_sluice_run.end" ] && exit 143; exec "$@" 2>&1); fi
 echo $? >"$_sluice_run.exit"
 kill -KILL 0
 """
@@ -49,8 +51,9 @@ KILLED = 128 + signal.SIGKILL
 class Process:
     """A supervisor that runs. `on_exit` is called once, from the event loop, when it has ended."""
 
-    def __init__(self, pid: int, pidfd: int | None) -> None:
+    def __init__(self, run: RunFiles, pid: int, pidfd: int | None) -> None:
         self.pid = pid
+        self._run = run
         self._pidfd = pidfd
         self.ended = False
 
@@ -65,6 +68,8 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the whole process group. One that has ended is left alone."""
         if not self.ended and not self._has_ended():
+            if number == signal.SIGTERM:
+                self._run.end.touch()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
@@ -116,7 +121,7 @@ def spawn(run: RunFiles, argv: Sequence[str], environment: Mapping[str, str], di
     )
     with open(run.pid, "a") as file:  # the shell writes it too: either of the two may be killed first
         file.write(f"{pid}\n")
-    return Process(pid, _open(pid))
+    return Process(run, pid, _open(pid))
 
 
 def adopt(run: RunFiles) -> Process | None:
@@ -129,7 +134,7 @@ def adopt(run: RunFiles) -> Process | None:
     if pidfd is None and hasattr(os, "pidfd_open"):
         return None
     if run.base in command_line(pid):
-        return Process(pid, pidfd)
+        return Process(run, pid, pidfd)
     if pidfd is not None:
         os.close(pidfd)
     return None

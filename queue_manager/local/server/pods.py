@@ -65,6 +65,7 @@ class Pods:
         meta = binding.get("metadata") or {}
         self._check_bindable(call, pod, meta)
         pod["spec"]["nodeName"] = node
+        (pod.get("status") or {}).pop("nominatedNodeName", None)  # a promise that is kept
         for name in ("labels", "annotations"):
             if meta.get(name):
                 pod["metadata"][name] = {**(pod["metadata"].get(name) or {}), **meta[name]}

@@ -43,7 +43,8 @@ async def test_finished_pods_hold_no_room(world: World) -> None:
 
 async def test_higher_priority_goes_first(world: World) -> None:
     for name, priority in (("low", 1), ("high", 5)):
-        await world.create(FOREVER, name, container=BIG, priority=priority)
+        await world.priority(name, priority)
+        await world.create(FOREVER, name, container=BIG, priorityClassName=name)
     async with world.running():
         await world.when(running, "high")
         await world.when(unschedulable, "low")

@@ -66,6 +66,28 @@ async def test_sigterm_reaches_the_container_and_its_own_exit_code_counts(run: R
     assert (run.read_exit() or (None,))[0] == 7
 
 
+async def test_a_container_that_was_asked_to_end_before_it_began_does_not_begin(run: RunFiles) -> None:
+    """A SIGTERM that the shell lost while it forked was written down before it was sent."""
+    run.end.touch()
+    _, ended = start(run, "touch begun")
+    await asyncio.wait_for(ended.wait(), 10)
+    assert (run.read_exit() or (None,))[0] == 143
+    assert not (run.work / "begun").exists()
+
+
+async def test_no_sigterm_is_lost_at_the_start(tmp_path: Path) -> None:
+    """Containers that would never end, each signalled at another moment of its start."""
+    layout = Layout(tmp_path)
+    ends = []
+    for moment in range(30):
+        layout.create("uid", str(moment))
+        process, ended = start(layout.run("uid", str(moment), 0), "while :; do sleep 0.05; done")
+        await asyncio.sleep(moment / 10_000)
+        process.signal(signal.SIGTERM)
+        ends.append(ended)
+    await asyncio.wait_for(asyncio.gather(*(ended.wait() for ended in ends)), 20)
+
+
 async def test_a_container_sees_default_signal_handling(run: RunFiles) -> None:
     """Neither Python's ignored SIGPIPE nor the supervisor's traps are inherited."""
     _, ended = start(run, "grep -E '^Sig(Ign|Blk)' /proc/self/status")

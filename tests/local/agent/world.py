@@ -10,16 +10,18 @@ from typing import Any
 
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import EVENTS, PODS
+from queue_manager.engine.resources import EVENTS, PODS, PRIORITY_CLASSES
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.layout import Layout
+from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.logs import LogSource
 from queue_manager.local.nodes import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
+from queue_manager.local.priority import PodPriority
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.transport import LocalTransport
 from queue_manager.local.storage.store import Change, Store
@@ -35,7 +37,7 @@ class World:
         self.directory = directory
         self.clock = SystemClock()
         self.store = Store(self.clock, random.Random(1))
-        self.server = ApiServer(self.store, Registry.builtin(), self.clock)
+        self.server = ApiServer(self.store, Registry.builtin(), self.clock, [PodPriority(self.store)])
         self.client = Client(LocalTransport(self.server))
         self._changes: list[Change] = []
         self.store.subscribe(self._changes.append)
@@ -48,12 +50,17 @@ class World:
         runtime = Runtime(LocalTransport(self.server), self.clock, random.Random(2))
         agent = Agent(runtime, self.directory / "pods", [spec.host for spec in specs])
         Placement(runtime)
+        TaintEviction(runtime)
         async with runtime:
             yield agent
 
     @property
     def logs(self) -> LogSource:
         return LogSource(Layout((self.directory / "pods").resolve()), self.clock.now)
+
+    async def priority(self, name: str, value: int, **more: object) -> None:
+        """A PriorityClass."""
+        await self.client.create(PRIORITY_CLASSES, "", {"metadata": {"name": name}, "value": value, **more})
 
     # --- pods ---
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_controller.model import Key
-from queue_manager.local.placement import Node, Pod, Refusal, place
+from queue_manager.local.placement.filters import Node, Pod, Refusal, place
 from queue_manager.scheduling.amounts import Amounts
 from queue_manager.scheduling.requests import pod_requests
 

@@ -1,0 +1,132 @@
+"""Eviction from nodes with NoExecute taints: at once, or when the time is over for which a pod tolerates the taint.
+
+The time counts from when both the taint and the pod are on the node: the taint since its timeAdded, or since it was
+first seen if it has none. Pods that have ended or are being deleted are left alone. Nothing is remembered but when
+taints without a time were seen; those begin anew with the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from job_controller.fields import Json
+from queue_manager.engine.resources import NODES, PODS
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.workqueue import WorkQueue
+from queue_manager.local.disruption import disrupt
+from queue_manager.local.placement.objects import UNFINISHED, NodeObject, PodObject
+from queue_manager.local.placement.tolerations import tolerated_for
+
+NO_EXECUTE = "NoExecute"
+COMPONENT = "taint-eviction-controller"
+REASON = "DeletionByTaintManager"
+MESSAGE = "Taint manager: deleting due to NoExecute taint"
+EVENT = "TaintManagerEviction"
+EVICTIONS_IN_FLIGHT = 8
+
+
+class Tainted(NamedTuple):
+    """A NoExecute taint, and since when it is there."""
+
+    taint: Json
+    since: datetime
+
+
+def no_execute(taints: Iterable[Json], before: Sequence[Tainted], now: datetime) -> list[Tainted]:
+    """The NoExecute taints of a node, those that were known before with the time of then."""
+    known = {_identity(tainted.taint): tainted.since for tainted in before}
+    found = [taint for taint in taints if taint.get("effect") == NO_EXECUTE]
+    return [Tainted(taint, _added(taint) or known.get(_identity(taint), now)) for taint in found]
+
+
+def evicted_at(tolerations: Sequence[Json], taints: Iterable[Tainted], bound: datetime) -> datetime | None:
+    """When a pod that is on the node since `bound` has to go; None: never."""
+    ends = []
+    for tainted in taints:
+        seconds = tolerated_for(tolerations, tainted.taint)
+        if seconds is not None:
+            ends.append(max(tainted.since, bound) + timedelta(seconds=seconds))
+    return min(ends, default=None)
+
+
+def _identity(taint: Json) -> tuple[str, str]:
+    return taint.get("key", ""), taint.get("value") or ""
+
+
+def _added(taint: Json) -> datetime | None:
+    text = taint.get("timeAdded")
+    return datetime.fromisoformat(text) if text else None
+
+
+class TaintEviction:
+    """Construct it before the runtime starts."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._events = runtime.recorder(COMPONENT)
+        self._queue: WorkQueue[str] = WorkQueue("taint_eviction")
+        self._tainted: dict[str, list[Tainted]] = {}  # by node; only nodes that have such taints
+        self._announced: set[str] = set()  # uids of pods whose time runs
+        self._pods = runtime.cache(PODS, PodObject, field_selector=UNFINISHED)
+        runtime.cache(NODES, NodeObject).subscribe(self._node_changed)
+        self._pods.subscribe(self._pod_changed)
+        runtime.worker(self._queue, self._sync, EVICTIONS_IN_FLIGHT)
+
+    def _node_changed(self, old: NodeObject | None, new: NodeObject | None) -> None:
+        node = new if new is not None else old
+        if node is None:
+            return
+        name = node.metadata.name
+        before = self._tainted.pop(name, [])
+        if new is not None:
+            found = no_execute(new.spec.get("taints") or (), before, self._runtime.clock.now())
+            if found:
+                self._tainted[name] = found
+        if before != self._tainted.get(name, []):
+            for pod in self._pods.values():
+                if _spec(pod).get("nodeName") == name:
+                    self._queue.add(pod.metadata.uid)
+
+    def _pod_changed(self, old: PodObject | None, new: PodObject | None) -> None:
+        if new is None:
+            if old is not None:
+                self._announced.discard(old.metadata.uid)
+        elif self._tainted and _spec(new).get("nodeName") in self._tainted:
+            self._queue.add(new.metadata.uid)
+
+    async def _sync(self, uid: str) -> None:
+        """Evict the pod if its time is over. Raises what should be repeated."""
+        pod = self._pods.by_uid(uid)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            return
+        now = self._runtime.clock.now()
+        spec = _spec(pod)
+        taints = self._tainted.get(spec.get("nodeName") or "", ())
+        due = evicted_at(spec.get("tolerations") or (), taints, _bound_at(pod, now))
+        if due is None:
+            if uid in self._announced:
+                self._announced.discard(uid)
+                self._events.event(pod, "Normal", EVENT, f"Cancelling deletion of Pod {pod.metadata.key}")
+        elif due > now:
+            self._announced.add(uid)
+            self._queue.add_after(uid, (due - now).total_seconds())
+        else:
+            self._events.event(pod, "Normal", EVENT, f"Marking for deletion Pod {pod.metadata.key}")
+            await disrupt(self._runtime, pod, REASON, MESSAGE)
+
+
+def _spec(pod: PodObject) -> Mapping[str, Json]:
+    spec: Mapping[str, Json] = msgspec.json.decode(pod.spec)
+    return spec
+
+
+def _bound_at(pod: PodObject, now: datetime) -> datetime:
+    """Since when the pod is on its node."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.is_true and condition.last_transition_time:
+            return condition.last_transition_time
+    return pod.metadata.creation_timestamp or now

@@ -1,0 +1,153 @@
+"""Where one pod may go, pure: the filters of kube-scheduler that make sense on one machine, in its order and with its
+words. Of the nodes that remain the one with the most room is taken (ties: by name)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from job_controller.fields import Json
+from job_controller.model import Key
+from queue_manager.local.placement.tolerations import tolerates
+from queue_manager.scheduling.amounts import Amounts
+
+UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+
+
+class Pod(NamedTuple):
+    """What placement must know of a pod; `spec` is its JSON."""
+
+    key: Key
+    uid: str
+    spec: Json
+    requests: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    name: str
+    labels: Mapping[str, str]
+    allocatable: Amounts
+    taints: Sequence[Json] = ()
+    unschedulable: bool = False
+
+
+class Refusal(NamedTuple):
+    """No node takes the pod; the text is kube-scheduler's, e.g. `0/2 nodes are available: 2 Insufficient cpu.`
+
+    nominated: the node on which room is being made for it; empty if on none.
+    """
+
+    message: str
+    nominated: str = ""
+
+
+Usage = Mapping[str, Amounts]  # node name -> what its pods ask for, "pods" being their number
+
+
+def place(pod: Pod, nodes: Sequence[Node], usage: Usage) -> str | Refusal:
+    """The node for a pod, or why there is none."""
+    fitting: list[tuple[float, str]] = []
+    reasons: Counter[str] = Counter()
+    for node in nodes:
+        used = usage.get(node.name) or {}
+        against = refusals(pod, node, used)
+        if against:
+            reasons.update(against)
+        else:
+            fitting.append((_load(pod.requests, node.allocatable, used), node.name))
+    if fitting:
+        return min(fitting)[1]
+    if not nodes:
+        return Refusal("no nodes available to schedule pods")
+    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    return Refusal(f"0/{len(nodes)} nodes are available: {listed}.")
+
+
+def refusals(pod: Pod, node: Node, used: Amounts) -> list[str]:
+    """Why this node does not take the pod: of the first filter that says no, all its reasons. Empty: it does."""
+    spec = pod.spec
+    wanted = spec.get("nodeName")
+    if wanted and wanted != node.name:
+        return ["node(s) didn't match the requested node name"]
+    tolerations = spec.get("tolerations") or ()
+    if node.unschedulable and not tolerates(tolerations, {"key": UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}):
+        return ["node(s) were unschedulable"]
+    for taint in node.taints:
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerates(tolerations, taint):
+            return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value') or ''}}}"]
+    if not _affinity_matches(spec, node):
+        return ["node(s) didn't match Pod's node affinity/selector"]
+    return _insufficient(pod.requests, node.allocatable, used)
+
+
+def _insufficient(requests: Amounts, allocatable: Amounts, used: Amounts) -> list[str]:
+    """The resources that do not fit, `pods` first."""
+    reasons = ["Too many pods"] if used.get("pods", 0) + 1 > allocatable.get("pods", 0) else []
+    for resource, wanted in requests.items():
+        if resource != "pods" and 0 < wanted > allocatable.get(resource, 0) - used.get(resource, 0):
+            reasons.append(f"Insufficient {resource}")
+    return reasons
+
+
+def _load(requests: Amounts, allocatable: Amounts, used: Amounts) -> float:
+    """How full the fullest of cpu, memory and pods would be: the emptiest node wins, which spreads pods."""
+    wanted = requests | {"pods": 1}
+    shares = [
+        (used.get(name, 0) + wanted.get(name, 0)) / allocatable[name]
+        for name in ("cpu", "memory", "pods")
+        if allocatable.get(name)
+    ]
+    return max(shares, default=0.0)
+
+
+def _affinity_matches(spec: Json, node: Node) -> bool:
+    """nodeSelector and required node affinity."""
+    if any(node.labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
+        return False
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return required is None or any(_term_matches(term, node) for term in required.get("nodeSelectorTerms") or ())
+
+
+def _term_matches(term: Json, node: Node) -> bool:
+    """Terms are alternatives, their requirements are not. An empty term matches nothing."""
+    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    if not expressions and not fields:
+        return False
+    names = {"metadata.name": node.name}
+    return all(_holds(e, node.labels) for e in expressions) and all(_holds(f, names) for f in fields)
+
+
+def _holds(requirement: Json, labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(requirement["key"]), requirement.get("values") or ()
+    match requirement["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            return _compares(operator, value, values)
+    return False
+
+
+def _compares(operator: str, value: str | None, values: Sequence[str]) -> bool:
+    try:
+        have, limit = int(value or ""), int(values[0])
+    except (ValueError, IndexError):
+        return False
+    return have > limit if operator == "Gt" else have < limit
+
+
+def plus(used: Amounts, requests: Amounts, sign: int = 1) -> Amounts:
+    """What a node's pods ask for with one pod more (sign 1) or less (-1)."""
+    total = dict(used)
+    for resource, value in (requests | {"pods": 1}).items():
+        total[resource] = total.get(resource, 0) + sign * value
+    return total

@@ -1,0 +1,237 @@
+"""The loop of placement: who waits, in which order they are tried, and what follows.
+
+Pods wait in the order of kube-scheduler (priority, then age) in memory; whenever a pod, a node or the room on a node
+changes, those that wait are tried again. A pod that fits nowhere is told so once, in its PodScheduled condition,
+and again only when the reason changes. Pods that ask for the same and may go to the same nodes fail together: after
+the first, the others of an attempt need no second look.
+
+    waiting --a node takes it--> binding --> bound
+       | fits nowhere, pods of lower priority hold the room (preemption.py)
+       v
+    nominated: they are deleted, and the room they leave is kept for it  --> binding --> bound
+
+While the room of pods that leave is enough for a pod nobody else is deleted for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from job_controller.fields import Json
+from job_controller.model import Key
+from queue_manager.engine.resources import NODES, PODS
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.workqueue import WorkQueue
+from queue_manager.local.placement.filters import Node, Pod, Refusal, place
+from queue_manager.local.placement.objects import (
+    UNFINISHED,
+    NodeObject,
+    PodObject,
+    is_ours,
+    node_of,
+    priority_of,
+    requests_of,
+)
+from queue_manager.local.placement.preemption import NEVER, Held, preempt
+from queue_manager.local.placement.reports import Reports
+from queue_manager.local.placement.room import Room
+
+WRITES_IN_FLIGHT = 16
+BINDING_RETRY_SECONDS = 1.0
+# The part of a pod's spec that decides where it may go.
+PLACEMENT_FIELDS = (
+    "containers",
+    "initContainers",
+    "overhead",
+    "resources",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "priority",
+    "preemptionPolicy",
+)
+
+
+class Waiting(NamedTuple):
+    pod: Pod
+    priority: int
+    order: tuple[int, str, Key]
+    signature: bytes  # equal ones are placed and refused alike
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one round knows: the nodes, the refusals so far, and who cannot preempt either, by signature."""
+
+    nodes: Sequence[Node]
+    refused: dict[bytes, Refusal] = field(default_factory=dict)
+    hopeless: set[bytes] = field(default_factory=set)
+
+
+class Placement:
+    """Binds pods to nodes. Construct it before the runtime starts."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._reports = Reports(runtime)
+        self._rounds: WorkQueue[str] = WorkQueue("placement")
+        self._writes: WorkQueue[str] = WorkQueue("placement-writes")
+        self._waiting: dict[str, Waiting] = {}  # by uid
+        self._binding: dict[str, Waiting] = {}  # placed, and their binding is on its way
+        self._refused: dict[str, Refusal] = {}
+        self._victims: dict[str, str] = {}  # uid -> uid of the pod that gets its room
+        self._room = Room()
+        self._nodes = runtime.cache(NODES, NodeObject)
+        self._pods = runtime.cache(PODS, PodObject, field_selector=UNFINISHED)
+        self._nodes.subscribe(lambda old, new: self._rounds.add("nodes"))
+        self._pods.subscribe(self._pod_changed)
+        runtime.worker(self._rounds, self._round, 1)
+        runtime.worker(self._writes, self._write, WRITES_IN_FLIGHT)
+
+    # --- what is known ---
+
+    def _pod_changed(self, old: PodObject | None, new: PodObject | None) -> None:
+        if new is None:
+            if old is not None:
+                self._gone(old.metadata.uid)
+            return
+        uid, spec = new.metadata.uid, msgspec.json.decode(new.spec)
+        if spec.get("nodeName"):
+            self._bound(new, spec)
+        elif uid not in self._binding and is_ours(new, spec):
+            self._waits(new, spec)
+        elif new.metadata.deletion_timestamp is not None:
+            self._waiting.pop(uid, None)
+            self._room.withdraw(uid)
+
+    def _waits(self, pod: PodObject, spec: Json) -> None:
+        meta = pod.metadata
+        before = self._waiting.get(meta.uid)
+        signature = msgspec.json.encode([spec.get(name) for name in PLACEMENT_FIELDS])
+        if before is not None and before.signature == signature:
+            return  # only its status changed
+        known = Pod(meta.key, meta.uid, spec, requests_of(meta.key, spec))
+        created = meta.creation_timestamp.isoformat() if meta.creation_timestamp else ""
+        priority = priority_of(spec)
+        if before is None and (node := pod.status.nominated_node_name):  # by an earlier run
+            self._room.nominate(Held(meta.uid, node, known.requests, priority))
+        self._waiting[meta.uid] = Waiting(known, priority, (-priority, created, meta.key), signature)
+        self._rounds.add("pods")
+
+    def _bound(self, pod: PodObject, spec: Json) -> None:
+        meta = pod.metadata
+        uid, created = meta.uid, meta.creation_timestamp
+        for table in (self._waiting, self._binding, self._refused):
+            table.pop(uid, None)
+        held = Held(
+            uid,
+            spec["nodeName"],
+            requests_of(meta.key, spec),
+            priority_of(spec),
+            created.timestamp() if created is not None else 0.0,
+        )
+        if self._room.held(uid) != held:
+            self._room.take(held)
+        if meta.deletion_timestamp is not None:
+            self._room.leaving.add(uid)
+
+    def _gone(self, uid: str) -> None:
+        """Deleted or finished: its room is free."""
+        for table in (self._waiting, self._binding, self._refused, self._victims):
+            table.pop(uid, None)
+        self._room.withdraw(uid)
+        self._release(uid)
+
+    def _release(self, uid: str) -> None:
+        if self._room.release(uid) and self._waiting:
+            self._rounds.add("room")
+
+    # --- decisions ---
+
+    async def _round(self, _cause: str) -> None:
+        """Try all that wait, in order."""
+        if not self._waiting:
+            return
+        attempt = Attempt([node_of(node) for node in sorted(self._nodes.values(), key=lambda node: node.metadata.name)])
+        for n, waiting in enumerate(sorted(self._waiting.values(), key=lambda waiting: waiting.order)):
+            if n % 100 == 99:
+                await asyncio.sleep(0)  # let others have the loop
+            if waiting.pod.uid in self._waiting:
+                self._decide(waiting, attempt)
+
+    def _decide(self, waiting: Waiting, attempt: Attempt) -> None:
+        pod, room = waiting.pod, self._room
+        uid = pod.uid
+        answer: str | Refusal | None = None
+        if not room.nominated(uid):  # to one that is, the room is not refused that it keeps from others
+            answer = attempt.refused.get(waiting.signature)
+        if answer is None:
+            answer = place(pod, attempt.nodes, room.usage(uid, waiting.priority))
+        if isinstance(answer, Refusal):
+            attempt.refused[waiting.signature] = answer
+            self._refuse(uid, answer._replace(nominated=self._make_room(waiting, attempt)))
+            return
+        self._refused.pop(uid, None)
+        self._binding[uid] = self._waiting.pop(uid)
+        room.take(Held(uid, answer, pod.requests, waiting.priority))
+        self._writes.add(uid)
+
+    def _refuse(self, uid: str, refusal: Refusal) -> None:
+        if self._refused.get(uid) != refusal:
+            self._refused[uid] = refusal
+            self._writes.add(uid)
+
+    def _make_room(self, waiting: Waiting, attempt: Attempt) -> str:
+        """The node on which room is being made for the pod, if need be from now on; empty: on none."""
+        pod, room = waiting.pod, self._room
+        uid, priority = pod.uid, waiting.priority
+        found = None
+        if self._may_preempt(waiting, attempt):
+            usage = room.usage_soon(uid, priority)
+            if isinstance(place(pod, attempt.nodes, usage), str):
+                return room.nominated(uid)
+            found = preempt(pod, attempt.nodes, usage, room.below(priority, self._binding))
+        if found is None:
+            attempt.hopeless.add(waiting.signature)
+            room.withdraw(uid)
+            return ""
+        room.nominate(Held(uid, found.node, pod.requests, priority))
+        for victim in found.victims:
+            room.leaving.add(victim.uid)
+            self._victims[victim.uid] = uid
+            self._writes.add(victim.uid)
+        return found.node
+
+    def _may_preempt(self, waiting: Waiting, attempt: Attempt) -> bool:
+        if waiting.signature in attempt.hopeless and not self._room.nominated(waiting.pod.uid):
+            return False
+        return waiting.pod.spec.get("preemptionPolicy") != NEVER and self._room.holds_below(waiting.priority)
+
+    # --- writes ---
+
+    async def _write(self, uid: str) -> None:
+        """Bind the pod, delete it for another, or say why it waits."""
+        pod = self._pods.by_uid(uid)
+        if pod is None:
+            return
+        held = self._room.held(uid)
+        if uid in self._binding and held is not None:
+            if not await self._reports.bind(pod, held.node):
+                self._try_again(uid)
+        elif uid in self._victims and held is not None:
+            if pod.metadata.deletion_timestamp is None:
+                await self._reports.preempt(pod, self._victims[uid], held.node)
+        elif (refusal := self._refused.get(uid)) is not None:
+            await self._reports.refuse(pod, refusal)
+
+    def _try_again(self, uid: str) -> None:
+        """A binding was refused. If the pod is gone or bound by someone else, the watch will tell."""
+        waiting = self._binding.pop(uid, None)
+        if waiting is not None:
+            self._release(uid)
+            self._waiting[uid] = waiting
+            self._rounds.add_after("refused binding", BINDING_RETRY_SECONDS)

@@ -1,0 +1,68 @@
+"""Pods and nodes as placement reads them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+
+from job_controller.fields import Json
+from job_controller.model import Key, Object, PodStatus
+from queue_manager.local.placement.filters import Node
+from queue_manager.scheduling.amounts import Amounts, amount
+from queue_manager.scheduling.requests import pod_requests
+
+log = logging.getLogger(__name__)
+
+SCHEDULER = "default-scheduler"
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class PlacedStatus(PodStatus):
+    nominated_node_name: str = ""
+
+
+class PodObject(Object):
+    """The spec undecoded until it is needed."""
+
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: PlacedStatus = PlacedStatus()
+
+
+class NodeObject(Object):
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def is_ours(pod: PodObject, spec: Json) -> bool:
+    """To be placed now, and by us."""
+    return (
+        pod.metadata.deletion_timestamp is None
+        and not spec.get("schedulingGates")
+        and (spec.get("schedulerName") or SCHEDULER) == SCHEDULER
+    )
+
+
+def requests_of(key: Key, spec: Json) -> Amounts:
+    try:
+        return pod_requests(spec)
+    except ValueError:  # the API server refuses such quantities; one that did not costs nothing
+        log.warning("the requests of a pod cannot be read and count as none", extra={"key": str(key)})
+        return {}
+
+
+def priority_of(spec: Json) -> int:
+    return int(spec.get("priority") or 0)
+
+
+def node_of(node: NodeObject) -> Node:
+    allocatable = {name: amount(name, text) for name, text in (node.status.get("allocatable") or {}).items()}
+    spec = node.spec
+    return Node(
+        node.metadata.name,
+        node.metadata.labels,
+        allocatable,
+        spec.get("taints") or (),
+        bool(spec.get("unschedulable")),
+    )

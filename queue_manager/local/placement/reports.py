@@ -1,0 +1,91 @@
+"""What placement writes: bindings, why a pod waits, and that a pod must go for another."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from queue_manager.engine.resources import PODS
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.local.disruption import disrupt
+from queue_manager.local.placement.filters import Refusal
+from queue_manager.local.placement.objects import SCHEDULER, PodObject
+
+log = logging.getLogger(__name__)
+
+UNSCHEDULABLE = "Unschedulable"
+PREEMPTION_REASON = "PreemptionByScheduler"
+PREEMPTION_MESSAGE = f"{SCHEDULER}: preempting to accommodate a higher priority pod"
+
+
+class Reports:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._events = runtime.recorder(SCHEDULER)
+
+    async def bind(self, pod: PodObject, node: str) -> bool:
+        """Give the pod its node. False: it is gone, or bound by someone else. Raises ApiError."""
+        meta = pod.metadata
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = PODS.path(meta.namespace, meta.name, "binding")
+        answer = await self._runtime.client.transport.request("POST", path, body=msgspec.json.encode(binding))
+        if answer.status < 300:
+            self._events.event(pod, "Normal", "Scheduled", f"Successfully assigned {meta.key} to {node}")
+            return True
+        error = ApiError.of(answer.status, answer.body)
+        if answer.status not in (404, 409):
+            raise error
+        log.info("a pod could not be bound", extra={"key": str(meta.key), "error": str(error)})
+        return False
+
+    async def preempt(self, pod: PodObject, preemptor: str, node: str) -> None:
+        """Delete the pod for the one with the uid `preemptor` (spec: job-controller.md, section 4). Raises ApiError."""
+        if await disrupt(self._runtime, pod, PREEMPTION_REASON, PREEMPTION_MESSAGE):
+            self._events.event(pod, "Normal", "Preempted", f"Preempted by pod {preemptor} on node {node}")
+
+    async def refuse(self, pod: PodObject, refusal: Refusal) -> None:
+        """Say why the pod waits, unless it says so already. Raises ApiError."""
+        known = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
+        said = known is not None and (known.status, known.reason, known.message) == (
+            "False",
+            UNSCHEDULABLE,
+            refusal.message,
+        )
+        if said and pod.status.nominated_node_name == refusal.nominated:
+            return
+        since = known.last_transition_time if known is not None and known.status == "False" else None
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": UNSCHEDULABLE,
+            "message": refusal.message,
+            "lastProbeTime": None,
+            "lastTransitionTime": (since or self._runtime.clock.now()).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        status: dict[str, object] = {"conditions": [condition]}
+        if pod.status.nominated_node_name != refusal.nominated:
+            status["nominatedNodeName"] = refusal.nominated or None
+        meta = pod.metadata
+        patch = {"metadata": {"uid": meta.uid}, "status": status}
+        try:
+            await self._runtime.client.patch(
+                PODS,
+                meta.namespace,
+                meta.name,
+                patch,
+                subresource="status",
+                content_type=STRATEGIC_PATCH,
+                type=PodObject,
+            )
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+            return
+        self._events.event(pod, "Warning", "FailedScheduling", refusal.message)

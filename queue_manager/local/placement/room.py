@@ -1,0 +1,91 @@
+"""Who holds which room on the nodes, who is about to leave it, and to whom it is promised.
+
+A pod that preempts others is nominated for their node until it is bound there: the room they leave bit by bit is not
+given to pods of lower priority meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable
+
+from queue_manager.local.placement.filters import Usage, plus
+from queue_manager.local.placement.preemption import Held
+from queue_manager.scheduling.amounts import Amounts
+
+
+class Room:
+    """Keyed by the uid of pods. `leaving`: pods that are being deleted and still hold their room."""
+
+    def __init__(self) -> None:
+        self.leaving: set[str] = set()
+        self._held: dict[str, Held] = {}
+        self._usage: dict[str, Amounts] = {}
+        self._nominated: dict[str, Held] = {}
+        self._priorities: Counter[int] = Counter()
+
+    def held(self, uid: str) -> Held | None:
+        return self._held.get(uid)
+
+    def take(self, held: Held) -> None:
+        self.release(held.uid)
+        self._nominated.pop(held.uid, None)
+        self._held[held.uid] = held
+        self._priorities[held.priority] += 1
+        self._usage[held.node] = plus(self._usage.get(held.node) or {}, held.requests)
+
+    def release(self, uid: str) -> bool:
+        """Whether there was something to release."""
+        held = self._held.pop(uid, None)
+        self.leaving.discard(uid)
+        if held is None:
+            return False
+        self._priorities[held.priority] -= 1
+        self._usage[held.node] = plus(self._usage[held.node], held.requests, -1)
+        return True
+
+    # --- promises ---
+
+    def nominate(self, held: Held) -> None:
+        """Promise a pod its room on a node where it does not fit yet."""
+        self._nominated[held.uid] = held
+
+    def withdraw(self, uid: str) -> None:
+        self._nominated.pop(uid, None)
+
+    def nominated(self, uid: str) -> str:
+        """The node on which room is promised to the pod; empty if on none."""
+        held = self._nominated.get(uid)
+        return held.node if held is not None else ""
+
+    # --- what is left ---
+
+    def usage(self, uid: str, priority: int) -> Usage:
+        """What is in use on each node, for a pod of this priority: with what is promised to others not below it."""
+        return _added(self._usage, (n for n in self._nominated.values() if n.uid != uid and n.priority >= priority), 1)
+
+    def usage_soon(self, uid: str, priority: int) -> Usage:
+        """The same when those that are leaving are gone."""
+        return _added(self.usage(uid, priority), (self._held[left] for left in sorted(self.leaving)), -1)
+
+    def holds_below(self, priority: int) -> bool:
+        """Whether any pod has a lower priority."""
+        return any(number > 0 and held < priority for held, number in self._priorities.items())
+
+    def below(self, priority: int, spared: Container[str]) -> dict[str, list[Held]]:
+        """The pods of lower priority that could go, by node."""
+        found: dict[str, list[Held]] = {}
+        for held in self._held.values():
+            if held.priority < priority and held.uid not in self.leaving and held.uid not in spared:
+                found.setdefault(held.node, []).append(held)
+        return found
+
+
+def _added(usage: Usage, pods: Iterable[Held], sign: int) -> Usage:
+    """A copy with these pods more or less; the usage itself if there are none."""
+    changed: dict[str, Amounts] | None = None
+    for held in pods:
+        if changed is None:
+            changed = dict(usage)
+        changed[held.node] = plus(changed.get(held.node) or {}, held.requests, sign)
+    return usage if changed is None else changed

@@ -1,0 +1,74 @@
+"""Priority of pods: what an API server makes of priorityClassName when a pod is created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from job_controller.fields import FieldError, Json
+from queue_manager.engine.resources import PODS, PRIORITY_CLASSES
+from queue_manager.local import errors
+from queue_manager.local.kinds.scheduling import SYSTEM
+from queue_manager.local.server.admission import Review
+from queue_manager.local.storage.store import Store, decode
+
+PREEMPT = "PreemptLowerPriority"
+
+
+class PodPriority:
+    """An Admission: priority and preemptionPolicy of a pod are those of its class, or of the class for all without."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def mutate(self, review: Review) -> list[FieldError] | None:
+        """Raises StatusError 403 for a class that does not exist, or values that are not those of the class."""
+        if review.resource != PODS or review.subresource or review.operation != "CREATE":
+            return None
+        spec = review.object.get("spec") or {}
+        found = self._named(spec, review) if spec.get("priorityClassName") else self._default()
+        if found is not None:
+            spec["priorityClassName"] = found["metadata"]["name"]
+        value = found.get("value", 0) if found is not None else 0
+        policy = (found or {}).get("preemptionPolicy") or PREEMPT
+        _settle(review, "priority", "integer value of priority", value)
+        _settle(review, "preemptionPolicy", "string value of PreemptionPolicy", policy)
+        return None
+
+    def validate(self, review: Review) -> list[FieldError]:
+        return []
+
+    def _named(self, spec: Json, review: Review) -> Json:
+        name = spec["priorityClassName"]
+        stored = self._store.get(str(PRIORITY_CLASSES), "", name)
+        if stored is not None:
+            return decode(stored)
+        if name in SYSTEM:
+            return {"metadata": {"name": name}, "value": SYSTEM[name]}
+        raise _forbidden(review, f"no PriorityClass with name {name} was found")
+
+    def _default(self) -> Json | None:
+        """The global default; of several the one with the lowest value."""
+        return min(self._defaults(), key=lambda found: (found.get("value", 0), found["metadata"]["name"]), default=None)
+
+    def _defaults(self) -> Iterator[Json]:
+        for stored in self._store.scan(str(PRIORITY_CLASSES)):
+            found = decode(stored)
+            if found.get("globalDefault"):
+                yield found
+
+
+def _settle(review: Review, field: str, what: str, value: Any) -> None:
+    spec = review.object["spec"]
+    given = spec.get(field)
+    if given is not None and given != value:
+        detail = (
+            f"the {what} ({given}) must not be provided in pod spec; priority admission controller computed {value} "
+            "from the given PriorityClass name"
+        )
+        raise _forbidden(review, detail)
+    spec[field] = value
+
+
+def _forbidden(review: Review, detail: str) -> errors.StatusError:
+    return errors.forbidden(PODS, review.object.get("metadata", {}).get("name", ""), detail)

@@ -1,0 +1,117 @@
+"""NoExecute taints: who has to leave a node, and when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from queue_manager.engine.resources import NODES
+from queue_manager.local.controllers.taint_eviction import Tainted, evicted_at, no_execute
+from tests.local.agent.waiting import until
+from tests.local.agent.world import World, condition, running
+
+FOREVER = "sleep 1000"
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+BROKEN = {"key": "broken", "value": "yes", "effect": "NoExecute"}
+BEARS = {"key": "broken", "operator": "Exists", "effect": "NoExecute"}
+
+
+def at(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "bound", "due"),
+    [
+        ([], 0, 5),
+        ([BEARS], 0, None),
+        ([BEARS | {"tolerationSeconds": 10}], 0, 15),
+        ([BEARS | {"tolerationSeconds": 10}], 60, 70),
+        ([BEARS | {"tolerationSeconds": 0}], 0, 5),
+        ([BEARS | {"tolerationSeconds": -3}], 0, 5),
+        ([BEARS | {"tolerationSeconds": 10}, BEARS], 0, 15),
+        ([BEARS | {"effect": "NoSchedule"}], 0, 5),
+    ],
+    ids=["none", "for ever", "for a time", "bound later", "0 s", "less than 0 s", "the first counts", "other effect"],
+)
+def test_a_pod_stays_as_long_as_it_tolerates(tolerations: list[Any], bound: float, due: float | None) -> None:
+    assert evicted_at(tolerations, [Tainted(BROKEN, at(5))], at(bound)) == (None if due is None else at(due))
+
+
+def test_of_several_taints_the_first_that_is_not_borne_counts() -> None:
+    other = {"key": "other", "effect": "NoExecute"}
+    tolerations = [BEARS | {"tolerationSeconds": 100}, {"key": "other", "operator": "Exists", "tolerationSeconds": 30}]
+    assert evicted_at(tolerations, [Tainted(BROKEN, at(0)), Tainted(other, at(50))], at(0)) == at(80)
+
+
+def test_a_taint_counts_from_its_time_or_from_when_it_was_first_seen() -> None:
+    timed = BROKEN | {"timeAdded": "2026-01-01T00:00:07Z"}
+    assert no_execute([timed], [], at(90)) == [Tainted(timed, at(7))]
+    first = no_execute([BROKEN, {"key": "a", "effect": "NoSchedule"}], [], at(10))
+    assert no_execute([BROKEN], first, at(90)) == [Tainted(BROKEN, at(10))]
+
+
+async def taint(world: World, *taints: dict[str, Any]) -> None:
+    await world.client.patch(NODES, "", "node-1", {"spec": {"taints": list(taints) or None}})
+
+
+async def test_pods_that_do_not_tolerate_the_taint_are_evicted_and_told_why(world: World) -> None:
+    async with world.running():
+        await world.create("trap 'sleep 1; exit 3' TERM; while :; do sleep 0.05; done", "leaves")
+        await world.create(FOREVER, "stays", tolerations=[BEARS])
+        for name in ("leaves", "stays"):
+            await world.when(running, name)
+        await taint(world, BROKEN)
+        going = await world.when(lambda pod: "deletionTimestamp" in pod["metadata"], "leaves")
+        told = condition(going, "DisruptionTarget")
+        assert (told["status"], told["reason"], told["message"]) == (
+            "True",
+            "DeletionByTaintManager",
+            "Taint manager: deleting due to NoExecute taint",
+        )
+        assert going["status"]["phase"] == "Running", "it ends by itself, within its grace period"
+
+        async def said() -> bool:
+            event = ("Normal", "TaintManagerEviction", "Marking for deletion Pod default/leaves")
+            return event in await world.events("leaves")
+
+        await until(said)
+        await world.gone("leaves")
+        assert running(await world.pod("stays"))
+
+
+async def test_a_pod_stays_for_its_toleration_seconds(world: World) -> None:
+    async with world.running():
+        await world.create(FOREVER, tolerations=[BEARS | {"tolerationSeconds": 2}], terminationGracePeriodSeconds=1)
+        await world.when(running)
+        before = world.clock.now()
+        await taint(world, BROKEN)
+        await world.gone()
+        assert world.clock.now() - before >= timedelta(seconds=1)
+
+
+async def test_a_taint_that_goes_in_time_takes_nobody_along(world: World) -> None:
+    async with world.running():
+        await world.create(FOREVER, tolerations=[BEARS | {"tolerationSeconds": 1000}])
+        await world.when(running)
+        await taint(world, BROKEN)
+        await world.when(lambda pod: True)
+        await taint(world)
+
+        async def cancelled() -> bool:
+            event = ("Normal", "TaintManagerEviction", "Cancelling deletion of Pod default/pod")
+            return event in await world.events()
+
+        await until(cancelled)
+        assert running(await world.pod())
+
+
+async def test_a_pod_of_an_earlier_run_is_evicted_too(world: World) -> None:
+    async with world.running():
+        await world.create(FOREVER)
+        await world.when(running)
+    await taint(world, BROKEN)
+    async with world.running():
+        await world.gone()

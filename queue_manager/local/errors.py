@@ -101,6 +101,12 @@ def no_such_path() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
+def no_budgets() -> StatusError:
+    """Whoever relies on a PodDisruptionBudget must hear that there is none, not only that a path is unknown."""
+    message = "this cluster has no PodDisruptionBudgets: nothing would hold evictions back"
+    return StatusError(404, "NotFound", message, {"group": "policy", "kind": "poddisruptionbudgets"})
+
+
 def method_not_allowed() -> StatusError:
     return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 

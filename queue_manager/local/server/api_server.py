@@ -114,6 +114,8 @@ class ApiServer:
             if found is not None:
                 content_type, body = found
                 return Response(200, {"Content-Type": content_type}, body)
+        if target is not None and (target.group, target.plural) == ("policy", "poddisruptionbudgets"):
+            raise errors.no_budgets()
         groups = {kind.resource.group for kind in self.registry.all()}
         known = target.group in groups if target else request.path.startswith(("/api/", "/apis/"))
         if not known:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from queue_manager.engine.resources import PODS
 from queue_manager.local.server.api_server import Request, Stream
 from tests.local.server.world import World, path, pod
@@ -51,6 +53,15 @@ async def test_an_eviction_marks_the_disruption_and_deletes(world: World) -> Non
         "EvictionByEvictionAPI",
         "Eviction API: evicting",
     }
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST"])
+async def test_a_budget_for_disruptions_is_refused_by_name(world: World, verb: str) -> None:
+    """Evictions are not held back here, and nobody shall believe so."""
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
+    answer = await world.ask(verb, "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
+    assert (answer.status, answer.reason) == (404, "NotFound")
+    assert answer.message == "this cluster has no PodDisruptionBudgets: nothing would hold evictions back"
 
 
 async def test_a_dry_eviction_changes_nothing(world: World) -> None:

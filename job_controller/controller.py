@@ -85,8 +85,12 @@ class JobController:
             if old is None and new.spec.managed_by is not None:
                 self._count("jobs_by_external_controller_total", {"controller_name": new.spec.managed_by})
         elif conditions.finished(new.status) is None:
-            spec_changed = old is None or old.metadata.generation != new.metadata.generation
-            self._queue.add(key) if spec_changed else self._wake(key)
+            if old is None:
+                self._queue.add(key, new=bool(new.spec.suspend))
+            elif old.metadata.generation != new.metadata.generation:
+                self._queue.add(key)
+            else:
+                self._wake(key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod was added (no old), changed, or deleted (no new)."""

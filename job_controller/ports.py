@@ -26,7 +26,9 @@ class Events(Protocol):
 
 
 class Queue(Protocol):
-    def add(self, key: Key) -> None: ...
+    def add(self, key: Key, *, new: bool = False) -> None:
+        """Add to the line; what is `new`, never worked on before, behind what is under way."""
+        ...
 
     def add_after(self, key: Key, seconds: float) -> None:
         """Add later. Of several pending additions of one key the earliest counts."""

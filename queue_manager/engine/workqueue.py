@@ -1,6 +1,7 @@
 """Keys that need work: each at most once in line, each in at most one pair of hands.
 
-A key is in some of three places. *Waiting*: in line, first come first served. *Processing*: a worker has
+A key is in some of three places. *Waiting*: in line, first come first served, but newcomers behind what is
+under way already: five hundred new Jobs must not keep the end of an old one from being seen. *Processing*: a worker has
 it; if it is added meanwhile it is marked and goes to the end of the line when the worker is done, so that
 no change is missed and no key starves the others. *Delayed*: a timer will add it; of several delays of one
 key the earliest counts. Delays are independent of the other two: a key whose deadline is an hour away may
@@ -26,6 +27,7 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY = 1.0  # seconds
 LONGEST_DELAY = 60.0  # seconds
+NEWCOMERS = 8  # one key in so many is a newcomer even while others wait
 
 
 class WorkQueue(Generic[K]):
@@ -45,6 +47,8 @@ class WorkQueue(Generic[K]):
         self._metrics = metrics
         self._labels = {"name": name}
         self._line: deque[K] = deque()
+        self._newcomers: deque[K] = deque()
+        self._taken = 0
         self._waiting: dict[K, float] = {}  # -> loop time of the addition; 0 before the loop runs
         self._processing: set[K] = set()
         self._again: set[K] = set()  # added while processing
@@ -55,15 +59,15 @@ class WorkQueue(Generic[K]):
 
     # --- adding ---
 
-    def add(self, key: K) -> None:
-        """Have the key worked on, soon and after all that are in line already."""
+    def add(self, key: K, *, new: bool = False) -> None:
+        """Have the key worked on, soon and after all that are in line already. `new`: it was never worked on."""
         if self._closed or key in self._waiting or key in self._again:
             return
         self._count("workqueue_adds_total")
         if key in self._processing:
             self._again.add(key)
         else:
-            self._enqueue(key)
+            self._enqueue(key, self._newcomers if new else self._line)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Add the key later. Of several pending additions of one key the earliest counts."""
@@ -98,12 +102,12 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """Keys in line; those being processed or delayed are not counted."""
-        return len(self._line)
+        return len(self._line) + len(self._newcomers)
 
     @property
     def idle(self) -> bool:
         """Nothing in line and nothing in hands."""
-        return not self._line and not self._processing
+        return not len(self) and not self._processing
 
     # --- working ---
 
@@ -125,6 +129,7 @@ class WorkQueue(Generic[K]):
             timer.cancel()
         self._timers.clear()
         self._line.clear()
+        self._newcomers.clear()
         self._waiting.clear()
         self._again.clear()
         self._release()
@@ -137,7 +142,7 @@ class WorkQueue(Generic[K]):
     async def _hand(self, worker: Callable[[K], Awaitable[object]]) -> None:
         loop = asyncio.get_running_loop()
         while await self._something():
-            key = self._line.popleft()
+            key = self._take()
             self._observe("workqueue_queue_duration_seconds", loop.time() - self._waiting.pop(key))
             self._processing.add(key)
             began = loop.time()
@@ -152,11 +157,16 @@ class WorkQueue(Generic[K]):
                 self._observe("workqueue_work_duration_seconds", loop.time() - began)
                 if key in self._again:
                     self._again.discard(key)
-                    self._enqueue(key)
+                    self._enqueue(key, self._line)
+
+    def _take(self) -> K:
+        self._taken += 1
+        newcomer = not self._line or (self._newcomers and self._taken % NEWCOMERS == 0)
+        return (self._newcomers if newcomer else self._line).popleft()
 
     async def _something(self) -> bool:
         """Wait for a key in line; false when the queue is closed."""
-        while not self._line and not self._closed:
+        while not len(self) and not self._closed:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(future)
             try:
@@ -168,10 +178,10 @@ class WorkQueue(Generic[K]):
             finally:
                 if future in self._idle:
                     self._idle.remove(future)
-        return bool(self._line)
+        return len(self) > 0
 
-    def _enqueue(self, key: K) -> None:
-        self._line.append(key)
+    def _enqueue(self, key: K, line: deque[K]) -> None:
+        line.append(key)
         self._waiting[key] = _loop_time()
         self._wake()
 

@@ -81,7 +81,7 @@ class JobQueueController:
 
     def _on_job(self, old: Job | None, new: Job | None) -> None:
         if new is not None:
-            self.queue.add(new.metadata.key)
+            self.queue.add(new.metadata.key, new=old is None)
         elif old is not None:
             self._told.pop(old.metadata.uid, None)
             self._refused.pop(old.metadata.uid, None)

@@ -55,7 +55,7 @@ class WorkloadController:
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is not None:
-            self.queue.add(new.metadata.key)
+            self.queue.add(new.metadata.key, new=old is None)
 
     def _on_job(self, old: Job | None, new: Job | None) -> None:
         job = new or old

@@ -112,6 +112,28 @@ def test_a_key_added_while_it_is_processed_goes_to_the_end_of_the_line() -> None
     assert seen == ["a", "b", "a"]
 
 
+def test_newcomers_wait_for_what_is_under_way_but_not_for_ever() -> None:
+    """One key in eight is a newcomer while others are in line."""
+    done: list[str] = []
+
+    async def note(key: str) -> None:
+        done.append(key)
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+        for number in range(3):
+            queue.add(f"new-{number}", new=True)
+        for number in range(10):
+            queue.add(f"old-{number}")
+        queue.add("new-2")  # in line already, and stays where it is
+        assert len(queue) == 13
+        await work(queue, note, 1)
+
+    run_virtual(main())
+    assert done[:7] == [f"old-{number}" for number in range(7)]
+    assert done[7:] == ["new-0", "old-7", "old-8", "old-9", "new-1", "new-2"]
+
+
 def test_the_earliest_of_several_delays_counts() -> None:
     seen: list[float] = []
 

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.engine.resources import NAMESPACES
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import CRDS, JOBS, NAMESPACES, PODS
 from tests.contract import servers
 from tests.contract.servers import Server
 from tests.contract.session import Recording, Session
+from tests.control_plane.emptying import remove_all
 
+WORK = (JOBS, PODS)
 BOTH = ["embedded", pytest.param("real", marks=pytest.mark.control_plane)]
 
 
@@ -39,9 +42,22 @@ async def s(server: Server, request: pytest.FixtureRequest) -> AsyncIterator[Ses
     session = Session(server, name, Recording(Path(request.node.path).stem.removeprefix("test_"), test))
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     assert (await session.ask("POST", NAMESPACES.path(), body, silent=True)).status == 201
-    yield session
+    try:
+        yield session
+    finally:
+        if server.name == "real":
+            await leave(session)
     if not request.node.stash.get(FAILED, False):
         session.finish()
+
+
+async def leave(session: Session) -> None:
+    """The real server goes on to other tests: no work is left for their controllers, no kinds for their clients."""
+    client = Client(session.transport)
+    for resource in WORK:
+        await remove_all(client, resource, session.namespace)
+    for name in session.defined:
+        await session.ask("DELETE", CRDS.path(name=name), silent=True)
 
 
 FAILED = pytest.StashKey[bool]()

@@ -30,6 +30,11 @@ PATCHED = re.compile(r'Invalid value: "\{\\".*?\}": ', re.DOTALL)
 HIDDEN = ("managedFields",)
 
 
+def _manager(entry: Json) -> list[str]:
+    """Their order in an object depends on which of them came within the same second."""
+    return [str(entry.get(name, "")) for name in ("manager", "operation", "apiVersion", "subresource")]
+
+
 class Normal:
     """Normalises the answers of one conversation; `names` are texts to replace, as {text: token}."""
 
@@ -45,6 +50,8 @@ class Normal:
         match value:
             case dict():
                 return self._object(value)
+            case list() if key == "managedFields":
+                return [self.tree(item) for item in sorted(value, key=_manager)]
             case list() if key == "cells":
                 return ["AGE" if isinstance(cell, str) and AGE.fullmatch(cell) else self.tree(cell) for cell in value]
             case list():

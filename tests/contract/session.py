@@ -77,6 +77,7 @@ class Session:
         self.managed_fields = False
         self._recording = recording
         self.normal = Normal({namespace: "NAMESPACE"})
+        self.defined: list[str] = []  # names of CustomResourceDefinitions
         self._step = 0
 
     @property
@@ -158,6 +159,7 @@ class Session:
         """Create a definition and return when its kinds are served."""
         created = await self.ask("POST", CRDS.path(), crd, silent=True)
         assert created.status == 201, created.body
+        self.defined.append(crd["metadata"]["name"])
         spec = crd["spec"]
         for version in spec["versions"]:
             kind = Resource(spec["group"], version["name"], spec["names"]["plural"], "", spec["scope"] == "Namespaced")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROWS = re.compile(r"^\| ([a-z0-9-]+) \|", re.MULTILINE)
-EXCUSES = re.compile(r'(?:differs=|differs = |\d: )"([a-z0-9-]+)"')
+EXCUSES = re.compile(r'(?:differs"?(?:=| = |: )|\d: )"([a-z0-9-]+)"')
 
 
 def test_every_excuse_is_a_row_of_the_table() -> None:

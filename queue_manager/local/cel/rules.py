@@ -242,5 +242,7 @@ def _uncompilable(path: str, rule: Json, text: str, error: SyntaxProblem) -> Fie
 
 
 def show_rule(rule: Json) -> str:
-    """A rule as the server's errors print it."""
-    return show(rule)
+    """A rule as the server's errors print it: all fields of its internal type."""
+    texts = {field[0].upper() + field[1:]: rule.get(field) or "" for field in ("rule", "message", "messageExpression")}
+    more = {"Reason": rule.get("reason"), "FieldPath": rule.get("fieldPath") or ""}
+    return show({**texts, **more, "OptionalOldSelf": rule.get("optionalOldSelf")})

@@ -1,0 +1,143 @@
+"""Validation rules of custom kinds (CEL): what they say on creation and on change, and where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queue_manager.engine.resources import CRDS
+from tests.contract.bodies import definition, thing, things
+from tests.contract.session import Session
+
+Json = Any
+
+
+def ruled(*rules: Json, **properties: Json) -> Json:
+    """A schema with rules on the whole `spec`."""
+    given = properties or {"size": {"type": "integer"}, "max": {"type": "integer"}}
+    return {"type": "object", "properties": given, "x-kubernetes-validations": list(rules)}
+
+
+def size(**rule: Json) -> Json:
+    """A schema with a rule on `spec.size`."""
+    return {"type": "object", "properties": {"size": {"type": "integer", "x-kubernetes-validations": [rule]}}}
+
+
+async def test_a_rule_is_asked_on_creation_and_update(s: Session) -> None:
+    await s.define(definition(s.group, size(rule="self < 5", message="too large")))
+    await s.create(thing(s.group, "t", size=7))
+    await s.create(thing(s.group, "t", size=3))
+    await s.patch(things(s.group), "t", {"spec": {"size": 9}})
+    await s.patch(things(s.group), "t", {"spec": {"size": 4}})
+    await s.replace(thing(s.group, "t", size=8) | {"metadata": {"name": "t"}})
+
+
+async def test_a_rule_over_two_fields_speaks_for_the_object(s: Session) -> None:
+    await s.define(definition(s.group, ruled({"rule": "!has(self.max) || self.size <= self.max"})))
+    await s.create(thing(s.group, "a", size=3, max=2))
+    await s.create(thing(s.group, "b", size=3))
+    await s.create(thing(s.group, "c", max=3))
+
+
+async def test_a_rule_about_a_change_is_not_asked_on_creation(s: Session) -> None:
+    await s.define(definition(s.group, size(rule="self >= oldSelf", message="must not shrink")))
+    await s.create(thing(s.group, "t", size=3))
+    await s.patch(things(s.group), "t", {"spec": {"size": 2}})
+    await s.patch(things(s.group), "t", {"spec": {"size": 4}})
+    await s.patch(things(s.group), "t", {"spec": {"size": None}})
+    await s.patch(things(s.group), "t", {"spec": {"size": 1}})
+
+
+async def test_an_optional_old_value_is_asked_for_on_creation_too(s: Session) -> None:
+    rule = {"rule": "oldSelf.hasValue() || self == 0", "optionalOldSelf": True, "message": "starts at 0"}
+    await s.define(definition(s.group, size(**rule)))
+    await s.create(thing(s.group, "t", size=3))
+    await s.create(thing(s.group, "t", size=0))
+    await s.patch(things(s.group), "t", {"spec": {"size": 4}})
+
+
+@pytest.mark.parametrize("reason", ["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"])
+async def test_a_rule_has_its_reason(s: Session, reason: str) -> None:
+    await s.define(definition(s.group, size(rule="self < 5", message="no", reason=reason)))
+    await s.create(thing(s.group, "t", size=7))
+
+
+async def test_a_message_is_computed_and_falls_back(s: Session) -> None:
+    good = {"rule": "self.size < 5", "messageExpression": "self.size > 6 ? 'much too large' : 'too large'"}
+    bad = {"rule": "self.size < 5", "message": "fixed", "messageExpression": "1 / (self.size - 7) > 0 ? 'a' : 'b'"}
+    await s.define(definition(s.group, ruled(good, bad)))
+    await s.create(thing(s.group, "t", size=7))
+
+
+async def test_a_field_path_moves_the_error(s: Session) -> None:
+    await s.define(definition(s.group, ruled({"rule": "self.size < 5", "message": "no", "fieldPath": ".size"})))
+    await s.create(thing(s.group, "t", size=7))
+
+
+async def test_rules_of_items_name_the_item(s: Session) -> None:
+    item = {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 9}, "port": {"type": "integer"}},
+        "x-kubernetes-validations": [{"rule": "self.port > 0", "message": "no port"}],
+    }
+    ports = {"type": "array", "maxItems": 4, "items": item}
+    labels = {
+        "type": "object",
+        "maxProperties": 4,
+        "additionalProperties": {
+            "type": "string",
+            "maxLength": 9,
+            "x-kubernetes-validations": [{"rule": "self != 'bad'", "message": "bad value"}],
+        },
+    }
+    await s.define(definition(s.group, ruled({"rule": "true"}, ports=ports, labels=labels)))
+    await s.create(thing(s.group, "t", ports=[{"name": "a", "port": 1}, {"name": "b", "port": 0}]))
+    await s.create(thing(s.group, "u", labels={"x": "good", "y": "bad"}))
+    await s.create(thing(s.group, "v", ports=[{"name": "a"}]))
+
+
+async def test_defaults_come_before_rules(s: Session) -> None:
+    schema = ruled({"rule": "self.size == 3"}, size={"type": "integer", "default": 3})
+    await s.define(definition(s.group, schema))
+    await s.create(thing(s.group, "t"))
+
+
+async def test_schema_errors_come_before_rules(s: Session) -> None:
+    await s.define(definition(s.group, ruled({"rule": "self.size < 5"}, size={"type": "integer", "maximum": 6})))
+    await s.create(thing(s.group, "t", size="x"))
+    await s.create(thing(s.group, "t", size=9))
+
+
+async def test_what_was_wrong_before_may_stay(s: Session) -> None:
+    """A rule that is new does not lock the objects that are there."""
+    loose, tight = (definition(s.group, size(rule=rule, message="no")) for rule in ("self < 9", "self < 3"))
+    await s.define(loose)
+    await s.create(thing(s.group, "t", size=7), silent=True)
+    versions = {"spec": {"versions": tight["spec"]["versions"]}}
+    await s.patch(CRDS, f"things.{s.group}", versions, silent=True)
+
+    async def applied() -> bool:
+        return (await s.create(thing(s.group, "u", size=7), dryRun="All", silent=True)).status == 422
+
+    await s.until(applied)
+    await s.patch(things(s.group), "t", {"metadata": {"labels": {"a": "b"}}}, differs="ratchet-warnings")
+    await s.patch(things(s.group), "t", {"spec": {"size": 8}})
+    await s.patch(things(s.group), "t", {"spec": {"size": 2}})
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"rule": "self +", "differs": "cel-words"},
+        {"rule": "self.none > 1", "differs": "cel-types"},
+        {"rule": "unknown > 1"},
+        {"rule": "self.size", "differs": "cel-types"},
+        {"rule": "self.size > 'a'", "differs": "cel-types"},
+        {"rule": ""},
+    ],
+    ids=lambda case: case["rule"] or "empty",
+)
+async def test_definitions_with_rules_that_do_not_compile_are_refused(s: Session, case: Json) -> None:
+    body = definition(s.group, ruled({"rule": case["rule"]}))
+    await s.ask("POST", CRDS.path(), body, dryRun="All", differs=case.get("differs", ""))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from queue_manager.configuration import loads
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CRDS
 from queue_manager.operator import preflight
-from queue_manager.operator.controllers import ALL
-from queue_manager.operator.permissions import JOB_CONTROLLER, QUEUE, rules
+from queue_manager.operator.controllers import ALL, Controllers
+from queue_manager.operator.permissions import JOB_CONTROLLER, QUEUE, READ, each_verb, needs, rules
 from queue_manager.operator.transport import ClusterTransport
 from tests.control_plane.conftest import ROOT, SLUICE, install_kinds
 from tests.control_plane.manager.account import Account, account, without, write_kubeconfig
@@ -153,3 +155,45 @@ async def test_a_port_that_is_taken(kubeconfig: Path, start: Start) -> None:
     said = await refusal("--metrics-port", port, kubeconfig=kubeconfig)
     assert said.startswith(f"cannot serve health, metrics on 127.0.0.1:{port}: ")
     assert first.process.returncode is None
+
+
+async def test_the_table_of_rights_has_exactly_the_collections_that_are_watched(plane: ControlPlane) -> None:
+    transport = ClusterTransport(lambda: kubeconfigs.load(plane.kubeconfig))
+    for chosen in ([JOB_CONTROLLER], [QUEUE], ALL):
+        watched = Controllers(transport, loads(HEAD), chosen).runtime.unsynced()
+        assert sorted(watched) == sorted(str(need.resource) for need in needs(chosen) if set(READ) <= set(need.verbs))
+    await transport.close()
+
+
+async def test_each_right_that_is_missing_is_named(
+    plane: ControlPlane, api: Client, namespace: str, tmp_path: Path
+) -> None:
+    """Every line of the table in turn; with all of them nothing is missing."""
+
+    async def says(missing: tuple[str, str] | None) -> None:
+        allowed = rules(ALL) if missing is None else without(*missing)
+        who = await account(api, namespace, allowed)
+        token, _ = await who.token()
+        file = write_kubeconfig(tmp_path / who.name, plane.url, {"token": token}, plane)
+        transport = ClusterTransport(lambda: kubeconfigs.load(file))
+        expected = f"no permission, in all namespaces, to {' '.join(missing)}: " if missing else ""
+        said = "?"
+
+        async def as_expected() -> bool:
+            """A server needs a moment to know of a new role."""
+            nonlocal said
+            try:
+                await preflight.check(transport, plane.url, ALL)
+                said = ""
+            except preflight.CannotStart as error:
+                said = re.sub(r"(\w+)\.[a-z0-9.-]+(?=[/:])", r"\1", str(error))
+            return said.startswith(expected) if expected else not said
+
+        try:
+            await until(as_expected, f"{missing} is missed; it says")
+        finally:
+            await transport.close()
+
+    everything = [(verb, need.name) for need, verb in each_verb(needs(ALL))]
+    for missing in (None, *everything):
+        await says(missing)

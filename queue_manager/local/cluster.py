@@ -31,6 +31,7 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.jobs.queue_manager import add_queue_controllers
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.logs import LogSource
 from queue_manager.local.controllers.expiry import EventExpiry
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespaces import NamespaceController
@@ -38,7 +39,6 @@ from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, create_first_queue
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.kubeconfig import write_kubeconfig
-from queue_manager.local.logs import LogSource
 from queue_manager.local.nodes import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
 from queue_manager.local.priority import PodPriority

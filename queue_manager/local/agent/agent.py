@@ -27,9 +27,9 @@ from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.agent import supervisor
 from queue_manager.local.agent.environment import ConfigError, Host
 from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.logs import LogIndexer
 from queue_manager.local.agent.sweep import Sweeper
 from queue_manager.local.agent.worker import SHORTEST_GRACE, NodePod, PodWorker, Tools, waits_for_its_end
-from queue_manager.local.logs import LogIndexer
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import orjson
 
 from job_controller.fields import Json
 from queue_manager.local.apply.field_types import ListType, MapType, Type
-from queue_manager.local.apply.fieldset import (
+from queue_manager.local.schema.fieldset import (
     MEMBER,
     SELF,
     FieldSet,

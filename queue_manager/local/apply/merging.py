@@ -27,17 +27,7 @@ from queue_manager.local.apply.field_values import (
     named_fields_too,
     remove,
 )
-from queue_manager.local.apply.fieldset import (
-    FieldSet,
-    Path,
-    contains,
-    difference,
-    intersection,
-    paths,
-    show,
-    union,
-)
-from queue_manager.local.apply.managed_fields import (
+from queue_manager.local.apply.managers import (
     APPLY,
     UPDATE,
     Entry,
@@ -47,6 +37,16 @@ from queue_manager.local.apply.managed_fields import (
     update,
 )
 from queue_manager.local.errors import StatusError
+from queue_manager.local.schema.fieldset import (
+    FieldSet,
+    Path,
+    contains,
+    difference,
+    intersection,
+    paths,
+    show,
+    union,
+)
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"

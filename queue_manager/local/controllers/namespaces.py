@@ -17,10 +17,8 @@ import orjson
 from queue_manager.engine.resources import NAMESPACES
 from queue_manager.engine.transport import JSON, Response
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.server import metadata
-from queue_manager.local.server.call import Call, table_of
-from queue_manager.local.server.exchange import Request, read_body
-from queue_manager.local.server.writing import Writer
+from queue_manager.local.server.call import table_of
+from queue_manager.local.server.exchange import Request
 from queue_manager.local.storage.store import Change, Store, decode
 
 if TYPE_CHECKING:
@@ -29,17 +27,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 USER = "system:serviceaccount:kube-system:namespace-controller"
-
-
-def finalize(writer: Writer, call: Call) -> bytes:
-    """PUT to namespaces/<name>/finalize: replace spec.finalizers. The last one gone, the namespace goes."""
-    new = read_body(call.request)
-    meta = metadata.check_envelope(call, new)
-    metadata.check_name(call, meta)
-    old = decode(writer.require(call))
-    metadata.carry_over(call, new, old)
-    spec = {**(old.get("spec") or {}), "finalizers": (new.get("spec") or {}).get("finalizers") or []}
-    return writer.store(call, {**old, "spec": spec}, old)
 
 
 class NamespaceController:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from job_controller import defaults, status_validation, validation
 from job_controller.fields import Json
 from queue_manager.engine.resources import JOBS
-from queue_manager.local.apply.fieldset import FieldSet, of_paths, union
 from queue_manager.local.kinds import job_rows
 from queue_manager.local.kinds.build import builtin, lookup
+from queue_manager.local.schema.fieldset import FieldSet, of_paths, union
 
 
 def _fields(job: Json) -> dict[str, str]:

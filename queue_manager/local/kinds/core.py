@@ -12,7 +12,7 @@ from queue_manager.engine.resources import CONFIG_MAPS, LIMIT_RANGES, NAMESPACES
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.limit_ranges import default_limits, validate_limits
-from queue_manager.local.server.tables import AGE, NAME, age
+from queue_manager.local.kinds.tables import AGE, NAME, age
 
 CORE = "io.k8s.api.core.v1."
 SECRETS = Resource("", "v1", "secrets", "Secret")

@@ -13,12 +13,12 @@ from job_controller.fields import FieldError, Json, invalid, show
 from queue_manager.engine.resources import Resource
 from queue_manager.local.errors import bad_request
 from queue_manager.local.kinds.durations import since
+from queue_manager.local.kinds.jsonpath import compile_path, find
 from queue_manager.local.kinds.kind import Column, Kind
+from queue_manager.local.kinds.tables import AGE, NAME, age
 from queue_manager.local.schema.memo import Passed, text_of
 from queue_manager.local.schema.schemas import Undecodable, Walk, shape_of
 from queue_manager.local.schema.structural import Node, duplicate_fields
-from queue_manager.local.server.jsonpath import compile_path, find
-from queue_manager.local.server.tables import AGE, NAME, age
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 

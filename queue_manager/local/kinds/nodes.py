@@ -10,8 +10,8 @@ from job_controller.fields import FieldError, Json, forbidden, invalid, not_supp
 from queue_manager.engine.resources import NODES
 from queue_manager.local.kinds.build import builtin, lookup
 from queue_manager.local.kinds.kind import Column
+from queue_manager.local.kinds.tables import AGE, NAME, age
 from queue_manager.local.schema.values import parse_quantity
-from queue_manager.local.server.tables import AGE, NAME, age
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ROLE = "node-role.kubernetes.io/"

@@ -13,7 +13,7 @@ from typing import Any
 from job_controller.fields import Json
 from queue_manager.local.kinds.durations import human, parse_time
 from queue_manager.local.kinds.kind import Column
-from queue_manager.local.server.tables import AGE, NAME, age
+from queue_manager.local.kinds.tables import AGE, NAME, age
 
 COLUMNS = (
     NAME,

@@ -11,9 +11,9 @@ from job_controller.metadata import validate_metadata
 from job_controller.pod_defaults import default_pod
 from job_controller.pod_template import validate_pod_spec
 from queue_manager.engine.resources import PODS
-from queue_manager.local.apply.fieldset import FieldSet, of_paths
 from queue_manager.local.kinds import pod_rows
 from queue_manager.local.kinds.build import builtin, lookup
+from queue_manager.local.schema.fieldset import FieldSet, of_paths
 from queue_manager.local.schema.memo import Answers, Passed, text_of
 from queue_manager.local.schema.values import parse_quantity
 

@@ -10,7 +10,7 @@ from job_controller.fields import FieldError, Json, forbidden, invalid, not_supp
 from queue_manager.engine.resources import PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.kind import Column
-from queue_manager.local.server.tables import AGE, NAME, age
+from queue_manager.local.kinds.tables import AGE, NAME, age
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 HIGHEST = 1_000_000_000  # of a class made by a user

@@ -17,7 +17,6 @@ from job_controller.ports import Clock
 from queue_manager.engine.resources import CRDS, NAMESPACES, PODS
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
-from queue_manager.local.controllers.namespaces import finalize
 from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.registry import Registry
@@ -26,6 +25,7 @@ from queue_manager.local.server.call import Call, Target, parse_path
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
 from queue_manager.local.server.exchange import Request, Stream, flag, negotiate, refuse, respond
 from queue_manager.local.server.listing import list_objects, version
+from queue_manager.local.server.namespaces import finalize
 from queue_manager.local.server.pods import LogSource, Pods
 from queue_manager.local.server.reviews import review
 from queue_manager.local.server.views import View

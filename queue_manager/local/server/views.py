@@ -14,8 +14,8 @@ import orjson
 from job_controller.fields import Json
 from queue_manager.local.kinds.crds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.kinds.tables import to_table
 from queue_manager.local.server.exchange import Form
-from queue_manager.local.server.tables import to_table
 from queue_manager.local.storage.store import Stored
 
 META_VERSION = "meta.k8s.io/v1"

@@ -15,10 +15,9 @@ import orjson
 
 from job_controller.fields import FieldError, Json
 from queue_manager.local import errors
-from queue_manager.local.apply import applying, managed_fields
 from queue_manager.local.errors import StatusError
 from queue_manager.local.patching.patches import apply_patch, require_language, undecodable
-from queue_manager.local.server import metadata
+from queue_manager.local.server import applying, metadata, ownership
 from queue_manager.local.server.admission import Admission, Review
 from queue_manager.local.server.call import Call, check_write_options, name_of
 from queue_manager.local.server.decoding import SCHEME, read_object
@@ -74,7 +73,7 @@ class Writer:
         if existing is not None:
             raise errors.already_exists(call.resource, name, going="deletionTimestamp" in decode(existing)["metadata"])
         if not call.created:
-            managed_fields.on_create(call, obj, generated, self._now())
+            ownership.on_create(call, obj, generated, self._now())
         if call.dry_run:
             return orjson.dumps(obj)
         return self._put(call, obj)
@@ -104,7 +103,7 @@ class Writer:
         content_type = call.request.headers.get("content-type", "")
         body = call.request.body
         named = b"managedFields" in body or b"\\u" in body
-        live = call.load(stored) if named else managed_fields.without_managers(call, stored, old)
+        live = call.load(stored) if named else ownership.without_managers(call, stored, old)
         new = apply_patch(call.kind, content_type, live, body)
         if not isinstance(new, dict):
             raise errors.bad_request("the patched value is not an object")
@@ -166,9 +165,9 @@ class Writer:
         if not status:
             call.warnings.extend(kind.warnings(new, old))
         if applied:
-            managed_fields.keep_times(new, old)
+            ownership.keep_times(new, old)
         else:
-            managed_fields.on_update(call, new, old, self._now())
+            ownership.on_update(call, new, old, self._now())
         return self.store(call, new, old)
 
     def store(self, call: Call, new: Json, old: Json) -> bytes:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.logs import LogIndexer, LogSource
 from queue_manager.local.errors import StatusError
-from queue_manager.local.logs import LogIndexer, LogSource
 from tests.local.agent.waiting import until
 from tests.local.agent.world import World, running
 

@@ -11,8 +11,8 @@ import msgspec
 from job_controller.model import ObjectMeta
 from queue_manager.local.agent.environment import Host
 from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.logs import LogIndexer
 from queue_manager.local.agent.worker import NodePod, PodWorker, Tools
-from queue_manager.local.logs import LogIndexer
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -16,9 +16,9 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.logs import LogSource
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.kinds.registry import Registry
-from queue_manager.local.logs import LogSource
 from queue_manager.local.nodes import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
 from queue_manager.local.priority import PodPriority

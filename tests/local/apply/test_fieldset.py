@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.local.apply.fieldset import (
+from queue_manager.local.schema.fieldset import (
     contains,
     difference,
     intersection,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from queue_manager.local.kinds.jsonpath import compile_path, find
 from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.tables import to_table
 from queue_manager.local.schema.structural import Node
-from queue_manager.local.server.jsonpath import compile_path, find
-from queue_manager.local.server.tables import to_table
 from tests.local.kinds.crd import THINGS
 
 REGISTRY = Registry.builtin()

@@ -14,7 +14,7 @@ from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds import durations, events, job_rows, pod_rows, pods
 from queue_manager.local.kinds.nodes import NODE
 from queue_manager.local.kinds.registry import Registry
-from queue_manager.local.server.tables import to_table
+from queue_manager.local.kinds.tables import to_table
 from tests.local.kinds.crd import THINGS
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -12,17 +12,17 @@ do not change are never taken apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import orjson
 
 from job_controller.fields import Json
 from queue_manager.local.apply.field_types import DEDUCED, Type, custom_type, empty_object, type_named
 from queue_manager.local.apply.field_values import compare
-from queue_manager.local.apply.fieldset import (
+from queue_manager.local.kinds.crds import CustomSchema
+from queue_manager.local.kinds.kind import Schema
+from queue_manager.local.schema.fieldset import (
     SELF,
     FieldSet,
     check,
@@ -30,19 +30,13 @@ from queue_manager.local.apply.fieldset import (
     union,
     without,
 )
-from queue_manager.local.kinds.crds import CustomSchema
-from queue_manager.local.kinds.kind import Schema
 from queue_manager.local.schema.schemas import TypedSchema
-from queue_manager.local.server.call import Call
-from queue_manager.local.server.exchange import Request
-from queue_manager.local.storage.store import Stored
 
 UPDATE, APPLY = "Update", "Apply"
 MEMO = 256  # new objects of a kind that are remembered ...
 MEMO_LENGTH = 8192  # ... if they are no longer than that
 MAX_UPDATERS = 10  # entries of updates; beyond it the oldest become one
 ANCIENT = "ancient-changes"
-FIELD_MANAGER_MAX_LENGTH = 128
 # Of metadata, what nobody owns.
 _NOT_OWNED = frozenset(
     (
@@ -57,7 +51,6 @@ _NOT_OWNED = frozenset(
         "resourceVersion",
     )
 )
-_CURRENT = ("current-operation", UPDATE, "", "")
 
 
 class ManagerId(NamedTuple):
@@ -168,90 +161,6 @@ def _type(schema: Schema) -> Type:
     return type_named(schema.definition) if isinstance(schema, TypedSchema) else DEDUCED
 
 
-_views: WeakKeyDictionary[Schema, dict[tuple[str, str, bool], View]] = WeakKeyDictionary()
-
-
-def view_of(call: Call) -> View:
-    """How a call's kind and subresource see objects; made once."""
-    kind = call.kind
-    views = _views.get(kind.schema)
-    if views is None:
-        views = _views[kind.schema] = {}
-    key = (kind.resource.kind, call.subresource, kind.has_status)
-    view = views.get(key)
-    if view is None:
-        view = views[key] = View(kind.schema, kind.has_status, call.subresource, kind.resource.kind)
-    return view
-
-
-# --- names ---------------------------------------------------------------------------------------------------
-
-
-def manager_name(request: Request) -> str:
-    """fieldManager, else the first word of the user agent."""
-    name = request.query.get("fieldManager", "")
-    if name:
-        return name
-    agent = request.headers.get("user-agent", "").partition("/")[0]
-    printable = "".join(char for char in agent if char.isprintable())
-    return printable.encode()[:FIELD_MANAGER_MAX_LENGTH].decode("utf-8", "ignore") or "unknown"
-
-
-def manager_id(call: Call, operation: str) -> ManagerId:
-    version = "" if operation == APPLY else call.resource.api_version
-    return ManagerId(manager_name(call.request), operation, version, call.subresource)
-
-
-# --- writes that are no apply --------------------------------------------------------------------------------
-
-
-def on_create(call: Call, new: Json, generated: FieldSet, now: str) -> None:
-    """Give all fields of a new object to its creator, but not those that the server `generated`."""
-    fields = view_of(call).of_created(new, generated)
-    new["metadata"].pop("managedFields", None)
-    if fields is not None:
-        new["metadata"]["managedFields"] = [_wire(manager_id(call, UPDATE), call.resource.api_version, now, fields)]
-
-
-def on_update(call: Call, new: Json, old: Json, now: str) -> None:
-    """Give the fields that changed to who changed them."""
-    meta, stored = new["metadata"], old["metadata"].get("managedFields")
-    sent = meta.pop("managedFields", None)
-    if sent is None or sent == stored or call.subresource:
-        if not stored:
-            return
-        managers = decode(stored) or {}
-    elif is_reset(sent):
-        return
-    else:
-        managers = (decode(sent) if is_sound(sent) else None) or decode(stored) or {}
-    if not managers:
-        return
-    view = view_of(call)
-    managers = update(view, old, new, managers, manager_id(call, UPDATE), call.resource.api_version, now)
-    if managers:
-        meta["managedFields"] = encode(managers)
-
-
-def without_managers(call: Call, stored: Stored, old: Json) -> Json:
-    """A second tree of the object `old`, without managedFields: they are half of many objects and seldom patched."""
-    entries = old["metadata"].get("managedFields")
-    if not entries:
-        return call.load(stored)
-    segment = b',"managedFields":' + orjson.dumps(entries)
-    head, found, tail = stored.data.partition(segment)
-    if not found or "from_stored" in call.kind.extra:
-        tree = call.load(stored)
-        tree["metadata"].pop("managedFields", None)
-        return tree
-    return orjson.loads(head + tail)
-
-
-def is_reset(sent: Any) -> bool:
-    """Whether a client asks to forget all managers: an empty list, or one empty item."""
-    return sent in ([], [{}])
-
-
 def update(view: View, old: Json, new: Json, managers: Managers, who: ManagerId, version: str, now: str) -> Managers:
     """The managers after `who` has made `new` out of `old`."""
     change = compare(view.type, view.of(old), view.of(new))
@@ -294,24 +203,6 @@ def cap(managers: Managers) -> Managers:
         managers[bucket] = Entry(merged, entry.api_version, entry.time)
         surplus -= 1
     return managers
-
-
-def keep_times(new: Json, old: Json) -> None:
-    """A write that changes nothing but times of managers changes nothing."""
-    before = old["metadata"].get("managedFields")
-    after = orjson.loads(orjson.dumps(new["metadata"].get("managedFields")))
-    if before and after == before:
-        new["metadata"]["managedFields"] = before
-    if not after or not before or len(after) != len(before):
-        return
-    if [_timeless(entry) for entry in after] != [_timeless(entry) for entry in before]:
-        return
-    if {**new, "metadata": {**new["metadata"], "managedFields": before}} == old:
-        new["metadata"]["managedFields"] = before
-
-
-def _timeless(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in entry.items() if name != "time"}
 
 
 # --- wire form -----------------------------------------------------------------------------------------------
@@ -359,10 +250,10 @@ def _encoded(identity: ManagerId, entry: Entry) -> Json:
     if entry.wire is not None:
         return entry.wire
     fields = orjson.Fragment(orjson.dumps(entry.fields, option=orjson.OPT_SORT_KEYS))
-    return _wire(identity, entry.api_version, entry.time, fields)
+    return wire(identity, entry.api_version, entry.time, fields)
 
 
-def _wire(identity: ManagerId, api_version: str, time: str | None, fields: orjson.Fragment) -> Json:
+def wire(identity: ManagerId, api_version: str, time: str | None, fields: orjson.Fragment) -> Json:
     out: dict[str, Any] = {}
     if identity.name:
         out["manager"] = identity.name

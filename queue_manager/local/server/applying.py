@@ -11,14 +11,14 @@ from job_controller.fields import FieldError, Json, forbidden, invalid, required
 from queue_manager.engine.resources import Resource
 from queue_manager.engine.transport import APPLY_PATCH
 from queue_manager.local import errors
-from queue_manager.local.apply import managed_fields
-from queue_manager.local.apply.managed_fields import APPLY, FIELD_MANAGER_MAX_LENGTH
+from queue_manager.local.apply.managers import APPLY, Managers, decode, encode
 from queue_manager.local.apply.merging import Applied, apply
 from queue_manager.local.kinds.crds import CustomSchema
 from queue_manager.local.schema.structural import Node
 from queue_manager.local.server import metadata
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import MAX_BODY, YamlLoader, check_size, flag, media_type
+from queue_manager.local.server.ownership import FIELD_MANAGER_MAX_LENGTH, manager_id, view_of
 from queue_manager.local.storage.identity import timestamp
 from queue_manager.local.storage.store import Store, Stored
 
@@ -69,7 +69,7 @@ def apply_object(writer: Writes, store: Store, call: Call) -> bytes:
 def _create(writer: Writes, store: Store, call: Call, config: Json) -> bytes:
     if call.subresource:
         raise errors.not_found(call.resource, call.name)
-    view = managed_fields.view_of(call)
+    view = view_of(call)
     live = {**view.empty, "metadata": {}}
     new = _merged(store, call, live, config, {})
     meta = metadata.check_envelope(call, new)
@@ -84,7 +84,7 @@ def _create(writer: Writes, store: Store, call: Call, config: Json) -> bytes:
 
 def _update(writer: Writes, store: Store, call: Call, config: Json, stored: Stored) -> bytes:
     old, live = call.load(stored), call.load(stored)
-    managers = managed_fields.decode(live["metadata"].pop("managedFields", None)) or {}
+    managers = decode(live["metadata"].pop("managedFields", None)) or {}
     new = _merged(store, call, live, config, managers)
     meta = metadata.check_envelope(call, new)
     metadata.check_name(call, meta)
@@ -115,16 +115,16 @@ def _nulls(node: Node, value: Json, path: str) -> Iterator[FieldError]:
         yield from _nulls(child, value[name], below)
 
 
-def _merged(store: Store, call: Call, live: Json, config: Json, managers: managed_fields.Managers) -> Json:
+def _merged(store: Store, call: Call, live: Json, config: Json, managers: Managers) -> Json:
     meta = config["metadata"]
     given = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}" if isinstance(meta, dict) else "/"
     subject = f"{given}; {_kind_name(call.resource.api_version, call.resource.kind)}"
     applied: Applied = apply(
-        managed_fields.view_of(call),
+        view_of(call),
         live,
         config,
         managers,
-        managed_fields.manager_id(call, APPLY),
+        manager_id(call, APPLY),
         version=call.resource.api_version,
         force=flag(call.request.query, "force"),
         now=timestamp(store.now()),
@@ -133,7 +133,7 @@ def _merged(store: Store, call: Call, live: Json, config: Json, managers: manage
     head = {"apiVersion": call.resource.api_version, "kind": call.resource.kind}
     new = _fresh({**head, **applied.object})
     if applied.managers:
-        new["metadata"]["managedFields"] = managed_fields.encode(applied.managers)
+        new["metadata"]["managedFields"] = encode(applied.managers)
     return new
 
 

@@ -1,0 +1,128 @@
+"""Who owns which field after a write: what server-side apply must know of each of them.
+
+See apply/managers.py for what a manager is. Every write but an apply is an Update of what it changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from job_controller.fields import Json
+from queue_manager.local.apply.managers import (
+    APPLY,
+    UPDATE,
+    ManagerId,
+    View,
+    decode,
+    encode,
+    is_sound,
+    update,
+    wire,
+)
+from queue_manager.local.kinds.kind import Schema
+from queue_manager.local.schema.fieldset import FieldSet
+from queue_manager.local.server.call import Call
+from queue_manager.local.server.exchange import Request
+from queue_manager.local.storage.store import Stored
+
+FIELD_MANAGER_MAX_LENGTH = 128
+
+
+_views: WeakKeyDictionary[Schema, dict[tuple[str, str, bool], View]] = WeakKeyDictionary()
+
+
+def view_of(call: Call) -> View:
+    """How a call's kind and subresource see objects; made once."""
+    kind = call.kind
+    views = _views.get(kind.schema)
+    if views is None:
+        views = _views[kind.schema] = {}
+    key = (kind.resource.kind, call.subresource, kind.has_status)
+    view = views.get(key)
+    if view is None:
+        view = views[key] = View(kind.schema, kind.has_status, call.subresource, kind.resource.kind)
+    return view
+
+
+def manager_name(request: Request) -> str:
+    """fieldManager, else the first word of the user agent."""
+    name = request.query.get("fieldManager", "")
+    if name:
+        return name
+    agent = request.headers.get("user-agent", "").partition("/")[0]
+    printable = "".join(char for char in agent if char.isprintable())
+    return printable.encode()[:FIELD_MANAGER_MAX_LENGTH].decode("utf-8", "ignore") or "unknown"
+
+
+def manager_id(call: Call, operation: str) -> ManagerId:
+    version = "" if operation == APPLY else call.resource.api_version
+    return ManagerId(manager_name(call.request), operation, version, call.subresource)
+
+
+def on_create(call: Call, new: Json, generated: FieldSet, now: str) -> None:
+    """Give all fields of a new object to its creator, but not those that the server `generated`."""
+    fields = view_of(call).of_created(new, generated)
+    new["metadata"].pop("managedFields", None)
+    if fields is not None:
+        new["metadata"]["managedFields"] = [wire(manager_id(call, UPDATE), call.resource.api_version, now, fields)]
+
+
+def on_update(call: Call, new: Json, old: Json, now: str) -> None:
+    """Give the fields that changed to who changed them."""
+    meta, stored = new["metadata"], old["metadata"].get("managedFields")
+    sent = meta.pop("managedFields", None)
+    if sent is None or sent == stored or call.subresource:
+        if not stored:
+            return
+        managers = decode(stored) or {}
+    elif is_reset(sent):
+        return
+    else:
+        managers = (decode(sent) if is_sound(sent) else None) or decode(stored) or {}
+    if not managers:
+        return
+    view = view_of(call)
+    managers = update(view, old, new, managers, manager_id(call, UPDATE), call.resource.api_version, now)
+    if managers:
+        meta["managedFields"] = encode(managers)
+
+
+def without_managers(call: Call, stored: Stored, old: Json) -> Json:
+    """A second tree of the object `old`, without managedFields: they are half of many objects and seldom patched."""
+    entries = old["metadata"].get("managedFields")
+    if not entries:
+        return call.load(stored)
+    segment = b',"managedFields":' + orjson.dumps(entries)
+    head, found, tail = stored.data.partition(segment)
+    if not found or "from_stored" in call.kind.extra:
+        tree = call.load(stored)
+        tree["metadata"].pop("managedFields", None)
+        return tree
+    return orjson.loads(head + tail)
+
+
+def is_reset(sent: Any) -> bool:
+    """Whether a client asks to forget all managers: an empty list, or one empty item."""
+    return sent in ([], [{}])
+
+
+def keep_times(new: Json, old: Json) -> None:
+    """A write that changes nothing but times of managers changes nothing."""
+    before = old["metadata"].get("managedFields")
+    after = orjson.loads(orjson.dumps(new["metadata"].get("managedFields")))
+    if before and after == before:
+        new["metadata"]["managedFields"] = before
+    if not after or not before or len(after) != len(before):
+        return
+    if [_timeless(entry) for entry in after] != [_timeless(entry) for entry in before]:
+        return
+    if {**new, "metadata": {**new["metadata"], "managedFields": before}} == old:
+        new["metadata"]["managedFields"] = before
+
+
+def _timeless(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "time"}

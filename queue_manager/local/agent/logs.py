@@ -131,20 +131,17 @@ class LogSource:
         previous: bool = False,
         limit_bytes: int | None = None,
     ) -> AsyncIterator[bytes]:
-        """The log of a container in pieces. `container` empty: the only one of the pod.
+        """The log of a container, which the pod has, in pieces.
 
-        Raises StatusError 400, at once and in the API server's words, if there is no such container or it has not
-        started yet. A followed log ends when its container has ended.
+        Raises StatusError 400, at once and in the API server's words, if it has not started yet. A followed log ends
+        when its container has ended.
         """
-        name = container or only_container(pod)
-        run = self._run(pod, name, previous)
+        run = self._run(pod, container, previous)
         since = self._now() - timedelta(seconds=since_seconds) if since_seconds is not None else since_time
         return _stream(run, Wanted(follow and not previous, tail_lines, since, timestamps, limit_bytes))
 
     def _run(self, pod: Json, name: str, previous: bool) -> RunFiles:
         metadata = pod["metadata"]
-        if name not in [c["name"] for c in _containers(pod)]:
-            raise bad_request(f"container {name} is not valid for pod {metadata['name']}")
         runs = self._layout.runs(metadata["uid"], name)
         if previous:
             runs = runs[:-1]
@@ -172,27 +169,6 @@ class LogSource:
         return bad_request(
             f'container "{name}" in pod "{pod_name}" is waiting to start: {reason or "ContainerCreating"}'
         )
-
-
-def only_container(pod: Json) -> str:
-    """The container that is meant when none is named. Raises StatusError 400 when that is not clear."""
-    names = [c["name"] for c in pod["spec"].get("containers") or ()]
-    annotations = pod["metadata"].get("annotations") or {}
-    default = annotations.get("kubectl.kubernetes.io/default-container")
-    if default in names:
-        return str(default)
-    if len(names) == 1:
-        return str(names[0])
-    message = (
-        f"a container name must be specified for pod {pod['metadata']['name']}, choose one of: [{' '.join(names)}]"
-    )
-    init = [c["name"] for c in pod["spec"].get("initContainers") or ()]
-    raise bad_request(message + (f" or one of the init containers: [{' '.join(init)}]" if init else ""))
-
-
-def _containers(pod: Json) -> list[Json]:
-    spec = pod["spec"]
-    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
 
 
 # --- reading -----------------------------------------------------------------------------------------------

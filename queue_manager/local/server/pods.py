@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol
 
 import orjson
 
 from job_controller.fields import Json, required
 from queue_manager.engine.resources import Resource
+from queue_manager.engine.transport import Response
 from queue_manager.local import errors
+from queue_manager.local.server import log_options
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
-from queue_manager.local.server.exchange import Stream, flag, read_body
-from queue_manager.local.server.listing import number
+from queue_manager.local.server.exchange import Stream, read_body
 from queue_manager.local.server.writing import Writer
 from queue_manager.local.storage.identity import timestamp
 from queue_manager.local.storage.store import Store, decode
@@ -26,8 +27,7 @@ EVICTION_REASON, EVICTION_MESSAGE = "EvictionByEvictionAPI", "Eviction API: evic
 class LogSource(Protocol):
     """Where the output of containers is.
 
-    `open` raises StatusError 400, at once, when the container is not there, is not given while there are several, or
-    has not started yet. A `container` that is not given is empty.
+    `open` raises StatusError 400, at once, when the container has not started yet. The pod has this container.
     """
 
     def open(
@@ -110,46 +110,28 @@ class Pods:
             "message": EVICTION_MESSAGE,
         }
 
-    def log(self, call: Call) -> Stream:
-        """GET of a container's output. Raises 400, 404."""
+    def log(self, call: Call) -> Response | Stream:
+        """GET of a container's output; of a pod without node there is none. Raises 400, 404, 422."""
+        asked = log_options.parse(call)
         pod = decode(self._writer.require(call))
-        query = call.request.query
-        given = {name: number(call, name) if call.option(name) else None for name in _NUMBERS}
-        headers = {"Content-Type": "text/plain"}
+        container = log_options.container_of(pod, call.option("container"))
         if self._logs is None or not (pod.get("spec") or {}).get("nodeName"):
-            return Stream(200, headers, _relay(None))
+            return Response(204, {}, b"")
         lines = self._logs.open(
             pod,
-            call.option("container"),
-            follow=flag(query, "follow"),
-            tail_lines=given["tailLines"],
-            since_seconds=given["sinceSeconds"],
-            since_time=_time(call, "sinceTime"),
-            timestamps=flag(query, "timestamps"),
-            previous=flag(query, "previous"),
-            limit_bytes=given["limitBytes"],
+            container,
+            follow=asked.follow,
+            tail_lines=asked.tail_lines,
+            since_seconds=asked.since_seconds,
+            since_time=asked.since_time,
+            timestamps=asked.timestamps,
+            previous=asked.previous,
+            limit_bytes=asked.limit_bytes,
         )
-        return Stream(200, headers, _relay(lines))
+        return Stream(200, {"Content-Type": "text/plain"}, _relay(lines))
 
 
-_NUMBERS = ("tailLines", "sinceSeconds", "limitBytes")
-
-
-def _time(call: Call, option: str) -> datetime | None:
-    """A query parameter in RFC 3339. Raises 400."""
-    text = call.option(option)
-    if not text:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise errors.bad_request(f'{option}: Invalid value: "{text}": must be a time in RFC 3339') from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
-async def _relay(lines: AsyncIterator[bytes] | None) -> AsyncGenerator[bytes, None]:
-    if lines is None:
-        return
+async def _relay(lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     try:
         async for chunk in lines:
             yield chunk

@@ -131,7 +131,7 @@ async def test_a_followed_log_ends_with_its_container(world: World) -> None:
         await world.create("echo one; while ! [ -e go ]; do sleep 0.02; done; echo two")
         pod = await world.when(running)
         seen = b""
-        async for piece in world.logs.open(pod, "", follow=True):
+        async for piece in world.logs.open(pod, "main", follow=True):
             seen += piece
             (world.files(pod) / "work" / "go").touch()
     assert seen == b"one\ntwo\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queue_manager.engine.resources import PODS
-from queue_manager.local.server.api_server import Request, Stream
+from queue_manager.local.server.api_server import Request, Response, Stream
 from tests.local.server.world import World, path, pod
 
 BINDING = {"kind": "Binding", "apiVersion": "v1", "target": {"kind": "Node", "name": "n1"}}
@@ -108,8 +108,8 @@ async def test_a_pod_that_runs_nowhere_has_an_empty_log() -> None:
     world = World(logs=Lines())
     await world.create(PODS, pod("p"))
     answer = await world.server.handle(Request("GET", path(PODS, "p", subresource="log")))
-    assert isinstance(answer, Stream)
-    assert [chunk async for chunk in answer.chunks] == []
+    assert isinstance(answer, Response)
+    assert (answer.status, answer.body) == (204, b"")
 
 
 async def test_who_holds_the_token_may_do_everything(world: World) -> None:

@@ -1,0 +1,80 @@
+"""What a request for a container's log may ask, and which container it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from job_controller.fields import FieldError, Json, forbidden, invalid
+from queue_manager.engine.resources import Resource
+from queue_manager.local import errors
+from queue_manager.local.server.call import Call
+from queue_manager.local.server.exchange import flag
+from queue_manager.local.server.listing import number
+
+OPTIONS = Resource("", "v1", "pods/log", "PodLogOptions")
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """None: without this limit."""
+
+    follow: bool
+    previous: bool
+    timestamps: bool
+    tail_lines: int | None
+    since_seconds: int | None
+    since_time: datetime | None
+    limit_bytes: int | None
+
+
+def parse(call: Call) -> LogOptions:
+    """The options of a request. Raises 400 for what cannot be read, 422 for what makes no sense."""
+    query = call.request.query
+    tail, seconds, limit = (
+        number(call, name) if call.option(name) else None for name in ("tailLines", "sinceSeconds", "limitBytes")
+    )
+    since = _time(call.option("sinceTime"))
+    problems: list[FieldError] = []
+    if tail is not None and tail < 0:
+        problems.append(invalid("tailLines", tail, "must be greater than or equal to 0"))
+    if limit is not None and limit < 1:
+        problems.append(invalid("limitBytes", limit, "must be greater than 0"))
+    if seconds is not None and since is not None:
+        problems.append(forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    elif seconds is not None and seconds < 1:
+        problems.append(invalid("sinceSeconds", seconds, "must be greater than 0"))
+    if call.option("stream"):
+        problems.append(forbidden("stream", "may not be specified"))
+    if problems:
+        raise errors.invalid(OPTIONS, call.name, problems)
+    follow, previous, timestamps = (flag(query, name) for name in ("follow", "previous", "timestamps"))
+    return LogOptions(follow, previous, timestamps, tail, seconds, since, limit)
+
+
+def _time(text: str) -> datetime | None:
+    """A time in RFC 3339. Raises 400."""
+    if not text:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        message = f'parsing time "{text}" as "TIME07:00": cannot parse "{text}" as "2006"'
+        raise errors.bad_request(message.replace("TIME07:00", "2006-01-02T15:04:05Z07:00")) from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def container_of(pod: Json, name: str) -> str:
+    """The container that is meant: the one named, else the only one. Raises 400 when there is no such."""
+    own = [c["name"] for c in pod["spec"].get("containers") or ()]
+    names = [*(c["name"] for c in pod["spec"].get("initContainers") or ()), *own]
+    names += [c["name"] for c in pod["spec"].get("ephemeralContainers") or ()]
+    pod_name = pod["metadata"]["name"]
+    if not name and len(own) == 1:
+        return str(own[0])
+    if not name:
+        listed = " ".join(names)
+        raise errors.bad_request(f"a container name must be specified for pod {pod_name}, choose one of: [{listed}]")
+    if name not in names:
+        raise errors.bad_request(f"container {name} is not valid for pod {pod_name}")
+    return name

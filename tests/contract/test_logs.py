@@ -1,0 +1,75 @@
+"""Logs as far as they need no node: which container is meant, and what may be asked.
+
+What a node answers is in tests/local/agent/test_logs.py, for the embedded server only: a real one fetches logs from
+a kubelet's own server, which our node agent does not have.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queue_manager.engine.resources import PODS
+from tests.contract.bodies import pod
+from tests.contract.session import Answer, Session
+
+TWO = {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]}
+WITH_INIT = {"initContainers": [{"name": "first", "image": "i:1"}], **TWO}
+
+
+async def log(s: Session, name: str = "p", **options: Any) -> Answer:
+    return await s.ask("GET", s.path(PODS, name, "log"), **options)
+
+
+async def test_a_pod_without_node_has_an_empty_log(s: Session) -> None:
+    await s.create(pod(), silent=True)
+    await log(s)
+    await log(s, container="main")
+    await log(s, follow=True)
+    await log(s, previous=True)
+
+
+async def test_a_pod_that_is_not_there_has_none(s: Session) -> None:
+    await log(s, "none")
+
+
+@pytest.mark.parametrize("spec", [TWO, WITH_INIT], ids=["two", "init"])
+async def test_of_several_containers_one_must_be_named(s: Session, spec: Any) -> None:
+    await s.create(pod("p", spec), silent=True)
+    await log(s)
+    for name in ("a", "first", "none", ""):
+        await log(s, container=name)
+
+
+async def test_an_annotation_is_only_for_clients(s: Session) -> None:
+    await s.create(pod("p", TWO, annotations={"kubectl.kubernetes.io/default-container": "b"}), silent=True)
+    await log(s)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tailLines": -1},
+        {"tailLines": 0},
+        {"limitBytes": 0},
+        {"sinceSeconds": 0},
+        {"sinceSeconds": 5, "sinceTime": "2026-01-01T00:00:00Z"},
+        {"sinceTime": "2026-01-01T00:00:00Z", "timestamps": True},
+        {"tailLines": "many"},
+        {"follow": "maybe"},
+        {"sinceTime": "yesterday"},
+        {"stream": "Stdout"},
+        {"stream": "Stdwhat"},
+    ],
+    ids=str,
+)
+async def test_options_are_validated(s: Session, options: Any) -> None:
+    await s.create(pod(), silent=True)
+    await log(s, **options)
+
+
+async def test_a_log_is_read_only(s: Session) -> None:
+    await s.create(pod(), silent=True)
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        await s.ask(method, s.path(PODS, "p", "log"), {})

@@ -36,7 +36,7 @@ class CustomSchema:
         self._kind = kind
         self._version = version
 
-    def check(self, body: Json) -> list[str]:
+    def check(self, body: Json, old: Json | None = None) -> list[str]:
         """Unknown and repeated fields; unknown ones are dropped. Raises StatusError 400 on malformed metadata."""
         found = [] if text_of(body) is not None else duplicate_fields(body)
         problem, unknown = self._check_metadata(body)
@@ -44,7 +44,7 @@ class CustomSchema:
             raise bad_request(
                 f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {problem}'
             )
-        return found + unknown + [f'unknown field "{path}"' for path in self._prune(body)]
+        return found + unknown + [f'unknown field "{path}"' for path in self._prune(body, old)]
 
     def broken_rules(self, found: list[FieldError], new: Json, old: Json | None = None) -> list[FieldError]:
         """The rules that an object breaks, unless what was `found` already keeps them from being asked."""
@@ -63,10 +63,10 @@ class CustomSchema:
         self._check_metadata(body)
         self._prune(body)
 
-    def _prune(self, body: Json) -> list[str]:
+    def _prune(self, body: Json, old: Json | None = None) -> list[str]:
         found: list[str] = []
         head = {name: body.pop(name) for name in ("apiVersion", "kind", "metadata") if name in body}
-        self.node.prune(body, "", found)
+        self.node.prune(body, "", found, old)
         tail = dict(body)
         body.clear()
         body.update(head)
@@ -124,8 +124,8 @@ def _kind(crd: Json, version: Json) -> Kind:
         categories=tuple(names.get("categories") or ()),
         has_status="status" in subresources,
         prepare_create=schema.node.fill,
-        prepare_update=lambda new, _old: schema.node.fill(new),
-        prepare_status=lambda new, _old: schema.node.fill(new),
+        prepare_update=schema.node.fill,
+        prepare_status=schema.node.fill,
         validate_create=_validate_create(schema, namespaced),
         validate_update=_validate_update(schema),
         validate_status=_validate_update(schema),
@@ -171,8 +171,11 @@ def _validate_update(schema: CustomSchema) -> Callable[[Json, Json], list[FieldE
 
 def _validate(node: Node, new: Json, old: Json | None = None) -> list[FieldError]:
     body = _body(new)
-    errors = [*(node.validate(body) if old is None else node.validate(body, "", _body(old))), *node.repeated(body)]
-    if not errors and old is None and "spec" in body and "spec" in node.children:
+    if old is not None:
+        before = _body(old)
+        return [*node.validate(body, "", before), *node.repeated(body, "", before)]
+    errors = [*node.validate(body), *node.repeated(body)]
+    if not errors and "spec" in body and "spec" in node.children:
         node.children["spec"].remember(body["spec"])
     return errors
 

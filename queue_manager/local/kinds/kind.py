@@ -18,8 +18,11 @@ from queue_manager.engine.resources import Resource
 class Schema(Protocol):
     """The shape of a kind: strict decoding, and merge keys for strategic merge patches."""
 
-    def check(self, body: Json) -> list[str]:
-        """Unknown fields as `unknown field "spec.foo"`. Raises BadRequest on a wrong JSON type."""
+    def check(self, body: Json, old: Json | None = None) -> list[str]:
+        """Unknown fields as `unknown field "spec.foo"`. Raises BadRequest on a wrong JSON type.
+
+        Parts that are as they were in `old`, which is stored, need not be looked at.
+        """
         ...
 
     def prune(self, body: Json) -> None:

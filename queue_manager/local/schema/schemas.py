@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -166,6 +167,7 @@ def _form(schema: Json) -> str:
 
 
 _EMPTY: dict[str, Json] = {"list": [], "map": {}}
+_NOTHING: Mapping[str, Json] = {}
 
 
 class Walk:
@@ -177,7 +179,7 @@ class Walk:
         self.unknown: list[str] = []
         self.wrong = ""
 
-    def object(self, shape: Shape, value: Json, trail: Trail | None) -> None:
+    def object(self, shape: Shape, value: Json, trail: Trail | None, old: Mapping[str, Json] = _NOTHING) -> None:
         fields = shape.fields
         names = value.names if type(value) is Repeated else value
         doomed: list[str] = []
@@ -195,7 +197,7 @@ class Walk:
                 continue
             item = value[name]
             inner = field.shape
-            if type(item) is inner.python:
+            if type(item) is inner.python or (name in old and item == old[name]):
                 continue
             if item is None or (not item and not inner.keep and item == _EMPTY.get(inner.form)):
                 doomed.append(name)
@@ -378,11 +380,11 @@ class TypedSchema:
             self._shape = shape_of(self.definition)
         return self._shape
 
-    def check(self, body: Json) -> list[str]:
+    def check(self, body: Json, old: Json | None = None) -> list[str]:
         """Unknown and repeated fields, in their order. In place: these are dropped, times and quantities brought
         into stored form, nulls and empty lists left out. Raises StatusError 400 on a wrong type."""
         walk = Walk()
-        problem = self.refusal(body, walk)
+        problem = self.refusal(body, walk, old)
         if problem:
             raise bad_request(
                 f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {problem}'
@@ -392,10 +394,10 @@ class TypedSchema:
     def prune(self, body: Json) -> None:
         self.check(body)
 
-    def refusal(self, body: Json, walk: Walk) -> str:
+    def refusal(self, body: Json, walk: Walk, old: Json | None = None) -> str:
         """Why a body cannot be decoded, or nothing."""
         try:
-            walk.object(self.shape, body, None)
+            walk.object(self.shape, body, None, old or _NOTHING)
         except Undecodable as error:
             return str(error)
         return walk.wrong

@@ -107,7 +107,7 @@ class Writer:
         new = apply_patch(call.kind, content_type, live, body)
         if not isinstance(new, dict):
             raise errors.bad_request("the patched value is not an object")
-        self._patched(call, new)
+        self._patched(call, new, old)
         meta = metadata.check_envelope(call, new)
         metadata.check_name(call, meta)
         return self.replace(call, new, old)
@@ -210,8 +210,12 @@ class Writer:
             )
         self._tolerate(call, obj, unknown)
 
-    def _patched(self, call: Call, obj: Json) -> None:
-        """The same for the outcome of a patch, where unknown fields make it invalid."""
+    def _patched(self, call: Call, obj: Json, old: Json | None = None) -> None:
+        """The same for the outcome of a patch, where unknown fields make it invalid.
+
+        A client that asks for field validation is told of fields named twice, which equal values do not show.
+        """
+        old = None if call.option("fieldValidation") else old
         content_type, body = call.request.headers.get("content-type", ""), call.request.body
         before = orjson.dumps(obj)
         version, name = obj.get("apiVersion"), obj.get("kind")
@@ -219,7 +223,7 @@ class Writer:
             why = f'no kind "{name}" is registered for version "{version}" {SCHEME}'
             raise undecodable(call.kind, content_type, body, before, why)
         try:
-            unknown = call.kind.schema.check(obj)
+            unknown = call.kind.schema.check(obj, old)
         except StatusError as error:
             raise undecodable(call.kind, content_type, body, before, error.message) from None
         if unknown and call.option("fieldValidation") == "Strict":

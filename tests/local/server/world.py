@@ -25,7 +25,7 @@ KNOWN = {"apiVersion", "kind", "metadata", "spec", "status", "data", "target", "
 class OpenSchema:
     """Takes every field whose name at the top level is known."""
 
-    def check(self, body: Json) -> list[str]:
+    def check(self, body: Json, old: Json | None = None) -> list[str]:
         return [f'unknown field "{name}"' for name in body if name not in KNOWN]
 
     def prune(self, body: Json) -> None:

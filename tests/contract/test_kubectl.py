@@ -20,16 +20,20 @@ from typing import Any
 
 import pytest
 
+from queue_manager.engine.client import Client
 from tests.contract import servers
 from tests.contract.bodies import definition, job, pod, thing
+from tests.contract.conftest import WORK
 from tests.contract.normal import MICRO_TIME, TEMPLATE, TIME, UUID
 from tests.contract.servers import Server
 from tests.control_plane import provide
+from tests.control_plane.emptying import remove_all
 from tests.control_plane.server import ControlPlane
 
 COLLECTED = True
 pytestmark = [pytest.mark.control_plane, pytest.mark.kubectl, pytest.mark.timeout(300)]
 GROUP = "session.example.com"
+VERSIONS = 2  # of those beside the kubectl on PATH: the newest ones
 
 AGE = re.compile(r"(?<![\w.-])(<invalid>|(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+s|<unknown>)(?![\w-])")
 VERSION = re.compile(r'("?resourceVersion"?: "?|Resource Version:  )\d+')
@@ -113,7 +117,10 @@ class Session:
 
 
 def binaries() -> list[str]:
-    found = [shutil.which("kubectl"), str(provide.find("kubectl") or "")]
+    """The kubectl on PATH, the versions that are installed beside it, and that of the control plane."""
+    first = shutil.which("kubectl")
+    beside = sorted(map(str, Path(first).resolve().parent.glob("kubectl.1.*"))) if first else []
+    found = [first, *beside[-VERSIONS:], str(provide.find("kubectl") or "")]
     return list(dict.fromkeys(binary for binary in found if binary)) or ["kubectl"]
 
 
@@ -128,7 +135,11 @@ async def k(
         sides = [Kubectl(request.param, server, namespace, tmp_path / server.name) for server in (real, embedded)]
         session = Session(*sides)
         await session("create", "-f", "-", stdin=manifest(namespace_of(namespace)))
-        yield session
+        try:
+            yield session
+        finally:
+            for resource in WORK:
+                await remove_all(Client(real.transport), resource, namespace)
 
 
 def namespace_of(name: str) -> Any:
@@ -160,6 +171,36 @@ async def test_objects_are_applied_compared_edited_and_patched(k: Session) -> No
     await k("replace", "-f", "-", stdin=manifest(job("hello")), code=1)
     await k("apply", "-f", "-", stdin=manifest(job("wrong", {"parallelism": -1})), code=1)
     await k("apply", "-f", "-", stdin=manifest(job("wrong", {"paralelism": 1})), code=1)
+
+
+async def test_objects_are_applied_by_the_server_with_owners_and_conflicts(k: Session) -> None:
+    one = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v", "l": "w"}}
+    two, less = {**one, "data": {"k": "other"}}, {**one, "data": {"k": "v"}}
+    side = ("apply", "--server-side", "-f", "-")
+    await k(*side, stdin=manifest(one))
+    await k(*side, stdin=manifest(one))
+    await k("diff", "--server-side", "-f", "-", stdin=manifest(less), code=1)
+    await k(*side, "--field-manager=two", stdin=manifest(two), code=1)
+    await k(*side, "--field-manager=two", "--force-conflicts", stdin=manifest(two))
+    await k(*side, stdin=manifest(less), code=1)
+    await k(*side, "--force-conflicts", stdin=manifest(less))
+    await k("get", "configmap", "c", "-o", "jsonpath={.data}")
+    await k("get", "configmap", "c", "-o", "yaml", "--show-managed-fields")
+    await k(*side, "--dry-run=server", stdin=manifest(job("hello")))
+    await k(*side, stdin=manifest(job("hello")))
+    await k(*side, stdin=manifest(job("hello", {"parallelism": -1})), code=1)
+
+
+async def test_logs_say_which_container_they_need(k: Session) -> None:
+    two = {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]}
+    await k("create", "-f", "-", stdin=manifest(pod("p"), pod("q", two)))
+    await k("logs", "p")
+    await k("logs", "p", "-c", "none", code=1)
+    await k("logs", "q", "-c", "b", "--tail=3")
+    await k("logs", "q", "--all-containers")
+    await k("logs", "none", code=1)
+    await k("logs", "p", "--tail=-5", code=1)
+    await k("logs", "p", "--limit-bytes=-1", code=1)
 
 
 async def test_objects_are_shown_in_every_format(k: Session) -> None:

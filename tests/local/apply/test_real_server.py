@@ -82,17 +82,27 @@ THINGS = {
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[tuple[Embedded, Real]]:
-    with ControlPlane.start() as plane:
-        embedded, real = Embedded(), Real(plane)
-        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        for server in (embedded, real):
-            assert server.ask("POST", path, THINGS)[0] == 201
-        deadline = time.monotonic() + 30  # a new kind is served a moment after it is established
-        while real.ask("GET", f"/apis/demo.example.com/v1{NAMESPACE}/things")[0] != 200:
-            assert time.monotonic() < deadline, "the new kind is not served"
-        yield embedded, real
-        embedded.close()
+def servers(control_plane: ControlPlane) -> Iterator[tuple[Embedded, Real]]:
+    """Both with our kind, and in the end without what was made."""
+    embedded, real = Embedded(), Real(control_plane)
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    for server in (embedded, real):
+        assert server.ask("POST", definitions, THINGS)[0] == 201
+    deadline = time.monotonic() + 30  # a new kind is served a moment after it is established
+    while real.ask("GET", f"/apis/demo.example.com/v1{NAMESPACE}/things")[0] != 200:
+        assert time.monotonic() < deadline, "the new kind is not served"
+    yield embedded, real
+    embedded.close()
+    for plural in ("configmaps", "jobs", "things"):
+        _remove_all(real, PATHS[plural][0])
+    real.ask("DELETE", f"{definitions}/{THINGS['metadata']['name']}")
+
+
+def _remove_all(real: Real, collection: str) -> None:
+    for obj in real.ask("GET", collection)[1]["items"]:
+        path = f"{collection}/{obj['metadata']['name']}"
+        real.ask("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+        real.ask("DELETE", f"{path}?propagationPolicy=Background")
 
 
 def some(**fields: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:

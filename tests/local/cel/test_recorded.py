@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.local.apply.servers import Embedded
+from tests.local.apply.servers import Embedded, Real
 from tests.local.cel import cases
 
 LINES = (Path(__file__).parents[2] / "golden" / "apply" / "cel.jsonl").read_text().splitlines()
 RECORDED = {record["rule"]: record["answer"] for record in map(json.loads, LINES)}
 
 
-@pytest.fixture(scope="module")
-def answers() -> dict[str, Any]:
-    embedded = Embedded()
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    assert embedded.ask("POST", path, cases.definition())[0] == 201
-    _, body = embedded.ask("POST", "/apis/demo.example.com/v1/namespaces/default/ruled", cases.asked())
-    embedded.close()
-    return cases.answers(body)
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+RULED = "/apis/demo.example.com/v1/namespaces/default/ruled"
+SERVED_WITHIN = 30.0  # seconds
+
+
+@pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.control_plane)])
+def answers(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """What a server says of an object that is asked all rules; the real one too, so that no recording goes stale."""
+    real = request.param == "real"
+    server = Real(request.getfixturevalue("control_plane")) if real else Embedded()
+    assert server.ask("POST", DEFINITIONS, cases.definition())[0] == 201
+    deadline = time.monotonic() + SERVED_WITHIN
+    while (answer := server.ask("POST", RULED, cases.asked()))[0] == 404:
+        assert time.monotonic() < deadline, "the new kind is not served"
+    yield cases.answers(answer[1])
+    server.ask("DELETE", f"{DEFINITIONS}/ruled.demo.example.com")
+    if isinstance(server, Embedded):
+        server.close()
 
 
 @pytest.mark.parametrize("rule", cases.rules())

@@ -19,7 +19,7 @@ by which they are found and tracked again, so that a pod that runs on is still c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 import msgspec
@@ -53,7 +53,9 @@ def settle(s: Situation, verdict: Verdict | None, keep: Set[str], removed: Set[s
     the Job ends.
     """
     ledger = Ledger()
-    pods = sorted(s.tracked, key=completion_index) if s.indexed else s.tracked
+    pods: Sequence[Pod] = s.loose
+    if s.active and (s.deleting or verdict is not None):
+        pods = sorted(s.tracked, key=completion_index) if s.indexed else s.tracked
     noted = {*s.uncounted.succeeded, *s.uncounted.failed}
     for pod in pods:
         if _is_over(s, pod, verdict, keep, noted, removed):
@@ -119,7 +121,8 @@ def noted_status(s: Situation, ledger: Ledger, failed_indexes: frozenset[int]) -
     UIDs without a tracked pod are counted, new ones noted, indexes merged. Conditions and numbers of pods are the
     caller's.
     """
-    tracked = {pod.metadata.uid for pod in s.tracked}
+    known = bool(s.uncounted.succeeded or s.uncounted.failed)
+    tracked = {pod.metadata.uid for pod in s.tracked} if known else set()
     uncounted = UncountedTerminatedPods(
         succeeded=(*(u for u in s.uncounted.succeeded if u in tracked), *ledger.succeeded),
         failed=(*(u for u in s.uncounted.failed if u in tracked), *ledger.failed),
@@ -185,8 +188,8 @@ def index_counts(s: Situation, failed_indexes: Set[int]) -> list[Count]:
         return []
     limit = "perIndex" if s.per_index else "global"
     found = (
-        ("succeeded", len(s.completed - s.stored_completed)),
-        ("failed", len(failed_indexes - s.stored_failed)),
+        ("succeeded", len(s.completed) - len(s.stored_completed)),
+        ("failed", len(failed_indexes) - len(s.stored_failed)),
     )
     return [
         Count("job_finished_indexes_total", {"status": status, "backoffLimit": limit}, number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Set
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import filterfalse
 
 from job_controller import indexes
 from job_controller.backoff import failure_count, ignored_count, remaining_of_index
@@ -68,7 +69,7 @@ def _follows(pod: Pod, current: Pod) -> bool:
 
 def free_indexes(completions: int, taken: Set[int]) -> Iterator[int]:
     """The indexes that need a pod, lowest first."""
-    return (index for index in range(completions) if index not in taken)
+    return filterfalse(taken.__contains__, range(completions))
 
 
 def replacement(index: int, replaced: Pod | None, outcome: Outcome | None) -> PodPlan:

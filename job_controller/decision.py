@@ -23,13 +23,18 @@ from typing import Literal
 
 from job_controller.backoff import History
 from job_controller.model import JobStatus, Pod
+from job_controller.sorting import Parts
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the controller keeps of a Job (by UID) between syncs. Losing it loses nothing that matters."""
+    """What the controller keeps of a Job (by UID) between syncs. Losing it loses nothing that matters.
+
+    parts: the pods as they were last sorted, to be taken over where they have not changed.
+    """
 
     history: History = field(default_factory=History)
+    parts: Parts = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,25 @@ def manage(s: Situation, history: History) -> Plan:
 def _too_many(s: Situation, wanted: int) -> list[Pod]:
     if not s.indexed:
         return surplus(s.active, wanted)
-    return surplus_indexed(s.active, wanted, s.completions or 0, s.completed | s.failed_indexes(s.failed))
+    settled = _settled(s)
+    if len(s.active) <= wanted and _all_useful(s, settled):
+        return []
+    return surplus_indexed(s.active, wanted, s.completions or 0, settled)
+
+
+def _settled(s: Situation) -> frozenset[int]:
+    """Indexes that need no pod any more."""
+    failed = s.failed_indexes(s.failed)
+    return s.completed | failed if failed else s.completed
+
+
+def _all_useful(s: Situation, settled: frozenset[int]) -> bool:
+    """Whether each pod serves an open index of its own: nearly always, so this is asked before sorting."""
+    indexes = s.active_indexes
+    if not indexes:
+        return not s.active
+    in_range = min(indexes) >= 0 and max(indexes) < (s.completions or 0)
+    return in_range and len(indexes) == len(s.active) and settled.isdisjoint(indexes)
 
 
 def _with_common_backoff(s: Situation, missing: int, history: History) -> Plan:
@@ -93,7 +111,7 @@ def _per_index(s: Situation, missing: int) -> Plan:
 
 
 def _taken(s: Situation) -> set[int]:
-    taken = {completion_index(pod) for pod in s.active} | s.completed | s.failed_indexes(s.failed)
+    taken = set(s.active_indexes | _settled(s))
     if s.only_terminal:
         taken |= {completion_index(pod) for pod in s.terminating}
     return taken

@@ -14,8 +14,11 @@ INT32_MAX = 2**31 - 1
 _NUMBER = re.compile(r"[+]?[0-9]+", re.ASCII)
 
 
+ENDED = ("Succeeded", "Failed")
+
+
 def is_terminal(pod: Pod) -> bool:
-    return pod.status.phase in ("Succeeded", "Failed")
+    return pod.status.phase in ENDED
 
 
 def is_active(pod: Pod) -> bool:
@@ -23,7 +26,10 @@ def is_active(pod: Pod) -> bool:
 
 
 def is_ready(pod: Pod) -> bool:
-    return any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
+    for condition in pod.status.conditions:
+        if condition.type == "Ready":
+            return condition.status == "True"
+    return False
 
 
 def replaces_only_failed(job: Job) -> bool:
@@ -89,6 +95,11 @@ def count_annotation(pod: Pod, name: str) -> int:
 def finish_time(pod: Pod) -> datetime:
     """When the pod ended (spec 2.8): its last container; else when it stopped being ready; else when its
     deletion began; else when it was created."""
+    statuses = pod.status.container_statuses
+    if len(statuses) == 1 and not pod.spec.init_containers:  # nearly always
+        only = statuses[0].state.terminated
+        if only is not None and only.finished_at is not None:
+            return only.finished_at
     return (
         _containers_finished(pod)
         or _became_unready(pod)

@@ -52,19 +52,24 @@ def claims(job: Job, owned: Iterable[Pod], orphans: Iterable[Pod]) -> Claims:
     """
     selector = job.spec.selector
     deleting = job.metadata.deletion_timestamp is not None
-    mine: list[Pod] = []
+    owned = tuple(owned)
+    mine = _matching(selector, owned)
     release: list[Pod] = []
-    for pod in owned:
-        if matches(selector, pod.metadata.labels):
-            mine.append(pod)
-        elif not deleting:
-            release.append(pod)
+    if len(mine) < len(owned) and not deleting:
+        release = [pod for pod in owned if not matches(selector, pod.metadata.labels)]
     adopt = (
         []
         if deleting
         else [p for p in orphans if p.metadata.deletion_timestamp is None and matches(selector, p.metadata.labels)]
     )
     return Claims(tuple(mine), tuple(adopt), tuple(release))
+
+
+def _matching(selector: LabelSelector | None, pods: Sequence[Pod]) -> Sequence[Pod]:
+    if selector is not None and len(selector.match_labels) == 1 and not selector.match_expressions:  # nearly always
+        [(name, value)] = selector.match_labels.items()
+        return [pod for pod in pods if pod.metadata.labels.get(name) == value]
+    return [pod for pod in pods if matches(selector, pod.metadata.labels)]
 
 
 def removal_order(pods: Iterable[Pod]) -> list[Pod]:
@@ -113,8 +118,6 @@ def surplus(pods: Sequence[Pod], wanted: int) -> list[Pod]:
 
 def surplus_indexed(pods: Sequence[Pod], wanted: int, completions: int, settled: Set[int]) -> list[Pod]:
     """As surplus, for an Indexed Job: first those that serve no open index, and all but the best of each index."""
-    if len(pods) <= wanted and _all_useful(pods, completions, settled):
-        return []
     best: dict[int, Pod] = {}
     needless: list[Pod] = []
     for pod in removal_order(pods):
@@ -128,9 +131,3 @@ def surplus_indexed(pods: Sequence[Pod], wanted: int, completions: int, settled:
         best[index] = pod
     extra = len(best) - wanted
     return needless + list(best.values())[: max(0, extra)]
-
-
-def _all_useful(pods: Sequence[Pod], completions: int, settled: Set[int]) -> bool:
-    """Whether each pod serves an open index of its own: nearly always, so this is asked before sorting."""
-    indexes = {completion_index(pod) for pod in pods}
-    return len(indexes) == len(pods) and all(0 <= index < completions for index in indexes) and not indexes & settled

@@ -8,24 +8,20 @@ from datetime import datetime
 
 from job_controller import conditions
 from job_controller.completion_indexes import exhausts_index, last_failures, stored_completed, stored_failed
-from job_controller.labels import DELETING
 from job_controller.model import Job, Pod, UncountedTerminatedPods
 from job_controller.options import JobControllerOptions
-from job_controller.pod_facts import completion_index, failed_by_itself, is_failed, is_ready, replaces_only_failed
+from job_controller.pod_facts import completion_index, failed_by_itself, is_ready, replaces_only_failed
 from job_controller.pod_failure_policy import COUNTED, Outcome, evaluate
 from job_controller.reasons import SUSPENDED
+from job_controller.sorting import Parts, join, split
 
 NOTHING_UNCOUNTED = UncountedTerminatedPods()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """`stamp` is now in whole seconds, as the API stores times. Pods are those of this Job's UID.
+    """`stamp` is now in whole seconds, as the API stores times. Pods are those of this Job's UID, sorted (sorting.py).
 
-    tracked     carry our finalizer: each of them is still to be counted, or just noted as uncounted
-    succeeded   and
-    failed      tracked pods that ended and are not noted anywhere yet
-    interrupted lost the finalizer for a deletion that did not happen
     outcomes    what the pod failure policy says of each failed pod, by UID
     exhausted   the index that a failed pod fails for good, by UID; only with backoffLimitPerIndex
     waiting     failed pods that keep their finalizer until they are replaced, by index; likewise (spec 2.7)
@@ -38,11 +34,15 @@ class Situation:
     indexed: bool
     completions: int | None
     only_terminal: bool
+    parts: Parts
     active: tuple[Pod, ...]
+    active_ready: int
+    active_indexes: frozenset[int]
     terminating: tuple[Pod, ...]
     tracked: tuple[Pod, ...]
     succeeded: tuple[Pod, ...]
     failed: tuple[Pod, ...]
+    loose: tuple[Pod, ...]
     interrupted: tuple[Pod, ...]
     uncounted: UncountedTerminatedPods
     outcomes: Mapping[str, Outcome]
@@ -90,8 +90,8 @@ class Situation:
         return sum(is_ready(pod) for pod in pods)
 
 
-def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOptions) -> Situation:
-    """Sort the pods of a Job. O(pods)."""
+def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOptions, before: Parts = ()) -> Situation:
+    """Sort the pods of a Job. `before`: the parts of the last Situation. O(pods), and little for unchanged ones."""
     spec, status = job.spec, job.status
     indexed = spec.completion_mode == "Indexed"
     limit = spec.completions or 0
@@ -99,44 +99,21 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
     uncounted = status.uncounted_terminated_pods or NOTHING_UNCOUNTED
     noted = {*uncounted.succeeded, *uncounted.failed}
     stored = stored_completed(job) if indexed else frozenset()
-    completed = set(stored)
-    active: list[Pod] = []
-    terminating: list[Pod] = []
-    tracked: list[Pod] = []
-    succeeded: list[Pod] = []
-    failed: list[Pod] = []
-    interrupted: list[Pod] = []
-    for pod in pods:
-        meta = pod.metadata
-        phase = pod.status.phase
-        if phase not in ("Succeeded", "Failed"):
-            (active if meta.deletion_timestamp is None else terminating).append(pod)
-        if options.finalizer not in meta.finalizers:
-            if DELETING in meta.annotations and meta.deletion_timestamp is None:
-                interrupted.append(pod)
-            continue
-        tracked.append(pod)
-        if meta.uid in noted:
-            continue
-        if phase == "Succeeded":
-            if indexed:
-                index = completion_index(pod)
-                if not 0 <= index < limit:
-                    continue
-                completed.add(index)
-            succeeded.append(pod)
-        elif is_failed(pod, only_terminal) and (not indexed or 0 <= completion_index(pod) < limit):
-            failed.append(pod)
+    parts = split(tuple(pods), options.finalizer, before)
+    found = join(parts, noted, only_terminal, limit if indexed else None)
+    completed = stored | found.completed if found.completed else stored
+    active_indexes = frozenset(found.indexes) if indexed else frozenset()
     resumed = not spec.suspend and conditions.is_true(status.conditions, SUSPENDED)
     stamp = now.replace(microsecond=0)
     starts = resumed or (status.start_time is None and not spec.suspend)
+    failed = found.failed
     outcomes = {pod.metadata.uid: _outcome(job, pod) for pod in failed}
     per_index = indexed and spec.backoff_limit_per_index is not None
     exhausted = _exhausted(job, failed, outcomes) if per_index else {}
-    before = stored_failed(job) if per_index else frozenset()
+    lost = stored_failed(job) if per_index else frozenset()
     waiting: Mapping[int, Pod] = {}
     if per_index and failed:
-        settled = {completion_index(pod) for pod in active} | completed | before | set(exhausted.values())
+        settled = active_indexes | completed | lost | set(exhausted.values())
         waiting = last_failures(failed, settled)
     return Situation(
         job=job,
@@ -146,19 +123,23 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
         indexed=indexed,
         completions=limit if indexed else spec.completions,
         only_terminal=only_terminal,
-        active=tuple(active),
-        terminating=tuple(terminating),
-        tracked=tuple(tracked),
-        succeeded=tuple(succeeded),
+        parts=parts,
+        active=tuple(found.active),
+        active_ready=found.ready,
+        active_indexes=active_indexes,
+        terminating=tuple(found.terminating),
+        tracked=tuple(found.tracked),
+        loose=tuple(found.loose),
+        succeeded=tuple(found.succeeded),
         failed=tuple(failed),
-        interrupted=tuple(interrupted),
+        interrupted=tuple(found.interrupted),
         uncounted=uncounted,
         outcomes=outcomes,
         exhausted=exhausted,
         waiting=waiting,
         stored_completed=stored,
-        completed=frozenset(completed) if len(completed) > len(stored) else stored,
-        stored_failed=before,
+        completed=completed,
+        stored_failed=lost,
         start_time=stamp if starts else status.start_time,
         resumed=resumed,
     )

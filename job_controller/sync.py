@@ -64,7 +64,7 @@ def decide(
     if job.spec.completion_mode not in ("NonIndexed", "Indexed"):
         return Decision(events=(_UNKNOWN_MODE,), memory=memory or Memory())
     owned = tuple(pods)
-    s = look(effective(job, options.switches), owned, now, options)
+    s = look(effective(job, options.switches), owned, now, options, memory.parts if memory is not None else ())
     memory = remember(s, owned, memory)
     verdict = judge(s)
     plan = Plan()
@@ -86,21 +86,28 @@ def _to_track_again(s: Situation, plan: Plan) -> tuple[Pod, ...]:
 
 
 def remember(s: Situation, pods: Sequence[Pod], memory: Memory | None) -> Memory:
+    """What the next sync is to know of this one."""
+    return Memory(_history(s, pods, memory), s.parts)
+
+
+def _history(s: Situation, pods: Sequence[Pod], memory: Memory | None) -> backoff.History:
     """The history of failures with this sync's pods. Without a memory it starts from all pods that still exist."""
+    history = memory.history if memory is not None else backoff.History()
     if s.per_index:
-        return memory or Memory()
+        return history
     succeeded, failed = s.succeeded, s.failed
     if memory is None:
-        memory = Memory()
-        ended = [p for p in pods if p.metadata.deletion_timestamp is None]
-        failed = (*failed, *(p for p in ended if p.status.phase == "Failed"))
+        failed = (*failed, *_ended(pods, "Failed"))
         if failed:
-            succeeded = (*succeeded, *(p for p in ended if p.status.phase == "Succeeded"))
-    history = memory.history
+            succeeded = (*succeeded, *_ended(pods, "Succeeded"))
     if not failed and not history.failures:
         # A success matters only to failures before it. Those still to come ended later, or their pods exist.
-        return memory if not succeeded else Memory(backoff.extend(history, _last(succeeded), ()))
-    return Memory(backoff.extend(history, succeeded, failed))
+        return history if not succeeded else backoff.extend(history, _last(succeeded), ())
+    return backoff.extend(history, succeeded, failed)
+
+
+def _ended(pods: Sequence[Pod], phase: str) -> list[Pod]:
+    return [pod for pod in pods if pod.status.phase == phase and pod.metadata.deletion_timestamp is None]
 
 
 def _last(pods: Sequence[Pod]) -> tuple[Pod, ...]:
@@ -124,7 +131,7 @@ def _steps(
     status = msgspec.structs.replace(
         status,
         active=active,
-        ready=s.ready(s.active) - s.ready(plan.remove),
+        ready=s.active_ready - s.ready(plan.remove),
         terminating=terminating,
         start_time=s.start_time,
     )

@@ -32,6 +32,7 @@ PROVREQ_PREFIX = "provreq.kueue.x-k8s.io/"
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
 PASS_BY = "sluice/pass-by-never-fitting-head"  # on a StrictFIFO ClusterQueue: "true"
 PARALLELISM = "sluice/parallelism"  # on a Job that runs with fewer pods: what its user had set
+DEACTIVATED_FOR = "sluice/deactivated-for"  # on a Workload that we deactivated: the time of its DeactivationTarget
 SEQUENCE = "sluice/sequence"  # order of arrival among Workloads created in the same second
 
 # --- on pod templates of running Jobs ----------------------------------------------------------------------

@@ -31,6 +31,7 @@ from queue_manager.api.types import ReclaimablePod, ResourceFlavor, Workload
 from queue_manager.jobs import patches, pods
 from queue_manager.jobs.workload import (
     Priority,
+    injected,
     matches,
     max_execution_time,
     new_workload,
@@ -384,7 +385,7 @@ def _stop(job: Job, workload: Workload, message: str, context: Context) -> Actio
     restore = patches.must_restore(job, workload)
     if not job.spec.suspend:
         return PatchJob(patches.suspend(job, mark=restore), None if restore else event)
-    injected = restore and workload.is_true(labels.QUOTA_RESERVED)  # else the difference is a user's edit
-    if labels.STOPPING in job.metadata.annotations or injected:
+    ours = restore and workload.is_true(labels.QUOTA_RESERVED) and injected(job)  # else it is a user's edit
+    if labels.STOPPING in job.metadata.annotations or ours:
         return PatchJob(patches.restore(job, workload), event) if pods.stopped(job, context.pods) else Nothing()
     return None if pods.idle(job, context.pods) else Nothing()

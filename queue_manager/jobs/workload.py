@@ -129,7 +129,7 @@ def new_workload(
 def matches(job: Job, workload: Workload) -> bool:
     """Whether the Workload asks for what the Job will run.
 
-    While the Workload holds quota the Job may carry what was injected at its start; then only what cannot be
+    While the Workload holds quota the Job may carry what was injected at its start; if it does, only what cannot be
     injected is compared.
     """
     if len(workload.spec.pod_sets) != 1:
@@ -141,10 +141,17 @@ def matches(job: Job, workload: Workload) -> bool:
     if workload.spec.maximum_execution_time_seconds != max_execution_time(job):
         return False
     ours, theirs = have.template, want["template"]
-    waits = not workload.is_true(labels.QUOTA_RESERVED)
-    if waits and not prebuilt_name(job) and job.spec.suspend and labels.STOPPING not in job.metadata.annotations:
+    pure = not workload.is_true(labels.QUOTA_RESERVED) or not injected(job)
+    stopped = job.spec.suspend and labels.STOPPING not in job.metadata.annotations
+    if pure and stopped and not prebuilt_name(job):
         return _equal(ours, theirs, "metadata", ("labels", "annotations")) and ours.get("spec") == theirs["spec"]
     return _equal(ours, theirs, "spec", ("containers", "initContainers"))
+
+
+def injected(job: Job) -> bool:
+    """Its template carries what a start puts there."""
+    meta = job.spec.template.get("metadata") or {}
+    return labels.WORKLOAD in (meta.get("annotations") or {}) or labels.PODSET in (meta.get("labels") or {})
 
 
 def _counts(have: PodSet, workload: Workload) -> set[int]:

@@ -93,6 +93,11 @@ class World:
         self._manager = runtime, wire
         await runtime.__aenter__()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the queue's controllers run."""
+        return self._manager is not None or not self._apart
+
     async def kill(self) -> None:
         """The end of the queue's controllers as by kill -9: from now on nothing of theirs reaches the store."""
         if self._manager is None:

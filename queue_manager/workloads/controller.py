@@ -120,8 +120,9 @@ class WorkloadController:
                 return
             case lifecycle.Change(apply):
                 await self._writer.write(workload, apply, labels.WORKLOAD_COMPONENT)
-            case lifecycle.Deactivate():
-                patch = {"metadata": {"resourceVersion": meta.resource_version}, "spec": {"active": False}}
+            case lifecycle.Deactivate(announced):
+                own = {"resourceVersion": meta.resource_version, "annotations": {labels.DEACTIVATED_FOR: announced}}
+                patch = {"metadata": own, "spec": {"active": False}}
                 await self._runtime.client.patch(WORKLOADS, key.namespace, key.name, patch, type=Workload)
             case lifecycle.RemoveFinalizer():
                 await self.let_go(workload)

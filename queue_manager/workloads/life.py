@@ -105,8 +105,10 @@ def step(life: Life) -> Life | None:
     match next_step(life):
         case lifecycle.Change(apply):
             return life.after(apply)
-        case lifecycle.Deactivate():
-            return replace(life, workload=_active(life.workload, False))
+        case lifecycle.Deactivate(announced):
+            meta = life.workload.metadata
+            noted = structs.replace(meta, annotations={**meta.annotations, labels.DEACTIVATED_FOR: announced})
+            return replace(life, workload=structs.replace(_active(life.workload, False), metadata=noted))
         case lifecycle.Wait(until):
             return replace(life, now=until)
         case _:

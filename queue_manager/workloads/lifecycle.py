@@ -66,7 +66,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Deactivate:
-    """Set spec.active to false."""
+    """Set spec.active to false and, in the same write, the annotation that says for which announcement."""
+
+    announced: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,14 @@ def _when_old(since: datetime | None, keep: float | None, now: datetime, *, owne
 
 
 def _to_deactivate(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
-    return Deactivate() if w.spec.active and w.is_true(labels.DEACTIVATION_TARGET) else None
+    """One deactivation per announcement: if there was one, somebody has reactivated it before we got further."""
+    target = w.condition(labels.DEACTIVATION_TARGET)
+    if not w.spec.active or target is None or not target.is_true:
+        return None
+    announced = target.last_transition_time.isoformat() if target.last_transition_time is not None else ""
+    if announced and w.metadata.annotations.get(labels.DEACTIVATED_FOR) == announced:
+        return Change(transitions.forget_deactivation)
+    return Deactivate(announced)
 
 
 def _inactive(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:

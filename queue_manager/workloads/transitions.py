@@ -194,6 +194,13 @@ def deactivate(draft: Draft) -> None:
         block(draft, labels.DEACTIVATED, labels.DEACTIVATED_MESSAGE)
 
 
+def forget_deactivation(draft: Draft) -> None:
+    """It was deactivated and is active again, and the announcement still stands: a full new budget (S22)."""
+    draft.drop(labels.DEACTIVATION_TARGET)
+    draft.put(requeue_state=None)
+    attempts.forget_since(draft)
+
+
 def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:
     """The Job has stopped: give the quota back, in one write with everything that belongs to the old run."""
     evicted = draft.condition(labels.EVICTED)

@@ -20,6 +20,9 @@ from tests.local.queue.facts import template_facts
 Tree = dict[str, Any]
 
 
+IN_FLIGHT = 12  # writes that were on their way when a Job was suspended
+
+
 class Broken(AssertionError):
     """An invariant, by its number, and what broke it."""
 
@@ -37,6 +40,10 @@ class History:
     maximum: int = 3600
     limit: int | None = None
     by_user: Mapping[str, Tree] | None = None  # None: nobody looked
+    reactivated: set[str] = field(default_factory=set)  # uids: and their budget is not new yet
+    lines: int = 0
+    suspended: dict[str, int] = field(default_factory=dict)  # by uid of the Job: since which line
+    unsuspended: set[str] = field(default_factory=set)  # uids of Jobs that their users started
     stopped: set[str] = field(default_factory=set)  # queues
     members: dict[str, str] = field(default_factory=dict)  # LocalQueue -> ClusterQueue
     jobs: dict[str, Tree] = field(default_factory=dict)
@@ -46,6 +53,7 @@ class History:
 
     def check(self, lines: Iterable[bytes]) -> None:
         for line in lines:
+            self.lines += 1
             what, resource, data = line.split(b" ", 2)
             tree = msgspec.json.decode(data)
             match resource:
@@ -82,6 +90,13 @@ class History:
             self.originals[uid] = merged(self.originals[uid], self.by_user[new["metadata"]["resourceVersion"]])
         started = old is not None and old["spec"].get("suspend") and not new["spec"].get("suspend")
         workload = self._workload_of(uid)
+        if not new["spec"].get("suspend") and self._users(new):
+            self.unsuspended.add(uid)
+        elif new["spec"].get("suspend"):
+            self.unsuspended.discard(uid)
+            self.suspended.setdefault(uid, self.lines)
+        if not new["spec"].get("suspend"):
+            self.suspended.pop(uid, None)
         if started and not self._users(new) and not (workload is not None and is_true(workload, "Admitted")):
             raise Broken(f"S10: {new['metadata']['name']} was started and is not admitted")
 
@@ -92,7 +107,8 @@ class History:
             return
         if uid not in self.pods:
             job = self.jobs.get(owner(pod))
-            if job is None or job["spec"].get("suspend"):
+            stopped = self.suspended.get(owner(pod))
+            if job is None or (stopped is not None and self.lines - stopped > IN_FLIGHT):
                 raise Broken(f"S10: pod {pod['metadata']['name']} was created for a Job that is suspended or gone")
         self.pods[uid] = pod
 
@@ -113,16 +129,28 @@ class History:
             self._reserved(name, new)
         if is_true(old, "QuotaReserved") and not is_true(new, "QuotaReserved"):
             self._released(name, new)
-        self._counted(name, old, new)
         if old["spec"].get("active") is False and new["spec"].get("active"):
             self._reactivated(name, new)
+        if uid in self.reactivated:
+            self._renewed(name, old, new)
+        self._counted(name, old, new)
         self._within_quota()
 
     def _reactivated(self, name: str, w: Tree) -> None:
-        if requeue_state(w):
+        if is_true(w, "DeactivationTarget"):
+            self.reactivated.add(w["metadata"]["uid"])  # sooner than anybody could tidy up
+        elif requeue_state(w):
             raise Broken(f"S22: {name} was reactivated and keeps {requeue_state(w)}")
         if self.by_user is not None and not self._users(w):
             raise Broken(f"S22: {name} was reactivated and no user did it")
+
+    def _renewed(self, name: str, old: Tree, w: Tree) -> None:
+        if old["spec"].get("active") and w["spec"].get("active") is False and not self._users(w):
+            raise Broken(f"S22: the reactivation of {name} was undone")
+        if not is_true(w, "DeactivationTarget"):
+            self.reactivated.discard(w["metadata"]["uid"])
+            if requeue_state(w):
+                raise Broken(f"S22: {name} was reactivated and keeps {requeue_state(w)}")
 
     def _reserved(self, name: str, w: Tree) -> None:
         if is_true(w, "DeactivationTarget"):
@@ -141,6 +169,8 @@ class History:
     def _released(self, name: str, w: Tree) -> None:
         job = self.jobs.get(owner(w))
         if is_true(w, "Finished") or job is None or "deletionTimestamp" in job["metadata"]:
+            return
+        if owner(w) in self.unsuspended:
             return
         alive = [p for p in self.pods.values() if owner(p) == owner(w) and phase(p) not in ("Succeeded", "Failed")]
         if alive:
@@ -200,7 +230,8 @@ def at_rest(world: World) -> None:
             raise Broken(f"S4: {meta['name']} is {[place for place, there in places.items() if there]}")
         if places["reserved"] != (is_true(w, "QuotaReserved") and not is_true(w, "Finished")):
             raise Broken(f"S2: {meta['name']} holds quota in memory or in the store only")
-        if places["in line"] and not condition(w, "QuotaReserved").get("reason"):
+        said = condition(w, "QuotaReserved").get("reason") or (key is not None and queues.bypassed(key))
+        if places["in line"] and not said:
             raise Broken(f"L6: {meta['name']} waits without a reason")
 
 

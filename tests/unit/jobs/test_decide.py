@@ -8,7 +8,7 @@ from queue_manager.api.types import Workload
 from queue_manager.jobs import decide as d
 from queue_manager.jobs import pods
 from queue_manager.jobs.workload import Priority, matches, new_workload, priority_of, workload_name
-from queue_manager.workloads.draft import Draft
+from queue_manager.workloads.draft import Draft, Event
 from tests.unit.queueing.builders import at, condition, flavor
 
 CONTEXT = d.Context(flavors={"default": flavor("default"), "gpu": flavor("gpu", nodeLabels={"kind": "gpu"})})
@@ -136,6 +136,15 @@ def test_a_stop_suspends_waits_restores_and_then_gives_the_quota_back():
     draft = Draft(w, at(9))
     third.transition(draft)
     assert draft.status.admission is None
+
+
+def test_an_edit_while_checks_are_awaited_starts_over_with_it():
+    """Invariant S11: nothing was injected yet, so what differs from the Workload is the user's, and stays."""
+    reserved = workload(condition("QuotaReserved", "True"))
+    edited = job(pod={"nodeSelector": {"disk": "fast"}})
+    assert d.decide(edited, [reserved], CONTEXT) == d.Delete(
+        reserved, Event("Normal", "DeletedWorkload", f"Deleted not matching Workload: {reserved.metadata.key}")
+    )
 
 
 def test_a_user_suspending_an_admitted_job_gets_it_started_again():

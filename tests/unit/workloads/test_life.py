@@ -20,6 +20,8 @@ from queue_manager.workloads.requeuing import Unscheduled
 from queue_manager.workloads.settings import PodsReadySettings, Settings
 
 BASE, MAXIMUM, LIMIT = 60, 300, 3
+OWN, END = "its own step", "its Job has ended"
+FORWARD = ("the scheduler admits it", "its Job starts", "all pods are ready", "its Job stops", "its Job has stopped")
 OPEN = ("its queue is released", "somebody reactivates it", "its Job stops", "its Job has stopped", "its checks pass")
 
 
@@ -94,12 +96,26 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         least = backoff_seconds(state.count, BASE, MAXIMUM)
         assert least <= wait <= least * 1.0001 + 1, "S23"
 
-    @rule(choice=st.integers(0, 10**6))
+    @rule(choice=st.sampled_from(range(97)))
     def other(self, choice: int) -> None:
         """One of the moves that are possible now."""
+        possible = [name for name, move in MOVES.items() if move(self.life) is not None]
+        name = possible[choice % len(possible)]
+        if name != END or choice % 5 == 0:  # after it nothing happens any more
+            self.make(name)
+
+    @rule(choices=st.lists(st.sampled_from(range(7)), min_size=2, max_size=15))
+    def goes_on(self, choices: list[int]) -> None:
+        """Several moves that bring it further, its own steps and the time until them among them."""
+        for choice in choices:
+            possible = [name for name in FORWARD if MOVES[name](self.life) is not None] + [OWN]
+            name = possible[choice % len(possible)]
+            self.own() if name == OWN else self.make(name)
+
+    def make(self, name: str) -> None:
         before = self.life
-        possible = [(name, after) for name, move in MOVES.items() if (after := move(before)) is not None]
-        name, after = possible[choice % len(possible)]
+        after = MOVES[name](before)
+        assert after is not None
         if name == "the scheduler admits it":
             self.check_admission(before)
         self.become(after)
@@ -123,7 +139,7 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         if after is not None:
             self.become(after)
 
-    @rule(seconds=st.integers(0, 2000))
+    @rule(seconds=st.sampled_from([1, 50, 100, 300, 700, 2000]))
     def time_passes(self, seconds: int) -> None:
         self.life = replace(self.life, now=self.life.now + timedelta(seconds=seconds))
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from queue_manager.api.labels import DEACTIVATED_FOR
 from queue_manager.queueing.pending import Why
 from queue_manager.workloads.draft import Draft
 from queue_manager.workloads.lifecycle import (
@@ -181,7 +182,24 @@ def test_an_evicted_workload_waits_for_its_job_to_stop():
 
 
 def test_an_announced_deactivation_is_carried_out():
-    assert step(make([*RUNNING, condition("DeactivationTarget", "True")], status=ADMISSION)) == Deactivate()
+    announced = step(make([*RUNNING, condition("DeactivationTarget", "True")], status=ADMISSION))
+    assert announced == Deactivate(at(0).isoformat())
+
+
+def test_a_reactivation_that_comes_before_we_tidied_up_is_not_undone():
+    """S22: one deactivation per announcement; the annotation was written with it. Its budget is a new one."""
+    status = {**ADMISSION, "requeueState": {"count": 3}}
+    target = condition("DeactivationTarget", "True")
+    w = make([*RUNNING, target], status=status, meta={"annotations": {DEACTIVATED_FOR: at(0).isoformat()}})
+    change = step(w)
+    assert isinstance(change, Change)
+    draft = Draft(w, at(20))
+    change.apply(draft)
+    assert draft.condition("DeactivationTarget") is None
+    assert draft.status.requeue_state is None
+    later = condition("DeactivationTarget", "True", seconds=5)
+    again = make([*RUNNING, later], status=status, meta={"annotations": {DEACTIVATED_FOR: at(0).isoformat()}})
+    assert step(again) == Deactivate(at(5).isoformat())
 
 
 def test_execution_time_counts_over_all_runs():

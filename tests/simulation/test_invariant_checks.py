@@ -1,0 +1,342 @@
+"""Each check of an invariant can fail: a good history in which one thing is made wrong is found out, by its number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from queue_manager.simulation.virtual import run_virtual
+from tests.local.queue.invariants import Broken, History, at_rest, condition, is_true, owner
+from tests.simulation import lives
+from tests.simulation.lives import Move, check_owed, check_quiet
+
+Tree = dict[str, Any]
+Line = tuple[bytes, bytes, Tree]
+WORKLOADS, JOBS, PODS = b"workloads.kueue.x-k8s.io", b"jobs.batch", b"pods"
+CLUSTER_QUEUES = b"clusterqueues.kueue.x-k8s.io"
+
+# b hangs: it is evicted twice and deactivated, comes back and ends; c waits in a queue that is held for a while.
+STORY = [
+    Move("submit", 0, 2),
+    Move("submit", 1, 1, 5),
+    Move("wait", 0, 0, 5),
+    Move("wait", 0, 0, 5),
+    Move("stop_cluster_queue", 0, 0, 3),
+    Move("submit", 2, 0, 3),
+    Move("stop_cluster_queue", 0, 2, 3),
+]
+
+
+@cache
+def told() -> tuple[list[bytes], Mapping[str, Tree]]:
+    return run_virtual(lives.live(STORY))
+
+
+def lines() -> list[Line]:
+    split = (line.split(b" ", 2) for line in told()[0])
+    return [(what, resource, msgspec.json.decode(data)) for what, resource, data in split]
+
+
+def check(changed: list[Line]) -> None:
+    history = History(lives.QUOTA, base=lives.BASE, maximum=lives.MAXIMUM, limit=lives.LIMIT, by_user=told()[1])
+    history.check(b" ".join((what, resource, msgspec.json.encode(tree))) for what, resource, tree in changed)
+
+
+def test_the_history_as_it_was_is_good() -> None:
+    check(lines())
+
+
+# --- what is made wrong, and where ---------------------------------------------------------------------------
+
+
+def became(kind: str) -> Callable[[Tree, Tree], bool]:
+    return lambda old, new: is_true(new, kind) and not is_true(old, kind)
+
+
+def lost(kind: str) -> Callable[[Tree, Tree], bool]:
+    return lambda old, new: is_true(old, kind) and not is_true(new, kind)
+
+
+def timed_out(old: Tree, new: Tree) -> bool:
+    return became("Evicted")(old, new) and condition(new, "Evicted")["reason"] == "PodsReadyTimeout"
+
+
+def reactivated(old: Tree, new: Tree) -> bool:
+    return old.get("spec", {}).get("active") is False and bool(new["spec"].get("active"))
+
+
+def set_condition(tree: Tree, kind: str, status: str) -> None:
+    found = condition(tree, kind)
+    if found:
+        found["status"] = status
+    else:
+        tree.setdefault("status", {}).setdefault("conditions", []).append(
+            {"type": kind, "status": status, "reason": "x"}
+        )
+
+
+def at(where: Callable[[Tree, Tree], bool], change: Callable[[Tree], None]) -> list[Line]:
+    """The history with the first Workload of which `where` holds changed in that write."""
+    result, before, done = [], {}, False
+    for what, resource, tree in lines():
+        if resource == WORKLOADS and not done:
+            old = before.get(tree["metadata"]["uid"], {"metadata": tree["metadata"], "spec": {}, "status": {}})
+            before[tree["metadata"]["uid"]] = deepcopy(tree)
+            if where(old, tree):
+                done = True
+                change(tree)
+        result.append((what, resource, tree))
+    assert done, "the story has no such write"
+    return result
+
+
+def job_of(workload: Tree, changed: list[Line], until: Tree) -> Tree:
+    """The last state of a Workload's Job before a write."""
+    found = None
+    for _, resource, tree in changed:
+        if tree is until:
+            break
+        if resource == JOBS and tree["metadata"]["uid"] == owner(workload):
+            found = tree
+    assert found is not None
+    return found
+
+
+def around_release(change: Callable[[Tree, list[Line]], None]) -> list[Line]:
+    """Change something about the Job of the first Workload that gives its quota back without having ended."""
+    result = lines()
+    before: dict[str, Tree] = {}
+    for _, resource, tree in result:
+        if resource == WORKLOADS:
+            old = before.get(tree["metadata"]["uid"])
+            before[tree["metadata"]["uid"]] = tree
+            if old is not None and lost("QuotaReserved")(old, tree) and not is_true(tree, "Finished"):
+                change(job_of(tree, result, tree), result)
+                return result
+    raise AssertionError("nobody gives quota back")
+
+
+def while_the_queue_is_held() -> list[Line]:
+    """The first reservation of all is made while the ClusterQueue is stopped."""
+    result = lines()
+    for _, resource, tree in result:
+        if resource == CLUSTER_QUEUES:
+            tree["spec"]["stopPolicy"] = "Hold"
+        if resource == WORKLOADS and is_true(tree, "QuotaReserved"):
+            break
+    return result
+
+
+def pod_of_a_suspended_job() -> list[Line]:
+    result = lines()
+    job = next(tree for _, resource, tree in result if resource == JOBS)
+    job = deepcopy(job)
+    job["spec"]["suspend"] = True
+    pod = deepcopy(
+        next(tree for _, resource, tree in result if resource == PODS and owner(tree) == job["metadata"]["uid"])
+    )
+    pod["metadata"]["uid"] = "new"
+    quiet = [(b"MODIFIED", JOBS, job)] * 20
+    first = next(i for i, (_, resource, _) in enumerate(result) if resource == PODS)
+    return [*result[:first], *quiet, (b"ADDED", PODS, pod)]
+
+
+def started_too_early() -> list[Line]:
+    """Each start of a Job comes before the admission of its Workload."""
+    result = lines()
+    for _, resource, tree in result:
+        if resource == WORKLOADS:
+            set_condition(tree, "Admitted", "False")
+    return result
+
+
+def no_user() -> list[Line]:
+    result = lines()
+    for _, resource, tree in result:
+        if resource == WORKLOADS:
+            tree["metadata"]["resourceVersion"] = "0"
+    return result
+
+
+def deeper(tree: Tree, **values: Any) -> None:
+    tree["status"]["requeueState"] = {**(tree["status"].get("requeueState") or {}), **values}
+
+
+def suspend_only(job: Tree, changed: list[Line]) -> None:
+    job["spec"]["suspend"] = False
+
+
+def keep_injected(job: Tree, changed: list[Line]) -> None:
+    job["spec"]["template"]["spec"]["nodeSelector"] = {"kind": "spot"}
+
+
+def leave_a_pod(job: Tree, changed: list[Line]) -> None:
+    for _, resource, tree in changed:
+        if resource == PODS and owner(tree) == job["metadata"]["uid"]:
+            tree["status"]["phase"] = "Running"
+    changed[:] = [line for line in changed if line[:2] != (b"DELETED", PODS)]
+
+
+WRONG: dict[str, tuple[str, Callable[[], list[Line]]]] = {
+    "more is reserved than there is": (
+        "S1",
+        lambda: at(
+            became("QuotaReserved"),
+            lambda w: w["status"]["admission"]["podSetAssignments"][0]["resourceUsage"].update(cpu="9"),
+        ),
+    ),
+    "quota for an inactive one": ("S5", lambda: at(became("QuotaReserved"), lambda w: w["spec"].update(active=False))),
+    "quota for a finished one": (
+        "S5",
+        lambda: at(became("QuotaReserved"), lambda w: set_condition(w, "Finished", "True")),
+    ),
+    "quota for a deleted one": (
+        "S5",
+        lambda: at(became("QuotaReserved"), lambda w: w["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z")),
+    ),
+    "quota on hold": ("S5", lambda: at(became("QuotaReserved"), lambda w: set_condition(w, "Requeued", "False"))),
+    "quota before requeueAt": (
+        "S5",
+        lambda: at(became("QuotaReserved"), lambda w: deeper(w, requeueAt="2030-01-01T00:00:00Z")),
+    ),
+    "quota in a stopped queue": ("S5", while_the_queue_is_held),
+    "a start without admission": ("S10", started_too_early),
+    "a pod of a suspended Job": ("S10", pod_of_a_suspended_job),
+    "what was injected stays": ("S11", lambda: around_release(keep_injected)),
+    "a pod keeps its node": ("S12", lambda: around_release(leave_a_pod)),
+    "an eviction that is not counted": ("S21", lambda: at(timed_out, lambda w: deeper(w, count=0))),
+    "an eviction that counts twice": ("S21", lambda: at(timed_out, lambda w: deeper(w, count=2))),
+    "a count without eviction": ("S21", lambda: at(became("QuotaReserved"), lambda w: deeper(w, count=1))),
+    "quota for one that is to be deactivated": (
+        "S21",
+        lambda: at(became("QuotaReserved"), lambda w: set_condition(w, "DeactivationTarget", "True")),
+    ),
+    "a reactivation that keeps its count": ("S22", lambda: at(reactivated, lambda w: deeper(w, count=2))),
+    "a reactivation that is nobody's": ("S22", no_user),
+    "a wait that is too short": ("S23", lambda: at(timed_out, lambda w: deeper(w, requeueAt="2026-01-01T00:00:00Z"))),
+    "a wait that is too long": ("S23", lambda: at(timed_out, lambda w: deeper(w, requeueAt="2027-01-01T00:00:00Z"))),
+    "no quota, and the Job runs on": ("L3", lambda: around_release(suspend_only)),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_in_a_history_is_found(what: str) -> None:
+    number, make = WRONG[what]
+    with pytest.raises(Broken, match=rf"^{number}:"):
+        check(make())
+
+
+def test_a_retry_beyond_the_limit_is_found() -> None:
+    history = History(lives.QUOTA, base=lives.BASE, maximum=lives.MAXIMUM, limit=1)
+    with pytest.raises(Broken, match=r"^S21: job-b-\w+ is retried 2 times and the limit is 1"):
+        history.check(told()[0])
+
+
+# --- the end -------------------------------------------------------------------------------------------------
+
+
+def a_world_after(spoil: Callable[[lives.Lives], None]) -> None:
+    async def story() -> None:
+        outcomes: dict[str, lives.Outcome] = {}
+        config = lives.loads(lives.CONFIG)
+        async with lives.World(1, lambda pod: lives.OUTCOMES[2], config, apart=True) as world:
+            all_lives = lives.Lives(world, outcomes)
+            await all_lives.queues()
+            for move in (Move("submit", 0, 2, 3), Move("submit", 1, 1, 3), Move("submit", 2, 1, 3)):
+                await all_lives.make(move)
+            spoil(all_lives)
+            at_rest(world)
+
+    run_virtual(story())
+
+
+def lose_a_place(one: lives.Lives) -> None:
+    queues = one.world.queue.scheduler.queues
+    for key in list(queues._queue_of):
+        queues.remove(key)
+    for uid in list(one.world.queue.scheduler.state.holdings):
+        one.world.queue.scheduler.state.release(uid)
+
+
+def forget_a_holding(one: lives.Lives) -> None:
+    """It stands in line again, and its quota is free: in memory only."""
+    scheduler = one.world.queue.scheduler
+    uid = next(iter(scheduler.state.holdings))
+    scheduler.state.release(uid)
+    workload = scheduler._workloads.by_uid(uid)
+    assert workload is not None
+    scheduler.queues.put(scheduler._read(workload), one.world.clock.now())
+
+
+@pytest.mark.parametrize(
+    ("number", "spoil"),
+    [("S4", lose_a_place), ("S2", forget_a_holding)],
+)
+def test_what_only_memory_knows_wrong_is_found(number: str, spoil: Callable[[lives.Lives], None]) -> None:
+    with pytest.raises(Broken, match=rf"^{number}:"):
+        a_world_after(spoil)
+
+
+def test_the_places_of_a_cluster_at_work_are_right() -> None:
+    a_world_after(lambda one: None)
+
+
+def test_a_workload_that_waits_without_a_reason_is_found() -> None:
+    def spoil(one: lives.Lives) -> None:
+        scheduler = one.world.queue.scheduler
+        stored = next(iter(one.world.store.scan("workloads.kueue.x-k8s.io")))
+        tree = msgspec.json.decode(stored.data)
+        for uid in list(scheduler.state.holdings):
+            scheduler.state.release(uid)
+        tree["status"]["conditions"] = []
+        fresh = msgspec.convert(tree, type(next(iter(scheduler._workloads.values()))), strict=False)
+        scheduler.queues.put(scheduler._read(fresh), one.world.clock.now())
+        lives_scan = one.world.store.scan
+        data = SimpleNamespace(data=msgspec.json.encode(tree))
+        one.world.store.scan = lambda kind: [data] if kind == "workloads.kueue.x-k8s.io" else lives_scan(kind)  # type: ignore[method-assign,assignment,return-value]
+
+    with pytest.raises(Broken, match=r"^L6:"):
+        a_world_after(spoil)
+
+
+JOB = {"metadata": {"name": "a", "uid": "a"}, "status": {"conditions": []}}
+ENDED = {**JOB, "status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+
+
+def ticket(*conditions: str, active: bool = True) -> Tree:
+    true = [{"type": kind, "status": "True"} for kind in conditions]
+    meta = {"name": "w", "ownerReferences": [{"uid": "a", "controller": True}]}
+    return {"metadata": meta, "spec": {"active": active}, "status": {"conditions": true}}
+
+
+@pytest.mark.parametrize(
+    ("number", "job", "workloads", "pods"),
+    [
+        ("L1", JOB, [], []),
+        ("L1", JOB, [ticket()], []),
+        ("L2", JOB, [ticket("Admitted")], []),
+        ("L3", ENDED, [ticket("Finished")], [{"metadata": {"name": "p"}, "status": {"phase": "Running"}}]),
+        ("L6", ENDED, [ticket("Admitted")], []),
+        ("L10", JOB, [ticket(active=False)], []),
+    ],
+)
+def test_what_is_owed_in_the_end_and_did_not_come_about_is_found(
+    number: str, job: Tree, workloads: list[Tree], pods: list[Tree]
+) -> None:
+    with pytest.raises(Broken, match=rf"^{number}:"):
+        check_owed({"a": job}, workloads, pods)
+
+
+def test_nothing_is_owed_when_all_has_ended() -> None:
+    check_owed({"a": ENDED}, [ticket("Finished")], [{"metadata": {"name": "p"}, "status": {"phase": "Succeeded"}}])
+
+
+def test_a_write_at_rest_is_found() -> None:
+    with pytest.raises(Broken, match=r"^L8:"):
+        check_quiet(7, 8)

@@ -1,0 +1,20 @@
+"""Random moves of users, admins and misfortune on the whole system keep the invariants (spec: invariants.md).
+
+S1, S2, S4, S5, S10 to S12 and S21 to S23 at every write of the API's history, L1 to L3, L6, L8 and L10 at its end.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from queue_manager.simulation.virtual import run_virtual
+from tests.simulation.lives import MOVES, Move, live
+
+moves = st.builds(Move, st.sampled_from([*MOVES, "submit", "submit", "wait", "start"]), *[st.integers(0, 11)] * 3)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(moves, min_size=5, max_size=25))
+def test_whatever_happens_the_invariants_hold(story: list[Move]) -> None:
+    run_virtual(live([Move("submit", 0, 2), Move("submit", 1, 1, 2), *story]))

@@ -26,9 +26,9 @@ from queue_manager.configuration.process import (
 )
 from queue_manager.configuration.selector import LabelSelector, outside
 from queue_manager.configuration.setting import (
+    COUNTING,
     DEFAULT_NAMESPACE,
     MINUTE,
-    NO_CLIENT_LIMIT,
     NO_DRA,
     NO_ELECTION,
     NO_FAIR_SHARING,
@@ -255,7 +255,9 @@ class KueueConfig:
     health: Health = setting("Probes of the process.", Health())
     controller: Controller = setting("How the controllers work.", Controller())
     client_connection: ClientConnection = setting(
-        "Requests to the API server.", ClientConnection(), ignored=NO_CLIENT_LIMIT
+        "Requests to the API server. On one machine (sluice up) there is no limit unless these are other numbers.",
+        ClientConnection(),
+        at_start=COUNTING,
     )
     leader_election: LeaderElection = setting("One of several replicas works.", LeaderElection(), ignored=NO_ELECTION)
     job_controller: JobController = setting(

@@ -79,8 +79,13 @@ class Controller:
 class ClientConnection:
     """Requests to the API server."""
 
-    qps: float = setting("Requests per second; negative means no limit.", 300.0)
-    burst: int = setting("Requests that may come at once.", 500)
+    qps: float = setting("Requests per second; negative means no limit, 0 is 5 as in client-go.", 300.0)
+    burst: int = setting("Requests that may come at once; 0 is 10.", 500)
+
+    @property
+    def limit(self) -> tuple[float, int] | None:
+        """Requests per second and at once; None: no limit."""
+        return None if self.qps < 0 else (self.qps or 5.0, max(self.burst, 0) or 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

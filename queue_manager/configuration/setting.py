@@ -22,12 +22,12 @@ NO_PARALLEL_KINDS = "Sluice manages batch/job only"
 NO_FAIR_SHARING = "Sluice does not share quota by weight yet; priority and time decide"
 NO_USAGE_ORDER = "Sluice does not order LocalQueues by past usage yet"
 NO_ELECTION = "Sluice elects no leader yet; run one replica only"
-NO_CLIENT_LIMIT = "Sluice does not limit its own requests yet"
 NO_CONCURRENCY = "Sluice has no such limit yet, but for jobController.concurrentSyncs"
 
 LISTENING = "the process serves there already"
 LISTED = "it counts while the process starts"
 RUNNING = "the Job controller works with it"
+COUNTING = "requests are counted against it already"
 PLACED = "the process is where it is"
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)

@@ -28,6 +28,7 @@ from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.pod_keeping import add_pod_keeping
 from queue_manager.engine.resources import CRDS
 from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.throttle import RateLimit, throttled
 from queue_manager.jobs.queue_manager import add_queue_controllers
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.layout import Layout
@@ -111,7 +112,8 @@ class LocalCluster:
         pods = Layout(self.options.data_dir / "pods")
         admission: list[Admission] = []
         server = ApiServer(store, Registry.builtin(), clock, admission, LogSource(pods, clock.now))
-        runtime = Runtime(LocalTransport(server, USER), clock, rng, silence=None)
+        transport = throttled(LocalTransport(server, USER), _limit(self.config))
+        runtime = Runtime(transport, clock, rng, silence=None)
         self.client = runtime.client
         await install_crds(self.client)
         await register(self.client, self._nodes, clock.now())
@@ -143,6 +145,12 @@ class LocalCluster:
     async def _create_first_queue(self) -> None:
         await create_first_queue(self.client, sum_of(self._nodes, "cpu"), sum_of(self._nodes, "memory"))
         self._report("queue", f"default/{LOCAL_QUEUE} → {CLUSTER_QUEUE}, with the quota of all nodes")
+
+
+def _limit(config: KueueConfig) -> RateLimit | None:
+    """Within one process requests cost nobody else anything: no limit unless the file asks for one."""
+    unset = config.client_connection == KueueConfig().client_connection
+    return None if unset else config.client_connection.limit
 
 
 async def install_crds(client: Client) -> None:

@@ -11,6 +11,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.reflector import SILENCE
 from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.throttle import throttled
 from queue_manager.jobs.queue_manager import add_queue_controllers
 from queue_manager.operator.permissions import JOB_CONTROLLER, QUEUE
 from queue_manager.operator.preflight import CannotStart
@@ -27,7 +28,8 @@ class Controllers:
     ) -> None:
         """`silence`: seconds without a word after which a watch is taken for dead."""
         self.ready = asyncio.Event()
-        self.runtime = Runtime(transport, SystemClock(), random.SystemRandom(), silence=silence)
+        limited = throttled(transport, config.client_connection.limit)
+        self.runtime = Runtime(limited, SystemClock(), random.SystemRandom(), silence=silence)
         self._sync_timeout = config.controller.cache_sync_timeout.total_seconds()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[object] | None = None

@@ -18,6 +18,7 @@ AT_START = {
     "metrics.bindAddress",
     "health",
     "controller.cacheSyncTimeout",
+    "clientConnection",
     "jobController",
 }
 

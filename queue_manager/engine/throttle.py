@@ -1,0 +1,76 @@
+"""A limit on how many requests a program makes: a token bucket, as client-go has one for QPS and burst.
+
+Every request takes a token, a watch one when it opens. `burst` of them are there at first, and `qps` come in each
+second. Requests are let through in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from queue_manager.engine.transport import JSON, Response, Transport
+
+RateLimit = tuple[float, int]  # requests per second, and how many may come at once; both more than 0
+
+
+class TokenBucket:
+    """Pure: times are seconds of any one clock."""
+
+    def __init__(self, limit: RateLimit) -> None:
+        self._limit = limit
+        self._tokens = float(limit[1])
+        self._since = float("-inf")
+
+    def take(self, now: float) -> float:
+        """Take a token. How many seconds to wait for it; 0 if one is there."""
+        qps, burst = self._limit
+        if now > self._since:
+            gained = (now - self._since) * qps if self._since > float("-inf") else 0.0
+            self._tokens, self._since = min(float(burst), self._tokens + gained), now
+        self._tokens -= 1.0
+        return max(0.0, -self._tokens / qps)
+
+
+class ThrottledTransport:
+    """Implements `Transport`: another one, no faster than the limit."""
+
+    def __init__(self, transport: Transport, limit: RateLimit) -> None:
+        self._transport = transport
+        self._bucket = TokenBucket(limit)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float = 30,
+    ) -> Response:
+        await self._turn()
+        return await self._transport.request(
+            method, path, query=query, body=body, content_type=content_type, accept=accept, timeout=timeout
+        )
+
+    @asynccontextmanager
+    async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        await self._turn()
+        async with self._transport.stream(path, query=query) as chunks:
+            yield chunks
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def _turn(self) -> None:
+        seconds = self._bucket.take(asyncio.get_running_loop().time())
+        if seconds:
+            await asyncio.sleep(seconds)
+
+
+def throttled(transport: Transport, limit: RateLimit | None) -> Transport:
+    """The transport within the limit; itself if there is none."""
+    return transport if limit is None else ThrottledTransport(transport, limit)

@@ -1,0 +1,87 @@
+"""No more requests than allowed, in the order in which they came."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_manager.configuration import loads
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import PODS
+from queue_manager.engine.throttle import ThrottledTransport, TokenBucket, throttled
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.storage.store import Store
+from queue_manager.simulation.virtual import run_virtual, virtual_clock
+
+HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+
+
+def test_a_burst_goes_at_once_and_the_rest_at_its_rate() -> None:
+    bucket = TokenBucket((10.0, 3))
+    assert [round(bucket.take(100.0), 3) for _ in range(6)] == [0, 0, 0, 0.1, 0.2, 0.3]
+
+
+def test_a_rest_fills_the_bucket_and_no_more() -> None:
+    bucket = TokenBucket((10.0, 3))
+    for _ in range(3):
+        bucket.take(100.0)
+    assert [round(bucket.take(1000.0), 3) for _ in range(4)] == [0, 0, 0, 0.1]
+
+
+@given(st.lists(st.floats(0, 2), max_size=60), st.floats(0.5, 50), st.integers(1, 10))
+def test_in_no_span_of_time_go_more_than_burst_and_rate_allow(pauses: list[float], qps: float, burst: int) -> None:
+    bucket, now, gone = TokenBucket((qps, burst)), 0.0, []
+    for pause in pauses:
+        now += pause
+        gone.append(now + bucket.take(now))
+    assert gone == sorted(gone), "in the order in which they came"
+    for first in range(len(gone)):
+        for last in range(first, len(gone)):
+            assert last - first + 1 <= burst + (gone[last] - gone[first]) * qps + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("", (300.0, 500)),
+        ("clientConnection: {qps: 20, burst: 30}\n", (20.0, 30)),
+        ("clientConnection: {qps: -1}\n", None),
+        ("clientConnection: {qps: 0, burst: 0}\n", (5.0, 10)),
+    ],
+)
+def test_the_configuration_says_how_many(text: str, limit: Any) -> None:
+    assert loads(HEAD + text).client_connection.limit == limit
+
+
+def test_without_a_limit_nothing_stands_between() -> None:
+    async def scenario() -> None:
+        transport = _transport()
+        assert throttled(transport, None) is transport
+        assert isinstance(throttled(transport, (1.0, 1)), ThrottledTransport)
+
+    run_virtual(scenario(), until=timedelta(hours=1))
+
+
+def test_a_client_waits_for_its_turn() -> None:
+    """Fifty requests at ten in a second, the first five at once."""
+
+    async def scenario() -> None:
+        client = Client(throttled(_transport(), (10.0, 5)))
+        began = asyncio.get_running_loop().time()
+        await asyncio.gather(*(client.list(PODS) for _ in range(50)))
+        assert asyncio.get_running_loop().time() - began == pytest.approx(4.5, abs=0.01)
+
+    run_virtual(scenario(), until=timedelta(hours=1))
+
+
+def _transport() -> LocalTransport:
+    clock = virtual_clock()
+    return LocalTransport(ApiServer(Store(clock, random.Random(1)), Registry.builtin(), clock))

@@ -35,7 +35,7 @@ def validate_metadata(
     errors += validate_label_map(meta.get("labels"), f"{path}.labels")
     errors += validate_annotations(meta.get("annotations"), f"{path}.annotations")
     errors += _validate_owners(meta.get("ownerReferences") or (), f"{path}.ownerReferences")
-    errors += _validate_finalizers(meta.get("finalizers") or (), f"{path}.finalizers", custom)
+    errors += validate_finalizers(meta.get("finalizers") or (), f"{path}.finalizers", custom)
     return errors
 
 
@@ -126,7 +126,8 @@ def is_qualified(finalizer: str) -> bool:
     return "/" in finalizer or finalizer in _STANDARD_FINALIZERS
 
 
-def _validate_finalizers(finalizers: Json, path: str, custom: bool) -> list[FieldError]:
+def validate_finalizers(finalizers: Json, path: str, custom: bool = False) -> list[FieldError]:
+    """Names of finalizers, of a built-in or a custom kind."""
     errors: list[FieldError] = []
     for i, finalizer in enumerate(finalizers):
         errors += [invalid(f"{path}[{i}]", finalizer, text) for text in names.qualified_name(finalizer)]

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from queue_manager.engine.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS
+from queue_manager.engine.transport import MERGE_PATCH
 from tests.contract.bodies import config_map, job, pod
 from tests.contract.session import Session
+
+Json = Any
 
 
 async def test_a_new_object_is_answered_with_what_the_server_added(s: Session) -> None:
@@ -217,3 +224,25 @@ async def test_a_pod_is_bound_once(s: Session) -> None:
     await s.ask("POST", s.path(PODS, "p", "binding"), binding)
     await s.ask("POST", s.path(PODS, "p", "binding"), binding)
     await s.get(PODS, "p")
+
+
+FINALIZED: list[Json] = [
+    config_map("o"),
+    job("o"),
+    pod("o"),
+    {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "o"}},
+    {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "o"}},
+    {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "o"}, "spec": {"limits": []}},
+    {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "o"}, "spec": {}},
+]
+
+
+@pytest.mark.parametrize("obj", FINALIZED, ids=lambda obj: obj["kind"])
+async def test_names_of_finalizers_are_judged_on_update_as_on_creation_by_most_kinds(s: Session, obj: Json) -> None:
+    path = s.path(s.resource_of(obj))
+    assert (await s.ask("POST", path, obj, silent=True)).status == 201
+    for names in (["example.com/ok"], ["noslash"], ["example.com/ok", "a b/c"]):
+        patch = {"metadata": {"finalizers": names}}
+        answer = await s.ask("PATCH", f"{path}/o", patch, content_type=MERGE_PATCH, silent=True)
+        s.follow({"finalizers": names, "status": answer.status})
+    await s.ask("PATCH", f"{path}/o", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH, silent=True)

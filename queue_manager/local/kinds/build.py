@@ -23,9 +23,13 @@ def builtin(
     create: Check | None = None,
     update: UpdateCheck | None = None,
     name_check: metadata.NameCheck = names.dns_subdomain,
+    finalizers_on_update: bool = True,
     **facts: Any,
 ) -> Kind:
-    """A kind with a schema of the server, and its metadata checked before `create` and `update`."""
+    """A kind with a schema of the server, and its metadata checked before `create` and `update`.
+
+    Without `finalizers_on_update` an update may add a finalizer that names no domain, which a creation may not.
+    """
 
     def validate_create(new: Json) -> list[FieldError]:
         errors = metadata.validate_metadata(new["metadata"], namespaced=resource.namespaced, name_check=name_check)
@@ -33,6 +37,8 @@ def builtin(
 
     def validate_update(new: Json, old: Json) -> list[FieldError]:
         errors = metadata.validate_metadata_update(new["metadata"], old["metadata"])
+        finalizers = new["metadata"].get("finalizers") or ()
+        errors += metadata.validate_finalizers(finalizers, "metadata.finalizers", custom=not finalizers_on_update)
         return errors + update(new, old) if update else errors
 
     def validate_status(new: Json, old: Json) -> list[FieldError]:

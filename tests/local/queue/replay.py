@@ -1,4 +1,4 @@
-"""Plays a recorded scenario of the real Kueue on our own cluster, in virtual time.
+"""Plays a recorded scenario of the real Kueue on our own cluster in virtual time, or on the real server in real time.
 
 The steps are taken at their times; pods do what the recording says and nothing else; killing and starting the
 manager kills and starts our controllers. What came of it is for `compare` to judge.
@@ -9,11 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from queue_manager.configuration import loads
+from job_controller.ports import Clock
+from queue_manager.configuration import KueueConfig, loads
+from queue_manager.engine.client import Client
 from queue_manager.engine.resources import NAMESPACES, PODS, by_kind
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from queue_manager.simulation.kubelet import pod_status
@@ -28,6 +32,23 @@ API_VERSIONS = {"Job": "batch/v1", "Namespace": "v1", "PriorityClass": "scheduli
 
 
 LAG = 2.0  # s: what queues and Job controller collect before they write
+
+
+TEAMS = {"ns": "a", "ns2": "b"}  # namespaces
+
+
+class Scene(Protocol):
+    """Where a recording is played: the queue's controllers can be killed and started."""
+
+    client: Client
+    history: list[bytes]
+
+    @property
+    def clock(self) -> Clock: ...
+
+    async def start(self) -> None: ...
+
+    async def kill(self) -> None: ...
 
 
 class Played(NamedTuple):
@@ -52,7 +73,11 @@ def played(trace: dict[str, Any]) -> compare.Course:
 
 def differences(trace: dict[str, Any]) -> dict[str, tuple[object, object]]:
     """Play a scenario; what went otherwise than recorded."""
-    result = run_virtual(play(trace))
+    return compared(trace, run_virtual(play(trace)))
+
+
+def compared(trace: dict[str, Any], result: Played) -> dict[str, tuple[object, object]]:
+    """What went otherwise than recorded."""
     unstable = json.loads((GOLDEN / "stability.json").read_text()).get(trace["scenario"], "same")
     theirs, ours = compare.recorded(trace), compare.played(result.history, result.start)
     later = compare.played(result.later, result.start).end
@@ -61,19 +86,27 @@ def differences(trace: dict[str, Any]) -> dict[str, tuple[object, object]]:
     return result.answers | compare.differences(theirs, ours, later, chance)
 
 
-async def play(trace: dict[str, Any]) -> Played:
-    """Run the steps of a trace at their times, up to the end of the recording."""
+def configuration(trace: dict[str, Any]) -> KueueConfig:
     config = {k: v for k, v in trace["config"].items() if k in CONFIGURED}
     if trace["config"].get("featureGates", {}).get("DisableWaitForPodsReady"):
         config = {"apiVersion": "config.kueue.x-k8s.io/v1beta1", **config, "waitForPodsReady": {"enable": False}}
     head = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
+    return loads(json.dumps({**head, **config}))
+
+
+def embedded(config: KueueConfig) -> AbstractAsyncContextManager[Scene]:
+    return World(1, None, config, apart=True)
+
+
+async def play(
+    trace: dict[str, Any], scene: Callable[[KueueConfig], AbstractAsyncContextManager[Scene]] = embedded
+) -> Played:
+    """Run the steps of a trace at their times, up to the end of the recording."""
     answers: dict[str, tuple[object, object]] = {}
-    async with World(1, None, loads(json.dumps({**head, **config})), apart=True) as world:
-        for name, team in (("ns", "a"), ("ns2", "b")):
-            meta = {"name": name, "labels": {"team": team}}
-            await world.client.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    async with scene(configuration(trace)) as world:
+        await begin_namespaces(world.client, TEAMS)
         time = asyncio.get_running_loop().time
-        await asyncio.sleep(1.0 - time() % 1.0)
+        await asyncio.sleep(1.0 - world.clock.now().microsecond / 1e6)
         start, zero = time(), world.clock.now()
         for step in trace["steps"]:
             await asyncio.sleep(max(0.0, start + step.get("t", 0) - time()))
@@ -83,7 +116,18 @@ async def play(trace: dict[str, Any]) -> Played:
         await asyncio.sleep(max(0.0, start + max(change["t"] for change in trace["history"]) + 0.5 - time()))
         history = list(world.history)
         await asyncio.sleep(LAG)
-        return Played(history, world.history, zero, answers)
+        return Played(history, list(world.history), zero, answers)
+
+
+async def begin_namespaces(client: Client, teams: dict[str, str]) -> None:
+    """Those of the recording, with their labels; the real server may have them already."""
+    for name, team in teams.items():
+        try:
+            await client.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        await client.patch(NAMESPACES, "", name, {"metadata": {"labels": {"team": team}}})
 
 
 def _expected(step: dict[str, Any]) -> object:
@@ -103,7 +147,7 @@ CONFIGURED = (
 )
 
 
-async def _do(world: World, step: dict[str, Any]) -> object:
+async def _do(world: Scene, step: dict[str, Any]) -> object:
     what, obj, body = step["do"], step.get("obj", ""), step.get("body")
     match what:
         case "kill -9":
@@ -120,7 +164,7 @@ async def _do(world: World, step: dict[str, Any]) -> object:
     return "done"
 
 
-async def _request(world: World, what: str, obj: str, body: Any) -> object:
+async def _request(world: Scene, what: str, obj: str, body: Any) -> object:
     kind, *rest = obj.split("/")
     resource = by_kind(API_VERSIONS.get(kind, "kueue.x-k8s.io/v1beta2"), kind)
     namespace, name = rest if len(rest) == 2 else ("", rest[0])
@@ -139,7 +183,7 @@ async def _request(world: World, what: str, obj: str, body: Any) -> object:
     return "done"
 
 
-async def _with_uids(body: Any, world: World) -> Any:
+async def _with_uids(body: Any, world: Scene) -> Any:
     """References to objects that have another uid here."""
     text = json.dumps(body)
     for kind, name in re.findall(r"<uid (\w+):([^>]*)>", text):
@@ -149,7 +193,7 @@ async def _with_uids(body: Any, world: World) -> Any:
     return json.loads(text)
 
 
-def _with_times(body: Any, world: World) -> Any:
+def _with_times(body: Any, world: Scene) -> Any:
     """Times in the recorded bodies are seconds since the start; for a transition any time of then will do."""
     if isinstance(body, dict):
         now = world.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -160,13 +204,13 @@ def _with_times(body: Any, world: World) -> Any:
     return [_with_times(item, world) for item in body] if isinstance(body, list) else body
 
 
-async def _real_name(world: World, namespace: str, name: str) -> str:
+async def _real_name(world: Scene, namespace: str, name: str) -> str:
     resource = by_kind("kueue.x-k8s.io/v1beta2", "Workload")
     names = [w["metadata"]["name"] for w in await world.client.list(resource, namespace)]
     return next((n for n in names if plain(n) == name), name)
 
 
-async def _kubelet(world: World, job: str, body: dict[str, Any]) -> None:
+async def _kubelet(world: Scene, job: str, body: dict[str, Any]) -> None:
     """Change so many pods of a Job: pending ones first for Running, running ones first otherwise."""
     namespace, name = job.split("/")
     for _ in range(100):

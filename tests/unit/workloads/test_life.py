@@ -149,9 +149,9 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         w = self.life.workload
         reserved = w.is_true(labels.QUOTA_RESERVED)
         assert phase(w) in {name for name, _, _ in PHASES}
-        assert reserved == (w.status.admission is not None)
-        assert reserved or not w.is_true(labels.ADMITTED)
-        assert not (reserved and eligible(self.life))
+        assert reserved == (w.status.admission is not None), "S4: an admission and no quota, or the reverse"
+        assert reserved or not w.is_true(labels.ADMITTED), "S4: admitted without quota"
+        assert not (reserved and eligible(self.life)), "S4: in line with quota"
         assert not self.life.job_runs or w.is_true(labels.ADMITTED), "S10: it runs without quota"
 
     @invariant()
@@ -161,7 +161,7 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         reserved = one.workload.condition(labels.QUOTA_RESERVED)
         if phase(one.workload) == "Waiting" and reserved is not None:
             stopped = one.view.cluster_queue_stop != labels.STOP_NONE
-            assert (reserved.reason == labels.SUSPENDED) == stopped, reserved
+            assert (reserved.reason == labels.SUSPENDED) == stopped, f"L6: {reserved}"
 
     @precondition(lambda self: not self.life.is_true(labels.FINISHED))
     @rule()

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+from job_controller.annotations import whole_number
 from job_controller.labels import BACKOFF_SECONDS, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT
 from job_controller.model import Job, Pod, Record
 from job_controller.options import JobControllerOptions
@@ -54,8 +55,8 @@ def extend(history: History, succeeded: Iterable[Pod], failed: Iterable[Pod]) ->
 
 def base_of(job: Job, options: JobControllerOptions) -> float:
     """Seconds of the first delay: the Job's own annotation, or the controller's option."""
-    text = job.metadata.annotations.get(BACKOFF_SECONDS, "")
-    return float(text) if text.isascii() and text.isdecimal() and len(text) < 10 else options.backoff_base
+    seconds = whole_number(job, BACKOFF_SECONDS)
+    return float(seconds) if seconds is not None else options.backoff_base
 
 
 # A thousand indexes that failed at once share one delay.

@@ -27,17 +27,6 @@ from job_controller.sorting import Parts
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """What the controller keeps of a Job (by UID) between syncs. Losing it loses nothing that matters.
-
-    parts: the pods as they were last sorted, to be taken over where they have not changed.
-    """
-
-    history: History = field(default_factory=History)
-    parts: Parts = field(default=(), compare=False)
-
-
-@dataclass(frozen=True, slots=True)
 class PodPlan:
     """A pod to create. index and failures are None where the Job has no such thing."""
 
@@ -51,6 +40,19 @@ class Event:
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the controller keeps of a Job (by UID) between syncs. Losing it loses nothing that matters.
+
+    parts: the pods as they were last sorted, to be taken over where they have not changed. told: complaints about the
+    Job that were made already.
+    """
+
+    history: History = field(default_factory=History)
+    parts: Parts = field(default=(), compare=False)
+    told: frozenset[Event] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,8 @@ def claims(job: Job, owned: Iterable[Pod], orphans: Iterable[Pod]) -> Claims:
     selector = job.spec.selector
     deleting = job.metadata.deletion_timestamp is not None
     owned = tuple(owned)
+    if selector is None:  # no API server stores such a Job: it is left alone
+        return Claims(owned, (), ())
     mine = _matching(selector, owned)
     release: list[Pod] = []
     if len(mine) < len(owned) and not deleting:

@@ -37,6 +37,9 @@ EVENT_RESUMED: Final = "Resumed"
 EVENT_COMPLETED: Final = "Completed"
 EVENT_TOO_MANY_SUCCEEDED: Final = "TooManySucceededPods"
 EVENT_UNKNOWN_COMPLETION_MODE: Final = "UnknownCompletionMode"
+# Ours: the Job makes no sense to this controller, or one of its annotations.
+EVENT_INVALID_JOB: Final = "InvalidJob"
+EVENT_INVALID_ANNOTATION: Final = "InvalidAnnotation"
 # Ours: the API server refused a status of ours (a bug, or a rule newer than this code). Never silent.
 EVENT_STATUS_REFUSED: Final = "StatusUpdateRefused"
 

@@ -20,7 +20,9 @@ from typing import Literal
 
 import msgspec
 
-from job_controller import accounting, backoff, conditions, reasons
+from job_controller import accounting, backoff, complaints, conditions, reasons
+from job_controller.annotations import whole_number
+from job_controller.backoff import History
 from job_controller.decision import (
     Count,
     CreatePods,
@@ -44,7 +46,6 @@ from job_controller.switches import effective
 from job_controller.verdict import Verdict, completed, deadline_in, judge, standing
 
 DEFAULTS = JobControllerOptions()
-_UNKNOWN_MODE = Event("Warning", reasons.EVENT_UNKNOWN_COMPLETION_MODE, reasons.UNKNOWN_COMPLETION_MODE_MESSAGE)
 
 
 def decide(
@@ -61,11 +62,14 @@ def decide(
     pods: all pods whose controller is this very Job. memory: of the previous Decision for this UID, None at
     first. now: aware. pods_done: create and delete nothing (after a step that failed).
     """
-    if job.spec.completion_mode not in ("NonIndexed", "Indexed"):
-        return Decision(events=(_UNKNOWN_MODE,), memory=memory or Memory())
+    wrong = complaints.unmanageable(job)
+    told = frozenset((wrong,) if wrong is not None else complaints.about_annotations(job))
+    new = _in_order(told - memory.told if memory is not None else told)
+    if wrong is not None:
+        return Decision(events=new, memory=Memory(memory.history if memory is not None else History(), told=told))
     owned = tuple(pods)
     s = look(effective(job, options.switches), owned, now, options, memory.parts if memory is not None else ())
-    memory = remember(s, owned, memory)
+    memory = remember(s, owned, memory, told)
     verdict = judge(s)
     plan = Plan()
     if not pods_done:
@@ -75,8 +79,12 @@ def decide(
             plan = manage(s, memory.history)
         stray = _to_track_again(s, plan)
         if stray:
-            return Decision(steps=(TrackPods(stray),), memory=memory, requeue_after=0.0)
-    return _steps(s, memory, verdict, plan, owned, pods_done)
+            return Decision(steps=(TrackPods(stray),), events=new, memory=memory, requeue_after=0.0)
+    return _steps(s, memory, verdict, plan, owned, pods_done, new)
+
+
+def _in_order(events: Iterable[Event]) -> tuple[Event, ...]:
+    return tuple(sorted(events, key=lambda event: event.message))
 
 
 def _to_track_again(s: Situation, plan: Plan) -> tuple[Pod, ...]:
@@ -85,9 +93,9 @@ def _to_track_again(s: Situation, plan: Plan) -> tuple[Pod, ...]:
     return tuple(pod for pod in s.interrupted if pod.metadata.uid not in removed)
 
 
-def remember(s: Situation, pods: Sequence[Pod], memory: Memory | None) -> Memory:
+def remember(s: Situation, pods: Sequence[Pod], memory: Memory | None, told: frozenset[Event]) -> Memory:
     """What the next sync is to know of this one."""
-    return Memory(_history(s, pods, memory), s.parts)
+    return Memory(_history(s, pods, memory), s.parts, told)
 
 
 def _history(s: Situation, pods: Sequence[Pod], memory: Memory | None) -> backoff.History:
@@ -115,7 +123,13 @@ def _last(pods: Sequence[Pod]) -> tuple[Pod, ...]:
 
 
 def _steps(
-    s: Situation, memory: Memory, verdict: Verdict | None, plan: Plan, owned: Sequence[Pod], pods_done: bool
+    s: Situation,
+    memory: Memory,
+    verdict: Verdict | None,
+    plan: Plan,
+    owned: Sequence[Pod],
+    pods_done: bool,
+    complained: tuple[Event, ...],
 ) -> Decision:
     job = s.job
     ending = verdict is not None
@@ -162,6 +176,7 @@ def _steps(
         steps.append(WriteStatus(final, final_events, final_counts))
     return Decision(
         steps=tuple(steps),
+        events=complained,
         memory=memory,
         requeue_after=_requeue(s, verdict, plan, ledger),
         action=_action(s, plan, ending, pods_done),
@@ -246,8 +261,8 @@ def _ending_events(s: Situation, status: JobStatus, verdict: Verdict) -> tuple[E
 
 def _to_prune(s: Situation, owned: Sequence[Pod], ledger: accounting.Ledger) -> tuple[Pod, ...]:
     """Counted failed pods beyond the limit that the Job's annotation sets, oldest first."""
-    text = s.job.metadata.annotations.get(FAILED_PODS_LIMIT, "")
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+    limit = whole_number(s.job, FAILED_PODS_LIMIT)
+    if limit is None:
         return ()
     released = {pod.metadata.uid for pod in ledger.release}
     done = [
@@ -258,7 +273,7 @@ def _to_prune(s: Situation, owned: Sequence[Pod], ledger: accounting.Ledger) -> 
         and (s.options.finalizer not in pod.metadata.finalizers or pod.metadata.uid in released)
     ]
     done.sort(key=lambda pod: (finish_time(pod), pod.metadata.uid))
-    return tuple(done[: max(0, len(done) - int(text))])
+    return tuple(done[: max(0, len(done) - limit)])
 
 
 def _creation_reason(s: Situation) -> str:

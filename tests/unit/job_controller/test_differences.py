@@ -1,0 +1,154 @@
+"""What this controller does otherwise than the built-in one, where no other test shows it (DIFFERENCES.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import job_controller
+from job_controller.fields import FieldError, invalid
+from job_controller.labels import OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
+from job_controller.options import JobControllerOptions
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import JOBS, PODS
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.admission import Review
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from tests.unit.job_controller.build import deleted, indexed, job, pod, run
+from tests.unit.job_controller.test_on_the_api_server import Cluster, always, virtually
+from tests.unit.job_controller.world import World
+
+TABLE = Path(job_controller.__file__).parent / "DIFFERENCES.md"
+TESTS = Path(__file__).parent
+
+
+def test_each_row_names_a_test_that_exists() -> None:
+    rows = [line for line in TABLE.read_text().splitlines() if re.match(r"\| \d+ ", line)]
+    assert [int(row.split("|")[1]) for row in rows] == list(range(1, len(rows) + 1))
+    for row in rows:
+        named = re.findall(r"`(test_\w+)::(test_\w+)`", row)
+        assert named, row
+        for file, test in named:
+            assert re.search(rf"def {test}\(", (TESTS / f"{file}.py").read_text()), f"{file}::{test}"
+
+
+@virtually
+async def test_a_job_is_complete_a_moment_after_its_last_pod() -> None:
+    """Row 1: the built-in controller looks a second after the first change."""
+    cluster = Cluster()
+    async with cluster.controllers(always(ends_after=5.0)):
+        await cluster.submit()
+
+        async def over() -> bool:
+            return any(pod["status"]["phase"] == "Succeeded" for pod in await cluster.pods())
+
+        await cluster.until(over)
+        began = cluster.clock.now()
+        await cluster.finished()
+        assert (cluster.clock.now() - began).total_seconds() <= 0.2
+
+
+def test_a_failure_that_is_reported_late_does_not_shorten_the_wait() -> None:
+    """Row 2: the second failure ended before the first one that was seen."""
+    first = run(job(), pod("seen", "Failed", ended=100), now=100)
+    late = run(job(), pod("seen", "Failed", ended=100), pod("late", "Failed", ended=1), now=105, memory=first.memory)
+    assert (first.requeue_after, late.requeue_after) == (10, 15)
+
+
+class Refusing:
+    """An Admission that refuses pods as long as it is told to, and counts them by time."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.on = True
+        self.asked: Counter[float] = Counter()
+
+    def mutate(self, review: Review) -> list[FieldError] | None:
+        if review.resource != PODS or review.operation != "CREATE" or review.subresource:
+            return None
+        self.asked[asyncio.get_running_loop().time()] += 1
+        return [invalid("spec", "x", "refused")] if self.on else None
+
+    def validate(self, review: Review) -> list[FieldError]:
+        return []
+
+
+@virtually
+async def test_pods_are_created_at_full_speed_until_one_is_refused() -> None:
+    """Row 12: fifty at once; after that one, and when that goes well two, four and so on."""
+    cluster = Cluster()
+    refusing = Refusing(cluster)
+    cluster.server = ApiServer(cluster.store, Registry.builtin(), cluster.clock, [refusing])
+    cluster.user = Client(LocalTransport(cluster.server, "user"))
+    async with cluster.controllers(always(ends_after=None)):
+        await cluster.submit(parallelism=100, completions=100)
+        await asyncio.sleep(3.5)
+        first, *others = refusing.asked.values()
+        assert first == JobControllerOptions().writes_in_flight
+        assert others
+        assert set(others) == {1}
+        refusing.on = False
+
+        async def all_there() -> bool:
+            return len(await cluster.pods()) == 100
+
+        await cluster.until(all_there, seconds=30)
+
+
+def test_a_creation_that_failed_is_counted_as_failed_only() -> None:
+    """Row 13."""
+    world = World({"parallelism": 2, "completions": 2, "backoffLimit": 6})
+    world.refusals = {1}
+    counted: Counter[str] = Counter()
+
+    def inc(name: str, labels: Mapping[str, str], by: float = 1) -> None:
+        if name == "job_controller_job_pods_creation_total":
+            counted[labels["status"]] += int(by)
+
+    world.inc = inc  # type: ignore[method-assign]
+    world.work()
+    world.time = world.time.replace(second=30)
+    world.work()
+    assert counted == {"failed": 1, "succeeded": 2}
+
+
+def test_of_too_many_pods_those_go_first_whose_index_is_settled() -> None:
+    """Row 15: the pod that is ready, but has nothing left to do, goes before one that has only begun."""
+    stored = {"completedIndexes": "0", "succeeded": 1}
+    pods = [pod("done", index=0, ready=True), pod("begun", "Pending", index=1), pod("more", index=2)]
+    assert deleted(run(indexed(3, parallelism=2, status=stored), *pods)) == ["done"]
+
+
+@pytest.mark.parametrize(
+    ("manage", "by", "finalizer"),
+    [("All", None, TRACKING_FINALIZER), ("ManagedBy", "sluice/job-controller", OWN_TRACKING_FINALIZER)],
+)
+def test_pods_left_behind_are_freed_at_the_start_whoever_tracked_them(
+    manage: str, by: str | None, finalizer: str
+) -> None:
+    """The built-in finalizer in place of the built-in controller, our own beside it; both are swept at the start."""
+
+    @virtually
+    async def scenario() -> None:
+        cluster, options = Cluster(), JobControllerOptions(manage=manage)  # type: ignore[arg-type]
+        async with cluster.controllers(always(ends_after=None), options):
+            await cluster.submit(**({"managedBy": by} if by else {}))
+            await asyncio.sleep(5)
+            [made] = await cluster.pods()
+            assert made["metadata"]["finalizers"] == [finalizer]
+        await cluster.user.delete(JOBS, "default", "j", propagation="Background")
+        assert len(await cluster.pods()) == 1
+        async with cluster.controllers(always(ends_after=None), options):
+
+            async def gone() -> bool:
+                return not await cluster.pods()
+
+            await cluster.until(gone, seconds=60)
+
+    scenario()

@@ -1,46 +1,62 @@
 """Compare the two Job controllers on many generated histories: python -m tests.control_plane.jobs N [SEED]
 
-Prints progress, and each difference with the smallest history that shows it. Half-way through each wave both
-controllers are killed and started again.
+Prints progress, and each difference with the smallest history that shows it. Twice in each wave both controllers are
+killed and started again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import time
+from collections.abc import Iterator
 
 from tests.control_plane.jobs.arena import Arena
 from tests.control_plane.jobs.generate import histories
-from tests.control_plane.jobs.player import Comparison, compare
+from tests.control_plane.jobs.match import Comparison, compare
 from tests.control_plane.jobs.shrink import shrink
 from tests.control_plane.server import ControlPlane
 
 WAVE = 300
 SHRUNK = 5  # differences of one wave that are made smaller
+RESTARTS = (0.3, 0.7)  # after these parts of a wave
 
 
-async def wave(arena: Arena, number: int, seed: int, *, restarts: bool) -> list[Comparison]:
+async def wave(arena: Arena, number: int, seed: int) -> list[Comparison]:
     """The differences of so many histories."""
-    disturbance = asyncio.create_task(_disturb(arena)) if restarts else None
-    found = [c for c in await compare(arena, histories(number, seed), f"wave{seed}") if c.differences]
-    if disturbance is not None:
-        disturbance.cancel()
-    return found
+    restarts = _Restarts(arena)
+    played = await compare(arena, histories(number, seed), f"wave{seed}", reached=restarts.reached)
+    await restarts.done()
+    return [one for one in played if one.differences]
 
 
-async def _disturb(arena: Arena) -> None:
-    await asyncio.sleep(20)
-    await arena.restart()
+class _Restarts:
+    """Of both controllers, when enough has been played."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+        self._due: Iterator[float] = iter(RESTARTS)
+        self._next: float | None = next(self._due)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def reached(self, part: float) -> None:
+        if self._next is not None and part >= self._next:
+            self._next = next(self._due, None)
+            self._tasks.append(asyncio.create_task(self._arena.restart()))
+
+    async def done(self) -> None:
+        await asyncio.gather(*self._tasks)
 
 
 async def main(total: int, seed: int) -> int:
+    logging.basicConfig(format="%(message)s")
     differing = done = 0
     with ControlPlane.start() as plane:
         async with Arena.open(plane) as arena:
             while done < total:
                 began = time.monotonic()
-                found = await wave(arena, min(WAVE, total - done), seed, restarts=True)
+                found = await wave(arena, min(WAVE, total - done), seed)
                 done += min(WAVE, total - done)
                 differing += len(found)
                 print(f"{done} histories, {differing} differ, {time.monotonic() - began:.0f} s", flush=True)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from job_controller.labels import OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
-from job_controller.model import Object
+from job_controller.model import Object, Record
 
 Json = Any
 NOTES = ("job-completion-index", "job-index-failure-count", "job-index-ignored-failure-count")
@@ -22,6 +22,20 @@ class Seen(Object):
 
     spec: dict[str, Json] = msgspec.field(default_factory=dict)
     status: dict[str, Json] = msgspec.field(default_factory=dict)
+
+
+class Regarding(Record):
+    kind: str = ""
+
+
+class Told(Object):
+    """An Event."""
+
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    involved_object: Regarding = Regarding()
 
 
 def seen(tree: Json) -> Seen:
@@ -78,12 +92,12 @@ def without_names(text: str, namespace: str) -> str:
     return re.sub(r"\b(job|job-\d+)-[bcdfghjklmnpqrstvwxz2456789]{5}\b", r"\1-xxxxx", text)
 
 
-def events(found: Iterable[Json], namespace: str) -> dict[str, int]:
+def events(found: Iterable[Told], namespace: str) -> dict[str, int]:
     """How often what was said about the Job."""
     counts: Counter[str] = Counter()
     for event in found:
-        message = without_names(event.get("message", ""), namespace)
-        counts[f"{event.get('type', '')} {event.get('reason', '')} {message}"] += event.get("count") or 1
+        if event.involved_object.kind == "Job":
+            counts[f"{event.type} {event.reason} {without_names(event.message, namespace)}"] += event.count or 1
     return dict(sorted(counts.items()))
 
 

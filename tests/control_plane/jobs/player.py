@@ -4,130 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from queue_manager.engine.resources import JOBS, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from tests.control_plane.jobs import picture
-from tests.control_plane.jobs.arena import BUILT_IN, JOB, OURS, SIDES, Arena
+from tests.control_plane.jobs.arena import JOB, Arena
 from tests.control_plane.jobs.history import History, Step
 from tests.control_plane.jobs.picture import PREFIX, Seen
-
-log = logging.getLogger(__name__)
 
 Json = Any
 NODE = "node-a"
 LONG_AGO = 700  # seconds: a failure that old is not waited for
-AT_ONCE = 80  # histories
 PATIENCE = 120.0  # seconds that an `until` may take
 TERMINAL = ("Succeeded", "Failed")
-
-
-@dataclass
-class Trace:
-    """What one side did with a history: a picture after each step, and the Events at the end."""
-
-    pictures: list[Json] = field(default_factory=list)
-    events: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Comparison:
-    history: History
-    differences: list[str]
-
-    def __str__(self) -> str:
-        return "\n  ".join([str(self.history), *self.differences])
-
-
-async def compare(
-    arena: Arena, histories: list[History], run: str, at_once: int = AT_ONCE, *, allow_invalid: bool = False
-) -> list[Comparison]:
-    """Play all histories on both sides, many at once. `run` makes the namespaces' names.
-
-    A machine that is busy can be late, and look as if a controller had come to rest. What differs is played
-    again with fewer others, and only what differs again is a difference.
-    """
-    found = await play_once(arena, histories, run, at_once, allow_invalid)
-    doubtful = [number for number, comparison in enumerate(found) if comparison.differences]
-    if doubtful:
-        log.info("%d of %d are played again", len(doubtful), len(histories))
-    again = await play_once(
-        arena, [histories[number] for number in doubtful], f"{run}-again", at_once // 4, allow_invalid
-    )
-    for number, comparison in zip(doubtful, again, strict=True):
-        found[number] = comparison
-    return found
-
-
-async def play_once(
-    arena: Arena, histories: list[History], run: str, at_once: int, allow_invalid: bool = False
-) -> list[Comparison]:
-    """Each once, without a second chance."""
-    turn = asyncio.Semaphore(at_once)
-
-    async def both(number: int, history: History) -> Comparison:
-        async with turn:
-            players = [
-                Player(arena, side, f"{run}-{number}-{side}", history, may_be_invalid=allow_invalid) for side in SIDES
-            ]
-            theirs, ours = await asyncio.gather(*(player.play() for player in players))
-            await asyncio.gather(*(player.clean() for player in players))
-        return Comparison(history, list(_differences(history, theirs, ours)))
-
-    return await asyncio.gather(*(both(number, history) for number, history in enumerate(histories)))
-
-
-def _differences(history: History, theirs: Trace, ours: Trace) -> Iterator[str]:
-    """Of the first moment at which the two differ; and of the Events, unless more has gone wrong."""
-    for moment, (one, other) in enumerate(zip(theirs.pictures, ours.pictures, strict=True)):
-        found = list(picture.differences(one, other))
-        if found:
-            step = f"step {moment} {history.steps[moment - 1]}" if moment else "at the beginning"
-            yield from (f"after {step}: {line}" for line in found)
-            return
-    yield from picture.differences(theirs.events, ours.events, "events")
+HOUR = datetime.now(UTC) - timedelta(hours=1)  # pods become ready from here on, the same on both sides
 
 
 class Player:
     """One side of one history, in a namespace of its own."""
 
-    def __init__(
-        self, arena: Arena, side: str, namespace: str, history: History, *, may_be_invalid: bool = False
-    ) -> None:
-        self._may_be_invalid = may_be_invalid
+    def __init__(self, arena: Arena, side: str, namespace: str, history: History) -> None:
         self._arena = arena
         self._side = side
         self._namespace = namespace
         self._history = history
         self._user = arena.user
+        self._number = 0  # of the step
 
-    async def play(self) -> Trace:
-        trace = Trace()
-        history = self._history
+    async def begin(self) -> int:
+        """Create the Job. The HTTP status with which the API server refused it, or 0."""
         await self._arena.create_namespace(self._namespace)
-        body = self._arena.manifest(self._side, history.spec, history.template, history.annotations, history.labels)
-        try:
-            await self._user.create(JOBS, self._namespace, body)
-        except ApiError as error:
-            if error.status != 422 or not self._may_be_invalid:
-                raise
-            return trace
-        await self._look(trace)
-        for step in history.steps:
-            refusal = await self._perform(step)
-            if step.options.get("rest", True):
-                await self._look(trace)
-            else:
-                trace.pictures.append({})
-            trace.pictures[-1]["refused"] = refusal
+        return await self._attempt(self._do_recreate())
+
+    async def perform(self, number: int, step: Step) -> int:
+        """Let it happen, as the `number`th thing. The HTTP status with which the API server refused it, or 0."""
+        self._number = number
+        return await self._attempt(getattr(self, f"_do_{step.verb}")(**step.options))
+
+    async def rest(self) -> None:
+        """Until the controller has nothing to do here, as far as can be seen."""
         await self._arena.rest(self._namespace, self._side)
-        trace.events = picture.events(await self._arena.events(self._namespace), self._namespace)
-        return trace
+
+    def picture(self) -> Json:
+        return picture.of(self._arena.job(self._namespace), self._arena.pods_in(self._namespace))
+
+    def events(self) -> dict[str, int]:
+        return picture.events(self._arena.events_in(self._namespace), self._namespace)
 
     async def clean(self) -> None:
         """Take everything away, so that neither controller has to keep it."""
@@ -135,19 +60,13 @@ class Player:
             await self._user.delete(JOBS, self._namespace, JOB, propagation="Background")
         await self._each(self._arena.pods_in(self._namespace), lambda pod: self._delete(pod, 0))
 
-    async def _look(self, trace: Trace) -> None:
-        self._arena.touch(self._namespace)
-        await self._arena.rest(self._namespace, self._side)
-        trace.pictures.append(picture.of(self._arena.job(self._namespace), self._arena.pods_in(self._namespace)))
-
-    async def _perform(self, step: Step) -> int:
-        """The HTTP status with which the API server refused the step, or 0."""
-        act = getattr(self, f"_do_{step.verb}")
-        options = {name: value for name, value in step.options.items() if name != "rest"}
+    async def _attempt(self, act: Awaitable[object]) -> int:
         try:
-            await act(**options)
+            await act
         except ApiError as error:
             return error.status
+        finally:
+            self._arena.touch(self._namespace)
         return 0
 
     # --- which pods ---
@@ -181,12 +100,19 @@ class Player:
         await self._each(self._chosen(**which), self._bind)
 
     async def _do_run(self, ready: bool = True, restarts: int = 0, **which: Json) -> None:
+        pods = self._chosen(**which)
+        since = {pod.metadata.uid: self._ready_since(position) for position, pod in enumerate(pods)}
+
         async def run(pod: Seen) -> None:
             if not pod.spec.get("nodeName"):
                 await self._bind(pod)
-            await self._report(pod, _status("Running", ready=ready, restarts=restarts))
+            await self._report(pod, _status("Running", ready=ready, restarts=restarts, since=since[pod.metadata.uid]))
 
-        await self._each(self._chosen(**which), run)
+        await self._each(pods, run)
+
+    def _ready_since(self, position: int) -> str:
+        """Seconds decide which of two pods goes first: they must not depend on when somebody came to write them."""
+        return _format(HOUR + timedelta(seconds=60 * self._number + position))
 
     async def _do_succeed(self, ago: float = 0, **which: Json) -> None:
         await self._each(self._chosen(**which), lambda pod: self._report(pod, _status("Succeeded", 0, ago)))
@@ -319,20 +245,23 @@ def _order(pod: Seen) -> tuple[int, str, str, str, str]:
 
 
 def _time(ago: float) -> str:
-    return (datetime.now(UTC) - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _format(datetime.now(UTC) - timedelta(seconds=ago))
 
 
-def _status(phase: str, code: int | None = None, ago: float = 0, *, ready: bool = False, restarts: int = 0) -> Json:
-    """The status of a pod with one container, as a kubelet would write it."""
+def _format(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _status(
+    phase: str, code: int | None = None, ago: float = 0, *, ready: bool = False, restarts: int = 0, since: str = ""
+) -> Json:
+    """The status of a pod with one container, as a kubelet would write it. `since`: when its readiness changed."""
     state: Json = {"running": {"startedAt": _time(0)}}
     if code is not None:
         state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": _time(ago)}}
     container = {"name": "main", "ready": ready, "restartCount": restarts, "image": "work", "imageID": "work"}
     return {
         "phase": phase,
-        "conditions": [{"type": "Ready", "status": str(ready), "lastTransitionTime": _time(ago)}],
+        "conditions": [{"type": "Ready", "status": str(ready), "lastTransitionTime": since or _time(ago)}],
         "containerStatuses": [{**container, "state": state}],
     }
-
-
-__all__ = ["BUILT_IN", "OURS", "Comparison", "Player", "Trace", "compare"]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tests.control_plane.jobs.arena import Arena
 from tests.control_plane.jobs.history import History
-from tests.control_plane.jobs.player import Comparison, compare
+from tests.control_plane.jobs.match import Comparison, compare
 
 NEEDED = {"completionMode", "completions", "parallelism"}
 ROUNDS = 6
@@ -39,7 +39,7 @@ async def shrink(arena: Arena, found: Comparison, run: str) -> Comparison:
         candidates = list(smaller(found.history))
         if not candidates:
             return found
-        tried = await compare(arena, candidates, f"{run}-{attempt}", allow_invalid=True)
+        tried = await compare(arena, candidates, f"{run}-{attempt}", allow_invalid=True, tries=1)
         still = [comparison for comparison in tried if comparison.differences]
         if not still:
             return found

@@ -12,7 +12,7 @@ import pytest
 
 from tests.control_plane.jobs.__main__ import wave
 from tests.control_plane.jobs.arena import Arena
-from tests.control_plane.jobs.player import Comparison
+from tests.control_plane.jobs.match import Comparison
 from tests.control_plane.jobs.shrink import shrink
 from tests.control_plane.server import ControlPlane
 
@@ -25,7 +25,7 @@ SEED = 20260101
 def test_generated_histories_end_the_same(plane: ControlPlane) -> None:
     async def play() -> tuple[list[Comparison], Comparison | None]:
         async with Arena.open(plane) as arena:
-            found = await wave(arena, NUMBER, SEED, restarts=True)
+            found = await wave(arena, NUMBER, SEED)
             return found, await shrink(arena, found[0], "shrink") if found else None
 
     found, smallest = asyncio.run(play())

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.control_plane.jobs.arena import BUILT_IN, OURS, Arena
-from tests.control_plane.jobs.player import play_once
+from tests.control_plane.jobs.match import play_once
 from tests.control_plane.jobs.scenarios import ALL
 from tests.control_plane.server import ControlPlane
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.control_plane.jobs.arena import Arena
 from tests.control_plane.jobs.history import History
-from tests.control_plane.jobs.player import Comparison, compare
+from tests.control_plane.jobs.match import Comparison, compare
 from tests.control_plane.jobs.scenarios import ALL
 from tests.control_plane.server import ControlPlane
 

@@ -1,0 +1,87 @@
+"""Pods that the cluster takes away: a Job that ignores disruptions does not fail of them, whoever caused them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from job_controller.model import Pod
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import JOBS, NODES, PODS, PRIORITY_CLASSES
+from tests.local.cluster.conftest import Up, until
+
+Start = Callable[..., Up]
+IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
+UNTIL_TOLD = "while ! [ -e {flag} ]; do sleep 0.05; done"
+
+
+def job(command: str) -> dict[str, Any]:
+    """A Job that fails with its first failure that is none of the cluster's doing."""
+    container = {"name": "main", "image": "local", "command": ["sh", "-c", command]}
+    container |= {"resources": {"requests": {"cpu": "1500m"}}}
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    spec = {"backoffLimit": 0, "podFailurePolicy": IGNORE, "template": {"spec": pod}}
+    return {"metadata": {"name": "patient", "annotations": {"sluice/backoff-seconds": "0"}}, "spec": spec}
+
+
+async def preempt(client: Client, victim: str) -> None:
+    await client.create(PRIORITY_CLASSES, "", {"metadata": {"name": "urgent"}, "value": 1000})
+    container = {"name": "main", "image": "local", "command": ["sleep", "1"]}
+    container |= {"resources": {"requests": {"cpu": "1"}}}
+    spec = {"restartPolicy": "Never", "priorityClassName": "urgent", "containers": [container]}
+    await client.create(PODS, "default", {"metadata": {"name": "urgent"}, "spec": spec})
+
+
+async def taint(client: Client, victim: str) -> None:
+    bad = [{"key": "example.com/broken", "effect": "NoExecute"}]
+    await client.patch(NODES, "", "node-1", {"spec": {"taints": bad}})
+
+    async def gone() -> bool:
+        return victim not in [pod.metadata.name for pod in await client.list(PODS, "default", type=Pod)]
+
+    await until(gone, "the pod leaves the node")
+    await client.patch(NODES, "", "node-1", {"spec": {"taints": None}})
+
+
+async def evict(client: Client, victim: str) -> None:
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": victim}}
+    await client.create(PODS, "default", eviction, name=victim, subresource="eviction")
+
+
+@pytest.mark.parametrize("disrupt", [preempt, taint, evict])
+async def test_a_job_that_ignores_disruptions_outlives_them(
+    start: Start, tmp_path: Any, disrupt: Callable[[Client, str], Awaitable[None]]
+) -> None:
+    up = start("--cpu", "2")
+    flag = tmp_path / "go"
+    async with up.client() as client:
+        await client.create(JOBS, "default", job(UNTIL_TOLD.format(flag=flag)))
+        names: list[str] = []
+
+        async def runs() -> bool:
+            names[:] = [
+                pod.metadata.name
+                for pod in await client.list(PODS, "default", label_selector="job-name=patient", type=Pod)
+                if pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
+            ]
+            return len(names) == 1
+
+        await until(runs, "the pod of the Job runs")
+        [victim] = names
+        await disrupt(client, victim)
+
+        async def runs_anew() -> bool:
+            return await runs() and names != [victim]
+
+        await until(runs_anew, "the Job has another pod")
+        flag.touch()
+
+        async def complete() -> bool:
+            status = (await client.get(JOBS, "default", "patient"))["status"]
+            return any(c["type"] == "Complete" for c in status.get("conditions") or ())
+
+        await until(complete, "the Job is complete")
+        status = (await client.get(JOBS, "default", "patient"))["status"]
+        assert (status["succeeded"], status.get("failed", 0)) == (1, 0)

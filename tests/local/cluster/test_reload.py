@@ -14,7 +14,7 @@ from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.engine.resources import JOBS, WORKLOADS
 from tests.local.cluster.conftest import ROOT, SLUICE, Up, until
-from tests.local.cluster.test_up import job
+from tests.local.cluster.work import job
 
 Start = Callable[..., Up]
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"

@@ -123,7 +123,7 @@ def _validate_synchronous_completions(notes: Json, spec: Json) -> list[FieldErro
 def validate_job_update(new: Json, old: Json, around: Surroundings) -> list[FieldError]:
     """A Job, and its change."""
     resized = _validate_parallelism_change(new, old)
-    errors = _validate_alone(new, partial=not resized)
+    errors = _validate_alone(new, partial=not resized and _chooses_size(new, old))
     now, was = _labels(new), _labels(old)
     suspended = _suspended(new) and _suspended(old)
     errors += _validate_queue_change(new, now, was, around)
@@ -163,6 +163,15 @@ def _validate_class_change(new: Json, now: Json, was: Json) -> list[FieldError]:
     if not name:
         return [invalid(path, name, "WorkloadPriorityClass cannot be removed from a workload")]
     return []
+
+
+def _chooses_size(new: Json, old: Json) -> bool:
+    """The user says how many pods it may be. One that is admitted with the least of them has no room below it."""
+    key = labels.MIN_PARALLELISM
+    if _annotations(new).get(key) != _annotations(old).get(key):
+        return True
+    resized = _parallelism(new.get("spec") or {}) != _parallelism(old.get("spec") or {})
+    return resized and _suspended(new) and _suspended(old)
 
 
 def _validate_parallelism_change(new: Json, old: Json) -> list[FieldError]:

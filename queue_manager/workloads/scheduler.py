@@ -315,6 +315,8 @@ class Scheduler:
     def _admit(self, draft: Draft, decision: Admit) -> None:
         """Only if nothing has changed since the decision that would have changed it."""
         newest = self._read(draft.workload)
+        if not self.is_active(decision.cluster_queue) or self.queues.is_stopped(newest.queue):
+            return
         if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decision.info):
             transitions.reserve(draft, decision.cluster_queue, decision.assignment)
             flavors = {flavor for pod_set in decision.assignment.pod_sets for flavor in pod_set.flavors.values()}

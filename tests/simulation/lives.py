@@ -93,7 +93,7 @@ class Lives:
         """As a user."""
         namespace = NS if resource.namespaced else ""
         done = await self.world.client.patch(resource, namespace, name, patch)
-        self.by_user[done["metadata"]["resourceVersion"]] = template or {}
+        self.by_user.setdefault(done["metadata"]["resourceVersion"], template or {})  # nothing may have changed
 
     async def patch_workload(self, job: str, patch: Tree) -> None:
         await self.patch(WORKLOADS, (await self.cluster.workload(job))["metadata"]["name"], patch)

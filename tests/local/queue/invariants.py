@@ -20,7 +20,7 @@ from tests.local.queue.facts import template_facts
 Tree = dict[str, Any]
 
 
-IN_FLIGHT = 12  # writes that were on their way when a Job was suspended
+IN_FLIGHT = 12  # writes that may be on their way when something changes
 
 
 class Broken(AssertionError):
@@ -40,6 +40,7 @@ class History:
     maximum: int = 3600
     limit: int | None = None
     by_user: Mapping[str, Tree] | None = None  # None: nobody looked
+    inactive: dict[str, int] = field(default_factory=dict)  # by uid: since which line
     reactivated: set[str] = field(default_factory=set)  # uids: and their budget is not new yet
     lines: int = 0
     suspended: dict[str, int] = field(default_factory=dict)  # by uid of the Job: since which line
@@ -129,7 +130,9 @@ class History:
             self._reserved(name, new)
         if is_true(old, "QuotaReserved") and not is_true(new, "QuotaReserved"):
             self._released(name, new)
-        if old["spec"].get("active") is False and new["spec"].get("active"):
+        if new["spec"].get("active") is False:
+            self.inactive.setdefault(uid, self.lines)
+        elif self.lines - self.inactive.pop(uid, self.lines) > IN_FLIGHT:  # else nobody could see that it was off
             self._reactivated(name, new)
         if uid in self.reactivated:
             self._renewed(name, old, new)

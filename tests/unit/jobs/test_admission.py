@@ -102,6 +102,9 @@ GATE = "kueue.x-k8s.io/admission-gated-by"
             "cannot change when partial admission is enabled and the job is not suspended",
         ),
         (job(True, 3, MIN, queue_name="a"), job(True, 2, MIN, queue_name="a"), False, ""),
+        (job(True, 3, MIN, queue_name="a"), job(True, 1, MIN, queue_name="a"), False, "should be between 0 and 0"),
+        (job(True, 3, MIN, queue_name="a"), job(False, 1, MIN, queue_name="a"), False, ""),  # started with the least
+        (job(False, 1, MIN, queue_name="a"), job(True, 1, MIN, queue_name="a"), False, ""),  # and stopped
         (
             job(queue_name="a"),
             job(annotations={GATE: "example.com/g"}, queue_name="a"),

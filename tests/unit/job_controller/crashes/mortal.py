@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from queue_manager.engine.transport import Response
+from queue_manager.engine.transport import ApiError, Response
 from queue_manager.local.server.transport import LocalTransport
 
 When = Literal["before", "after"]
@@ -19,11 +19,14 @@ class Fate:
     """What happens to the controller's connection. `death`: at which write to Jobs and pods, on which side of it.
 
     `delay`: seconds by which watches are late. `cut`: chunks after which a watch breaks off, the last of them lost.
+    `forgotten`: after a cut the server no longer knows what was lost (410): only a new list tells what is there
+    now, and nothing ever tells what was there meanwhile.
     """
 
     death: tuple[int, When] | None = None
     delay: float = 0.0
     cut: int = 0
+    forgotten: bool = False
 
 
 class MortalTransport:
@@ -34,6 +37,7 @@ class MortalTransport:
         self._fate = fate
         self.dead = asyncio.Event()
         self.writes = 0
+        self._lost: set[str] = set()  # paths whose watch was cut
 
     async def request(self, method: str, path: str, **more: Any) -> Response:
         if self.dead.is_set():
@@ -50,14 +54,19 @@ class MortalTransport:
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        if path in self._lost:
+            self._lost.discard(path)
+            raise ApiError(410, "Expired", "too old resource version")
         async with self._inner.stream(path, query=query) as chunks:
-            yield self._late(chunks)
+            yield self._late(path, chunks)
 
-    async def _late(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _late(self, path: str, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         number = 0
         async for chunk in chunks:
             number += 1
             if self._fate.cut and number > self._fate.cut:
+                if self._fate.forgotten:
+                    self._lost.add(path)
                 raise ConnectionResetError("cut")
             if self._fate.delay:
                 await asyncio.sleep(self._fate.delay)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import pairwise
 from random import Random
@@ -55,7 +55,7 @@ async def _play(story: Story, fate: Fate) -> End:
     async with kubelet:
         first = await _life(cluster, user, fate)
         if first.dead.is_set():
-            await _life(cluster, user, Fate(delay=fate.delay, cut=fate.cut))
+            await _life(cluster, user, replace(fate, death=None))
     return _end(cluster, first.writes, story)
 
 

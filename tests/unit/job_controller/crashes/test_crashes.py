@@ -9,7 +9,16 @@ from tests.unit.job_controller.crashes.play import End, play
 from tests.unit.job_controller.crashes.stories import STORIES, Story
 
 EACH_STORY = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
-LATE = (Fate(delay=3.0), Fate(delay=0.7), Fate(cut=1), Fate(cut=4), Fate(delay=2.0, cut=3))
+LATE = (
+    Fate(delay=3.0),
+    Fate(delay=0.7),
+    Fate(cut=1),
+    Fate(cut=4),
+    Fate(delay=2.0, cut=3),
+    Fate(cut=1, forgotten=True),
+    Fate(cut=3, forgotten=True),
+    Fate(delay=2.0, cut=2, forgotten=True),
+)
 
 
 def check(story: Story, undisturbed: End, fate: Fate) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from job_controller.model import Pod
 from queue_manager.api.types import ClusterQueue, Workload
@@ -46,3 +47,68 @@ async def test_deleting_a_job_ends_its_process_and_its_workload(cluster: Begin) 
             return not left and not processes_of(marker)
 
         await until(gone, "workload, pod and process are gone")
+
+
+ON_42 = {"action": "FailJob", "onExitCodes": {"containerName": "main", "operator": "In", "values": [42]}}
+INDEXED = {"completionMode": "Indexed", "parallelism": 2, "completions": 2}
+# Name: (command, spec, type and reason of the last condition, more of the status)
+POLICIES: dict[str, tuple[str, dict[str, Any], tuple[str, str], dict[str, Any]]] = {
+    "works": ("true", {}, ("Complete", "CompletionsReached"), {"succeeded": 1}),
+    "fails": ("exit 1", {"backoffLimit": 0}, ("Failed", "BackoffLimitExceeded"), {"failed": 1}),
+    "policy": (
+        "exit 42",
+        {"podFailurePolicy": {"rules": [ON_42]}},
+        ("Failed", "PodFailurePolicy"),
+        {"failed": 1},
+    ),
+    "deadline": ("sleep 600", {"activeDeadlineSeconds": 2}, ("Failed", "DeadlineExceeded"), {"failed": 1}),
+    "index": (
+        "exit $JOB_COMPLETION_INDEX",
+        {**INDEXED, "backoffLimitPerIndex": 0},
+        ("Failed", "FailedIndexes"),
+        {"completedIndexes": "0", "failedIndexes": "1"},
+    ),
+    "leader": (
+        "test $JOB_COMPLETION_INDEX = 0 || sleep 600",
+        {**INDEXED, "successPolicy": {"rules": [{"succeededIndexes": "0"}]}},
+        ("Complete", "SuccessPolicy"),
+        {"completedIndexes": "0"},
+    ),
+}
+
+
+async def test_the_job_controller_ends_each_job_as_its_policies_say(cluster: Begin) -> None:
+    """Jobs of no queue, all at once."""
+    async with cluster().client() as client:
+        for name, (command, spec, *_) in POLICIES.items():
+            body = job(name, command, **{**spec, "suspend": False})
+            await client.create(JOBS, "default", {**body, "metadata": {"name": name}})
+        for name, (_, _, end, expected) in POLICIES.items():
+            await ended(client, name, end[0])
+            status = (await client.get(JOBS, "default", name))["status"]
+            (reason,) = [c["reason"] for c in status["conditions"] if c["type"] == end[0]]
+            assert (name, reason) == (name, end[1])
+            assert {key: status.get(key) for key in expected} == expected
+
+
+async def test_a_job_is_suspended_resumed_and_removed_when_its_time_is_over(cluster: Begin, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    async with cluster().client() as client:
+        body = job("waits", f"until [ -e {go} ]; do sleep 0.05; done", suspend=False, ttlSecondsAfterFinished=1)
+        await client.create(JOBS, "default", {**body, "metadata": {"name": "waits"}})
+        await running(client, "waits")
+        await client.patch(JOBS, "default", "waits", {"spec": {"suspend": True}})
+        await ended(client, "waits", "Suspended")
+
+        async def no_pods() -> bool:
+            return await client.list(PODS, "default") == []
+
+        await until(no_pods, "its pod is gone")
+        await client.patch(JOBS, "default", "waits", {"spec": {"suspend": False}})
+        await running(client, "waits")
+        go.touch()
+
+        async def gone() -> bool:
+            return await client.list(JOBS, "default") == [] and await no_pods()
+
+        await until(gone, "the Job is removed, and its pods with it")

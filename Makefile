@@ -47,8 +47,8 @@ bench: $(STAMP) ## print the benchmark tables
 compare-jobs: $(STAMP) ## play N generated histories under the built-in Job controller and ours (N=300, SEED=1)
 	@$(BIN)/python -m tests.control_plane.jobs $(or $(N),300) $(or $(SEED),1)
 
-compare-scenarios: $(STAMP) ## the scenarios of the comparison, which need a machine of their own
-	@$(BIN)/python -m pytest -m comparison tests/control_plane/jobs
+compare-scenarios: $(STAMP) ## the scenarios of the comparison alone (part of make test)
+	@$(BIN)/python -m pytest tests/control_plane/jobs/test_scenarios.py
 
 bench-jobs: $(STAMP) ## the built-in Job controller and ours side by side (ARGS="--large 10 100 1000")
 	@$(BIN)/python -m tests.benchmarks.bench_jobs $(ARGS)

@@ -130,6 +130,11 @@ class Arena:
         finally:
             self._may_step.set()
 
+    def trouble(self, side: str) -> str:
+        """What a controller says, for one that does not do what it should."""
+        rival = self._rivals[side]
+        return f"its exit status is {rival.process.poll()}, its log ends with:\n{rival.log.read_text()[-3000:]}"
+
     def counters(self) -> dict[str, dict[str, float]]:
         """What both have counted since their start."""
         return {side: job_counters(rival.metrics()) for side, rival in self._rivals.items()}

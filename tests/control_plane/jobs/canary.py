@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 BEAT = 0.05  # seconds between two looks
 PAUSE = 0.25  # seconds between two rounds
 PULSE, ECHO = "pulse", "echo"
+SILENCE = 300.0  # seconds after which a controller is given up: it does not work at all
 WRONG = 7  # pods that the echo does not have
 
 
@@ -78,6 +79,8 @@ class Canary:
             and arena.jobs.progress > _revision(echo)
         ):
             await asyncio.sleep(BEAT)
+            if asyncio.get_running_loop().time() - began > SILENCE:
+                raise TimeoutError(f"{self._side}: no answer for {SILENCE:.0f} s; {self._arena.trouble(self._side)}")
         self.answered = began
 
     def _status(self, name: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tests.control_plane.jobs.match import Comparison
 from tests.control_plane.jobs.shrink import shrink
 from tests.control_plane.server import ControlPlane
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.comparison, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(1500)]
 
 NUMBER = int(os.environ.get("SLUICE_HISTORIES", "300"))
 SEED = 20260101

@@ -12,7 +12,7 @@ from tests.control_plane.jobs.match import Comparison, compare
 from tests.control_plane.jobs.scenarios import ALL
 from tests.control_plane.server import ControlPlane
 
-pytestmark = [pytest.mark.control_plane, pytest.mark.comparison, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ def _smaller(job: Job, workload: Workload, count: int | None) -> tuple[Json, Jso
         return {}, None
     size = {"parallelism": count, **({"completions": count} if _synchronous(job) else {})}
     before = job.spec.parallelism
-    return size, {labels.PARALLELISM: str(before)} if before is not None and before != wanted.count else None
+    return size, {labels.PARALLELISM: str(before)} if before is not None and before > wanted.count else None
 
 
 def _synchronous(job: Job) -> bool:

@@ -84,6 +84,7 @@ class History:
         old = self.jobs.get(uid)
         if what == b"DELETED":
             self.jobs.pop(uid, None)
+            self.suspended.setdefault(uid, self.lines)
             return
         self.jobs[uid] = new
         self.originals.setdefault(uid, new["spec"]["template"])
@@ -108,8 +109,8 @@ class History:
             return
         if uid not in self.pods:
             job = self.jobs.get(owner(pod))
-            stopped = self.suspended.get(owner(pod))
-            if job is None or (stopped is not None and self.lines - stopped > IN_FLIGHT):
+            stopped = self.suspended.get(owner(pod), -IN_FLIGHT if job is None else self.lines)
+            if self.lines - stopped > IN_FLIGHT:
                 raise Broken(f"S10: pod {pod['metadata']['name']} was created for a Job that is suspended or gone")
         self.pods[uid] = pod
 

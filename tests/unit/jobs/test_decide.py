@@ -260,3 +260,14 @@ def test_an_unknown_class_on_a_running_job_does_not_keep_it_from_being_stopped()
     context = d.Context(priority=None)
     action = d.decide(job(False, labels=named, **RUNS), [workload(*ADMITTED, EVICTED)], context)
     assert action.patch["spec"] == {"suspend": True}
+
+
+def test_one_that_runs_with_fewer_pods_and_is_started_again_still_knows_how_many_its_user_wanted():
+    """Invariant S11: what is noted at a start is the user's number, never one that we had set ourselves."""
+    least = {"kueue.x-k8s.io/job-min-parallelism": "1"}
+    wanted = job(parallelism=2, completions=2, annotations=least)
+    admitted = workload(*ADMITTED, of=wanted)
+    smaller = job(parallelism=1, completions=2, annotations=least, **RUNS)
+    again = d.decide(smaller, [admitted], CONTEXT)
+    assert again.patch["spec"]["suspend"] is False
+    assert "annotations" not in again.patch["metadata"]

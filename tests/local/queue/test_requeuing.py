@@ -12,7 +12,7 @@ from queue_manager.engine.resources import JOBS
 from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.kubelet import Outcome
 from tests.local.queue.cluster import NS, Cluster, cluster
-from tests.local.queue.places import run
+from tests.local.queue.places import rest, run
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -24,16 +24,17 @@ BOUNDS = "waitForPodsReady:\n  timeout: 100s\n  overrides: {minTimeout: 5s, maxT
 
 def waiting(strategy: str, **more: str) -> str:
     extra = "".join(f"\n  {key}: {value}" for key, value in more.items())
-    return f"waitForPodsReady:\n  timeout: 100s\n  requeuingStrategy: {{{strategy}}}{extra}\n"
-
-
-async def history(c: Cluster, job: str) -> dict[str, Any]:
-    return (await c.workload(job))["status"].get("requeueHistory", {})  # type: ignore[no-any-return]
+    return f"waitForPodsReady:\n  requeuingStrategy: {{{strategy}}}{extra}\n"
 
 
 async def target(c: Cluster, job: str) -> tuple[str, str] | None:
     found = await c.condition(job, "Evicted")
     return found[:2] if found else None
+
+
+async def overrides(c: Cluster, job: str) -> dict[str, str]:
+    notes = (await c.workload(job))["metadata"]["annotations"]
+    return {name: notes[name] for name in (TIMEOUT, LIMIT)}
 
 
 def test_a_job_sets_its_own_timeout_and_limit_within_bounds() -> None:
@@ -42,9 +43,8 @@ def test_a_job_sets_its_own_timeout_and_limit_within_bounds() -> None:
             await c.queues()
             await c.submit("a", annotations={TIMEOUT: "5s", LIMIT: "0"})
             await c.submit("b")
-            assert (await c.workload("a"))["metadata"]["annotations"].items() >= {TIMEOUT: "5s", LIMIT: "0"}.items()
-            await asyncio.sleep(7)
-            assert await target(c, "a") == ("True", "DeactivatedDueToRequeuingLimitExceeded")
+            await c.until(lambda: overrides(c, "a"), {TIMEOUT: "5s", LIMIT: "0"})
+            await c.until(lambda: target(c, "a"), ("True", "DeactivatedDueToRequeuingLimitExceeded"), seconds=7)
             assert await target(c, "b") is None
 
     run(story())
@@ -83,16 +83,13 @@ def test_admission_refuses_what_is_out_of_bounds(config: str, notes: dict[str, s
     run(story())
 
 
-@pytest.mark.virtual_time
 def test_where_no_admission_runs_the_job_is_told_once_and_the_configuration_applies() -> None:
     async def story() -> None:
-        async with cluster(BOUNDS, a=HANGS) as c:
+        async with cluster(BOUNDS.replace("timeout: 100s", "timeout: 8s"), a=HANGS) as c:
             c.world.admission.clear()
             await c.queues()
             await c.submit("a", annotations={TIMEOUT: "2h"}, suspend=True)
-            await asyncio.sleep(99)
-            assert await target(c, "a") is None
-            await c.until(lambda: target(c, "a"), ("True", "PodsReadyTimeout"), seconds=3)
+            await c.until(lambda: target(c, "a"), ("True", "PodsReadyTimeout"), seconds=11)
             assert TIMEOUT not in (await c.workload("a"))["metadata"]["annotations"]
             told = [e for e in await c.events("a") if e[1] == "InvalidOverride"]
             assert len(told) == 1
@@ -102,48 +99,43 @@ def test_where_no_admission_runs_the_job_is_told_once_and_the_configuration_appl
     run(story())
 
 
-@pytest.mark.virtual_time
 def test_it_is_given_up_when_its_time_is_over_in_the_middle_of_a_backoff() -> None:
-    """Tries of 100 s, waits of 60, 120, 240 s: the third wait is from 480 s to 720 s after the first admission."""
+    """Tries of 2 s, waits of 1, 2, 4, 8 s (and what each stop takes): in the fourth of them 15 s are over."""
 
     async def story() -> None:
-        async with cluster(waiting("giveUpAfter: 600s"), a=HANGS) as c:
+        strategy = "giveUpAfter: 15s, backoffBaseSeconds: 1"
+        async with cluster(waiting(strategy, timeout="2s"), a=HANGS) as c:
             await c.queues()
             await c.submit("a")
-            await asyncio.sleep(598)
-            assert await target(c, "a") == ("True", "PodsReadyTimeout")
-            await asyncio.sleep(4)
-            assert await target(c, "a") == ("True", "DeactivatedDueToRequeuingLimitExceeded")
+            await c.until(lambda: target(c, "a"), ("True", "PodsReadyTimeout"), seconds=4)
+            await c.until(lambda: target(c, "a"), ("True", "DeactivatedDueToRequeuingLimitExceeded"), seconds=16)
             workload = await c.workload("a")
             assert workload["spec"]["active"] is False
             assert "requeueState" not in workload["status"]
-            assert await c.condition("a", "QuotaReserved") == (
-                "False",
-                "Deactivated",
-                "The workload is deactivated",
+            await c.until(
+                lambda: c.condition("a", "QuotaReserved"), ("False", "Deactivated", "The workload is deactivated")
             )
+            await asyncio.sleep(2)
             before = len(c.world.history)
-            await asyncio.sleep(3600)
+            await rest(3600)
             assert len(c.world.history) == before
 
     run(story())
 
 
-@pytest.mark.virtual_time
 def test_pods_that_no_node_takes_have_their_own_timeout_and_cause() -> None:
     async def story() -> None:
-        async with cluster(waiting("backoffBaseSeconds: 1000", unschedulableTimeout="20s"), a=NO_NODE, b=HANGS) as c:
+        config = waiting("backoffBaseSeconds: 1000", timeout="10s", unschedulableTimeout="2s")
+        async with cluster(config, a=NO_NODE, b=HANGS) as c:
             await c.queues()
             await c.submit("a")
             await c.submit("b")
-            await asyncio.sleep(22)
+            await c.until(lambda: target(c, "a"), ("True", "PodsReadyTimeout"), seconds=4)
             evicted = await c.condition("a", "Evicted")
             assert evicted is not None
-            assert evicted[1] == "PodsReadyTimeout"
             assert evicted[2].endswith(f"; no node could take one of its pods: {NO_NODE.no_node}")
             assert await target(c, "b") is None
-            await asyncio.sleep(80)
-            assert await target(c, "b") == ("True", "PodsReadyTimeout")
+            await c.until(lambda: target(c, "b"), ("True", "PodsReadyTimeout"), seconds=12)
             causes = {}
             for job in "ab":
                 (row,) = (await c.workload(job))["status"]["schedulingStats"]["evictions"]
@@ -157,16 +149,16 @@ def test_pods_that_no_node_takes_have_their_own_timeout_and_cause() -> None:
     run(story())
 
 
-@pytest.mark.virtual_time
 def test_the_last_ten_attempts_are_on_the_workload_and_cost_no_write() -> None:
+    async def count(c: Cluster) -> int:
+        return (await c.workload("a"))["status"].get("requeueState", {}).get("count", 0)  # type: ignore[no-any-return]
+
     async def story() -> None:
-        async with cluster(waiting("backoffBaseSeconds: 1, backoffMaxSeconds: 2"), a=HANGS) as c:
+        async with cluster(waiting("backoffBaseSeconds: 1, backoffMaxSeconds: 1", timeout="1s"), a=HANGS) as c:
             await c.queues()
             await c.submit("a")
-            await asyncio.sleep(1300)
-            status = (await c.workload("a"))["status"]
-            tried = status["requeueHistory"]["attempts"]
-            assert status["requeueState"]["count"] == 12
+            await c.until(lambda: count(c), 12, seconds=60)
+            tried = (await c.workload("a"))["status"]["requeueHistory"]["attempts"]
             assert len(tried) == 10
             assert {(t["reason"], t["cause"]) for t in tried} == {("PodsReadyTimeout", "WaitForStart")}
             assert all(one["retryAt"] <= other["start"] for one, other in pairwise(tried))

@@ -1,6 +1,6 @@
-"""The API server over HTTP: requests over connections of our own (connections.py), watches over an aiohttp session.
+"""The API server over HTTP: one aiohttp session, its connections kept alive.
 
-Neither is that of `kubernetes.aio`'s ApiClient. Measured on 2 cores with Python 3.11:
+The session is our own and not that of `kubernetes.aio`'s ApiClient. Measured on 2 cores with Python 3.11:
 importing `kubernetes.aio` takes 1.0 s (aiohttp alone 0.5 s), a third of what `sluice up` may take to be
 ready, and its ApiClient adds to each call the building of a model for the body and one for the answer
 (560–1350 µs instead of about 100). What it knows better than we do, the token plugins of cloud providers
@@ -15,18 +15,16 @@ import ssl as tls
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import quote, urlencode
 
 import aiohttp
 
 from queue_manager.engine import kubeconfig
-from queue_manager.engine.connections import CONNECT_TIMEOUT, Pool, Server
 from queue_manager.engine.transport import JSON, ApiError, Response
 
 Authorization = Callable[[], Awaitable[str]]  # -> value of the Authorization header, or ""
 
+CONNECT_TIMEOUT = 10.0  # seconds
 CLOSE_TIMEOUT = 1.0  # seconds; for connections to say that they are closed, which a TLS connection may never do
-SAFE = "/%:@!$&'()*+,;=~"  # characters of a path that stay as they are
 READ_BUFFER = 1 << 18  # bytes; a watch under load arrives in chunks of up to this size
 
 
@@ -53,9 +51,7 @@ class HttpTransport:
         self._connections = connections
         # identity: to compress a list costs the API server more than to send it (as controller-runtime does).
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
-        self._lines = [f"{name}: {value}" for name, value in self._headers.items()]
-        self._pool: Pool | None = None  # for requests
-        self._session: aiohttp.ClientSession | None = None  # for streams
+        self._session: aiohttp.ClientSession | None = None
         self._streams: set[aiohttp.ClientResponse] = set()
 
     @classmethod
@@ -89,14 +85,24 @@ class HttpTransport:
         accept: str = JSON,
         timeout: float = 30,
     ) -> Response:
-        lines = [*self._lines, f"Accept: {accept}"]
-        lines += [f"{name}: {value}" for name, value in (await self._auth()).items()]
+        headers = {"Accept": accept, **await self._auth()}
         if body is not None:
-            lines.append(f"Content-Type: {content_type}")
-        head = "\r\n".join((*lines, "")).encode("latin-1")
-        target = quote(path, safe=SAFE) + ("?" + urlencode(query, quote_via=quote) if query else "")
-        async with asyncio.timeout(timeout):
-            return await self._connected().request(method, target, head, body)
+            headers["Content-Type"] = content_type
+        limit = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_TIMEOUT)
+        try:
+            async with self._open().request(
+                method,
+                self.base_url + path,
+                params=query,
+                data=body,
+                headers=headers,
+                timeout=limit,
+                server_hostname=self._server_hostname,
+                allow_redirects=False,
+            ) as answer:
+                return Response(answer.status, answer.headers, await answer.read())
+        except aiohttp.ClientError as error:
+            raise _broken(error) from error
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -126,9 +132,6 @@ class HttpTransport:
         aiohttp waits without limit until each connection has reported its end; a program that has nothing more to
         do must not hang on that.
         """
-        if self._pool is not None:
-            pool, self._pool = self._pool, None
-            pool.close()
         for answer in self._streams:
             answer.content.set_exception(aiohttp.ClientConnectionError("the transport was closed"))
         if self._session is not None:
@@ -136,11 +139,6 @@ class HttpTransport:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_TIMEOUT):
                     await session.close()
-
-    def _connected(self) -> Pool:
-        if self._pool is None:
-            self._pool = Pool(Server.of(self.base_url, self._ssl, self._server_hostname), self._connections)
-        return self._pool
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -67,9 +67,9 @@ def _compile(node: Node, known: frozenset[str]) -> Program:
         case ("cond", test, yes, no):
             return _conditional(_compile(test, known), _compile(yes, known), _compile(no, known))
         case ("and", left, right):
-            return _logic(_compile(left, known), _compile(right, known), False)
+            return _either(left, right, known, False)
         case ("or", left, right):
-            return _logic(_compile(left, known), _compile(right, known), True)
+            return _either(left, right, known, True)
         case ("call", name, of, arguments):
             return _call(name, of, arguments, known)
     raise SyntaxProblem(f"unexpected {node[0]}", 0)
@@ -177,6 +177,33 @@ def _boolean(value: Any) -> bool:
 
 def _conditional(test: Program, yes: Program, no: Program) -> Program:
     return lambda scope: yes(scope) if _boolean(test(scope)) else no(scope)
+
+
+def _either(left: Node, right: Node, known: frozenset[str], decides: bool) -> Program:
+    """`&&` and `||`. Both sides may decide whatever the other is, an error even: of a loop and a plain comparison
+    the comparison is asked first."""
+    logic = _logic(_compile(left, known), plain := _compile(right, known), decides)
+    if not _loops(left) or _loops(right):
+        return logic
+
+    def plain_first(scope: Scope) -> Any:
+        try:
+            if plain(scope) is decides:
+                return decides
+        except CelError:
+            pass
+        return logic(scope)
+
+    return plain_first
+
+
+def _loops(node: Any) -> bool:
+    """Whether an expression goes through the items of something."""
+    if not isinstance(node, tuple | list):
+        return False
+    if len(node) == 4 and node[0] == "call" and node[1] in _MACROS:
+        return True
+    return any(_loops(part) for part in node)
 
 
 def _logic(left: Program, right: Program, decides: bool) -> Program:

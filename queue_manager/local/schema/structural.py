@@ -14,7 +14,7 @@ import binascii
 import copy
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import date
 from typing import Any
 from uuid import UUID
@@ -280,14 +280,14 @@ class Node:
                     yield from self.item.repeated(item, f"{path}[{index}]", _at(old, index))
 
     def _duplicates(self, value: list[Json], path: str) -> Iterator[FieldError]:
-        seen: set[str] = set()
+        seen: set[Hashable] = set()
         for index, item in enumerate(value):
-            if self.list_type == "map" and isinstance(item, dict):
-                item = {key: item[key] for key in sorted(self.keys) if key in item}
-            text = show(item)
-            if text in seen:
-                yield FieldError("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {text}")
-            seen.add(text)
+            keyed = self.list_type == "map" and isinstance(item, dict)
+            what = _key(item, self.keys) if keyed else _hashable(item)
+            if what in seen:
+                shown = {key: item[key] for key in sorted(self.keys) if key in item} if keyed else item
+                yield FieldError("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {show(shown)}")
+            seen.add(what)
 
 
 def _of(old: Json, name: str) -> Json:
@@ -304,11 +304,16 @@ def _nodes(schemas: Json) -> list[Node]:
     return [Node(schema) for schema in (schemas if isinstance(schemas, list) else [schemas])]
 
 
-def _key(item: Json, keys: Iterable[str]) -> str:
-    return show({key: item.get(key) for key in keys})
+def _hashable(value: Json) -> Hashable:
+    """Equal for equal values: most are strings, which need not be written."""
+    return value if isinstance(value, str) else (show(value),)
 
 
-def _by_key(items: list[Json], keys: Iterable[str]) -> dict[str, Json]:
+def _key(item: Json, keys: Iterable[str]) -> Hashable:
+    return tuple([_hashable(item.get(key)) for key in keys])
+
+
+def _by_key(items: list[Json], keys: Iterable[str]) -> dict[Hashable, Json]:
     return {_key(item, keys): item for item in items if isinstance(item, dict)}
 
 

@@ -5,7 +5,7 @@
 One table row per case. Of each controller: seconds from the Job's creation until its N pods exist; seconds from
 the first pod status that is written until the Job's final status; writes per pod (the harness's own
 not counted) and status writes per Job; CPU per pod; peak memory. `ratio` is ours to built-in. Last, how fast a
-bare client creates the same pods on the same server.
+bare client creates the same pods on the same server, seen by the same observer.
 
 Each case has a controller process of its own, alone; its clients' limits are lifted. Pods do not run: the harness
 writes their statuses, 50 at a time. Compare ratios: the machine is part of every figure.
@@ -24,7 +24,10 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from job_controller.model import Object, Record
+from job_controller.decision import PodPlan
+from job_controller.labels import OWN_TRACKING_FINALIZER as FINALIZER
+from job_controller.model import Job, Object, Record
+from job_controller.pods import manifest
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http import HttpTransport
@@ -189,25 +192,32 @@ class Bench:
         while await client.list(PODS, namespace):
             await asyncio.sleep(0.2)
 
-    async def bare(self, number: int) -> float:
-        """Seconds in which a client that does nothing else creates so many pods."""
-        client = Client(self._transport)
+    async def bare(self, case: Case) -> float:
+        """Seconds in which a client that does nothing else creates the same pods, until the same observer has seen
+        them: everybody watches, and on a small machine watching costs what creating does."""
         self._number += 1
         namespace = f"bench-{self._number}"
-        await client.create(NAMESPACES, "", {"metadata": {"name": namespace}})
-        template = Arena.manifest(OURS, {}, {}, {}, {})["spec"]["template"]["spec"]
-        labels = {f"label-{i}": "value" for i in range(5)}
-        metadata = {"generateName": "pod-", "labels": labels, "annotations": {"index": "0"}}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template}
+        observer = Runtime(self._transport, SystemClock(), Random(1))
+        pods = observer.cache(PODS, PodHead)
+        async with observer:
+            client = observer.client
+            await client.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+            body = Arena.manifest(OURS, {**case.spec, "suspend": True}, {}, {}, {})
+            job = await client.create(JOBS, namespace, body, type=Job)  # of nobody: no controller runs
 
-        async def create(_: int) -> None:
-            await client.create(PODS, namespace, pod, type=PodHead)
+            async def create(index: int) -> None:
+                await client.create(PODS, namespace, manifest(job, PodPlan(index), FINALIZER), type=PodHead)
 
-        began = time.perf_counter()
-        await _each(range(number), create)
-        seconds = time.perf_counter() - began
-        await self._clear(client, namespace, ())
+            began = time.perf_counter()
+            await asyncio.gather(_each(range(case.total), create), _until(pods, lambda: len(pods) >= case.total))
+            seconds = time.perf_counter() - began
+            await _each(pods.values(), lambda pod: self._free(client, pod))
+            await self._clear(client, namespace, ())
         return seconds
+
+    @staticmethod
+    async def _free(client: Client, pod: Object) -> None:
+        await client.patch(PODS, pod.metadata.namespace, pod.metadata.name, {"metadata": {"finalizers": None}})
 
 
 def pod_status(phase: str) -> Json:
@@ -283,7 +293,7 @@ async def bench(chosen: list[Case]) -> None:
                 for row in lines(case, results):
                     show(row)
                 if case.outcome == "Succeeded" and case.jobs == 1 and "backoffLimitPerIndex" not in case.spec:
-                    bare = await board.bare(case.total)
+                    bare = await board.bare(case)
                     share = bare / results[OURS].created
                     show((case.name, "bare client", f"{bare:.2f} s", f"ours at {share:.0%} of its rate"))
         finally:

@@ -55,15 +55,6 @@ class Real:
     def ask(
         self, method: str, path: str, body: Json = None, content_type: str = "application/json"
     ) -> tuple[int, Json]:
-        try:
-            return self._ask(method, path, body, content_type)
-        except urllib.error.URLError as error:
-            if not isinstance(error.reason, ssl.SSLEOFError):
-                raise
-            # A server that has just started has been seen to drop its first connection, on a busy machine.
-            return self._ask(method, path, body, content_type)
-
-    def _ask(self, method: str, path: str, body: Json, content_type: str) -> tuple[int, Json]:
         headers = {"Content-Type": content_type, "User-Agent": AGENT, "Authorization": f"Bearer {self._plane.token}"}
         request = urllib.request.Request(self._plane.url + path, raw(body) or None, headers, method=method)
         try:

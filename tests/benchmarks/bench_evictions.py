@@ -23,7 +23,7 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.simulation.virtual import run_virtual
-from tests.local.queue.round_trip import round_trip
+from tests.simulation.round_trip import round_trip
 
 WORKLOADS = 1000
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.simulation.virtual import run_virtual
-from tests.local.queue.round_trip import round_trip
+from tests.simulation.round_trip import round_trip
 
 
 @pytest.mark.parametrize("ready_first", [False, True], ids=["never ready", "a ready pod lost"])

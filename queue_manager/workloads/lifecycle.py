@@ -156,13 +156,17 @@ def _when_old(since: datetime | None, keep: float | None, now: datetime, *, owne
 
 
 def _to_deactivate(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
-    """One deactivation per announcement: if there was one, somebody has reactivated it before we got further."""
+    """One deactivation per announcement (S22).
+
+    If there was one, somebody has reactivated it before we got further. What was announced is carried out all the
+    same, as if they had come a moment later: the cause is still there, and would be announced again at once.
+    """
     target = w.condition(labels.DEACTIVATION_TARGET)
     if not w.spec.active or target is None or not target.is_true:
         return None
     announced = target.last_transition_time.isoformat() if target.last_transition_time is not None else ""
     if announced and w.metadata.annotations.get(labels.DEACTIVATED_FOR) == announced:
-        return Change(transitions.forget_deactivation)
+        return Change(transitions.deactivate)
     return Deactivate(announced)
 
 

@@ -171,7 +171,7 @@ def target_deactivation(draft: Draft, reason: str, message: str) -> None:
 
 
 def deactivate(draft: Draft) -> None:
-    """spec.active is false: evict for the announced cause, forget the backoff (spec 4.6)."""
+    """spec.active is false, or was: evict for the announced cause, forget the backoff (spec 4.6)."""
     target = draft.condition(labels.DEACTIVATION_TARGET)
     cause = target.reason if target is not None and target.is_true else ""
     backs_off = cause == labels.REQUEUING_LIMIT_EXCEEDED and not draft.is_true(labels.QUOTA_RESERVED)
@@ -192,13 +192,6 @@ def deactivate(draft: Draft) -> None:
         draft.set(labels.REQUEUED, "False", evicted.reason, evicted.message)
     if not draft.is_true(labels.QUOTA_RESERVED):
         block(draft, labels.DEACTIVATED, labels.DEACTIVATED_MESSAGE)
-
-
-def forget_deactivation(draft: Draft) -> None:
-    """It was deactivated and is active again, and the announcement still stands: a full new budget (S22)."""
-    draft.drop(labels.DEACTIVATION_TARGET)
-    draft.put(requeue_state=None)
-    attempts.forget_since(draft)
 
 
 def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:

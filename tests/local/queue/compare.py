@@ -95,7 +95,7 @@ def comparable(key: str, table: Facts) -> Any:
     value = table.get(key, GONE)
     if key == "status.requeueState" and isinstance(value, dict):
         evicted = table.get("evicted at")
-        wait = value["requeueAt"] - evicted if "requeueAt" in value and evicted is not None else None
+        wait = round(value["requeueAt"] - evicted, 3) if "requeueAt" in value and evicted is not None else None
         return {"count": value.get("count"), "wait": wait}
     if key == "status.admissionChecks" and value != GONE:
         return [{k: v for k, v in check.items() if k != "lastTransitionTime"} for check in value]

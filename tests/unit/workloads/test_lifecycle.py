@@ -187,7 +187,7 @@ def test_an_announced_deactivation_is_carried_out():
 
 
 def test_a_reactivation_that_comes_before_we_tidied_up_is_not_undone():
-    """S22: one deactivation per announcement; the annotation was written with it. Its budget is a new one."""
+    """S22: one deactivation per announcement; the annotation was written with it. The budget is a new one."""
     status = {**ADMISSION, "requeueState": {"count": 3}}
     target = condition("DeactivationTarget", "True")
     w = make([*RUNNING, target], status=status, meta={"annotations": {DEACTIVATED_FOR: at(0).isoformat()}})
@@ -196,6 +196,7 @@ def test_a_reactivation_that_comes_before_we_tidied_up_is_not_undone():
     draft = Draft(w, at(20))
     change.apply(draft)
     assert draft.condition("DeactivationTarget") is None
+    assert draft.condition("Evicted").reason == "DeactivatedDueToR"
     assert draft.status.requeue_state is None
     later = condition("DeactivationTarget", "True", seconds=5)
     again = make([*RUNNING, later], status=status, meta={"annotations": {DEACTIVATED_FOR: at(0).isoformat()}})

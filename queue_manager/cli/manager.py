@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import os
 import sys
@@ -20,7 +19,7 @@ from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine import kubeconfig, log
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
-from queue_manager.engine.tuning import tune_garbage_collector
+from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.operator import preflight, probes, shell
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.preflight import CannotStart
@@ -34,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     tune_garbage_collector()
     try:
         config = read_config(args.config)
-        with runner() as loop:
+        with event_loop() as loop:
             loop.run(manage(args, config))
     except CannotStart as error:
         raise Refusal(str(error)) from error
@@ -99,15 +98,6 @@ def read_config(path: str | None) -> KueueConfig:
     for field in config.ignored:
         logger.warning("a setting has no effect", extra={"setting": field})
     return config
-
-
-def runner() -> asyncio.Runner:
-    """An event loop: uvloop where it is installed."""
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        return asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    return asyncio.Runner()
 
 
 def say(line: str) -> None:

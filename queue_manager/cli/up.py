@@ -18,6 +18,7 @@ from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine import log
+from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.local.storage.journal import DataDirectoryInUse, JournalUnusable
 
@@ -29,8 +30,9 @@ def run(args: argparse.Namespace) -> int:
     )
     config = read_config(args.config)
     log.configure(logging.WARNING)
+    tune_garbage_collector()
     try:
-        with runner() as loop:
+        with event_loop() as loop:
             return loop.run(up(options, config, args.config))
     except DataDirectoryInUse as error:
         raise Refusal(f"{error}; stop it first, or choose another --data-dir") from error
@@ -55,15 +57,6 @@ def read_config(path: str | None) -> KueueConfig:
     for field in config.ignored:
         say("!", "ignored", field)
     return config
-
-
-def runner() -> asyncio.Runner:
-    """An event loop: uvloop where it is installed."""
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        return asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    return asyncio.Runner()
 
 
 async def up(options: ClusterOptions, config: KueueConfig, file: str | None = None) -> int:

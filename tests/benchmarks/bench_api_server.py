@@ -7,7 +7,6 @@ the same bytes, and `json.loads` of a pod: on a loaded machine only the ratios t
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import multiprocessing
 import os
@@ -27,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.tuning import tune_garbage_collector
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.http import serve
@@ -172,7 +172,7 @@ def _client_process(url: str, bare: str, pipe: Connection) -> None:
 
 async def measure() -> dict[str, tuple[float, str]]:
     """Serve from this process, ask from another."""
-    gc.set_threshold(100_000, 50, 1000)
+    tune_garbage_collector()
     with tempfile.TemporaryDirectory() as directory:
         store = Store(SystemClock(), random.Random(), Journal.open(directory))
         server = ApiServer(store, Registry.builtin(), SystemClock())

@@ -21,6 +21,7 @@ import orjson
 from queue_manager.configuration import loads
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
+from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.simulation.virtual import run_virtual
 from tests.simulation.round_trip import round_trip
@@ -38,7 +39,9 @@ def main() -> None:
         print(f"    {write}")
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(thousand(Path(folder)))
+        tune_garbage_collector()
+        with event_loop() as loop:
+            loop.run(thousand(Path(folder)))
 
 
 async def thousand(folder: Path) -> None:

@@ -7,7 +7,6 @@ the metrics. Ends with its standard input.
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import sys
 from random import Random
@@ -19,10 +18,11 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 
 
 async def main(kubeconfig: str, port: int, options: JobControllerOptions) -> None:
-    gc.set_threshold(100_000, 50, 1000)
+    tune_garbage_collector()
     runtime = Runtime(HttpTransport.from_kubeconfig(kubeconfig), SystemClock(), Random(1))
     run_job_controller(runtime, options)
     async with runtime:
@@ -46,14 +46,8 @@ async def main(kubeconfig: str, port: int, options: JobControllerOptions) -> Non
 
 def run() -> None:
     kubeconfig, port, options = sys.argv[1:]
-    try:
-        import uvloop
-
-        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    except ImportError:
-        runner = asyncio.Runner()
-    with runner:
-        runner.run(main(kubeconfig, int(port), JobControllerOptions(**json.loads(options))))
+    with event_loop() as loop:
+        loop.run(main(kubeconfig, int(port), JobControllerOptions(**json.loads(options))))
 
 
 if __name__ == "__main__":

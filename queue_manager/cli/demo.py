@@ -23,6 +23,7 @@ from queue_manager.cli.submit import prepare, submit
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import JOBS, PODS, by_kind
+from queue_manager.engine.transport import Request
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.visibility.jobs import JobRow
 
@@ -155,5 +156,5 @@ async def last_line(client: Client, job: Job) -> str:
         return ""
     newest = max(pods, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name))
     path = PODS.path(newest.metadata.namespace, newest.metadata.name, "log")
-    answer = await client.transport.request("GET", path, query={"tailLines": "1"}, accept="*/*")
+    answer = await client.transport.request(Request("GET", path, query={"tailLines": "1"}, accept="*/*"))
     return answer.body.decode("utf-8", "replace").strip() if answer.status == 200 else ""

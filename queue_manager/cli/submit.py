@@ -21,7 +21,7 @@ from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.manifests import Manifest
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
-from queue_manager.engine.transport import ApiError, Response
+from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.visibility.consequences import queue_obstacle
 from queue_manager.visibility.verdict import never, without_quota
 
@@ -105,7 +105,7 @@ async def _post(client: Client, job: dict[str, Any], *, dry_run: bool) -> Respon
     if dry_run:
         query["dryRun"] = "All"
     path = JOBS.path(str(job["metadata"]["namespace"]))
-    return await client.transport.request("POST", path, query=query, body=orjson.dumps(job))
+    return await client.transport.request(Request("POST", path, query=query, body=orjson.dumps(job)))
 
 
 def explain(manifest: Manifest, answer: Response) -> list[str]:

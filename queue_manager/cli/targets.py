@@ -18,7 +18,7 @@ from queue_manager.cli.exits import EXIT_ERROR, Refusal
 from queue_manager.engine.client import Client
 from queue_manager.engine.codec import encode
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
-from queue_manager.engine.transport import MERGE_PATCH, ApiError
+from queue_manager.engine.transport import MERGE_PATCH, ApiError, Request
 
 CLUSTER_QUEUE_PREFIXES = ("cq/", "clusterqueue/")
 FIELD_MANAGER = "sluice"
@@ -140,6 +140,7 @@ async def patch(client: Client, resource: Resource, key: Key, change: object, *,
     if dry_run:
         query["dryRun"] = "All"
     path = resource.path(key.namespace, key.name)
-    answer = await client.transport.request("PATCH", path, query=query, body=encode(change), content_type=MERGE_PATCH)
+    request = Request("PATCH", path, query=query, body=encode(change), content_type=MERGE_PATCH)
+    answer = await client.transport.request(request)
     if answer.status >= 300:
         raise ApiError.of(answer.status, answer.body)

@@ -15,7 +15,7 @@ from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.codec import UNDECODABLE, complete, decoder, encode, revision
 from queue_manager.engine.resources import Resource
 from queue_manager.engine.selectors import matcher
-from queue_manager.engine.transport import JSON, MERGE_PATCH, ApiError, Response, Transport
+from queue_manager.engine.transport import MERGE_PATCH, ApiError, Request, Response, Transport
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Client:
         type: type[O] = dict,  # type: ignore[assignment]
     ) -> O:
         """The object as it is now. 404: there is none."""
-        return await self._object("GET", resource, resource.path(namespace, name), type=type)
+        return await self._object(resource, Request("GET", resource.path(namespace, name)), type)
 
     async def list(
         self,
@@ -94,7 +94,7 @@ class Client:
         query = {"limit": str(PAGE), "labelSelector": label_selector, "fieldSelector": field_selector}
         objects: list[O] = []
         while True:
-            answer = await self._send("GET", resource.path(namespace), query=query)
+            answer = await self._send(Request("GET", resource.path(namespace), query=_given(query)))
             page = decoder(Page).decode(answer.body)
             for raw in page.items or ():
                 obj = decoder(type).decode(raw)
@@ -119,7 +119,8 @@ class Client:
         With `name` and `subresource`, post to an object that is there: (pod, "binding"), (pod, "eviction").
         """
         body = encode(obj) if subresource else encode(obj, resource)
-        return await self._object("POST", resource, resource.path(namespace, name, subresource), body=body, type=type)
+        request = Request("POST", resource.path(namespace, name, subresource), body=body)
+        return await self._object(resource, request, type)
 
     async def replace(
         self,
@@ -133,7 +134,7 @@ class Client:
         body = encode(obj, resource)
         meta = decoder(Head).decode(body).metadata
         path = resource.path(meta.namespace, meta.name, subresource)
-        return await self._object("PUT", resource, path, body=body, type=type)
+        return await self._object(resource, Request("PUT", path, body=body), type)
 
     async def patch(
         self,
@@ -151,8 +152,8 @@ class Client:
         """Change an object. A resourceVersion or uid in the patch is a precondition (409)."""
         query = {"fieldManager": field_manager, "force": "true" if force else ""}
         path = resource.path(namespace, name, subresource)
-        body = encode(patch)
-        return await self._object("PATCH", resource, path, query=query, body=body, content_type=content_type, type=type)
+        request = Request("PATCH", path, query=_given(query), body=encode(patch), content_type=content_type)
+        return await self._object(resource, request, type)
 
     async def delete(
         self,
@@ -177,42 +178,23 @@ class Client:
             options["propagationPolicy"] = propagation
         if grace_period is not None:
             options["gracePeriodSeconds"] = grace_period
-        answer = await self._send("DELETE", resource.path(namespace, name), body=encode(options))
+        answer = await self._send(Request("DELETE", resource.path(namespace, name), body=encode(options)))
         if resource in self._learners:
             self._learn_deleted(resource, answer.body)
 
     # --- requests ---
 
-    async def _object(
-        self,
-        method: str,
-        resource: Resource,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        type: type[O],
-    ) -> O:
-        answer = await self._send(method, path, query=query, body=body, content_type=content_type)
+    async def _object(self, resource: Resource, request: Request, type: type[O]) -> O:
+        answer = await self._send(request)
         obj = decoder(type).decode(answer.body)
         if resource in self._learners:
             self._learn(resource, answer.body, obj)
         return obj
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-    ) -> Response:
+    async def _send(self, request: Request) -> Response:
         """A request until its answer; one that the server was too busy for is repeated when it says so."""
-        given = {name: value for name, value in (query or {}).items() if value}
         for attempt in range(BUSY_RETRIES + 1):
-            answer = await self.transport.request(method, path, query=given, body=body, content_type=content_type)
+            answer = await self.transport.request(request)
             if answer.status < 300:
                 break
             error = ApiError.of(answer.status, answer.body, answer.headers)
@@ -254,6 +236,10 @@ class Deleted(msgspec.Struct, frozen=True):
     """The Status that answers a DELETE which took effect at once."""
 
     details: Details = Details()
+
+
+def _given(query: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in query.items() if value}
 
 
 class _Learner(Generic[T]):

@@ -19,7 +19,7 @@ from pathlib import Path
 import aiohttp
 
 from queue_manager.engine import kubeconfig
-from queue_manager.engine.transport import JSON, ApiError, Response
+from queue_manager.engine.transport import JSON, ApiError, Request, Response
 
 Authorization = Callable[[], Awaitable[str]]  # -> value of the Authorization header, or ""
 
@@ -74,27 +74,17 @@ class HttpTransport:
             server_hostname=access.server_hostname,
         )
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout: float = 30,
-    ) -> Response:
-        headers = {"Accept": accept, **await self._auth()}
-        if body is not None:
-            headers["Content-Type"] = content_type
-        limit = aiohttp.ClientTimeout(total=timeout, sock_connect=CONNECT_TIMEOUT)
+    async def request(self, request: Request) -> Response:
+        headers = {"Accept": request.accept, **await self._auth()}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        limit = aiohttp.ClientTimeout(total=request.timeout, sock_connect=CONNECT_TIMEOUT)
         try:
             async with self._open().request(
-                method,
-                self.base_url + path,
-                params=query,
-                data=body,
+                request.method,
+                self.base_url + request.path,
+                params=request.query,
+                data=request.body,
                 headers=headers,
                 timeout=limit,
                 server_hostname=self._server_hostname,

@@ -28,7 +28,7 @@ from queue_manager.engine.client import PAGE, Page
 from queue_manager.engine.codec import UNDECODABLE, decoder
 from queue_manager.engine.resources import Resource
 from queue_manager.engine.sharing import sharer
-from queue_manager.engine.transport import ApiError, Transport
+from queue_manager.engine.transport import ApiError, Request, Transport
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class Reflector(Generic[T]):
         self._count("reflector_lists_total")
 
     async def _page(self, query: dict[str, str]) -> Page:
-        answer = await self._transport.request("GET", self.resource.path(), query=query, timeout=LIST_TIMEOUT)
+        answer = await self._transport.request(Request("GET", self.resource.path(), query=query, timeout=LIST_TIMEOUT))
         if answer.status != 200:
             error = ApiError.of(answer.status, answer.body, answer.headers)
             if answer.status == 410 and "continue" in query:

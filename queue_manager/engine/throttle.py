@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from queue_manager.engine.transport import JSON, Response, Transport
+from queue_manager.engine.transport import Request, Response, Transport
 
 RateLimit = tuple[float, int]  # requests per second, and how many may come at once; both more than 0
 
@@ -40,21 +40,9 @@ class ThrottledTransport:
         self._transport = transport
         self._bucket = TokenBucket(limit)
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout: float = 30,
-    ) -> Response:
+    async def request(self, request: Request) -> Response:
         await self._turn()
-        return await self._transport.request(
-            method, path, query=query, body=body, content_type=content_type, accept=accept, timeout=timeout
-        )
+        return await self._transport.request(request)
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:

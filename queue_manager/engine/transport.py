@@ -15,6 +15,16 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
+class Request(NamedTuple):
+    method: str
+    path: str
+    query: Mapping[str, str] | None = None
+    body: bytes | None = None
+    content_type: str = JSON
+    accept: str = JSON
+    timeout: float = 30  # seconds for the whole answer
+
+
 class Response(NamedTuple):
     status: int
     headers: Mapping[str, str]
@@ -24,18 +34,8 @@ class Response(NamedTuple):
 class Transport(Protocol):
     """One API server, seen by one user."""
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout: float = 30,
-    ) -> Response:
-        """Any HTTP status is a Response; only a broken connection or the timeout (seconds) raises OSError."""
+    async def request(self, request: Request) -> Response:
+        """Any HTTP status is a Response; only a broken connection or the timeout raises OSError."""
         ...
 
     def stream(

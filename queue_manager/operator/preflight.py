@@ -10,7 +10,7 @@ import msgspec
 from job_controller.fields import Json
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import Resource
-from queue_manager.engine.transport import ApiError, Transport
+from queue_manager.engine.transport import ApiError, Request, Transport
 from queue_manager.operator.permissions import Need, custom_resources, each_verb, needs
 
 REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
@@ -42,7 +42,7 @@ async def check(transport: Transport, server: str, controllers: Iterable[str]) -
 
 async def _reach(transport: Transport) -> str:
     """Wrong credentials show here: they are refused even where everybody may ask."""
-    answer = await transport.request("GET", "/version", timeout=PATIENCE)
+    answer = await transport.request(Request("GET", "/version", timeout=PATIENCE))
     if answer.status != 200:
         raise ApiError.of(answer.status, answer.body)
     tree = _tree(answer.body)
@@ -52,7 +52,7 @@ async def _reach(transport: Transport) -> str:
 async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
     missing: list[Resource] = []
     for root in dict.fromkeys(resource.root for resource in wanted):
-        answer = await transport.request("GET", root, timeout=PATIENCE)
+        answer = await transport.request(Request("GET", root, timeout=PATIENCE))
         if answer.status not in (200, 404):
             raise ApiError.of(answer.status, answer.body)
         tree = _tree(answer.body) if answer.status == 200 else {}  # of an unknown group: 404, and no JSON

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
-from queue_manager.engine.transport import JSON, ApiError, Response
+from queue_manager.engine.transport import ApiError, Request, Response
 
 log = logging.getLogger(__name__)
 
@@ -57,25 +57,13 @@ class ClusterTransport:
     def access(self) -> Access:
         return self._link.access
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout: float = 30,
-    ) -> Response:
+    async def request(self, request: Request) -> Response:
         for last in (False, True):
             used = await self.access.authorization()
             link = self._link
             link.requests += 1
             try:
-                answer = await link.http.request(
-                    method, path, query=query, body=body, content_type=content_type, accept=accept, timeout=timeout
-                )
+                answer = await link.http.request(request)
             finally:
                 self._done(link)
             if last or answer.status != 401 or not await self._renewed(link, used):

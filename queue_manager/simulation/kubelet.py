@@ -13,7 +13,7 @@ import msgspec
 from job_controller.model import Key, Pod
 from queue_manager.engine.resources import PODS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError, Request
 from queue_manager.engine.workqueue import WorkQueue
 
 NODE = "simulated"
@@ -88,7 +88,7 @@ class Kubelet:
         target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.metadata.name}, "target": target}
         path = PODS.path(pod.metadata.namespace, pod.metadata.name, "binding")
-        answer = await self._client.transport.request("POST", path, body=msgspec.json.encode(binding))
+        answer = await self._client.transport.request(Request("POST", path, body=msgspec.json.encode(binding)))
         if answer.status >= 300:
             raise ApiError.of(answer.status, answer.body)
 

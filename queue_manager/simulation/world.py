@@ -22,7 +22,7 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.resources import by_kind
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import JSON, Response, Transport
+from queue_manager.engine.transport import Request, Response, Transport
 from queue_manager.jobs.queue_manager import add_queue_controllers
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
@@ -132,22 +132,10 @@ class _Wire:
         self._inner = inner
         self.cut = False
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout: float = 30,
-    ) -> Response:
+    async def request(self, request: Request) -> Response:
         if self.cut:
             raise ConnectionAbortedError("killed")
-        return await self._inner.request(
-            method, path, query=query, body=body, content_type=content_type, accept=accept, timeout=timeout
-        )
+        return await self._inner.request(request)
 
     def stream(
         self, path: str, *, query: Mapping[str, str] | None = None

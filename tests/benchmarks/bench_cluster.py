@@ -19,6 +19,7 @@ import orjson
 from queue_manager.engine.client import Client
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.resources import JOBS
+from queue_manager.engine.transport import Request
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTS = 3
@@ -77,7 +78,7 @@ def job(number: int, marks: Path) -> dict[str, Any]:
 
 async def revision(client: Client) -> int:
     """The store's resourceVersion: how many writes there were."""
-    answer = await client.transport.request("GET", JOBS.path("default"), query={"limit": "1"})
+    answer = await client.transport.request(Request("GET", JOBS.path("default"), query={"limit": "1"}))
     return int(orjson.loads(answer.body)["metadata"]["resourceVersion"])
 
 

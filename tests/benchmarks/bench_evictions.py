@@ -21,6 +21,7 @@ import orjson
 from queue_manager.configuration import loads
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
+from queue_manager.engine.transport import Request
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.simulation.virtual import run_virtual
@@ -109,7 +110,7 @@ async def until_suspended(client: Client, count: int) -> None:
 
 async def revision(client: Client) -> int:
     """The store's resourceVersion: how many writes there were."""
-    answer = await client.transport.request("GET", JOBS.path("default"), query={"limit": "1"})
+    answer = await client.transport.request(Request("GET", JOBS.path("default"), query={"limit": "1"}))
     return int(orjson.loads(answer.body)["metadata"]["resourceVersion"])
 
 

@@ -33,7 +33,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.resources import JOBS, NAMESPACES, PODS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import STRATEGIC_PATCH
+from queue_manager.engine.transport import STRATEGIC_PATCH, Request
 from tests.control_plane.jobs.arena import BUILT_IN, OURS, SIDES, Arena, connect
 from tests.control_plane.jobs.rivals import JOB_CONTROLLER, Rival, built_in, ours
 from tests.control_plane.server import ControlPlane
@@ -175,7 +175,7 @@ class Bench:
 
     async def _writes(self) -> dict[str, float]:
         """How many writes the API server has answered, by resource."""
-        answer = await self._transport.request("GET", "/metrics", accept="text/plain")
+        answer = await self._transport.request(Request("GET", "/metrics", accept="text/plain"))
         counts: dict[str, float] = {}
         for labels, value in _REQUESTS.findall(answer.body.decode()):
             found = dict(_LABEL.findall(labels))
@@ -188,7 +188,7 @@ class Bench:
         """The next case starts with an empty cluster."""
         for path in (JOBS.path(namespace), PODS.path(namespace)):
             query = {"propagationPolicy": "Background", "gracePeriodSeconds": "0"}
-            await self._transport.request("DELETE", path, query=query, timeout=300)
+            await self._transport.request(Request("DELETE", path, query=query, timeout=300))
         while await client.list(PODS, namespace):
             await asyncio.sleep(0.2)
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.resources import Resource
+from queue_manager.engine.transport import Request
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespaces import NamespaceController
 from queue_manager.local.kinds.registry import Registry
@@ -88,7 +89,7 @@ class Real:
         """etcd's JSON gateway; an API server would not store what breaks its rules."""
         etcd = HttpTransport(self.plane.etcd)
         try:
-            answer = await etcd.request("POST", f"/v3/{call}", body=json.dumps(message).encode())
+            answer = await etcd.request(Request("POST", f"/v3/{call}", body=json.dumps(message).encode()))
         finally:
             await etcd.close()
         assert answer.status == 200, answer.body

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from queue_manager.engine.resources import CRDS, Resource, by_kind
-from queue_manager.engine.transport import JSON, MERGE_PATCH
+from queue_manager.engine.transport import JSON, MERGE_PATCH, Request
 from tests.contract.normal import Normal
 from tests.contract.servers import Server
 
@@ -108,7 +108,7 @@ class Session:
         raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         asked = {**(query or {}), **{name: _option(value) for name, value in more.items()}}
         answer = await self.transport.request(
-            method, path, query=asked or None, body=raw, content_type=content_type, accept=accept
+            Request(method, path, query=asked or None, body=raw, content_type=content_type, accept=accept)
         )
         headers = answer.headers
         found = Answer(answer.status, _decoded(answer.body), _warnings(headers), headers)

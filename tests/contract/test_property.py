@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from queue_manager.engine.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, Resource
-from queue_manager.engine.transport import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from queue_manager.engine.transport import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request
 from tests.contract import servers
 from tests.contract.bodies import config_map, definition, job, pod, thing
 from tests.contract.normal import Normal
@@ -250,11 +250,13 @@ class Side:
         if step.version != "none" and known:
             body["metadata"]["resourceVersion"] = known[-1] if step.version == "last" else known[0]
         answer = await self.server.transport.request(
-            step.method,
-            step.resource.path(self.namespace, step.name, step.subresource),
-            query=dict(step.query) or None,
-            body=None if body is None else json.dumps(body).encode(),
-            content_type=step.type,
+            Request(
+                step.method,
+                step.resource.path(self.namespace, step.name, step.subresource),
+                query=dict(step.query) or None,
+                body=None if body is None else json.dumps(body).encode(),
+                content_type=step.type,
+            )
         )
         tree = _decoded(answer.body)
         self._remember(step, answer.status, tree)
@@ -311,7 +313,7 @@ PRELUDE = [
 
 async def create_namespace(server: Server, name: str) -> None:
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    answer = await server.transport.request("POST", NAMESPACES.path(), body=json.dumps(body).encode())
+    answer = await server.transport.request(Request("POST", NAMESPACES.path(), body=json.dumps(body).encode()))
     assert answer.status == 201, answer.body
 
 
@@ -340,10 +342,10 @@ def crd() -> Json:
 
 
 async def define(server: Server) -> None:
-    answer = await server.transport.request("POST", CRDS.path(), body=json.dumps(crd()).encode())
+    answer = await server.transport.request(Request("POST", CRDS.path(), body=json.dumps(crd()).encode()))
     assert answer.status == 201, answer.body
     async with asyncio.timeout(30):
-        while (await server.transport.request("GET", THINGS.path())).status != 200:
+        while (await server.transport.request(Request("GET", THINGS.path()))).status != 200:
             await asyncio.sleep(0.02)
 
 

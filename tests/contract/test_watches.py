@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.engine.resources import CONFIG_MAPS, PODS
+from queue_manager.engine.transport import Request
 from tests.contract.bodies import config_map, definition, pod, thing, things
 from tests.contract.session import Session
 
@@ -135,6 +136,6 @@ async def test_a_watch_in_another_form(s: Session, accept: str) -> None:
     await s.create(config_map("b"), silent=True)
     await s.create(config_map("c"), silent=True)
     query = {"watch": "true", "timeoutSeconds": "1", "resourceVersion": first.version}
-    answer = await s.transport.request("GET", s.path(CONFIG_MAPS), query=query, accept=accept)
+    answer = await s.transport.request(Request("GET", s.path(CONFIG_MAPS), query=query, accept=accept))
     for line in answer.body.splitlines():
         s.follow({"event": s.normal.tree(s.decoded(line))})

@@ -20,7 +20,7 @@ from queue_manager.engine.resources import (
     WORKLOADS,
     Resource,
 )
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport import ApiError, Request
 
 WORK = (JOBS, WORKLOADS, PODS)  # what a manager would take for its own
 QUEUES = (LOCAL_QUEUES, CLUSTER_QUEUES, RESOURCE_FLAVORS, COHORTS, WORKLOAD_PRIORITY_CLASSES, ADMISSION_CHECKS)
@@ -51,5 +51,5 @@ async def remove_all(api: Client, resource: Resource, namespace: str = "") -> No
 
 
 async def forget_events(api: Client, namespace: str) -> None:
-    answer = await api.transport.request("DELETE", EVENTS.path(namespace))
+    answer = await api.transport.request(Request("DELETE", EVENTS.path(namespace)))
     assert answer.status == 200, answer.body

@@ -17,7 +17,7 @@ import pytest
 
 from queue_manager.configuration import loads
 from queue_manager.engine.resources import JOBS, WORKLOADS
-from queue_manager.engine.transport import JSON, Response, Transport
+from queue_manager.engine.transport import Request, Response, Transport
 from queue_manager.simulation.kubelet import Outcome
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
@@ -52,25 +52,14 @@ class Mortal:
         self._fate = fate
         self._dead = False
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout: float = 30,
-    ) -> Response:
+    async def request(self, request: Request) -> Response:
         if self._dead:
             raise ConnectionAbortedError("dead")
-        dies = method != "GET" and not path.endswith("/events") and "/events/" not in path and self._fate.strikes()
+        counts = request.method != "GET" and "events" not in request.path.split("/")
+        dies = counts and self._fate.strikes()
         if dies and not self._fate.death.applied:
             self._die()
-        answer = await self._inner.request(
-            method, path, query=query, body=body, content_type=content_type, accept=accept, timeout=timeout
-        )
+        answer = await self._inner.request(request)
         if dies:
             self._die()
         return answer

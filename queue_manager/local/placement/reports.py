@@ -8,7 +8,7 @@ import msgspec
 
 from queue_manager.engine.resources import PODS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError, Request
 from queue_manager.local.disruption import disrupt
 from queue_manager.local.placement.filters import Refusal
 from queue_manager.local.placement.objects import SCHEDULER, PodObject
@@ -35,7 +35,7 @@ class Reports:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         path = PODS.path(meta.namespace, meta.name, "binding")
-        answer = await self._runtime.client.transport.request("POST", path, body=msgspec.json.encode(binding))
+        answer = await self._runtime.client.transport.request(Request("POST", path, body=msgspec.json.encode(binding)))
         if answer.status < 300:
             self._events.event(pod, "Normal", "Scheduled", f"Successfully assigned {meta.key} to {node}")
             return True

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from queue_manager.engine import transport
 from queue_manager.engine.transport import JSON, ApiError, Response
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.exchange import Request, Stream
@@ -20,22 +21,13 @@ class LocalTransport:
         self._server = server
         self._user = user
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout: float = 30,
-    ) -> Response:
+    async def request(self, request: transport.Request) -> Response:
         """See `engine.Transport.request`; a server in the same process answers at once, so there is no timeout."""
-        headers = {"accept": accept, "content-type": content_type, "user-agent": AGENT}
-        request = Request(method, path, query or {}, headers, body or b"", self._user)
+        headers = {"accept": request.accept, "content-type": request.content_type, "user-agent": AGENT}
+        body = request.body or b""
+        received = Request(request.method, request.path, request.query or {}, headers, body, self._user)
         await asyncio.sleep(0)  # as over a socket, others get their turn
-        answer = await self._server.handle(request)
+        answer = await self._server.handle(received)
         if isinstance(answer, Response):
             return answer
         try:

@@ -22,7 +22,7 @@ from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.metrics import Registry
 from queue_manager.engine.resources import JOBS, NAMESPACES, by_kind
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import JSON, ApiError, Response, Transport
+from queue_manager.engine.transport import ApiError, Request, Response, Transport
 from queue_manager.jobs.queue_manager import QueueManager, add_queue_controllers
 from queue_manager.local.server.admission import Admission
 from queue_manager.simulation.kubelet import Kubelet, Script
@@ -100,7 +100,7 @@ async def _try_a_job(client: Client) -> None:
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "t"}, "spec": {"template": {"spec": pod}}}
     query, body = {"dryRun": "All"}, msgspec.json.encode(job)
-    answer = await client.transport.request("POST", JOBS.path(NS), query=query, body=body)
+    answer = await client.transport.request(Request("POST", JOBS.path(NS), query=query, body=body))
     assert answer.status == 201, answer.body
 
 
@@ -112,22 +112,10 @@ class Recorder:
         self._versions: set[str] = set()
         self.history: list[bytes] = []
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = JSON,
-        accept: str = JSON,
-        timeout: float = 30,
-    ) -> Response:
-        answer = await self._inner.request(
-            method, path, query=query, body=body, content_type=content_type, accept=accept, timeout=timeout
-        )
-        if method in TYPES and answer.status < 300:
-            self._record(TYPES[method], answer.body)
+    async def request(self, request: Request) -> Response:
+        answer = await self._inner.request(request)
+        if request.method in TYPES and answer.status < 300:
+            self._record(TYPES[request.method], answer.body)
         return answer
 
     def _record(self, type: bytes, body: bytes) -> None:

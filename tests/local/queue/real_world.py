@@ -30,6 +30,7 @@ from queue_manager.engine.resources import (
     Resource,
 )
 from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import Request
 from queue_manager.jobs.queue_manager import add_queue_controllers
 from queue_manager.local.server.admission import Admission
 from tests.control_plane import webhooks
@@ -82,7 +83,7 @@ class RealWorld:
 
     async def _watch(self, transport: HttpTransport, resource: Resource) -> None:
         """From now on, as lines of a history."""
-        answer = await transport.request("GET", resource.path(), query={"limit": "1"})
+        answer = await transport.request(Request("GET", resource.path(), query={"limit": "1"}))
         version = msgspec.json.decode(answer.body)["metadata"]["resourceVersion"]
         rest = b""
         async with transport.stream(resource.path(), query={"watch": "1", "resourceVersion": version}) as chunks:

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from queue_manager.engine.resources import CONFIG_MAPS
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport import ApiError, Request
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.transport import LocalTransport
@@ -20,7 +20,7 @@ MAPS = CONFIG_MAPS.path("default")
 
 async def test_requests_and_streams_need_no_socket(world: World) -> None:
     transport = LocalTransport(world.server, "me")
-    answer = await transport.request("POST", MAPS, body=json.dumps(config_map("c")).encode())
+    answer = await transport.request(Request("POST", MAPS, body=json.dumps(config_map("c")).encode()))
     assert answer.status == 201
     async with transport.stream(MAPS, query={"watch": "1"}) as chunks:
         assert json.loads(await anext(chunks))["object"]["metadata"]["name"] == "c"
@@ -48,12 +48,12 @@ async def test_an_event_can_be_written_in_one_group_and_read_in_the_other() -> N
         "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
     }
     new = "/apis/events.k8s.io/v1/namespaces/default/events"
-    created = await transport.request("POST", new, body=json.dumps(event).encode())
+    created = await transport.request(Request("POST", new, body=json.dumps(event).encode()))
     assert created.status == 201, created.body
     query = {"fieldSelector": "involvedObject.name=p"}
-    listed = await transport.request("GET", "/api/v1/namespaces/default/events", query=query)
+    listed = await transport.request(Request("GET", "/api/v1/namespaces/default/events", query=query))
     (old,) = json.loads(listed.body)["items"]
     assert old["message"] == "hello"
-    listed = await transport.request("GET", new, query={"fieldSelector": "regarding.name=p"})
+    listed = await transport.request(Request("GET", new, query={"fieldSelector": "regarding.name=p"}))
     (again,) = json.loads(listed.body)["items"]
     assert again["note"] == "hello"

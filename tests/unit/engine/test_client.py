@@ -17,7 +17,7 @@ from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.kubeconfig import KubeconfigError, load
 from queue_manager.engine.resources import PODS
 from queue_manager.engine.selectors import matcher
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport import ApiError, Request
 from tests.unit.engine.loopback import Loopback, pod, status
 
 Served = tuple[Loopback, HttpTransport]
@@ -80,7 +80,7 @@ async def test_a_busy_server_that_says_nothing_is_the_callers_to_handle(served: 
 async def test_no_server_is_an_os_error() -> None:
     transport = HttpTransport("http://127.0.0.1:1")
     with pytest.raises(OSError, match="Cannot connect"):
-        await transport.request("GET", "/")
+        await transport.request(Request("GET", "/"))
     with pytest.raises(OSError, match="Cannot connect"):
         async with transport.stream("/"):
             pass

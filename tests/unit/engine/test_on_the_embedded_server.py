@@ -12,6 +12,7 @@ from job_controller.model import Key, Object
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import Request
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.server.api_server import ApiServer
@@ -62,7 +63,7 @@ async def a_day() -> tuple[list[str], list[str], int]:
 
 
 async def _revision(user: Client) -> str:
-    answer = await user.transport.request("GET", CONFIG_MAPS.path())
+    answer = await user.transport.request(Request("GET", CONFIG_MAPS.path()))
     return str(json.loads(answer.body)["metadata"]["resourceVersion"])
 
 

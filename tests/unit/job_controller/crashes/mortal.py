@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from queue_manager.engine.transport import ApiError, Response
+from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.local.server.transport import LocalTransport
 
 When = Literal["before", "after"]
@@ -39,15 +39,15 @@ class MortalTransport:
         self.writes = 0
         self._lost: set[str] = set()  # paths whose watch was cut
 
-    async def request(self, method: str, path: str, **more: Any) -> Response:
+    async def request(self, request: Request) -> Response:
         if self.dead.is_set():
             await self._silence()
-        if method == "GET" or "/events" in path:
-            return await self._inner.request(method, path, **more)
+        if request.method == "GET" or "/events" in request.path:
+            return await self._inner.request(request)
         self.writes += 1
         if self._fate.death == (self.writes, "before"):
             await self._die()
-        answer = await self._inner.request(method, path, **more)
+        answer = await self._inner.request(request)
         if self._fate.death == (self.writes, "after"):
             await self._die()
         return answer

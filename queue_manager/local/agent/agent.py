@@ -13,23 +13,32 @@ import asyncio
 import base64
 import logging
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from job_controller.fields import Json
+from job_controller.model import Object, ObjectMeta
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.resources import CONFIG_MAPS, PODS, Resource
+from queue_manager.engine.resources import CONFIG_MAPS, NODES, PODS, Resource
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.agent import supervisor
+from queue_manager.local.agent.admission import REJECTED, MakesRoom, Rejected
 from queue_manager.local.agent.environment import ConfigError, Host
+from queue_manager.local.agent.evictor import Evictor
+from queue_manager.local.agent.gate import Gate
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogIndexer
+from queue_manager.local.agent.pressure import RECLAIMING, THRESHOLD_MET, Policy
+from queue_manager.local.agent.status import PREEMPTED, Verdict, timestamp
 from queue_manager.local.agent.sweep import Sweeper
 from queue_manager.local.agent.worker import SHORTEST_GRACE, NodePod, PodWorker, Tools, waits_for_its_end
+from queue_manager.local.placement.objects import NodeObject, node_of
+from queue_manager.local.placement.preemption import Held
+from queue_manager.scheduling.amounts import Amounts, amount
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +47,23 @@ SECRETS = Resource("", "v1", "secrets", "Secret")
 CONCURRENCY = 32
 
 
+class _Bound(msgspec.Struct):
+    """The part of a pod's spec that says where it runs."""
+
+    nodeName: str  # noqa: N815
+
+
 class Agent:
     """Runs the pods of its nodes. Construct it before the runtime starts; end it with `shutdown`.
 
     Without `shutdown` (the program is killed, or the runtime just stops) containers go on running.
     """
 
-    def __init__(self, runtime: Runtime, directory: Path, hosts: Sequence[Host]) -> None:
-        """`directory`: where pods live, made readable by its owner only. `hosts`: the nodes this agent serves."""
+    def __init__(self, runtime: Runtime, directory: Path, hosts: Sequence[Host], policy: Policy | None = None) -> None:
+        """`directory`: where pods live, made readable by its owner only. `hosts`: the nodes this agent serves.
+
+        `policy`: when pods are evicted for want of memory; a kubelet's by default.
+        """
         self.layout = Layout(directory.resolve())
         self.layout.prepare()
         self._runtime = runtime
@@ -57,12 +75,16 @@ class Agent:
         self._shutdown: float | None = None
         self._idle = asyncio.Event()
         self._events = runtime.recorder("kubelet")
+        self._gate = Gate(self._allocatable)
+        self._evictor = Evictor(self, policy or Policy())
+        self._nodes = runtime.cache(NODES, NodeObject)
         self._caches: list[Cache[NodePod]] = []
         for host in hosts:
             cache = runtime.cache(PODS, NodePod, field_selector=f"spec.nodeName={host.name}")
             cache.subscribe(self._changed)
             self._caches.append(cache)
         runtime.task(self._begin)
+        runtime.task(self._evictor.run)
         runtime.worker(self._queue, self._sync, CONCURRENCY)
 
     # --- life ---
@@ -107,8 +129,12 @@ class Agent:
 
     def _changed(self, old: NodePod | None, new: NodePod | None) -> None:
         pod = new or old
-        if pod is not None:
-            self._queue.add(pod.metadata.uid)
+        if pod is None:
+            return
+        uid = pod.metadata.uid
+        for waiting in self._gate.saw(uid, new):
+            self._queue.add(waiting)
+        self._queue.add(uid)
 
     def _pod(self, uid: str) -> NodePod | None:
         return next((pod for cache in self._caches if (pod := cache.by_uid(uid)) is not None), None)
@@ -123,6 +149,8 @@ class Agent:
         await worker.sync(pod, self._shutdown)
         if worker.ended:
             self._end_pod(uid, pod)
+        elif worker.running:
+            self._evictor.wake()
 
     async def _begin_pod(self, uid: str, pod: NodePod | None) -> PodWorker | None:
         """A worker for a pod that is to run here; none for one that is over, gone, or comes too late."""
@@ -137,15 +165,43 @@ class Agent:
             return None
         if self._shutdown is not None:
             return None
-        worker = self._workers[uid] = self._worker(pod)
-        return worker
+        spec = msgspec.json.decode(pod.spec)
+        if pod.metadata.deletion_timestamp is None and not await self._may_start(pod, spec):
+            return None
+        return self._worker(pod)
 
     def _worker(self, pod: NodePod) -> PodWorker:
-        spec = msgspec.json.decode(pod.spec, type=dict[str, object])
         uid = pod.metadata.uid
-        host = self._hosts[str(spec["nodeName"])]
+        host = self._hosts[msgspec.json.decode(pod.spec, type=_Bound).nodeName]
         tools = Tools(self.layout, host, self._source, self, self._indexer, self._runtime.clock.now)
-        return PodWorker(pod, tools, lambda seconds: self._queue.add_after(uid, seconds))
+        worker = self._workers[uid] = PodWorker(pod, tools, lambda seconds: self._queue.add_after(uid, seconds))
+        return worker
+
+    async def _may_start(self, pod: NodePod, spec: Json) -> bool:
+        """Whether the node has room for it. If not it fails, or if it is critical others end for it."""
+        match self._gate.ask(pod, spec):
+            case Rejected(reason, message):
+                self.event(pod, "Warning", reason, message)
+                status = {"phase": "Failed", "reason": reason, "message": REJECTED + message}
+                status |= {"startTime": timestamp(self._runtime.clock.now())}
+                await self.patch_status(pod, status | {"observedGeneration": pod.metadata.generation})
+                return False
+            case MakesRoom(victims):
+                for uid in victims:
+                    self._end_for(uid, PREEMPTED)
+                return False
+        return True
+
+    def _end_for(self, uid: str, verdict: Verdict, grace: float | None = None) -> None:
+        """The node ends a pod of its own accord."""
+        pod = self._pod(uid)
+        if pod is None or pod.is_over:
+            return
+        worker = self._workers.get(uid) or self._worker(pod)
+        self._gate.leaves(uid)
+        self.event(pod, "Warning", verdict.reason, verdict.message)
+        worker.end(verdict, grace)
+        self._queue.add(uid)
 
     def _end_pod(self, uid: str, pod: NodePod | None) -> None:
         self._workers.pop(uid).release()
@@ -161,6 +217,39 @@ class Agent:
         if self.layout.pod(uid).exists():
             self._sweeper.request(uid)
             self.layout.remove(uid)
+
+    # --- nodes ---
+
+    def _allocatable(self, node: str) -> Amounts:
+        found = self._nodes.get("", node)
+        if found is not None:
+            return node_of(found).allocatable
+        return {name: amount(name, quantity) for name, quantity in self._hosts[node].allocatable.items()}
+
+    def pods(self) -> Collection[PodWorker]:
+        """All pods that are not over."""
+        return list(self._workers.values())
+
+    def holds(self, uid: str) -> Held | None:
+        """The room of an admitted pod."""
+        return self._gate.holds(uid)
+
+    def memory(self, node: str) -> int:
+        """Bytes of memory that a node has for pods."""
+        return self._allocatable(node).get("memory", 0)
+
+    def threshold_met(self, node: str) -> None:
+        """Too little of a node's memory is left. A kubelet knows no UID of its node but the name."""
+        self._events.event(
+            Object(api_version="v1", kind="Node", metadata=ObjectMeta(name=node, uid=node)),
+            "Warning",
+            THRESHOLD_MET,
+            RECLAIMING,
+        )
+
+    def evict(self, uid: str, verdict: Verdict) -> None:
+        """End a pod at once."""
+        self._end_for(uid, verdict, 0)
 
     # --- what workers report ---
 

@@ -29,15 +29,23 @@ VANISHED = "The container could not be located when the pod was deleted.  The co
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why the agent ends a pod that would have gone on: the phase becomes Failed, with this reason."""
+    """Why the agent ends a pod that would have gone on: the phase becomes Failed, with this reason.
+
+    disruption: what the DisruptionTarget condition says; without it there is none.
+    """
 
     reason: str
     message: str
-    disruption: bool = False
+    disruption: str = ""
 
 
 DEADLINE_EXCEEDED = Verdict("DeadlineExceeded", DEADLINE)
-SHUTDOWN = Verdict("Terminated", NODE_SHUTDOWN, disruption=True)
+SHUTDOWN = Verdict("Terminated", NODE_SHUTDOWN, disruption=NODE_SHUTDOWN)
+PREEMPTED = Verdict(
+    "Preempting",
+    "Preempted in order to admit critical pod",
+    disruption="Pod was preempted by Kubelet to accommodate a critical pod.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +211,7 @@ def _conditions(view: View, current: str) -> list[Json]:
         _condition("PodScheduled", True),
     ]
     if view.verdict is not None and view.verdict.disruption and over:
-        found.append(_condition("DisruptionTarget", True, "TerminationByKubelet", view.verdict.message))
+        found.append(_condition("DisruptionTarget", True, "TerminationByKubelet", view.verdict.disruption))
     old = {c["type"]: c for c in (view.pod.get("status") or {}).get("conditions") or ()}
     generation = view.pod["metadata"].get("generation", 1)
     return [_dated(c, old.get(c["type"]), generation, view.now) for c in found]

@@ -129,6 +129,7 @@ class PodWorker:
         self._processes: dict[str, supervisor.Process] = {}
         self._probes: dict[str, Readiness] = {}
         self._stop: Stop | None = None
+        self._order: tuple[Verdict, float] | None = None  # to stop, from the node
         self._told: set[tuple[str, str, int]] = set()
         since = pod.status.get("startTime")
         self._start_time = datetime.fromisoformat(since) if since else self._now()
@@ -158,6 +159,14 @@ class PodWorker:
         self.ended = self._stop is not None and not self.running
         if pod is not None:
             await self._report(pod)
+
+    def end(self, verdict: Verdict, grace: float | None = None) -> None:
+        """Have the next sync end this pod, within its own grace period if no other is given (seconds)."""
+        self._order = (verdict, self._grace if grace is None else grace)
+
+    def sessions(self) -> dict[int, str]:
+        """The containers that run, by the process session each of them was started in."""
+        return {process.pid: name for name, process in self._processes.items()}
 
     def release(self) -> None:
         """Let go of the processes; they live on and a later worker finds them."""
@@ -254,6 +263,9 @@ class PodWorker:
     # --- stopping ---
 
     def _look_for_a_stop(self, pod: NodePod | None, shutdown: float | None) -> None:
+        if self._order is not None:
+            order, self._order = self._order, None
+            self._begin_stop(*order)
         if pod is None:
             self._begin_stop(None, SHORTEST_GRACE)
         elif pod.metadata.deletion_timestamp is not None:

@@ -83,13 +83,27 @@ def refusals(pod: Pod, node: Node, used: Amounts) -> list[str]:
     return _insufficient(pod.requests, node.allocatable, used)
 
 
-def _insufficient(requests: Amounts, allocatable: Amounts, used: Amounts) -> list[str]:
+class Shortage(NamedTuple):
+    """A resource of which a node has too little for a pod, in the unit of its amounts."""
+
+    resource: str
+    requested: int
+    used: int
+    capacity: int
+
+
+def shortages(requests: Amounts, allocatable: Amounts, used: Amounts) -> list[Shortage]:
     """The resources that do not fit, `pods` first."""
-    reasons = ["Too many pods"] if used.get("pods", 0) + 1 > allocatable.get("pods", 0) else []
-    for resource, wanted in requests.items():
-        if resource != "pods" and 0 < wanted > allocatable.get(resource, 0) - used.get(resource, 0):
-            reasons.append(f"Insufficient {resource}")
-    return reasons
+    wanted = {"pods": 1} | {name: value for name, value in requests.items() if name != "pods"}
+    found = (Shortage(name, value, used.get(name, 0), allocatable.get(name, 0)) for name, value in wanted.items())
+    return [s for s in found if 0 < s.requested > s.capacity - s.used]
+
+
+def _insufficient(requests: Amounts, allocatable: Amounts, used: Amounts) -> list[str]:
+    return [
+        "Too many pods" if short.resource == "pods" else f"Insufficient {short.resource}"
+        for short in shortages(requests, allocatable, used)
+    ]
 
 
 def _load(requests: Amounts, allocatable: Amounts, used: Amounts) -> float:

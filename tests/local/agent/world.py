@@ -17,6 +17,7 @@ from queue_manager.local.agent import sweep
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogSource
+from queue_manager.local.agent.pressure import Policy
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.nodes import NodeSpec, node_specs, register
@@ -43,12 +44,14 @@ class World:
         self.store.subscribe(self._changes.append)
 
     @contextlib.asynccontextmanager
-    async def running(self, nodes: Sequence[NodeSpec] | None = None) -> AsyncIterator[Agent]:
+    async def running(
+        self, nodes: Sequence[NodeSpec] | None = None, policy: Policy | None = None
+    ) -> AsyncIterator[Agent]:
         """Agent and placement run inside; leaving the block drops them without any clean-up, as a kill would."""
         specs = nodes or node_specs(cpu="4", memory="8Gi")
         await register(self.client, specs, self.clock.now())
         runtime = Runtime(LocalTransport(self.server), self.clock, random.Random(2))
-        agent = Agent(runtime, self.directory / "pods", [spec.host for spec in specs])
+        agent = Agent(runtime, self.directory / "pods", [spec.host for spec in specs], policy)
         Placement(runtime)
         TaintEviction(runtime)
         async with runtime:

@@ -1,0 +1,115 @@
+"""Watches what the pods of each node use of its memory, and ends one when too little is left.
+
+It looks only while containers run: an idle agent sleeps. After an eviction the node gets another look when the pod is
+gone, for its memory must have been returned before anybody else is blamed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from job_controller import quantities
+from queue_manager.local.agent.containers import Container
+from queue_manager.local.agent.memory import Limit, Sizes, over_limit
+from queue_manager.local.agent.pressure import ContainerUse, PodUse, Policy, available, evict
+from queue_manager.local.agent.status import Verdict
+from queue_manager.local.agent.worker import PodWorker
+from queue_manager.local.placement.preemption import Held
+
+log = logging.getLogger(__name__)
+
+
+class Nodes(Protocol):
+    """What an agent lets its evictor see and do."""
+
+    def pods(self) -> Collection[PodWorker]: ...
+
+    def holds(self, uid: str) -> Held | None: ...
+
+    def memory(self, node: str) -> int: ...
+
+    def threshold_met(self, node: str) -> None: ...
+
+    def evict(self, uid: str, verdict: Verdict) -> None: ...
+
+
+class Evictor:
+    """`run` it as a task; `wake` it when a container runs."""
+
+    def __init__(self, nodes: Nodes, policy: Policy) -> None:
+        self._nodes = nodes
+        self._policy = policy
+        self._awake = asyncio.Event()
+        self._evicted: dict[str, str] = {}  # node -> uid of the last pod that had to go
+        self.wake: Callable[[], None] = self._awake.set
+
+    async def run(self) -> None:
+        while True:
+            await self._awake.wait()
+            await asyncio.sleep(self._policy.period)
+            pods = self._running()
+            if not pods:
+                self._awake.clear()
+                continue
+            try:
+                found = await asyncio.to_thread(over_limit, self._limits(pods))
+            except OSError:
+                log.exception("the memory of pods could not be read")
+                continue
+            for node, sizes in found.items():
+                self._relieve(node, sizes)
+
+    def _running(self) -> dict[str, list[PodWorker]]:
+        """By node. Pods without a process use nothing and would not help by going."""
+        found: dict[str, list[PodWorker]] = {}
+        for worker in self._nodes.pods():
+            if worker.running and (held := self._nodes.holds(worker.uid)) is not None:
+                found.setdefault(held.node, []).append(worker)
+        return found
+
+    def _limits(self, pods: Mapping[str, list[PodWorker]]) -> dict[str, Limit]:
+        """A node that is no larger than what must stay free has no use for being watched."""
+        threshold = self._policy.threshold
+        return {
+            node: Limit([worker.uid for worker in workers], memory - threshold)
+            for node, workers in pods.items()
+            if (memory := self._nodes.memory(node)) > threshold
+            and not any(worker.uid == self._evicted.get(node) for worker in workers)
+        }
+
+    def _relieve(self, node: str, sizes: Sizes) -> None:
+        uses = [
+            _use(worker, held, sizes[worker.uid])
+            for worker in self._nodes.pods()
+            if worker.uid in sizes and (held := self._nodes.holds(worker.uid)) is not None
+        ]
+        capacity, threshold = self._nodes.memory(node), self._policy.threshold
+        if available(capacity, uses) >= threshold:
+            return
+        self._nodes.threshold_met(node)
+        eviction = evict(capacity, threshold, uses)
+        if eviction is not None:
+            self._evicted[node] = eviction.uid
+            self._nodes.evict(eviction.uid, eviction.verdict)
+
+
+def _use(worker: PodWorker, held: Held, sizes: Mapping[int, int]) -> PodUse:
+    """A process that left its container's session counts for it only where it can be no other's."""
+    names = worker.sessions()
+    running = [container for container in worker.containers if container.running]
+    used = dict.fromkeys((container.name for container in running), 0)
+    only = running[0].name if len(running) == 1 else ""
+    for session, size in sizes.items():
+        name = names.get(session, only)
+        if name in used:
+            used[name] += size
+    containers = [_container_use(container, used[container.name]) for container in running]
+    return PodUse(held.uid, sum(sizes.values()), held.requests.get("memory", 0), held.priority, containers)
+
+
+def _container_use(container: Container, used: int) -> ContainerUse:
+    request = str(((container.spec.get("resources") or {}).get("requests") or {}).get("memory", "0"))
+    return ContainerUse(container.name, used, quantities.parse(request), quantities.canonical_text(request))

@@ -1,0 +1,109 @@
+"""Who may start on a node, and whose room is being made: the memory around the decisions of admission.py.
+
+    seen --fits--> admitted, and holds its room until it is over or gone
+      |  does not fit
+      |--> rejected
+      |  critical
+      v
+    promised the room of those that end for it --they are gone--> admitted
+
+Pods that have a start time are those of an earlier agent: they hold their room and are not asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from job_controller.fields import Json
+from queue_manager.local.agent.admission import (
+    Admitted,
+    Answer,
+    MakesRoom,
+    Rejected,
+    Resident,
+    admit,
+    admit_critical,
+    is_critical,
+)
+from queue_manager.local.agent.worker import NodePod
+from queue_manager.local.placement.objects import priority_of, requests_of
+from queue_manager.local.placement.preemption import Held
+from queue_manager.local.placement.room import Room
+from queue_manager.scheduling.amounts import Amounts
+
+
+class Gate:
+    """Every pod of the agent's nodes passes here once. Keyed by uid."""
+
+    def __init__(self, allocatable: Callable[[str], Amounts]) -> None:
+        """`allocatable`: what a node has for pods, by the node's name."""
+        self._allocatable = allocatable
+        self._room = Room()
+        self._quality: dict[str, str] = {}
+        self._promised: dict[str, None] = {}
+
+    def saw(self, uid: str, pod: NodePod | None) -> list[str]:
+        """A pod changed, or is gone (None). Returns the pods that may pass now."""
+        if pod is None or pod.is_over:
+            self._promised.pop(uid, None)
+            self._quality.pop(uid, None)
+            self._room.withdraw(uid)
+            return list(self._promised) if self._room.release(uid) else []
+        if self._room.held(uid) is None:
+            if pod.status.get("startTime"):
+                self._take(pod, held(pod, msgspec.json.decode(pod.spec)))
+        elif pod.metadata.deletion_timestamp is not None:
+            self._room.leaving.add(uid)
+        return []
+
+    def ask(self, pod: NodePod, spec: Json) -> Answer:
+        """Whether this pod may start. Whoever MakesRoom names has to be ended now; ask again when `saw` says so."""
+        uid, wanted = pod.metadata.uid, held(pod, spec)
+        if self._room.held(uid) is not None:
+            return Admitted()
+        answer = self._answer(wanted)
+        match answer:
+            case Admitted():
+                self._take(pod, wanted)
+            case MakesRoom(victims):
+                self._promised[uid] = None
+                self._room.nominate(wanted)
+                self._room.leaving.update(victims)
+            case Rejected():
+                self._promised.pop(uid, None)
+                self._room.withdraw(uid)
+        return answer
+
+    def holds(self, uid: str) -> Held | None:
+        """What an admitted pod requests."""
+        return self._room.held(uid)
+
+    def leaves(self, uid: str) -> None:
+        """An admitted pod is being ended."""
+        self._room.leaving.add(uid)
+
+    def _answer(self, wanted: Held) -> Answer:
+        room, node, uid, priority = self._room, wanted.node, wanted.uid, wanted.priority
+        allocatable, used = self._allocatable(node), room.usage(uid, priority).get(node) or {}
+        if not is_critical(priority):
+            return admit(wanted.requests, allocatable, used)
+        others = [
+            Resident(other.uid, self._quality[other.uid], other.requests)
+            for other in room.below(priority, ()).get(node, ())
+        ]
+        soon = room.usage_soon(uid, priority).get(node) or {}
+        return admit_critical(wanted.requests, allocatable, used, soon, others)
+
+    def _take(self, pod: NodePod, wanted: Held) -> None:
+        self._promised.pop(wanted.uid, None)
+        self._quality[wanted.uid] = str(pod.status.get("qosClass") or "BestEffort")
+        self._room.take(wanted)
+
+
+def held(pod: NodePod, spec: Json) -> Held:
+    """The room that a pod takes."""
+    meta = pod.metadata
+    created = meta.creation_timestamp.timestamp() if meta.creation_timestamp is not None else 0.0
+    return Held(meta.uid, spec["nodeName"], requests_of(meta.key, spec), priority_of(spec), created)

@@ -1,0 +1,94 @@
+"""Which pod a node evicts when its memory runs out, and what is said about it, as a kubelet does (eviction_manager.go
+and helpers.go of Kubernetes 1.36: rankMemoryPressure, evictionMessage). Pure; all amounts are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from job_controller.quantities import to_text
+from queue_manager.local.agent.admission import is_critical
+from queue_manager.local.agent.status import Verdict
+
+EVICTED = "Evicted"
+THRESHOLD_MET = "EvictionThresholdMet"
+RECLAIMING = "Attempting to reclaim memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """period: seconds between two looks at the memory. threshold: what a node has to keep free (hard)."""
+
+    period: float = 10.0
+    threshold: int = 100 << 20
+
+
+class ContainerUse(NamedTuple):
+    """request: as its pod writes it."""
+
+    name: str
+    used: int
+    requested: int
+    request: str
+
+
+class PodUse(NamedTuple):
+    """What a pod uses and requests, and each of its containers that run."""
+
+    uid: str
+    used: int
+    requested: int
+    priority: int = 0
+    containers: Sequence[ContainerUse] = ()
+
+    @property
+    def above(self) -> int:
+        """How much more than it requested."""
+        return self.used - self.requested
+
+
+class Eviction(NamedTuple):
+    uid: str
+    verdict: Verdict
+
+
+def available(capacity: int, pods: Iterable[PodUse]) -> int:
+    """What the pods leave of a node."""
+    return max(0, capacity - sum(pod.used for pod in pods))
+
+
+def ranked(pods: Iterable[PodUse]) -> list[PodUse]:
+    """Who goes first: one that uses more than it requested, of lower priority, by most above its request."""
+    return sorted(pods, key=lambda pod: (pod.above <= 0, pod.priority, -pod.above, pod.uid))
+
+
+def evict(capacity: int, threshold: int, pods: Sequence[PodUse]) -> Eviction | None:
+    """The one pod to end now; none while enough is free, or if all are critical."""
+    left = available(capacity, pods)
+    if left >= threshold:
+        return None
+    victim = next((pod for pod in ranked(pods) if not is_critical(pod.priority)), None)
+    if victim is None:
+        return None
+    message = eviction_message(threshold, left, victim.containers)
+    return Eviction(victim.uid, Verdict(EVICTED, message, disruption=message))
+
+
+def eviction_message(threshold: int, left: int, containers: Iterable[ContainerUse]) -> str:
+    """Names the containers that use more than they requested. It ends with a blank, like the kubelet's."""
+    parts = [
+        "The node was low on resource: memory. ",
+        f"Threshold quantity: {_bytes(threshold)}, available: {_bytes(left)}. ",
+    ]
+    parts += [
+        f"Container {name} was using {_bytes(used)}, request is {request}, has larger consumption of memory. "
+        for name, used, requested, request in containers
+        if used > requested
+    ]
+    return "".join(parts)
+
+
+def _bytes(amount: int) -> str:
+    return to_text(amount, "memory")

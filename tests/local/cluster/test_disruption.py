@@ -50,7 +50,22 @@ async def evict(client: Client, victim: str) -> None:
     await client.create(PODS, "default", eviction, name=victim, subresource="eviction")
 
 
-@pytest.mark.parametrize("disrupt", [preempt, taint, evict])
+async def admit_critical(client: Client, victim: str) -> None:
+    """A pod that names its node: not placement but the node ends others for it."""
+    container = {"name": "main", "image": "local", "command": ["sleep", "1"]}
+    container |= {"resources": {"requests": {"cpu": "1"}}}
+    spec = {"restartPolicy": "Never", "nodeName": "node-1", "priorityClassName": "system-node-critical"}
+    spec |= {"containers": [container]}
+    await client.create(PODS, "default", {"metadata": {"name": "critical"}, "spec": spec})
+    await until(lambda: _has_failed(client, victim), "the node ends the pod")
+
+
+async def _has_failed(client: Client, name: str) -> bool:
+    status = (await client.get(PODS, "default", name))["status"]
+    return (status["phase"], status.get("reason")) == ("Failed", "Preempting")
+
+
+@pytest.mark.parametrize("disrupt", [preempt, taint, evict, admit_critical])
 async def test_a_job_that_ignores_disruptions_outlives_them(
     start: Start, tmp_path: Any, disrupt: Callable[[Client, str], Awaitable[None]]
 ) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from queue_manager.engine.transport import Request, Response, Transport
+from queue_manager.engine.transport import Relay, Request, Response, Transport
 
 RateLimit = tuple[float, int]  # requests per second, and how many may come at once; both more than 0
 
@@ -33,25 +33,22 @@ class TokenBucket:
         return max(0.0, -self._tokens / qps)
 
 
-class ThrottledTransport:
-    """Implements `Transport`: another one, no faster than the limit."""
+class ThrottledTransport(Relay):
+    """Another transport, no faster than the limit."""
 
     def __init__(self, transport: Transport, limit: RateLimit) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._bucket = TokenBucket(limit)
 
     async def request(self, request: Request) -> Response:
         await self._turn()
-        return await self._transport.request(request)
+        return await super().request(request)
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
         await self._turn()
-        async with self._transport.stream(path, query=query) as chunks:
+        async with self._inner.stream(path, query=query) as chunks:
             yield chunks
-
-    async def close(self) -> None:
-        await self._transport.close()
 
     async def _turn(self) -> None:
         seconds = self._bucket.take(asyncio.get_running_loop().time())

@@ -47,6 +47,24 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
+class Relay:
+    """Passes everything on to another transport: the base of those that stand in between."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+
+    async def request(self, request: Request) -> Response:
+        return await self._inner.request(request)
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._inner.stream(path, query=query)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
 class ApiError(Exception):
     """An answer of the API server that is not a success."""
 

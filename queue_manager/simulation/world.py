@@ -8,8 +8,8 @@ server: they can be killed and started again while everything else goes on.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from random import Random
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +22,7 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.resources import by_kind
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import Request, Response, Transport
+from queue_manager.engine.transport import Relay, Request, Response, Transport
 from queue_manager.jobs.queue_manager import add_queue_controllers
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
@@ -125,22 +125,14 @@ class World:
         self.history.append(change.type.encode() + b" " + change.resource.encode() + b" " + change.new.data)
 
 
-class _Wire:
+class _Wire(Relay):
     """A transport that can be cut."""
 
     def __init__(self, inner: Transport) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.cut = False
 
     async def request(self, request: Request) -> Response:
         if self.cut:
             raise ConnectionAbortedError("killed")
-        return await self._inner.request(request)
-
-    def stream(
-        self, path: str, *, query: Mapping[str, str] | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._inner.stream(path, query=query)
-
-    async def close(self) -> None:
-        await self._inner.close()
+        return await super().request(request)

@@ -8,8 +8,7 @@ later they start anew on what is there. The end must be the same, and the invari
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +16,7 @@ import pytest
 
 from queue_manager.configuration import loads
 from queue_manager.engine.resources import JOBS, WORKLOADS
-from queue_manager.engine.transport import Request, Response, Transport
+from queue_manager.engine.transport import Relay, Request, Response, Transport
 from queue_manager.simulation.kubelet import Outcome
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
@@ -44,11 +43,11 @@ class Death(NamedTuple):
     applied: bool = False  # whether this last write reaches the store
 
 
-class Mortal:
+class Mortal(Relay):
     """A transport whose program dies at one of its writes."""
 
     def __init__(self, inner: Transport, fate: Fate) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._fate = fate
         self._dead = False
 
@@ -68,12 +67,6 @@ class Mortal:
         self._dead = True
         self._fate.struck.set()
         raise ConnectionAbortedError("dead")
-
-    def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AbstractAsyncContextManager[Any]:
-        return self._inner.stream(path, query=query)
-
-    async def close(self) -> None:
-        await self._inner.close()
 
 
 class Fate:

@@ -7,8 +7,8 @@ next. Garbage is collected by kube-controller-manager.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 
@@ -22,7 +22,7 @@ from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.metrics import Registry
 from queue_manager.engine.resources import JOBS, NAMESPACES, by_kind
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError, Request, Response, Transport
+from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
 from queue_manager.jobs.queue_manager import QueueManager, add_queue_controllers
 from queue_manager.local.server.admission import Admission
 from queue_manager.simulation.kubelet import Kubelet, Script
@@ -104,11 +104,11 @@ async def _try_a_job(client: Client) -> None:
     assert answer.status == 201, answer.body
 
 
-class Recorder:
+class Recorder(Relay):
     """A transport that remembers, as `World.history`, what its writes changed."""
 
     def __init__(self, inner: Transport) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._versions: set[str] = set()
         self.history: list[bytes] = []
 
@@ -126,11 +126,3 @@ class Recorder:
             self._versions.add(version)
             resource = by_kind(tree["apiVersion"], tree["kind"])
             self.history.append(type + b" " + str(resource).encode() + b" " + body)
-
-    def stream(
-        self, path: str, *, query: Mapping[str, str] | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._inner.stream(path, query=query)
-
-    async def close(self) -> None:
-        await self._inner.close()

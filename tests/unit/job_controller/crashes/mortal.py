@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from queue_manager.engine.transport import ApiError, Request, Response
+from queue_manager.engine.transport import ApiError, Relay, Request, Response
 from queue_manager.local.server.transport import LocalTransport
 
 When = Literal["before", "after"]
@@ -29,11 +29,11 @@ class Fate:
     forgotten: bool = False
 
 
-class MortalTransport:
+class MortalTransport(Relay):
     """Once dead it answers nothing any more."""
 
     def __init__(self, inner: LocalTransport, fate: Fate) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._fate = fate
         self.dead = asyncio.Event()
         self.writes = 0

@@ -49,6 +49,9 @@ class MakesRoom:
     victims: Sequence[str] = ()
 
 
+# Of a node that is short of memory, to a pod that asks for nothing.
+UNDER_PRESSURE = Rejected("Evicted", "The node had condition: [MemoryPressure]. ")
+
 Answer = Admitted | Rejected | MakesRoom
 Needs = Mapping[str, int]  # how much more of which resource
 

@@ -19,9 +19,8 @@ from pathlib import Path
 import msgspec
 
 from job_controller.fields import Json
-from job_controller.model import Object, ObjectMeta
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.resources import CONFIG_MAPS, NODES, PODS, Resource
+from queue_manager.engine.resources import CONFIG_MAPS, PODS, Resource
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from queue_manager.engine.workqueue import WorkQueue
@@ -32,13 +31,12 @@ from queue_manager.local.agent.evictor import Evictor
 from queue_manager.local.agent.gate import Gate
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogIndexer
-from queue_manager.local.agent.pressure import RECLAIMING, THRESHOLD_MET, Policy
+from queue_manager.local.agent.nodes import OwnNodes
+from queue_manager.local.agent.pressure import Policy
 from queue_manager.local.agent.status import PREEMPTED, Verdict, timestamp
 from queue_manager.local.agent.sweep import Sweeper
 from queue_manager.local.agent.worker import SHORTEST_GRACE, NodePod, PodWorker, Tools, waits_for_its_end
-from queue_manager.local.placement.objects import NodeObject, node_of
 from queue_manager.local.placement.preemption import Held
-from queue_manager.scheduling.amounts import Amounts, amount
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +65,6 @@ class Agent:
         self.layout = Layout(directory.resolve())
         self.layout.prepare()
         self._runtime = runtime
-        self._hosts = {host.name: host for host in hosts}
         self._queue: WorkQueue[str] = WorkQueue("agent")
         self._workers: dict[str, PodWorker] = {}
         self._sweeper = Sweeper()
@@ -75,9 +72,10 @@ class Agent:
         self._shutdown: float | None = None
         self._idle = asyncio.Event()
         self._events = runtime.recorder("kubelet")
-        self._gate = Gate(self._allocatable)
-        self._evictor = Evictor(self, policy or Policy())
-        self._nodes = runtime.cache(NODES, NodeObject)
+        policy = policy or Policy()
+        self._nodes = OwnNodes(runtime, hosts, policy.transition)
+        self._gate = Gate(self._nodes)
+        self._evictor = Evictor(self, self._nodes, policy)
         self._caches: list[Cache[NodePod]] = []
         for host in hosts:
             cache = runtime.cache(PODS, NodePod, field_selector=f"spec.nodeName={host.name}")
@@ -172,7 +170,7 @@ class Agent:
 
     def _worker(self, pod: NodePod) -> PodWorker:
         uid = pod.metadata.uid
-        host = self._hosts[msgspec.json.decode(pod.spec, type=_Bound).nodeName]
+        host = self._nodes.host(msgspec.json.decode(pod.spec, type=_Bound).nodeName)
         tools = Tools(self.layout, host, self._source, self, self._indexer, self._runtime.clock.now)
         worker = self._workers[uid] = PodWorker(pod, tools, lambda seconds: self._queue.add_after(uid, seconds))
         return worker
@@ -218,13 +216,7 @@ class Agent:
             self._sweeper.request(uid)
             self.layout.remove(uid)
 
-    # --- nodes ---
-
-    def _allocatable(self, node: str) -> Amounts:
-        found = self._nodes.get("", node)
-        if found is not None:
-            return node_of(found).allocatable
-        return {name: amount(name, quantity) for name, quantity in self._hosts[node].allocatable.items()}
+    # --- what the evictor asks for ---
 
     def pods(self) -> Collection[PodWorker]:
         """All pods that are not over."""
@@ -233,19 +225,6 @@ class Agent:
     def holds(self, uid: str) -> Held | None:
         """The room of an admitted pod."""
         return self._gate.holds(uid)
-
-    def memory(self, node: str) -> int:
-        """Bytes of memory that a node has for pods."""
-        return self._allocatable(node).get("memory", 0)
-
-    def threshold_met(self, node: str) -> None:
-        """Too little of a node's memory is left. A kubelet knows no UID of its node but the name."""
-        self._events.event(
-            Object(api_version="v1", kind="Node", metadata=ObjectMeta(name=node, uid=node)),
-            "Warning",
-            THRESHOLD_MET,
-            RECLAIMING,
-        )
 
     def evict(self, uid: str, verdict: Verdict) -> None:
         """End a pod at once."""

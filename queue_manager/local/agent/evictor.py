@@ -18,28 +18,32 @@ from queue_manager.local.agent.pressure import ContainerUse, PodUse, Policy, ava
 from queue_manager.local.agent.status import Verdict
 from queue_manager.local.agent.worker import PodWorker
 from queue_manager.local.placement.preemption import Held
+from queue_manager.scheduling.amounts import Amounts
 
 log = logging.getLogger(__name__)
 
 
-class Nodes(Protocol):
-    """What an agent lets its evictor see and do."""
+class Pods(Protocol):
+    """What an agent lets its evictor see of pods, and do to them."""
 
     def pods(self) -> Collection[PodWorker]: ...
 
     def holds(self, uid: str) -> Held | None: ...
 
-    def memory(self, node: str) -> int: ...
+    def evict(self, uid: str, verdict: Verdict) -> None: ...
+
+
+class Nodes(Protocol):
+    def allocatable(self, node: str) -> Amounts: ...
 
     def threshold_met(self, node: str) -> None: ...
-
-    def evict(self, uid: str, verdict: Verdict) -> None: ...
 
 
 class Evictor:
     """`run` it as a task; `wake` it when a container runs."""
 
-    def __init__(self, nodes: Nodes, policy: Policy) -> None:
+    def __init__(self, pods: Pods, nodes: Nodes, policy: Policy) -> None:
+        self._pods = pods
         self._nodes = nodes
         self._policy = policy
         self._awake = asyncio.Event()
@@ -65,10 +69,13 @@ class Evictor:
     def _running(self) -> dict[str, list[PodWorker]]:
         """By node. Pods without a process use nothing and would not help by going."""
         found: dict[str, list[PodWorker]] = {}
-        for worker in self._nodes.pods():
-            if worker.running and (held := self._nodes.holds(worker.uid)) is not None:
+        for worker in self._pods.pods():
+            if worker.running and (held := self._pods.holds(worker.uid)) is not None:
                 found.setdefault(held.node, []).append(worker)
         return found
+
+    def _memory(self, node: str) -> int:
+        return self._nodes.allocatable(node).get("memory", 0)
 
     def _limits(self, pods: Mapping[str, list[PodWorker]]) -> dict[str, Limit]:
         """A node that is no larger than what must stay free has no use for being watched."""
@@ -76,24 +83,24 @@ class Evictor:
         return {
             node: Limit([worker.uid for worker in workers], memory - threshold)
             for node, workers in pods.items()
-            if (memory := self._nodes.memory(node)) > threshold
+            if (memory := self._memory(node)) > threshold
             and not any(worker.uid == self._evicted.get(node) for worker in workers)
         }
 
     def _relieve(self, node: str, sizes: Sizes) -> None:
         uses = [
             _use(worker, held, sizes[worker.uid])
-            for worker in self._nodes.pods()
-            if worker.uid in sizes and (held := self._nodes.holds(worker.uid)) is not None
+            for worker in self._pods.pods()
+            if worker.uid in sizes and (held := self._pods.holds(worker.uid)) is not None
         ]
-        capacity, threshold = self._nodes.memory(node), self._policy.threshold
+        capacity, threshold = self._memory(node), self._policy.threshold
         if available(capacity, uses) >= threshold:
             return
         self._nodes.threshold_met(node)
         eviction = evict(capacity, threshold, uses)
         if eviction is not None:
             self._evicted[node] = eviction.uid
-            self._nodes.evict(eviction.uid, eviction.verdict)
+            self._pods.evict(eviction.uid, eviction.verdict)
 
 
 def _use(worker: PodWorker, held: Held, sizes: Mapping[int, int]) -> PodUse:

@@ -12,12 +12,13 @@ Pods that have a start time are those of an earlier agent: they hold their room 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 from job_controller.fields import Json
 from queue_manager.local.agent.admission import (
+    UNDER_PRESSURE,
     Admitted,
     Answer,
     MakesRoom,
@@ -28,18 +29,26 @@ from queue_manager.local.agent.admission import (
     is_critical,
 )
 from queue_manager.local.agent.worker import NodePod
+from queue_manager.local.placement.filters import BEST_EFFORT, bears_pressure
 from queue_manager.local.placement.objects import priority_of, requests_of
 from queue_manager.local.placement.preemption import Held
 from queue_manager.local.placement.room import Room
 from queue_manager.scheduling.amounts import Amounts
 
 
+class Nodes(Protocol):
+    """What is known of a node, by its name."""
+
+    def allocatable(self, node: str) -> Amounts: ...
+
+    def is_pressed(self, node: str) -> bool: ...
+
+
 class Gate:
     """Every pod of the agent's nodes passes here once. Keyed by uid."""
 
-    def __init__(self, allocatable: Callable[[str], Amounts]) -> None:
-        """`allocatable`: what a node has for pods, by the node's name."""
-        self._allocatable = allocatable
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
         self._room = Room()
         self._quality: dict[str, str] = {}
         self._promised: dict[str, None] = {}
@@ -63,7 +72,7 @@ class Gate:
         uid, wanted = pod.metadata.uid, held(pod, spec)
         if self._room.held(uid) is not None:
             return Admitted()
-        answer = self._answer(wanted)
+        answer = UNDER_PRESSURE if self._is_pressed_for(pod, spec) else self._answer(wanted)
         match answer:
             case Admitted():
                 self._take(pod, wanted)
@@ -84,9 +93,15 @@ class Gate:
         """An admitted pod is being ended."""
         self._room.leaving.add(uid)
 
+    def _is_pressed_for(self, pod: NodePod, spec: Json) -> bool:
+        """Whether the node is short of memory and this pod cannot bear that."""
+        if not self._nodes.is_pressed(spec["nodeName"]) or is_critical(priority_of(spec)):
+            return False
+        return not bears_pressure(_quality(pod), spec)
+
     def _answer(self, wanted: Held) -> Answer:
         room, node, uid, priority = self._room, wanted.node, wanted.uid, wanted.priority
-        allocatable, used = self._allocatable(node), room.usage(uid, priority).get(node) or {}
+        allocatable, used = self._nodes.allocatable(node), room.usage(uid, priority).get(node) or {}
         if not is_critical(priority):
             return admit(wanted.requests, allocatable, used)
         others = [
@@ -98,8 +113,12 @@ class Gate:
 
     def _take(self, pod: NodePod, wanted: Held) -> None:
         self._promised.pop(wanted.uid, None)
-        self._quality[wanted.uid] = str(pod.status.get("qosClass") or "BestEffort")
+        self._quality[wanted.uid] = _quality(pod)
         self._room.take(wanted)
+
+
+def _quality(pod: NodePod) -> str:
+    return str(pod.status.get("qosClass") or BEST_EFFORT)
 
 
 def held(pod: NodePod, spec: Json) -> Held:

@@ -19,10 +19,15 @@ RECLAIMING = "Attempting to reclaim memory"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """period: seconds between two looks at the memory. threshold: what a node has to keep free (hard)."""
+    """When a node is short of memory; a kubelet's defaults.
+
+    period: seconds between two looks. threshold: bytes that have to stay free. transition: seconds for which the
+    condition MemoryPressure outlives its reason.
+    """
 
     period: float = 10.0
     threshold: int = 100 << 20
+    transition: float = 300.0
 
 
 class ContainerUse(NamedTuple):

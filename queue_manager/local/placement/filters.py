@@ -10,10 +10,13 @@ from typing import NamedTuple
 
 from job_controller.fields import Json
 from job_controller.model import Key
+from queue_manager.local.kinds.pods import qos_class
 from queue_manager.local.placement.tolerations import tolerates
 from queue_manager.scheduling.amounts import Amounts
 
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+PRESSURE_TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
+BEST_EFFORT = "BestEffort"
 
 
 class Pod(NamedTuple):
@@ -32,6 +35,7 @@ class Node:
     allocatable: Amounts
     taints: Sequence[Json] = ()
     unschedulable: bool = False
+    pressed: bool = False  # short of memory
 
 
 class Refusal(NamedTuple):
@@ -78,9 +82,16 @@ def refusals(pod: Pod, node: Node, used: Amounts) -> list[str]:
     for taint in node.taints:
         if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerates(tolerations, taint):
             return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value') or ''}}}"]
+    if node.pressed and not bears_pressure(qos_class(spec), spec):
+        return [f"node(s) had untolerated taint {{{PRESSURE_TAINT['key']}: }}"]
     if not _affinity_matches(spec, node):
         return ["node(s) didn't match Pod's node affinity/selector"]
     return _insufficient(pod.requests, node.allocatable, used)
+
+
+def bears_pressure(quality: str, spec: Json) -> bool:
+    """Whether a pod of this QoS class may go to a node that is short of memory: who asks for nothing has to say so."""
+    return quality != BEST_EFFORT or tolerates(spec.get("tolerations") or (), PRESSURE_TAINT)
 
 
 class Shortage(NamedTuple):

@@ -16,6 +16,7 @@ from queue_manager.scheduling.requests import pod_requests
 log = logging.getLogger(__name__)
 
 SCHEDULER = "default-scheduler"
+MEMORY_PRESSURE = "MemoryPressure"
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -65,4 +66,11 @@ def node_of(node: NodeObject) -> Node:
         allocatable,
         spec.get("taints") or (),
         bool(spec.get("unschedulable")),
+        is_pressed(node),
     )
+
+
+def is_pressed(node: NodeObject) -> bool:
+    """Whether the node says that it is short of memory."""
+    conditions = node.status.get("conditions") or ()
+    return any(c["type"] == MEMORY_PRESSURE and c["status"] == "True" for c in conditions)

@@ -26,7 +26,7 @@ from tests.local.agent.world import Tree, World, condition, running
 MI = 1 << 20
 NODE: Amounts = {"cpu": 4000, "memory": 1000 * MI, "pods": 3}
 FOREVER = "sleep 1000"
-SLOW = "trap '' TERM; while :; do sleep 0.05; done"  # uses its whole grace period
+SLOW = "trap '' TERM; touch ready; while :; do sleep 0.05; done"  # uses its whole grace period
 HERE = {"nodeName": "node-1"}
 CRITICAL = "system-cluster-critical"
 
@@ -204,12 +204,13 @@ async def test_a_critical_pod_ends_others_within_their_grace_period_and_starts(w
 
 async def test_the_room_made_for_a_critical_pod_is_given_to_nobody_else(world: World) -> None:
     async with world.running():
-        await world.create(SLOW, "victim", container=asks("3"), terminationGracePeriodSeconds=2)
-        await world.when(running, "victim")
+        await world.create(SLOW, "victim", container=asks("3"), terminationGracePeriodSeconds=8)
+        victim = await world.when(running, "victim")
+        await until((world.files(victim) / "work" / "ready").exists)
         await world.create(FOREVER, "critical", container=asks("3"), priorityClassName=CRITICAL, **HERE)
         await there_is(world, "victim", "Warning", "Preempting", "Preempted in order to admit critical pod")
         await world.create(FOREVER, "other", container=asks("1"), **HERE)
-        assert (await world.over("other"))["status"]["reason"] == "OutOfcpu"
+        assert (await world.over("other"))["status"]["reason"] == "OutOfcpu", "1 would be free until the victim is gone"
         await world.when(running, "critical")
 
 

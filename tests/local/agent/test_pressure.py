@@ -7,17 +7,20 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import EVENTS
+from queue_manager.engine.resources import EVENTS, NODES
 from queue_manager.local.agent import memory, sweep
 from queue_manager.local.agent.evictor import Evictor
 from queue_manager.local.agent.pressure import ContainerUse, PodUse, Policy, evict, eviction_message, ranked
 from queue_manager.local.agent.status import Verdict
 from queue_manager.local.agent.worker import PodWorker
 from queue_manager.local.nodes import node_specs
+from queue_manager.scheduling.amounts import Amounts
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running, terminated
@@ -129,7 +132,8 @@ async def test_the_pod_that_takes_more_than_it_requested_is_evicted(world: World
         begin = "The node was low on resource: memory. Threshold quantity: 32Mi, available: "
         assert status["message"].startswith(begin)
         assert re.search(
-            r"Container main was using \d+Ki, request is 8Mi, has larger consumption of memory\. $", status["message"]
+            r"Container main was using \d+[KM]i, request is 8Mi, has larger consumption of memory\. $",
+            status["message"],
         )
         target = condition(greedy, "DisruptionTarget")
         assert (target["status"], target["reason"], target["message"]) == (
@@ -180,7 +184,7 @@ async def test_a_pod_that_ignores_sigterm_is_evicted_all_the_same(world: World) 
 async def test_critical_pods_stay(world: World) -> None:
     async with world.running(NODE, QUICK):
         await start(world, "critical", holding(100), priorityClassName="system-node-critical")
-        await world.create(name="small", container=holding(1))
+        await world.create(name="small", container=holding(1, "1Mi"))
         assert (await world.over("small"))["status"]["reason"] == "Evicted"
         assert running(await world.pod("critical"))
 
@@ -195,6 +199,68 @@ async def test_each_node_has_its_own_memory(world: World) -> None:
         assert running(await world.pod("there"))
 
 
+async def pressure(world: World) -> Tree:
+    """The condition of the node."""
+    node = await world.client.get(NODES, "", "node-1")
+    return next(c for c in node["status"]["conditions"] if c["type"] == "MemoryPressure")
+
+
+async def pressed(world: World) -> bool:
+    return bool((await pressure(world))["status"] == "True")
+
+
+ASKS = {"resources": {"requests": {"cpu": "1m"}}}
+BEARS = [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}]
+
+
+async def test_a_node_short_of_memory_takes_no_pods_that_ask_for_nothing(world: World) -> None:
+    async with world.running(NODE, QUICK):
+        await world.create(name="greedy", container=holding(100))
+        await world.over("greedy")
+        await until(lambda: pressed(world))
+        told = await pressure(world)
+        assert (told["reason"], told["message"]) == (
+            "KubeletHasInsufficientMemory",
+            "kubelet has insufficient memory available",
+        )
+        await world.create("true", "nothing")
+        waits = await world.when(lambda pod: condition(pod, "PodScheduled").get("reason") == "Unschedulable", "nothing")
+        assert condition(waits, "PodScheduled")["message"] == (
+            "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/memory-pressure: }."
+        )
+        await world.create("true", "something", container=ASKS)
+        await world.create("true", "bearing", tolerations=BEARS)
+        await world.create("true", "direct", nodeName="node-1")
+        for name, phase in (("something", "Succeeded"), ("bearing", "Succeeded"), ("direct", "Failed")):
+            assert (await world.over(name))["status"]["phase"] == phase, name
+        direct = (await world.pod("direct"))["status"]
+        assert direct["reason"] == "Evicted"
+        assert direct["message"] == "Pod was rejected: The node had condition: [MemoryPressure]. "
+        assert (await world.pod("nothing"))["status"]["phase"] == "Pending"
+
+
+async def test_a_node_recovers_some_time_after_the_eviction(world: World) -> None:
+    async with world.running(NODE, replace(QUICK, transition=1)):
+        await world.create(name="greedy", container=holding(100))
+        await world.over("greedy")
+        for state in ("NodeHasInsufficientMemory", "NodeHasSufficientMemory"):
+            await until(partial(node_said, world, "Normal", state, f"Node node-1 status is now: {state}"))
+        assert (await pressure(world))["reason"] == "KubeletHasSufficientMemory"
+        await world.create("true", "nothing")
+        assert (await world.over("nothing"))["status"]["phase"] == "Succeeded"
+
+
+async def test_an_agent_that_starts_does_not_believe_in_the_pressure_of_an_earlier_one(world: World) -> None:
+    async with world.running(NODE, QUICK):
+        await world.create(name="greedy", container=holding(100))
+        await world.over("greedy")
+        await until(lambda: pressed(world))
+    async with world.running(NODE, QUICK):
+        await world.create("true", "nothing")
+        await world.over("nothing")
+        assert not await pressed(world)
+
+
 class Empty:
     """Nodes on which nothing runs; counts how often anybody asks."""
 
@@ -206,8 +272,8 @@ class Empty:
 
     def holds(self, uid: str) -> None: ...
 
-    def memory(self, node: str) -> int:
-        return 0
+    def allocatable(self, node: str) -> Amounts:
+        return {}
 
     def threshold_met(self, node: str) -> None: ...
 
@@ -219,7 +285,7 @@ def test_the_memory_of_an_idle_node_is_not_watched() -> None:
 
     async def a_day() -> int:
         nodes = Empty()
-        evictor = Evictor(nodes, Policy())
+        evictor = Evictor(nodes, nodes, Policy())
         watching = asyncio.create_task(evictor.run())
         evictor.wake()
         await asyncio.sleep(86_400)

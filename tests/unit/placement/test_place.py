@@ -54,6 +54,20 @@ def test_a_refusal_names_its_reasons(pod: Pod, node: Node, reason: str) -> None:
     assert place(pod, [node], {}) == Refusal(f"0/1 nodes are available: {reason}.")
 
 
+@pytest.mark.parametrize(
+    ("pod", "fits"),
+    [
+        (a_pod(cpu="0", memory="0"), False),
+        (a_pod(cpu="1m", memory="0"), True),
+        (a_pod(cpu="0", memory="0", tolerations=[{"operator": "Exists"}]), True),
+    ],
+    ids=["asks for nothing", "asks for something", "tolerates it"],
+)
+def test_a_node_short_of_memory_takes_no_pod_that_asks_for_nothing(pod: Pod, fits: bool) -> None:
+    message = "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/memory-pressure: }."
+    assert place(pod, [a_node(pressed=True)], {}) == ("node-1" if fits else Refusal(message))
+
+
 def test_reasons_are_counted_over_nodes() -> None:
     nodes = [a_node("a", cpu=500), a_node("b", cpu=500), a_node("c", taints=[TAINT])]
     message = "0/3 nodes are available: 1 node(s) had untolerated taint {gpu: yes}, 2 Insufficient cpu."

@@ -233,3 +233,13 @@ async def test_a_critical_pod_that_fits_nowhere_is_refused(world: World) -> None
         assert running(await world.pod("first"))
         await world.client.delete(PODS, "default", "critical")
         await world.gone("critical")
+
+
+async def test_what_placement_has_found_room_for_is_never_refused(world: World) -> None:
+    """Pods follow each other on a full node as fast as they end."""
+    names = [f"pod-{i}" for i in range(40)]
+    async with world.running(node_specs(2, cpu="2", memory="8Gi")):
+        for name in names:
+            await world.create("true", name, container=asks("1"))
+        for name in names:
+            assert (await world.over(name, 60.0))["status"]["phase"] == "Succeeded"

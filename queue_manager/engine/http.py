@@ -25,6 +25,9 @@ Authorization = Callable[[], Awaitable[str]]  # -> value of the Authorization he
 
 CONNECT_TIMEOUT = 10.0  # seconds
 CLOSE_TIMEOUT = 1.0  # seconds; for connections to say that they are closed, which a TLS connection may never do
+# Requests in flight, watches not counted. Each needs a connection, and each connection a TLS handshake that costs both
+# sides more than a request: with 100 at once the pods of a Job of 100 took a third longer to create than with 16.
+AT_ONCE = 16
 READ_BUFFER = 1 << 18  # bytes; a watch under load arrives in chunks of up to this size
 
 
@@ -39,16 +42,16 @@ class HttpTransport:
         authorization: Authorization | None = None,
         ssl: tls.SSLContext | None = None,
         server_hostname: str | None = None,
-        connections: int = 100,
+        at_once: int = AT_ONCE,
         user_agent: str = "sluice",
     ) -> None:
-        """`token` is a fixed bearer token; `authorization` one that changes. `connections` bounds the pool."""
+        """`token` is a fixed bearer token; `authorization` one that changes. `at_once`: requests in flight."""
         self.base_url = base_url.rstrip("/")
         self._token = token
         self._authorization = authorization
         self._ssl = ssl
         self._server_hostname = server_hostname
-        self._connections = connections
+        self._at_once = asyncio.Semaphore(at_once)
         # identity: to compress a list costs the API server more than to send it (as controller-runtime does).
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._session: aiohttp.ClientSession | None = None
@@ -80,16 +83,19 @@ class HttpTransport:
             headers["Content-Type"] = request.content_type
         limit = aiohttp.ClientTimeout(total=request.timeout, sock_connect=CONNECT_TIMEOUT)
         try:
-            async with self._open().request(
-                request.method,
-                self.base_url + request.path,
-                params=request.query,
-                data=request.body,
-                headers=headers,
-                timeout=limit,
-                server_hostname=self._server_hostname,
-                allow_redirects=False,
-            ) as answer:
+            async with (
+                self._at_once,
+                self._open().request(
+                    request.method,
+                    self.base_url + request.path,
+                    params=request.query,
+                    data=request.body,
+                    headers=headers,
+                    timeout=limit,
+                    server_hostname=self._server_hostname,
+                    allow_redirects=False,
+                ) as answer,
+            ):
                 return Response(answer.status, answer.headers, await answer.read())
         except aiohttp.ClientError as error:
             raise _broken(error) from error
@@ -133,7 +139,7 @@ class HttpTransport:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(
-                limit=self._connections,
+                limit=0,
                 keepalive_timeout=60,
                 ssl=True if self._ssl is None else self._ssl,
             )

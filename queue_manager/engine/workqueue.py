@@ -1,11 +1,11 @@
 """Keys that need work: each at most once in line, each in at most one pair of hands.
 
 A key is in some of three places. *Waiting*: in line, first come first served, but newcomers behind what is
-under way already: five hundred new Jobs must not keep the end of an old one from being seen. *Processing*: a worker has
-it; if it is added meanwhile it is marked and goes to the end of the line when the worker is done, so that
-no change is missed and no key starves the others. *Delayed*: a timer will add it; of several delays of one
-key the earliest counts. Delays are independent of the other two: a key whose deadline is an hour away may
-be worked on many times before.
+under way already, and never in all hands: five hundred new Jobs must not keep the end of an old one from
+being seen. *Processing*: a worker has it; if it is added meanwhile it is marked and goes to the end of the
+line when the worker is done, so that no change is missed and no key starves the others. *Delayed*: a timer
+will add it; of several delays of one key the earliest counts. Delays are independent of the other two: a
+key whose deadline is an hour away may be worked on many times before.
 
 A worker that fails gets its key back after a delay that doubles with each failure in a row.
 """
@@ -28,6 +28,7 @@ K = TypeVar("K", bound=Hashable)
 FIRST_DELAY = 1.0  # seconds
 LONGEST_DELAY = 60.0  # seconds
 NEWCOMERS = 8  # one key in so many is a newcomer even while others wait
+HANDS_FOR_NEWCOMERS = 4  # one hand in so many may be busy with newcomers: what is under way finds the others free
 
 
 class WorkQueue(Generic[K]):
@@ -49,6 +50,8 @@ class WorkQueue(Generic[K]):
         self._line: deque[K] = deque()
         self._newcomers: deque[K] = deque()
         self._taken = 0
+        self._new_hands = 1  # how many newcomers may be worked on at once
+        self._new_in_hand = 0
         self._waiting: dict[K, float] = {}  # -> loop time of the addition; 0 before the loop runs
         self._processing: set[K] = set()
         self._again: set[K] = set()  # added while processing
@@ -113,6 +116,7 @@ class WorkQueue(Generic[K]):
 
     async def run(self, worker: Callable[[K], Awaitable[object]], concurrency: int = 1) -> None:
         """Work with so many hands until `close`, then return when all are empty."""
+        self._new_hands = max(1, concurrency // HANDS_FOR_NEWCOMERS)
         async with asyncio.TaskGroup() as hands:
             for number in range(concurrency):
                 hands.create_task(self._hand(worker), name=f"{self.name}-{number}")
@@ -142,7 +146,7 @@ class WorkQueue(Generic[K]):
     async def _hand(self, worker: Callable[[K], Awaitable[object]]) -> None:
         loop = asyncio.get_running_loop()
         while await self._something():
-            key = self._take()
+            key, newcomer = self._take()
             self._observe("workqueue_queue_duration_seconds", loop.time() - self._waiting.pop(key))
             self._processing.add(key)
             began = loop.time()
@@ -155,18 +159,28 @@ class WorkQueue(Generic[K]):
             finally:
                 self._processing.discard(key)
                 self._observe("workqueue_work_duration_seconds", loop.time() - began)
+                if newcomer:
+                    self._new_in_hand -= 1
+                    self._release()  # another hand may take the next one
                 if key in self._again:
                     self._again.discard(key)
                     self._enqueue(key, self._line)
 
-    def _take(self) -> K:
+    def _take(self) -> tuple[K, bool]:
+        """The next key, and whether it is a newcomer."""
         self._taken += 1
-        newcomer = not self._line or (self._newcomers and self._taken % NEWCOMERS == 0)
-        return (self._newcomers if newcomer else self._line).popleft()
+        turn = not self._line or self._taken % NEWCOMERS == 0
+        if turn and self._newcomer_may_come():
+            self._new_in_hand += 1
+            return self._newcomers.popleft(), True
+        return self._line.popleft(), False
+
+    def _newcomer_may_come(self) -> bool:
+        return bool(self._newcomers) and self._new_in_hand < self._new_hands
 
     async def _something(self) -> bool:
-        """Wait for a key in line; false when the queue is closed."""
-        while not len(self) and not self._closed:
+        """Wait for a key that may be worked on; false when the queue is closed and empty."""
+        while not self._line and not self._newcomer_may_come() and not (self._closed and not len(self)):
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(future)
             try:

@@ -134,6 +134,25 @@ def test_newcomers_wait_for_what_is_under_way_but_not_for_ever() -> None:
     assert done[7:] == ["new-0", "old-7", "old-8", "old-9", "new-1", "new-2"]
 
 
+def test_newcomers_are_never_in_all_hands() -> None:
+    """Of eight hands two may be busy with them; what is under way finds the others free."""
+    begun: dict[str, float] = {}
+
+    async def slow(key: str) -> None:
+        begun[key] = asyncio.get_running_loop().time()
+        await asyncio.sleep(10)
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+        for number in range(5):
+            queue.add(f"new-{number}", new=True)
+        asyncio.get_running_loop().call_later(5, queue.add, "old")
+        await work(queue, slow, 100, 8)
+
+    run_virtual(main())
+    assert begun == {"new-0": 0, "new-1": 0, "old": 5, "new-2": 10, "new-3": 10, "new-4": 20}
+
+
 def test_the_earliest_of_several_delays_counts() -> None:
     seen: list[float] = []
 

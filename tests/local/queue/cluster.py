@@ -110,7 +110,13 @@ class Cluster:
         return sorted(j["metadata"]["name"] for j in jobs if not j["spec"].get("suspend") and not ended(j))
 
     async def events(self, name: str, *, component: str = "") -> list[tuple[str, str, str]]:
-        events = [e for e in await self.client.list(EVENTS, NS) if e["involvedObject"]["name"].startswith(name)]
+        """What has been told of an object, once no more comes: Events are delivered behind the writes they tell of."""
+        known, events = -1, await self.client.list(EVENTS, NS)
+        while known != len(events):
+            known = len(events)
+            await asyncio.sleep(0.5)
+            events = await self.client.list(EVENTS, NS)
+        events = [e for e in events if e["involvedObject"]["name"].startswith(name)]
         return [
             (e["type"], e["reason"], e["message"])
             for e in events

@@ -39,6 +39,10 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 4
 # Part of the batch window for which the first change after a rest waits for others.
 GATHERING = 10
+# A Job with more running pods than SMALL waits for more of their changes, in proportion and at most LONGEST times as
+# long: one look at 100 000 pods takes as long as the window of a small Job, and each one writes the whole status.
+SMALL = 200
+LONGEST = 10
 # For which news of a Job wait whose last sync failed, in seconds. Changes of its spec do not wait.
 TROUBLE_DELAY = 1.0
 # After a pod changed under our hands: until its change has reached us.
@@ -66,6 +70,7 @@ class JobController:
         self._memories: dict[str, Memory] = {}  # by Job UID
         self._synced: dict[Key, datetime] = {}  # when the last sync began or ended
         self._syncing: dict[Key, bool] = {}  # Jobs in a sync now -> whether something changed meanwhile
+        self._ended: dict[Key, int] = {}  # how many pods have ended since the last look at them
         self._troubled: set[Key] = set()  # Jobs whose last sync failed
         self._window = timedelta(seconds=self.options.sync_batch_period)
 
@@ -95,6 +100,10 @@ class JobController:
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod was added (no old), changed, or deleted (no new)."""
         self._count_tracked(old, new)
+        if old is not None and not is_terminal(old) and (new is None or is_terminal(new)):
+            key = self._job_of(old)
+            if key in self._synced:
+                self._ended[key] = self._ended.get(key, 0) + 1
         keys = [self._job_of(pod) for pod in (old, new) if pod is not None]
         for key in dict.fromkeys(key for key in keys if key is not None):
             self._wake(key)
@@ -121,13 +130,21 @@ class JobController:
             self._queue.add_after(key, TROUBLE_DELAY)
             return
         last = self._synced.get(key)
-        left = self._window - (self._clock.now() - last) if last is not None else timedelta(0)
-        wait = left if left <= self._window else timedelta(0)  # a clock that was set back must not delay
+        window = self._window_of(key)
+        left = window - (self._clock.now() - last) if last is not None else timedelta(0)
+        wait = left if left <= window else timedelta(0)  # a clock that was set back must not delay
         self._queue.add_after(key, max(wait, self._window / GATHERING).total_seconds())
+
+    def _window_of(self, key: Key) -> timedelta:
+        """The batch window of a Job; that of its last pods is the shortest, for nothing more can be waited for."""
+        job = self._cluster.job(key)
+        running = job.status.active - self._ended.get(key, 0) if job is not None else 0
+        return self._window * min(LONGEST, max(1.0, running / SMALL))
 
     def _forget(self, job: Job) -> None:
         self._memories.pop(job.metadata.uid, None)
         self._synced.pop(job.metadata.key, None)
+        self._ended.pop(job.metadata.key, None)
         self._troubled.discard(job.metadata.key)
         self._performer.forget(job.metadata.uid)
 
@@ -157,6 +174,7 @@ class JobController:
                     self._wake(key)
             else:
                 self._synced.pop(key, None)
+                self._ended.pop(key, None)
                 self._troubled.discard(key)
             self._count("job_syncs_total", labels)
             self._metrics.observe(PREFIX + "job_sync_duration_seconds", labels, (ended - began).total_seconds())
@@ -190,6 +208,7 @@ class JobController:
 
     def _decide(self, job: Job, pods: Iterable[Pod], *, pods_done: bool = False) -> Decision:
         uid = job.metadata.uid
+        self._ended.pop(job.metadata.key, None)
         memory = self._memories.get(uid)
         decision = decide(job, pods, memory, self._clock.now(), self.options, pods_done=pods_done)
         self._memories[uid] = decision.memory

@@ -121,7 +121,8 @@ class JobController:
     )
     pod_failure_backoff_max: timedelta = setting("The longest such wait.", 10 * MINUTE, minimum=timedelta(0))
     sync_batch_period: timedelta = setting(
-        "Changes of pods are collected for this time before a Job is looked at again.",
+        "Changes of pods are collected for this time before a Job is looked at again; of a Job with more than 200 "
+        "running pods for longer in proportion, up to ten times as long.",
         timedelta(milliseconds=100),
         minimum=timedelta(0),
     )

@@ -124,6 +124,34 @@ async def test_job_runs_to_completion_in_few_writes() -> None:
 
 
 @virtually
+async def test_a_large_job_is_looked_at_less_often_and_its_end_is_not_waited_for() -> None:
+    """Four hundred pods that end ten a second: the window of a second is two at first, for the last pods it is one."""
+    cluster = Cluster()
+    looks: list[tuple[float, int]] = []  # when the status was written, and the pods that still ran
+    loop = asyncio.get_running_loop()
+
+    def note(change: Change) -> None:
+        if str(change.resource) == "jobs.batch":
+            looks.append((loop.time(), msgspec.json.decode(change.new.data)["status"].get("active", 0)))
+
+    cluster.store.subscribe(note)
+
+    def script(pod: Pod) -> Outcome:
+        index = int(pod.metadata.annotations["batch.kubernetes.io/job-completion-index"])
+        return Outcome(ends_after=20 + index / 10)
+
+    async with cluster.controllers(script, JobControllerOptions(sync_batch_period=1.0)):
+        await cluster.submit(completions=400, parallelism=400, completionMode="Indexed")
+        await cluster.finished()
+    ending = [(at, active) for at, active in looks if 0 < active < 390]
+    gaps = [(later - at, active) for (at, active), (later, _) in pairwise(ending)]
+    assert all(gap >= min(1.4, active / 200) - 0.2 for gap, active in gaps if active > 220)
+    assert any(gap >= 1.5 for gap, _ in gaps)
+    assert all(gap <= 1.3 for gap, active in gaps if active < 150)
+    assert looks[-1][0] - ending[-1][0] <= 2.0
+
+
+@virtually
 async def test_failures_back_off_and_end_in_backoff_limit_exceeded() -> None:
     cluster = Cluster()
     async with cluster.controllers(always(ends_after=1.0, exit_code=1)):

@@ -14,7 +14,7 @@ from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
 from queue_manager.cli.submit import Submitted, prepare, submit
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
-from queue_manager.engine.transport import Response
+from queue_manager.engine.transport import Request, Response
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.server.api_server import ApiServer
@@ -99,10 +99,11 @@ async def test_when_the_server_changes_its_mind_one_is_told_what_is_there_alread
 ) -> None:
     honest = client.transport.request
 
-    async def fails_for_b(method: str, path: str, **rest: Any) -> Response:
-        if method == "POST" and "dryRun" not in rest["query"] and b'"name":"b"' in rest["body"]:
+    async def fails_for_b(request: Request) -> Response:
+        real = request.method == "POST" and "dryRun" not in (request.query or {})
+        if real and b'"name":"b"' in (request.body or b""):
             return Response(500, {}, b'{"kind":"Status","message":"disk full","reason":"InternalError"}')
-        return await honest(method, path, **rest)
+        return await honest(request)
 
     monkeypatch.setattr(client.transport, "request", fails_for_b)
     with pytest.raises(Refusal, match=r"already submitted: a") as refused:
@@ -145,10 +146,10 @@ async def test_where_queues_may_not_be_read_the_verdict_is_left_out(
 ) -> None:
     honest = client.transport.request
 
-    async def forbidden(method: str, path: str, **rest: Any) -> Response:
-        if "queues" in path:
+    async def forbidden(request: Request) -> Response:
+        if "queues" in request.path:
             return Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden"}')
-        return await honest(method, path, **rest)
+        return await honest(request)
 
     await queues(client)
     monkeypatch.setattr(client.transport, "request", forbidden)

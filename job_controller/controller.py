@@ -100,11 +100,9 @@ class JobController:
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod was added (no old), changed, or deleted (no new)."""
         self._count_tracked(old, new)
-        if old is not None and not is_terminal(old) and (new is None or is_terminal(new)):
-            key = self._job_of(old)
-            if key in self._synced:
-                self._ended[key] = self._ended.get(key, 0) + 1
         keys = [self._job_of(pod) for pod in (old, new) if pod is not None]
+        if old is not None and not is_terminal(old) and (new is None or is_terminal(new)) and keys[0] in self._synced:
+            self._ended[keys[0]] = self._ended.get(keys[0], 0) + 1
         for key in dict.fromkeys(key for key in keys if key is not None):
             self._wake(key)
         if new is not None and new.metadata.controller is None and _claims_changed(old, new):

@@ -23,7 +23,7 @@ from queue_manager.engine.transport import JSON, ApiError, Request, Response
 
 Authorization = Callable[[], Awaitable[str]]  # -> value of the Authorization header, or ""
 
-CONNECT_TIMEOUT = 10.0  # seconds
+TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)  # seconds; that of a whole request is its own
 CLOSE_TIMEOUT = 1.0  # seconds; for connections to say that they are closed, which a TLS connection may never do
 # Requests in flight, watches not counted. Each needs a connection, and each connection a TLS handshake that costs both
 # sides more than a request: with 100 at once the pods of a Job of 100 took a third longer to create than with 16.
@@ -81,9 +81,9 @@ class HttpTransport:
         headers = {"Accept": request.accept, **await self._auth()}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
-        limit = aiohttp.ClientTimeout(total=request.timeout, sock_connect=CONNECT_TIMEOUT)
         try:
             async with (
+                asyncio.timeout(request.timeout),  # the wait for others is part of it
                 self._at_once,
                 self._open().request(
                     request.method,
@@ -91,7 +91,7 @@ class HttpTransport:
                     params=request.query,
                     data=request.body,
                     headers=headers,
-                    timeout=limit,
+                    timeout=TIMEOUT,
                     server_hostname=self._server_hostname,
                     allow_redirects=False,
                 ) as answer,
@@ -102,13 +102,12 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
-        limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
         try:
             async with self._open().get(
                 self.base_url + path,
                 params=query,
                 headers={"Accept": JSON, **await self._auth()},
-                timeout=limit,
+                timeout=TIMEOUT,
                 server_hostname=self._server_hostname,
                 allow_redirects=False,
             ) as answer:

@@ -161,7 +161,7 @@ class WorkQueue(Generic[K]):
                 self._observe("workqueue_work_duration_seconds", loop.time() - began)
                 if newcomer:
                     self._new_in_hand -= 1
-                    self._release()  # another hand may take the next one
+                    self._release() if self._closed else self._wake()  # another hand may take the next one
                 if key in self._again:
                     self._again.discard(key)
                     self._enqueue(key, self._line)

@@ -20,6 +20,7 @@ import orjson
 
 from queue_manager.configuration import loads
 from queue_manager.engine.client import Client
+from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
 from queue_manager.engine.transport import Request
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
@@ -78,8 +79,6 @@ async def thousand(folder: Path) -> None:
 
 
 def now() -> Any:
-    from queue_manager.engine.clock import SystemClock
-
     return SystemClock().now()
 
 

@@ -87,6 +87,25 @@ async def test_no_server_is_an_os_error() -> None:
     await transport.close()
 
 
+async def test_the_wait_behind_a_stalled_request_is_part_of_the_timeout() -> None:
+    stalled = asyncio.Event()
+
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        stalled.set()
+
+    server = await asyncio.start_server(never, "127.0.0.1", 0)
+    transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", at_once=1)
+    first = asyncio.create_task(transport.request(Request("GET", "/", timeout=600)))
+    await stalled.wait()
+    with pytest.raises(TimeoutError):
+        await transport.request(Request("GET", "/", timeout=0.1))
+    assert not first.done()
+    first.cancel()
+    await transport.close()
+    server.close()
+
+
 async def test_a_cache_with_a_selector_learns_only_what_it_selects(served: Served) -> None:
     client = Client(served[1])
     cache: Cache[Pod] = Cache("pods")

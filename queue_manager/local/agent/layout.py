@@ -1,5 +1,6 @@
 """Where the agent keeps what it knows of a pod: plain files that survive any crash of the agent.
 
+    <root>/<pod uid>/order.json            that the node ends the pod, and why (see orders.py)
     <root>/<pod uid>/<container>/work/     the working directory and HOME of the container
     <root>/<pod uid>/<container>/<n>.log   stdout and stderr of its n-th start (n counts restarts from 0)
     <root>/<pod uid>/<container>/<n>.idx   when the log had which size (see logs.py)
@@ -87,6 +88,10 @@ class Layout:
 
     def pod(self, uid: str) -> Path:
         return self.root / uid
+
+    def order(self, uid: str) -> Path:
+        """No container has a name with a dot."""
+        return self.root / uid / "order.json"
 
     def run(self, uid: str, container: str, number: int) -> RunFiles:
         return RunFiles(self.root / uid / container, number)

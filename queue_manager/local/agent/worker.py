@@ -15,6 +15,7 @@ Everything that must survive the agent is in files (layout.py) or in the API; a 
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ import msgspec
 from job_controller.fields import Json
 from job_controller.model import Object
 from queue_manager.local.agent import environment as env
-from queue_manager.local.agent import supervisor
+from queue_manager.local.agent import orders, supervisor
 from queue_manager.local.agent.containers import (
     CRASH_BACKOFF,
     CRASH_BACKOFF_CAP,
@@ -40,6 +41,7 @@ from queue_manager.local.agent.containers import (
     waiting_since_crash,
 )
 from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.orders import Order
 from queue_manager.local.agent.readiness import Readiness, Surroundings, is_probed
 from queue_manager.local.agent.status import (
     DEADLINE_EXCEEDED,
@@ -50,6 +52,8 @@ from queue_manager.local.agent.status import (
     pod_status,
     status_patch,
 )
+
+log = logging.getLogger(__name__)
 
 DEFAULT_GRACE = 30
 # A pod that is gone from the API, or deleted with grace 0, still gets this long to end by itself.
@@ -129,7 +133,8 @@ class PodWorker:
         self._processes: dict[str, supervisor.Process] = {}
         self._probes: dict[str, Readiness] = {}
         self._stop: Stop | None = None
-        self._order: tuple[Verdict, float] | None = None  # to stop, from the node
+        self._obeyed = orders.read(tools.layout.order(self.uid))  # already by an earlier agent
+        self._order = self._obeyed  # to stop, from the node
         self._told: set[tuple[str, str, int]] = set()
         since = pod.status.get("startTime")
         self._start_time = datetime.fromisoformat(since) if since else self._now()
@@ -162,7 +167,7 @@ class PodWorker:
 
     def end(self, verdict: Verdict, grace: float | None = None) -> None:
         """Have the next sync end this pod, within its own grace period if no other is given (seconds)."""
-        self._order = (verdict, self._grace if grace is None else grace)
+        self._order = Order(verdict, self._grace if grace is None else grace)
 
     def sessions(self) -> dict[int, str]:
         """The containers that run, by the process session each of them was started in."""
@@ -265,7 +270,7 @@ class PodWorker:
     def _look_for_a_stop(self, pod: NodePod | None, shutdown: float | None) -> None:
         if self._order is not None:
             order, self._order = self._order, None
-            self._begin_stop(*order)
+            self._begin_stop(order.verdict, order.grace)
         if pod is None:
             self._begin_stop(None, SHORTEST_GRACE)
         elif pod.metadata.deletion_timestamp is not None:
@@ -291,12 +296,22 @@ class PodWorker:
         if self._stop is not None:
             self._stop.kill_at = min(self._stop.kill_at, kill_at)
             return
-        self._stop = Stop(None if self._is_over else verdict, kill_at)
+        if verdict is not None and self._obeyed is None and not self._is_over:
+            self._obey(Order(verdict, grace))
+        self._stop = Stop(self._obeyed.verdict if self._obeyed else None, kill_at)
         for container in self.containers:
             if container.running:
                 self._tell(container.name, "Normal", "Killing", f"Stopping container {container.name}")
             if not container.sidecar:
                 self._signal(container, signal.SIGTERM)
+
+    def _obey(self, order: Order) -> None:
+        """From here on the verdict stands, whatever the exit codes say and whichever agent reads them."""
+        self._obeyed = order
+        try:
+            orders.write(self._layout.order(self.uid), order)
+        except OSError:
+            log.exception("why the pod ends is only in memory", extra={"pod": self.pod.metadata.key})
 
     def _stop_step(self, stop: Stop) -> None:
         """Sidecars are asked to end when the others have ended; whoever is still there in the end is killed."""

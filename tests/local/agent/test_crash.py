@@ -8,11 +8,14 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from queue_manager.engine.resources import PODS
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.status import PREEMPTED, Verdict
 from tests.local.agent.waiting import until
-from tests.local.agent.world import Tree, World, running, state, terminated
+from tests.local.agent.world import Tree, World, condition, running, state, terminated
 
 UNTIL_TOLD = "echo $$ >>starts; while ! [ -e stop ]; do sleep 0.02; done; exit 7"
 
@@ -88,6 +91,43 @@ async def test_a_pod_that_waits_for_placement_is_placed_by_the_next_one(world: W
         assert (await world.over())["status"]["phase"] == "Succeeded"
 
 
+TELLS_WHEN_ASKED = "trap 'touch asked' TERM; touch starts; while ! [ -e stop ]; do sleep 0.02; done; exit 7"
+EVICTED = Verdict("Evicted", "low on memory", disruption="low on memory")
+
+
+@pytest.mark.parametrize("restarts", ["Never", "Always"])
+@pytest.mark.parametrize("verdict", [EVICTED, PREEMPTED])
+async def test_a_pod_ended_by_an_agent_that_dies_fails_for_the_same_reason(
+    world: World, verdict: Verdict, restarts: str
+) -> None:
+    """The process ends between the agents: its exit code alone would tell of a pod that failed, or may go on."""
+    async with world.running() as agent:
+        await world.create(TELLS_WHEN_ASKED, restartPolicy=restarts)
+        pod = await world.when(running)
+        await until((world.files(pod) / "work" / "starts").exists)
+        agent._end_for(pod["metadata"]["uid"], verdict)
+        await until((world.files(pod) / "work" / "asked").exists)
+    stop(world, pod)
+    await until((world.files(pod) / "0.exit").exists)
+    async with world.running():
+        after = await world.over()
+    status, target = after["status"], condition(after, "DisruptionTarget")
+    assert (status["phase"], status["reason"], status["message"]) == ("Failed", verdict.reason, verdict.message)
+    assert (target["reason"], target["message"]) == ("TerminationByKubelet", verdict.disruption)
+    assert terminated(after)["exitCode"] == 7
+
+
+async def test_the_next_agent_ends_a_pod_that_was_to_end(world: World) -> None:
+    """Whether it had been asked to or not: it runs, but the one before had decided."""
+    async with world.running() as agent:
+        await world.create(UNTIL_TOLD)
+        pod = await world.when(running)
+        orders = agent.layout.order(pod["metadata"]["uid"])
+    orders.write_text('{"verdict":{"reason":"Evicted","message":"low on memory","disruption":""},"grace":1}')
+    async with world.running():
+        assert (await world.over())["status"]["reason"] == "Evicted"
+
+
 async def test_a_container_survives_kill_9_of_the_process_that_started_it(tmp_path: Path) -> None:
     """A real process starts a container and is killed; the exit code is there all the same."""
     program = f"""
@@ -95,6 +135,7 @@ import os, signal
 from pathlib import Path
 from queue_manager.local.agent import supervisor
 from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.status import PREEMPTED, Verdict
 layout = Layout(Path({str(tmp_path)!r}))
 layout.create("uid", "main")
 run = layout.run("uid", "main", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from job_controller.model import Pod
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import JOBS, NODES, PODS, PRIORITY_CLASSES
-from tests.local.cluster.conftest import Up, until
+from tests.local.cluster.conftest import Up, processes_of, until
 
 Start = Callable[..., Up]
 IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
@@ -50,14 +51,75 @@ async def evict(client: Client, victim: str) -> None:
     await client.create(PODS, "default", eviction, name=victim, subresource="eviction")
 
 
+# Names its node: not placement but the node ends others for it.
+CRITICAL = {
+    "metadata": {"name": "critical"},
+    "spec": {
+        "restartPolicy": "Never",
+        "nodeName": "node-1",
+        "priorityClassName": "system-node-critical",
+        "containers": [
+            {
+                "name": "main",
+                "image": "local",
+                "command": ["sleep", "1"],
+                "resources": {"requests": {"cpu": "1"}},
+            }
+        ],
+    },
+}
+
+
 async def admit_critical(client: Client, victim: str) -> None:
-    """A pod that names its node: not placement but the node ends others for it."""
-    container = {"name": "main", "image": "local", "command": ["sleep", "1"]}
-    container |= {"resources": {"requests": {"cpu": "1"}}}
-    spec = {"restartPolicy": "Never", "nodeName": "node-1", "priorityClassName": "system-node-critical"}
-    spec |= {"containers": [container]}
-    await client.create(PODS, "default", {"metadata": {"name": "critical"}, "spec": spec})
+    await client.create(PODS, "default", CRITICAL)
     await until(lambda: _has_failed(client, victim), "the node ends the pod")
+
+
+async def test_kill_9_while_the_node_ends_a_pod_does_not_make_it_a_failure(start: Start, tmp_path: Path) -> None:
+    """The pod ends when `sluice up` is dead; the next one still knows that it was the node that ended it."""
+    asked, end, go = tmp_path / "asked", tmp_path / "end", tmp_path / "go"
+    script = f"trap 'touch {asked}' TERM; until [ -e {end} ] || [ -e {go} ]; do sleep 0.05; done; [ -e {go} ]"
+    patient = job(script)
+    patient["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 600
+    first = start("--cpu", "2")
+    async with first.client() as client:
+        await client.create(JOBS, "default", patient)
+        names: list[str] = []
+
+        async def runs() -> bool:
+            names[:] = [
+                pod.metadata.name
+                for pod in await client.list(PODS, "default", label_selector="job-name=patient", type=Pod)
+                if pod.status.phase == "Running"
+            ]
+            return len(names) == 1
+
+        await until(runs, "the pod of the Job runs")
+        await client.create(PODS, "default", CRITICAL)
+        await until(lambda: _exists(asked), "the pod is asked to end")
+    first.kill()
+    end.touch()
+    await until(lambda: _none_left(str(end)), "the pod's processes have ended")
+    second = start("--cpu", "2")
+    async with second.client() as client:
+        await until(lambda: _has_failed(client, names[0]), "the node says why the pod ended")
+        go.touch()
+        await until(lambda: _is_complete(client), "the Job is complete")
+        status = (await client.get(JOBS, "default", "patient"))["status"]
+        assert (status["succeeded"], status.get("failed", 0)) == (1, 0)
+
+
+async def _exists(path: Path) -> bool:
+    return path.exists()
+
+
+async def _none_left(marker: str) -> bool:
+    return not processes_of(marker)
+
+
+async def _is_complete(client: Client) -> bool:
+    status = (await client.get(JOBS, "default", "patient"))["status"]
+    return any(c["type"] == "Complete" for c in status.get("conditions") or ())
 
 
 async def _has_failed(client: Client, name: str) -> bool:
@@ -67,7 +129,7 @@ async def _has_failed(client: Client, name: str) -> bool:
 
 @pytest.mark.parametrize("disrupt", [preempt, taint, evict, admit_critical])
 async def test_a_job_that_ignores_disruptions_outlives_them(
-    start: Start, tmp_path: Any, disrupt: Callable[[Client, str], Awaitable[None]]
+    start: Start, tmp_path: Path, disrupt: Callable[[Client, str], Awaitable[None]]
 ) -> None:
     up = start("--cpu", "2")
     flag = tmp_path / "go"
@@ -92,11 +154,6 @@ async def test_a_job_that_ignores_disruptions_outlives_them(
 
         await until(runs_anew, "the Job has another pod")
         flag.touch()
-
-        async def complete() -> bool:
-            status = (await client.get(JOBS, "default", "patient"))["status"]
-            return any(c["type"] == "Complete" for c in status.get("conditions") or ())
-
-        await until(complete, "the Job is complete")
+        await until(lambda: _is_complete(client), "the Job is complete")
         status = (await client.get(JOBS, "default", "patient"))["status"]
         assert (status["succeeded"], status.get("failed", 0)) == (1, 0)

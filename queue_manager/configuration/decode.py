@@ -25,7 +25,10 @@ from queue_manager.configuration.setting import Opaque, Quantity
 
 UNSET: Any = object()
 INT32 = 2**31
-_integer = re.compile(r"[-+]?\d+").fullmatch
+_integer = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)").fullmatch
+_number = re.compile(r"[-+]?([0-9][0-9_]*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?").fullmatch
+_BASES = {"0b": 2, "0x": 16}
+_TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")  # YAML 1.1, which Kueue reads, in any case
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -188,14 +191,14 @@ def _convert(node: yaml.ScalarNode, hint: Any, marks: Mapping[str, Any]) -> Any:
         if text not in allowed:
             raise ValueError(f'"{text}" is not supported; must be {one_of(allowed)}')
         return text
-    if hint is bool and tag == BOOL and text in ("true", "false", "True", "False", "TRUE", "FALSE"):
-        return text.lower() == "true"
+    if hint is bool and tag == BOOL and text.lower() in _TRUE + _FALSE:
+        return text.lower() in _TRUE
     if hint is int and tag == INT and _integer(text):
-        if not -INT32 <= int(text) < INT32:
+        if not -INT32 <= _whole(text) < INT32:
             raise ValueError(f"{text} is out of range; must be a 32-bit integer")
-        return int(text)
-    if hint is float and tag in (INT, FLOAT):
-        return float(text)
+        return _whole(text)
+    if hint is float and tag in (INT, FLOAT) and _number(text):
+        return float(text.replace("_", ""))
     if hint is Quantity and tag in (STR, INT, FLOAT):
         return _quantity(text)
     if hint is timedelta:
@@ -204,7 +207,16 @@ def _convert(node: yaml.ScalarNode, hint: Any, marks: Mapping[str, Any]) -> Any:
         if tag == STR:
             return text
         raise ValueError(f'{shown(node)}; must be a string, in quotes: "{text}"')
-    raise ValueError(f"{shown(node)}; must be {_wanted(hint)}")
+    how = ", written plainly" if (tag, hint) in ((INT, int), (INT, float), (FLOAT, float)) else ""
+    raise ValueError(f"{shown(node)}; must be {_wanted(hint)}{how}")
+
+
+def _whole(text: str) -> int:
+    """The value of a YAML 1.1 integer: 0b.., 0x.., octal with a leading 0, decimal; any of them with _ in it."""
+    digits = text.replace("_", "").lstrip("+-")
+    octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
+    value = int(digits, 8 if octal else _BASES.get(digits[:2], 10))
+    return -value if text[0] == "-" else value
 
 
 def _quantity(text: str) -> str:
@@ -216,8 +228,8 @@ def _quantity(text: str) -> str:
 
 
 def _duration(node: yaml.ScalarNode, marks: Mapping[str, Any]) -> timedelta:
-    if node.tag == INT and _integer(node.value) and (marks.get("nanoseconds") or int(node.value) == 0):
-        return timedelta(microseconds=int(node.value) // 1000)
+    if node.tag == INT and _integer(node.value) and (marks.get("nanoseconds") or _whole(node.value) == 0):
+        return timedelta(microseconds=_whole(node.value) // 1000)
     if node.tag != STR:
         raise ValueError(f"{shown(node)} without a unit; must be {durations.EXAMPLES}")
     try:

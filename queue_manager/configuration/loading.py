@@ -66,7 +66,7 @@ def _values(document: yaml.MappingNode, findings: Findings) -> dict[str, Any]:
             findings.ignored.append(f"integrations.frameworks[{i}] ({framework}): {NO_PARALLEL_KINDS}")
     for gate in values.get("feature_gates", ()):
         if gate != DISABLE_WAIT_FOR_PODS_READY:
-            findings.ignored.append(f"featureGates[{gate}]: feature gates do not switch anything in Sluice")
+            findings.ignored.append(f"featureGates[{gate}]: this gate does not switch anything in Sluice")
     return values
 
 

@@ -53,7 +53,8 @@ def _feature_gates(config: KueueConfig, findings: Findings) -> None:
     for gate, value in config.feature_gates.items():
         if refusal := features.refusal(gate, value, config.feature_gates):
             findings.judge(
-                f"featureGates[{gate}]", f"{refusal}; remove it, feature gates do not switch anything in Sluice"
+                f"featureGates[{gate}]",
+                f"{refusal}; remove it, in Sluice only {features.DISABLE_WAIT_FOR_PODS_READY} switches anything",
             )
 
 

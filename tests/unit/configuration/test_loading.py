@@ -35,7 +35,15 @@ def problems(text: str) -> list[str]:
             "manageJobsWithoutQueueName: maybe",
             'f:3: manageJobsWithoutQueueName: "maybe" is a string; must be true or false',
         ),
-        ("manageJobsWithoutQueueName: on", "f:3: manageJobsWithoutQueueName: on is a boolean; must be true or false"),
+        (
+            "clientConnection: {qps: .nan}",
+            "f:3: clientConnection.qps: .nan is a number; must be a number, written plainly",
+        ),
+        (
+            "waitForPodsReady: {requeuingStrategy: {backoffBaseSeconds: 1:30}}",
+            "f:3: waitForPodsReady.requeuingStrategy.backoffBaseSeconds: 1:30 is an integer; "
+            "must be an integer, written plainly",
+        ),
         ("waitForPodsReady: true", "f:3: waitForPodsReady: true is a boolean; must be a mapping"),
         (
             "waitForPodsReady:\n  timeout: 5",
@@ -254,3 +262,24 @@ def test_importing_the_configuration_is_cheap() -> None:
     command = "import sys, queue_manager.configuration; print(*sys.modules)"
     answer = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
     assert {"pydantic", "msgspec", "asyncio", "aiohttp"} & set(answer.stdout.split()) == set()
+
+
+@pytest.mark.parametrize("word", ["true", "yes", "On", "TRUE"])
+def test_a_boolean_is_what_kueue_takes_for_one(word: str) -> None:
+    """It reads YAML 1.1."""
+    assert loads(f"{HEAD}manageJobsWithoutQueueName: {word}\n", "f").manage_jobs_without_queue_name
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0x10", 16), ("010", 8), ("1_000", 1000), ("+7", 7), ("0b11", 3)])
+def test_an_integer_has_the_value_it_has_in_yaml_1_1(text: str, seconds: int) -> None:
+    """A leading 0 is octal, as Kueue reads it."""
+    config = loads(f"{HEAD}waitForPodsReady: {{requeuingStrategy: {{backoffBaseSeconds: {text}}}}}\n", "f")
+    assert config.wait_for_pods_ready is not None
+    assert config.wait_for_pods_ready.requeuing_strategy.backoff_base_seconds == seconds
+
+
+def test_the_refusal_of_a_feature_gate_names_the_one_that_has_an_effect() -> None:
+    assert problems(f"{HEAD}featureGates: {{Nonsense: true}}\n") == [
+        "f:3: featureGates[Nonsense]: unrecognized feature gate; "
+        "remove it, in Sluice only DisableWaitForPodsReady switches anything"
+    ]

@@ -78,12 +78,13 @@ def removal_order(pods: Iterable[Pod]) -> list[Pod]:
     """The pods, those whose loss costs least first.
 
     Unassigned before bound, pending before running, unready before ready; then the one ready for a shorter
-    time, with more restarts, created later. The UID makes the order total.
+    time, with more restarts, created later. Of equal ones, as with the built-in controller, those of the lower
+    completion index; the UID makes the order total.
     """
     return sorted(pods, key=_worth)
 
 
-def _worth(pod: Pod) -> tuple[bool, int, bool, float, int, int, float, str]:
+def _worth(pod: Pod) -> tuple[bool, int, bool, float, int, int, float, int, str]:
     statuses = pod.status.container_statuses
     restarts = statuses[0].restart_count if len(statuses) == 1 else max((s.restart_count for s in statuses), default=0)
     ready_since = _ready_since(pod)
@@ -96,6 +97,7 @@ def _worth(pod: Pod) -> tuple[bool, int, bool, float, int, int, float, str]:
         -restarts,
         -sidecar_restarts,
         -(pod.metadata.creation_timestamp or _LONG_AGO).timestamp(),
+        completion_index(pod),
         pod.metadata.uid,
     )
 

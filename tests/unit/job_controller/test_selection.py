@@ -35,6 +35,14 @@ def test_equal_pods_go_newest_first() -> None:
     assert names(removal_order([pod("old", created=1), pod("new", created=2)])) == ["new", "old"]
 
 
+def test_of_pods_equal_in_all_else_the_lower_index_goes_first() -> None:
+    assert names(removal_order([pod("two", index=2), pod("zero", index=0), pod("one", index=1)])) == [
+        "zero",
+        "one",
+        "two",
+    ]
+
+
 def test_lower_parallelism_removes_the_surplus_and_creates_nothing() -> None:
     decision = run(
         job(parallelism=1, completions=9),

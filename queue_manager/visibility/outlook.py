@@ -18,6 +18,7 @@ from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from queue_manager.api import labels
 from queue_manager.api.types import Condition, Workload
+from queue_manager.jobs.workload import prebuilt_name
 from queue_manager.visibility.inbox import typed
 from queue_manager.visibility.indexes import IndexMap
 from queue_manager.visibility.pods import next_pod_at
@@ -26,6 +27,13 @@ from queue_manager.workloads.lifecycle import execution_deadline
 from queue_manager.workloads.requeuing import Deadline, Unscheduled, pods_deadline, settings_for
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.unscheduled import unschedulable
+
+LOOKED_AT_WITHIN = timedelta(seconds=15)
+LEFT_ALONE = (
+    "nothing: the queue leaves it alone. Its namespace is not managed (managedJobsNamespaceSelector), no queue manager "
+    "runs, or an event tells why"
+)
+NEVER = 100 * 365 * 86_400  # seconds; a deadline may lie further ahead than a date can
 
 
 class Next(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -67,7 +75,7 @@ def outlook(
     elif state == "Suspended":
         found = [_some("starts when somebody sets its spec.suspend to false; it is in no queue")]
     else:
-        found = [_some(around.obstacle or "the queue is about to look at it for the first time")]
+        found = [_some(around.obstacle or _unseen(job, now))]
     dated = sorted((n for n in found if n.at is not None), key=lambda n: n.at or now)
     return [*dated, *(n for n in found if n.at is None)]
 
@@ -77,7 +85,18 @@ def _some(what: str) -> Next:
 
 
 def _after(since: datetime | None, seconds: float | None) -> datetime | None:
-    return since + timedelta(seconds=seconds) if since is not None and seconds is not None else None
+    return since + timedelta(seconds=seconds) if since is not None and seconds is not None and seconds < NEVER else None
+
+
+def _unseen(job: Job, now: datetime) -> str:
+    """It names a queue, and has no Workload."""
+    prebuilt = prebuilt_name(job)
+    if prebuilt:
+        return f"starts by the Workload that it names, {prebuilt}, which is not there or belongs to another Job"
+    created = job.metadata.creation_timestamp
+    if created is None or now - created < LOOKED_AT_WITHIN:
+        return "the queue is about to look at it for the first time"
+    return LEFT_ALONE
 
 
 # --- states ------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.errors import StatusError, bad_request
 
 POLL_SECONDS = 0.2
+ALL = 100 * 365 * 86_400  # seconds; more may be asked for than a date can bear
 PIECE = 64 * 1024
 INDEX_SECONDS = 1.0
 
@@ -137,7 +138,7 @@ class LogSource:
         when its container has ended.
         """
         run = self._run(pod, container, previous)
-        since = self._now() - timedelta(seconds=since_seconds) if since_seconds is not None else since_time
+        since = since_time if since_seconds is None else self._now() - timedelta(seconds=min(since_seconds, ALL))
         return _stream(run, Wanted(follow and not previous, tail_lines, since, timestamps, limit_bytes))
 
     def _run(self, pod: Json, name: str, previous: bool) -> RunFiles:

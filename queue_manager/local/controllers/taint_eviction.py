@@ -27,6 +27,7 @@ REASON = "DeletionByTaintManager"
 MESSAGE = "Taint manager: deleting due to NoExecute taint"
 EVENT = "TaintManagerEviction"
 EVICTIONS_IN_FLIGHT = 8
+FOR_EVER = 100 * 365 * 86_400  # seconds; a toleration may name more than a date can bear
 
 
 class Tainted(NamedTuple):
@@ -48,7 +49,7 @@ def evicted_at(tolerations: Sequence[Json], taints: Iterable[Tainted], bound: da
     ends = []
     for tainted in taints:
         seconds = tolerated_for(tolerations, tainted.taint)
-        if seconds is not None:
+        if seconds is not None and seconds < FOR_EVER:
             ends.append(max(tainted.since, bound) + timedelta(seconds=seconds))
     return min(ends, default=None)
 

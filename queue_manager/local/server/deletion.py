@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import orjson
 
 from job_controller.fields import FieldError, Json, invalid, not_supported
+from job_controller.pod_facts import grace_period
 from queue_manager.engine.resources import NAMESPACES, PODS, Resource
 from queue_manager.local import errors
 from queue_manager.local.server.admission import Admission, Review
@@ -183,7 +183,7 @@ class Deleter:
         if "deletionTimestamp" in meta and grace >= meta.get("deletionGracePeriodSeconds", 0):
             return False
         first = "deletionTimestamp" not in meta
-        meta["deletionTimestamp"] = timestamp(self._store.now() + timedelta(seconds=grace))
+        meta["deletionTimestamp"] = timestamp(self._store.now() + grace_period(grace))
         if call.resource != NAMESPACES:
             meta["deletionGracePeriodSeconds"] = grace
         if first and call.kind.generation:

@@ -87,6 +87,7 @@ async def test_lines_carry_the_time_at_which_the_log_had_grown_to_them(layout: L
     assert lines[1] == "2026-01-01T11:59:50.000000000Z two"
     assert lines[2].endswith("Z three")
     assert await read(layout, since_seconds=30) == "two\nthree\n"
+    assert await read(layout, since_seconds=2**63 - 1) == await read(layout)
 
 
 async def test_the_indexer_notes_growth(layout: Layout) -> None:

@@ -32,9 +32,20 @@ def at(seconds: float) -> datetime:
         ([BEARS | {"tolerationSeconds": 0}], 0, 5),
         ([BEARS | {"tolerationSeconds": -3}], 0, 5),
         ([BEARS | {"tolerationSeconds": 10}, BEARS], 0, 15),
+        ([BEARS | {"tolerationSeconds": 2**63 - 1}], 0, None),
         ([BEARS | {"effect": "NoSchedule"}], 0, 5),
     ],
-    ids=["none", "for ever", "for a time", "bound later", "0 s", "less than 0 s", "the first counts", "other effect"],
+    ids=[
+        "none",
+        "for ever",
+        "for a time",
+        "bound later",
+        "0 s",
+        "less than 0 s",
+        "the first counts",
+        "ages",
+        "other effect",
+    ],
 )
 def test_a_pod_stays_as_long_as_it_tolerates(tolerations: list[Any], bound: float, due: float | None) -> None:
     assert evicted_at(tolerations, [Tainted(BROKEN, at(5))], at(bound)) == (None if due is None else at(due))

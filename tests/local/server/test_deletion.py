@@ -104,6 +104,15 @@ async def test_a_bound_pod_stays_until_deleted_without_grace(world: World) -> No
     assert (await world.ask("GET", path(PODS, "p"))).status == 404
 
 
+async def test_a_grace_period_beyond_all_time_is_kept_as_it_is(world: World) -> None:
+    """The deletion time is that of a real API server: 64 bits of nanoseconds overflow."""
+    await bound(world)
+    answer = await world.ask("DELETE", path(PODS, "p"), gracePeriodSeconds=2**63 - 1)
+    assert answer.status == 200
+    meta = answer.body["metadata"]
+    assert (meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"]) == ("2025-12-31T23:59:59Z", 2**63 - 1)
+
+
 async def test_grace_can_be_shortened_but_not_extended(world: World) -> None:
     await bound(world)
     await world.ask("DELETE", path(PODS, "p"), gracePeriodSeconds=10)

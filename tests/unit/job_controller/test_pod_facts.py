@@ -23,6 +23,8 @@ def unready(second: int) -> dict[str, Any]:
 
 
 DELETED = {"deletionTimestamp": wire(at(50)), "deletionGracePeriodSeconds": 30}
+# As kube-apiserver 1.36 wrote it at 51 s: the product in nanoseconds is minus one second.
+FOR_EVER = {"deletionTimestamp": wire(at(50)), "deletionGracePeriodSeconds": 2**63 - 1}
 SIDECAR = {"initContainers": [{"name": "side", "restartPolicy": "Always"}, {"name": "init"}]}
 
 
@@ -37,6 +39,7 @@ SIDECAR = {"initContainers": [{"name": "side", "restartPolicy": "Always"}, {"nam
         ({}, SIDECAR, {"containerStatuses": [ended("a", 3)], "initContainerStatuses": [ended("init", 8)]}, 3),
         (DELETED, {}, {"conditions": [unready(9)]}, 9),
         (DELETED, {}, {}, 20),
+        (FOR_EVER, {}, {}, 51),
         ({}, {}, {}, 1),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ from job_controller.model import Job
 from queue_manager.api.types import Workload
 from queue_manager.visibility.attempts import attempts
 from queue_manager.visibility.job_view import JobView, job_view
-from queue_manager.visibility.outlook import Surroundings
+from queue_manager.visibility.outlook import LEFT_ALONE, Surroundings
 from queue_manager.visibility.wire import Pod
 from queue_manager.workloads.settings import PodsReadySettings, Settings
 from tests.unit.visibility.build import ADMISSION, Tree, admitted, at, cond, event, evictions, job, pod, wire, workload
@@ -103,7 +103,21 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
         [(None, "gets in line when its admission gates are taken off: a")],
     ),
     ("in line", job(), workload(), KNOWN, [(None, "is tried when it is its turn in q")]),
-    ("not seen yet", job(), None, KNOWN, [(None, "the queue is about to look at it for the first time")]),
+    ("not seen yet", job(created=55), None, KNOWN, [(None, "the queue is about to look at it for the first time")]),
+    (
+        "left alone",
+        job(),
+        None,
+        KNOWN,
+        [(None, LEFT_ALONE)],
+    ),
+    (
+        "without its prebuilt Workload",
+        job(annotations={"kueue.x-k8s.io/prebuilt-workload-name": "mine"}),
+        None,
+        KNOWN,
+        [(None, "starts by the Workload that it names, mine, which is not there or belongs to another Job")],
+    ),
     (
         "no queue",
         job(queue=""),
@@ -145,6 +159,13 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
             (350, "fails if it still runs (activeDeadlineSeconds)"),
             (None, ENDS),
         ],
+    ),
+    (
+        "running, with a deadline after the end of time",
+        job(suspend=False, activeDeadlineSeconds=2**63 - 1, status={"startTime": wire(50), "ready": 1}),
+        workload(conditions=admitted(50), status=HOLDS),
+        KNOWN,
+        [(None, ENDS)],
     ),
 ]
 

@@ -11,6 +11,7 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli.acting import Report
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_NEVER, Refusal
+from queue_manager.cli.stop_policy import missing
 from queue_manager.cli.targets import Queue, Target, find_all, patch, queue_of
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
@@ -70,7 +71,12 @@ class Queues:
 
 async def deactivated(client: Client, queue: Queue, queues: Queues) -> list[Target]:
     """The deactivated Workloads of a queue, in the order of the inbox."""
-    await client.get(queue.resource, *queue.key)  # a queue that is not there is a mistake, not an empty one
+    try:
+        await client.get(queue.resource, *queue.key)  # a queue that is not there is a mistake, not an empty one
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        raise Refusal(await missing(client, queue)) from error
     namespace = "" if queue.is_cluster_queue else queue.key.namespace
     found = {
         workload.metadata.key: workload

@@ -50,7 +50,7 @@ async def find(client: Client, queue: Queue) -> tuple[str, str]:
     except ApiError as error:
         if error.status != 404:
             raise
-        raise Refusal(await _missing(client, queue)) from error
+        raise Refusal(await missing(client, queue)) from error
     try:
         above = await client.get(CLUSTER_QUEUES, "", local.spec.cluster_queue, type=ClusterQueue)
     except ApiError as error:
@@ -60,7 +60,7 @@ async def find(client: Client, queue: Queue) -> tuple[str, str]:
     return local.spec.stop_policy, above.metadata.name if is_stopped(above.spec.stop_policy) else ""
 
 
-async def _missing(client: Client, queue: Queue) -> str:
+async def missing(client: Client, queue: Queue) -> str:
     """Names of LocalQueues and ClusterQueues are easily taken for one another."""
     other = LOCAL_QUEUES if queue.is_cluster_queue else CLUSTER_QUEUES
     names = [Key(o["metadata"].get("namespace", ""), o["metadata"]["name"]) for o in await client.list(other)]

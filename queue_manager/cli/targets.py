@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from job_controller.model import Job, Key
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
-from queue_manager.cli.exits import EXIT_ERROR, Refusal
+from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
 from queue_manager.engine.client import Client
 from queue_manager.engine.codec import encode
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
@@ -71,17 +71,22 @@ class Queue:
 
 
 def key_of(name: str, namespace: str) -> Key:
+    """What JOB on the command line means. Raises Refusal for what is no name: a path would lead elsewhere."""
     head, slash, tail = name.partition("/")
+    if not head or (slash and (not tail or "/" in tail)):
+        raise Refusal(f'"{name}" is no name; say NAME or NAMESPACE/NAME', EXIT_NEVER)
     return Key(head, tail) if slash else Key(namespace, name)
 
 
 def queue_of(name: str, namespace: str, *, cluster_queue: bool = False) -> Queue:
-    """What QUEUE on the command line means."""
-    for prefix in CLUSTER_QUEUE_PREFIXES:
-        if name.startswith(prefix):
-            return Queue(CLUSTER_QUEUES, Key("", name.removeprefix(prefix)))
-    if cluster_queue:
-        return Queue(CLUSTER_QUEUES, Key("", name))
+    """What QUEUE on the command line means. Raises Refusal for what is no name."""
+    short = next((name.removeprefix(p) for p in CLUSTER_QUEUE_PREFIXES if name.startswith(p)), None)
+    if short is None and cluster_queue:
+        short = name
+    if short is not None:
+        if not short or "/" in short:
+            raise Refusal(f'"{name}" names no ClusterQueue; say cq/NAME', EXIT_NEVER)
+        return Queue(CLUSTER_QUEUES, Key("", short))
     return Queue(LOCAL_QUEUES, key_of(name, namespace))
 
 

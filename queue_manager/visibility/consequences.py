@@ -60,6 +60,9 @@ def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | Non
         return f"there is no ClusterQueue {queue.spec.cluster_queue}"
     if is_stopped(above.spec.stop_policy):
         return f"ClusterQueue {above.metadata.name} is held (sluice release cq/{above.metadata.name})"
+    active = next((c for c in above.status.conditions if c.type == "Active"), None)
+    if active is not None and active.status == "False":
+        return f"ClusterQueue {above.metadata.name}: {active.message}"
     return ""
 
 

@@ -154,11 +154,16 @@ def why(job: Job, workload: Workload | None, state: str) -> tuple[str, str]:
 
 
 def spans(job: Job, workload: Workload | None, now: datetime) -> tuple[float | None, float | None]:
-    """Seconds spent waiting for the start (still going on while there is none), and running since it."""
+    """Seconds spent waiting for the start (still going on while there is none), and running since it.
+
+    Runs that an eviction ended are part of neither: the Workload says how long they were.
+    """
     created = job.metadata.creation_timestamp or now
     started = job.status.start_time
     ended = job.status.completion_time or _failed_at(job)
     waiting = ((started or ended or now) - created).total_seconds() if workload or job.spec.suspend else None
+    if waiting is not None and workload is not None:
+        waiting = max(0.0, waiting - (workload.status.accumulated_past_execution_time_seconds or 0))
     running = ((ended or now) - started).total_seconds() if started else None
     return waiting, running
 

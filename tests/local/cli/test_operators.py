@@ -111,7 +111,7 @@ async def test_what_makes_no_sense_is_refused_and_what_is_not_there_is_an_error(
         (("reactivate", "nothing-like-it"), "`sluice ps` lists them all"),
         (("hold", "cluster-queue"), "did you mean cq/cluster-queue?"),
         (("hold", "cq/user-queue"), "did you mean user-queue?"),
-        (("reactivate", "--all", "-q", "nope"), "404"),
+        (("reactivate", "--all", "-q", "nope"), "no LocalQueue default/nope; `sluice queues` lists them all"),
     ):
         done = me.run(*arguments)
         assert (done.returncode, done.stdout) == (3, ""), arguments

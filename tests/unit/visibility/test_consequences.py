@@ -25,6 +25,12 @@ OPEN, ABOVE = local_queue(), cluster_queue()
             "waits: ClusterQueue cq is held (sluice release cq/cq)",
         ),
         (
+            workload(),
+            OPEN,
+            cluster_queue(status={"conditions": [cond("Active", "False", "Terminating", "it is terminating")]}),
+            "waits: ClusterQueue cq: it is terminating",
+        ),
+        (
             workload(conditions=admitted()),
             OPEN,
             ABOVE,

@@ -142,3 +142,9 @@ def test_a_job_that_no_queue_held_has_not_waited() -> None:
 def test_priority_and_retries_are_those_of_the_workload() -> None:
     row = job_row(job(), workload(priority=7, status=REQUEUE), at(0))
     assert (row.priority, row.retries) == (7, 2)
+
+
+def test_the_time_of_a_run_that_was_evicted_is_no_time_of_waiting() -> None:
+    its = workload(conditions=[cond("Evicted")], status={"accumulatedPastExecutionTimeSeconds": 40})
+    row = job_row(job(), its, at(60))
+    assert (row.waiting_seconds, row.running_seconds) == (20, None)

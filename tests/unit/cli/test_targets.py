@@ -1,0 +1,29 @@
+"""What names on the command line mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from job_controller.model import Key
+from queue_manager.cli.exits import EXIT_NEVER, Refusal
+from queue_manager.cli.targets import key_of, queue_of
+
+
+@pytest.mark.parametrize("name", ["", "default/", "/x", "/", "a/b/c"])
+def test_what_is_no_name_of_a_job_is_refused_and_not_asked_for(name: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        key_of(name, "default")
+    assert refused.value.code == EXIT_NEVER
+    with pytest.raises(Refusal):
+        queue_of(name, "default")
+
+
+@pytest.mark.parametrize(("name", "cluster_queue"), [("cq/", False), ("cq/a/b", False), ("", True), ("a/b", True)])
+def test_what_is_no_name_of_a_cluster_queue_is_refused(name: str, cluster_queue: bool) -> None:
+    with pytest.raises(Refusal):
+        queue_of(name, "default", cluster_queue=cluster_queue)
+
+
+def test_a_name_is_of_the_namespace_given_unless_it_has_one() -> None:
+    assert (key_of("a", "n"), key_of("m/a", "n")) == (Key("n", "a"), Key("m", "a"))
+    assert queue_of("cq/a", "n").key == queue_of("a", "n", cluster_queue=True).key == Key("", "a")

@@ -41,12 +41,20 @@ def prepare_workload(new: Json, old: Json | None = None) -> None:
 
 
 def validate_workload(new: Json, old: Json | None = None) -> list[FieldError]:
-    """A Workload, and on update its change from `old`; for the object and its status alike."""
-    errors = _spec_rules(new) + _status_rules(new, old) + ([] if old is None else _transition_rules(new, old))
+    """A Workload, and on update its change from `old`; for the object and its status alike.
+
+    A spec that did not change was accepted once, and is not looked at again.
+    """
+    same = old is not None and new.get("spec") == old.get("spec")
+    errors = (
+        ([] if same else _spec_rules(new))
+        + _status_rules(new, old)
+        + ([] if old is None else _transition_rules(new, old))
+    )
     errors += _assignments_match_pod_sets(new)
     if errors:
         return errors
-    errors = _validate_new(new, old)
+    errors = ([] if same else _validate_spec(new)) + _validate_state(new, old)
     return errors if old is None else errors + _validate_change(new, old)
 
 
@@ -154,7 +162,7 @@ def validate_tolerations(tolerations: Iterable[Json], path: str) -> list[FieldEr
 # --- rules of the webhook, on one object ---------------------------------------------------------------------
 
 
-def _validate_new(new: Json, old: Json | None) -> list[FieldError]:
+def _validate_spec(new: Json) -> list[FieldError]:
     errors = []
     with_minimum = 0
     for i, pod_set in enumerate(_pod_sets(new)):
@@ -162,7 +170,11 @@ def _validate_new(new: Json, old: Json | None) -> list[FieldError]:
         with_minimum += pod_set.get("minCount") is not None
     if with_minimum > 1:
         errors.append(invalid("spec.podSets", with_minimum, "at most one podSet can use minCount"))
-    errors += validate_admission_gates(_annotations(new))
+    return errors
+
+
+def _validate_state(new: Json, old: Json | None) -> list[FieldError]:
+    errors = validate_admission_gates(_annotations(new))
     if has_condition(new, QUOTA_RESERVED):
         errors += _validate_admission(new, old)
     return errors + _validate_reclaimable(new) + _validate_check_updates(new)

@@ -167,12 +167,13 @@ def update(view: View, old: Json, new: Json, managers: Managers, who: ManagerId,
     if not (change.added or change.modified or change.removed):
         return managers
     taken = union(change.added, change.modified)
+    mine = view.owned(taken)
     out: Managers = {}
     for identity, entry in managers.items():
-        fields = difference(difference(entry.fields, taken), change.removed)
+        lost = change.removed if identity == who and mine == taken else union(taken, change.removed)
+        fields = difference(entry.fields, lost)
         if fields:
             out[identity] = entry.owning(fields)
-    mine = view.owned(taken)
     if mine:
         before = out.get(who)
         out[who] = Entry(union(before.fields, mine) if before else mine, version, now)

@@ -11,8 +11,8 @@ from typing import Any
 
 from queue_manager.local.cel.library import CONSTANTS, FUNCTIONS, METHODS, NAMESPACED
 from queue_manager.local.cel.parser import Node, SyntaxProblem, parse
-from queue_manager.local.cel.schema import field, item, pairs
-from queue_manager.local.cel.values import NONE, CelError, Optional, OutOfBudget, no_overload
+from queue_manager.local.cel.schema import descend, field, item, pairs, raw
+from queue_manager.local.cel.values import NONE, CelError, Fields, Optional, OutOfBudget, no_overload
 
 MAX_STEPS = 1_000_000  # of all comprehensions of one validation
 
@@ -55,7 +55,7 @@ def _compile(node: Node, known: frozenset[str]) -> Program:
         case ("sel", of, name, optional):
             return _select(node, of, name, optional, known)
         case ("has", of, name):
-            return _has(_compile(of, known), _plain_name(name))
+            return _has(of, _plain_name(name), known)
         case ("idx", of, index, optional):
             return _index(_compile(of, known), _compile(index, known), optional)
         case ("list", items):
@@ -106,6 +106,15 @@ def _get(value: Any, name: str) -> Any:
     raise no_overload()
 
 
+def _chain(node: Node, known: frozenset[str]) -> tuple[str, tuple[str, ...]] | None:
+    """`variable.a.b` as the variable and its fields; None for what is no such chain."""
+    names: list[str] = []
+    while node[0] == "sel" and not node[3]:
+        names.append(_plain_name(node[2]))
+        node = node[1]
+    return (node[1], tuple(reversed(names))) if node[0] == "id" and node[1] in known else None
+
+
 def _select(node: Node, of: Node, name: str, optional: bool, known: frozenset[str]) -> Program:
     dotted = f"{of[1]}.{name}" if of[0] == "id" and of[1] not in known else ""
     if dotted in CONSTANTS:
@@ -123,12 +132,24 @@ def _select(node: Node, of: Node, name: str, optional: bool, known: frozenset[st
             return Optional(True, field(value, name)) if isinstance(value, dict) and name in value else NONE
         return _get(value, name)
 
+    chain = _chain(node, known)
+    return select if chain is None else _select_chain(*chain, select)
+
+
+def _select_chain(variable: str, names: tuple[str, ...], one_by_one: Program) -> Program:
+    def select(scope: Scope) -> Any:
+        value = scope[variable]
+        return descend(value, names) if isinstance(value, Fields) else one_by_one(scope)
+
     return select
 
 
-def _has(inner: Program, name: str) -> Program:
+def _has(of: Node, name: str, known: frozenset[str]) -> Program:
+    inner, chain = _compile(of, known), _chain(of, known)
+
     def has(scope: Scope) -> bool:
-        value = inner(scope)
+        value = scope[chain[0]] if chain is not None else None
+        value = raw(value, chain[1]) if chain is not None and isinstance(value, Fields) else inner(scope)
         if isinstance(value, Optional):
             return value.there and name in value.value
         if not isinstance(value, dict):

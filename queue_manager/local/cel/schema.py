@@ -13,7 +13,7 @@ from typing import Any
 
 from job_controller.fields import Json
 from queue_manager.local.cel.operators import duration, timestamp
-from queue_manager.local.cel.values import CelError, Fields, Items, MapList, SetList
+from queue_manager.local.cel.values import CelError, Fields, Items, MapList, SetList, no_overload
 
 _NO_SCHEMA: dict[str, Any] = {}
 _LISTS: dict[str, type[Items]] = {"set": SetList, "map": MapList}
@@ -38,6 +38,28 @@ def seen(schema: Json, value: Json) -> Any:
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)
     return value
+
+
+def descend(of: Fields, names: tuple[str, ...]) -> Any:
+    """What `of.a.b.c` is. Only the last is converted: of the others nothing but a field is asked. Raises CelError."""
+    value, schema = raw(of, names), of.schema
+    for name in names:
+        child = (schema.get("properties") or _NO_SCHEMA).get(name)
+        if child is None:
+            child = schema.get("additionalProperties")
+        schema = child if isinstance(child, dict) else _NO_SCHEMA
+    return seen(schema, value)
+
+
+def raw(of: Json, names: tuple[str, ...]) -> Json:
+    """The same as it is in the object."""
+    for name in names:
+        if not isinstance(of, dict):
+            raise no_overload()
+        if name not in of:
+            raise CelError(f"no such key: {name}")
+        of = of[name]
+    return of
 
 
 def field(of: dict[Any, Any], name: Any) -> Any:

@@ -16,7 +16,7 @@ from queue_manager.local.kinds.durations import since
 from queue_manager.local.kinds.jsonpath import compile_path, find
 from queue_manager.local.kinds.kind import Column, Kind
 from queue_manager.local.kinds.tables import AGE, NAME, age
-from queue_manager.local.schema.memo import Passed, text_of
+from queue_manager.local.schema.memo import text_of
 from queue_manager.local.schema.schemas import Undecodable, Walk, shape_of
 from queue_manager.local.schema.structural import Node, duplicate_fields
 
@@ -28,8 +28,9 @@ class CustomSchema:
 
     def __init__(self, schema: Json, kind: str, version: str) -> None:
         self.node = Node(schema)
-        if "spec" in self.node.children:
-            self.node.children["spec"].passed = Passed()
+        for name in ("spec", "status"):
+            if name in self.node.children:
+                self.node.children[name].quicken()
         self.definition = schema
         self._has_rules = b"x-kubernetes-validations" in orjson.dumps(schema)
         self._rules: Any = None
@@ -39,7 +40,7 @@ class CustomSchema:
     def check(self, body: Json, old: Json | None = None) -> list[str]:
         """Unknown and repeated fields; unknown ones are dropped. Raises StatusError 400 on malformed metadata."""
         found = [] if text_of(body) is not None else duplicate_fields(body)
-        problem, unknown = self._check_metadata(body)
+        problem, unknown = self._check_metadata(body) if old is None or _brings_metadata(body, old) else ("", [])
         if problem:
             raise bad_request(
                 f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {problem}'
@@ -87,6 +88,12 @@ class CustomSchema:
             return str(error), []
         unknown = [text.replace('unknown field "', 'unknown field "metadata.', 1) for text in walk.unknown]
         return walk.wrong, [text for text in unknown if text.startswith("unknown")]
+
+
+def _brings_metadata(new: Json, old: Json) -> bool:
+    """Whether there is anything in the metadata of `new` that is not in that of `old`."""
+    meta, before = new.get("metadata"), old["metadata"]
+    return not isinstance(meta, dict) or any(name not in before or meta[name] != before[name] for name in meta)
 
 
 def custom_kinds(crd: Json) -> list[Kind]:
@@ -174,10 +181,7 @@ def _validate(node: Node, new: Json, old: Json | None = None) -> list[FieldError
     if old is not None:
         before = _body(old)
         return [*node.validate(body, "", before), *node.repeated(body, "", before)]
-    errors = [*node.validate(body), *node.repeated(body)]
-    if not errors and "spec" in body and "spec" in node.children:
-        node.children["spec"].remember(body["spec"])
-    return errors
+    return [*node.validate(body), *node.repeated(body)]
 
 
 def _body(tree: Json) -> Json:

@@ -30,7 +30,7 @@ _UNKNOWN_FORMAT = "the body of the request was in an unknown format - accepted m
 
 
 def apply_patch(kind: Kind, content_type: str, current: Json, patch: bytes) -> Json:
-    """The object after the patch; `current` is used up. Raises StatusError 400, 413, 415, 422, 500."""
+    """The object after the patch; `current` is used up, but by a merge patch. Raises StatusError 4xx, 500."""
     media = content_type.partition(";")[0].strip().lower()
     if media == JSON_PATCH:
         return _json_patch(current, patch)
@@ -45,6 +45,10 @@ def apply_patch(kind: Kind, content_type: str, current: Json, patch: bytes) -> J
             raise StatusError(error.code, "BadRequest" if error.code == 400 else "", str(error)) from None
     require_language(kind, content_type)
     raise AssertionError(f"a patch of {media} passed as one of a known language")
+
+
+def is_merge(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == MERGE_PATCH
 
 
 def require_language(kind: Kind, content_type: str) -> None:
@@ -113,11 +117,10 @@ def _json_kind(tree: Json) -> str:
 
 
 def merge_patch(current: Json, patch: Json) -> Json:
-    """RFC 7386. Works in place on `current` where it can."""
+    """RFC 7386. `current` stays as it is; the outcome shares with it what the patch does not touch."""
     if not isinstance(patch, dict):
         return patch
-    if not isinstance(current, dict):
-        current = {}
+    current = dict(current) if isinstance(current, dict) else {}
     for name, value in patch.items():
         if value is None:
             current.pop(name, None)

@@ -4,7 +4,8 @@ The texts and their order are those of an API server (apiextensions over kube-op
 still tested against the rules that do not depend on the type.
 
 Every walk may be given what the value was before the write. Parts that equal what they were have been pruned, filled
-and accepted then: most writes change a few fields of a large object, and cost no more than those.
+and accepted then: most writes change a few fields of a large object, and cost no more than those. Nodes that were
+`quickened` test first whether there is anything to do at all (fitting.py).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from uuid import UUID
 
 from job_controller.fields import FieldError, Json, invalid, not_supported, required, show, too_many
 from queue_manager.local.schema import values
+from queue_manager.local.schema.fitting import Fit
 from queue_manager.local.schema.jsontext import Repeated
-from queue_manager.local.schema.memo import Passed, text_of
 
 _MISSING: Any = object()
 _COMBINATIONS = ("allOf", "anyOf", "oneOf", "not")
@@ -38,11 +39,11 @@ class Node:
         "default",
         "defaulting",
         "embedded",
+        "fit",
         "item",
         "keys",
         "list_type",
         "nullable",
-        "passed",
         "pattern",
         "preserve",
         "required",
@@ -71,21 +72,17 @@ class Node:
         self.combined = {key: _nodes(schema[key]) for key in _COMBINATIONS if schema.get(key)}
         below = [*self.children.values(), *filter(None, (self.additional, self.item))]
         self.defaulting: bool = any(node.default is not _MISSING or node.defaulting for node in below)
-        self.passed: Passed | None = None  # values with nothing to prune, to fill in, or to refuse
+        self.fit: Fit | None = None
 
-    def remember(self, value: Json) -> None:
-        """Remember a value that was pruned, filled and found valid: as it is now it need not be again."""
-        if self.passed is not None:
-            self.passed.add(text_of(value))
-
-    def knows(self, value: Json) -> bool:
-        return self.passed is not None and text_of(value) in self.passed
+    def quicken(self) -> None:
+        """Test values of this node as a whole before any walk."""
+        self.fit = Fit(self.schema)
 
     # --- pruning ---------------------------------------------------------------------------------------------
 
     def prune(self, value: Json, path: str, found: list[str], old: Json = _MISSING) -> None:
         """Drop unknown fields in place; their paths go to `found`."""
-        if value == old or (self.passed is not None and self.knows(value)):
+        if value == old or (self.fit is not None and self.fit(value)):
             return
         if isinstance(value, list):
             if self.item is not None:
@@ -107,7 +104,7 @@ class Node:
 
     def fill(self, value: Json, old: Json = _MISSING) -> None:
         """Put defaults where nothing is; take away nulls that may not be."""
-        if value == old or (self.passed is not None and self.knows(value)):
+        if value == old or (self.fit is not None and self.fit(value)):
             return
         if isinstance(value, dict):
             for name, child in self.children.items():
@@ -134,7 +131,7 @@ class Node:
 
     def validate(self, value: Json, path: str = "", old: Json = _MISSING) -> Iterator[FieldError]:
         """All that is wrong with a value. What equals `old` passes: it was accepted once."""
-        if (value is None and self.nullable) or value == old or (self.passed is not None and self.knows(value)):
+        if (value is None and self.nullable) or value == old or (self.fit is not None and self.fit(value)):
             return
         kind = type_of(value)
         yield from self._check_type(value, kind, path)
@@ -265,7 +262,7 @@ class Node:
 
     def repeated(self, value: Json, path: str = "", old: Json = _MISSING) -> Iterator[FieldError]:
         """Items that occur twice where they must not."""
-        if value == old or (self.passed is not None and self.knows(value)):
+        if value == old or (self.fit is not None and self.fit(value)):
             return
         if isinstance(value, dict):
             for name, item in value.items():

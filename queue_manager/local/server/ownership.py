@@ -91,6 +91,11 @@ def on_update(call: Call, new: Json, old: Json, now: str) -> None:
         meta["managedFields"] = encode(managers)
 
 
+def unmanaged(old: Json) -> Json:
+    """The object without managedFields; shares all else with it."""
+    return {**old, "metadata": {name: value for name, value in old["metadata"].items() if name != "managedFields"}}
+
+
 def without_managers(call: Call, stored: Stored, old: Json) -> Json:
     """A second tree of the object `old`, without managedFields: they are half of many objects and seldom patched."""
     entries = old["metadata"].get("managedFields")

@@ -16,7 +16,7 @@ import orjson
 from job_controller.fields import FieldError, Json
 from queue_manager.local import errors
 from queue_manager.local.errors import StatusError
-from queue_manager.local.patching.patches import apply_patch, require_language, undecodable
+from queue_manager.local.patching.patches import apply_patch, is_merge, require_language, undecodable
 from queue_manager.local.server import applying, metadata, ownership
 from queue_manager.local.server.admission import Admission, Review
 from queue_manager.local.server.call import Call, check_write_options, name_of
@@ -103,7 +103,10 @@ class Writer:
         content_type = call.request.headers.get("content-type", "")
         body = call.request.body
         named = b"managedFields" in body or b"\\u" in body
-        live = call.load(stored) if named else ownership.without_managers(call, stored, old)
+        if is_merge(content_type):
+            live = {**old, "metadata": dict(old["metadata"])} if named else ownership.unmanaged(old)
+        else:
+            live = call.load(stored) if named else ownership.without_managers(call, stored, old)
         new = apply_patch(call.kind, content_type, live, body)
         if not isinstance(new, dict):
             raise errors.bad_request("the patched value is not an object")
@@ -131,7 +134,7 @@ class Writer:
         return self.replace(call, new, old, applied=True)
 
     def replace(self, call: Call, new: Json, old: Json, *, applied: bool = False) -> bytes:
-        """Store `new` in place of `old`; both are fresh trees, `old` as it is stored."""
+        """Store `new` in place of `old`, which is as it is stored; they may share what is the same in both."""
         kind, status = call.kind, call.subresource == "status"
         metadata.carry_over(call, new, old)
         if status:

@@ -10,6 +10,8 @@ import logging
 import signal
 import sys
 import time
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from queue_manager import assets
@@ -18,9 +20,12 @@ from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine import log
+from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.local.storage.journal import DataDirectoryInUse, JournalUnusable
+from queue_manager.operator import probes
+from queue_manager.operator.preflight import CannotStart
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
         raise Refusal(f"{error}; stop it first, or choose another --data-dir") from error
     except JournalUnusable as error:
         raise Refusal(f"{error}; choose another --data-dir, or move this one away") from error
+    except CannotStart as error:
+        raise Refusal(str(error)) from error
     except ValueError as error:
         raise Refusal(str(error), EXIT_NEVER) from error
     except OSError as error:
@@ -67,7 +74,13 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop_once, loop, stop)
     say("!", "no sandbox", f"commands of Jobs run as plain processes of user {getpass.getuser()}")
-    async with LocalCluster(options, config, report=lambda step, detail: say("\u2714", step, detail)) as cluster:
+
+    async def serve(runtime: Runtime, stack: AsyncExitStack) -> None:
+        for url in await probes.serve(stack, probes.named(config), probes.routes(config, runtime, stop.is_set)):
+            say("\u2714", "serving", url)
+
+    report = partial(say, "\u2714")
+    async with LocalCluster(options, config, report, serve) as cluster:
         reloader = Reloader(
             file, config, cluster.reconfigure, lambda done, line: say("✔" if done else "!", "config", line)
         )

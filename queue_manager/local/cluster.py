@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,12 @@ from queue_manager.local.switched_off import SwitchedOff
 
 USER = "system:sluice"
 Report = Callable[[str, str], None]
+Watch = Callable[[Runtime, AsyncExitStack], Awaitable[None]]
+"""Called once, before anything starts, with what runs the controllers; what it opens ends with the cluster."""
+
+
+async def watch_nothing(runtime: Runtime, stack: AsyncExitStack) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +81,18 @@ class LocalCluster:
     """
 
     def __init__(
-        self, options: ClusterOptions, config: KueueConfig, report: Report = lambda step, detail: None
+        self,
+        options: ClusterOptions,
+        config: KueueConfig,
+        report: Report = lambda step, detail: None,
+        watch: Watch = watch_nothing,
     ) -> None:
         self.options = options
         self.config = config
         self.url = ""
         self.kubeconfig = options.data_dir / "kubeconfig"
         self._report = report
+        self._watch = watch
         self._stack = AsyncExitStack()
         self._nodes = node_specs(options.nodes, options.cpu, options.memory)
 
@@ -115,6 +126,7 @@ class LocalCluster:
         transport = throttled(LocalTransport(server, USER), _limit(self.config))
         runtime = Runtime(transport, clock, rng, silence=None)
         self.client = runtime.client
+        await self._watch(runtime, stack)
         await install_crds(self.client)
         await register(self.client, self._nodes, clock.now())
 

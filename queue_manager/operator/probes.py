@@ -51,6 +51,20 @@ def addresses(config: KueueConfig, metrics_port: int | None) -> dict[Address, li
     return served
 
 
+def named(config: KueueConfig) -> dict[Address, list[str]]:
+    """What the configuration names an address of its own for: on one machine nothing is served unasked.
+
+    Raises CannotStart for an address that is none.
+    """
+    usual = KueueConfig()
+    own = {
+        "health": config.health.health_probe_bind_address != usual.health.health_probe_bind_address,
+        "metrics": config.metrics.bind_address != usual.metrics.bind_address,
+    }
+    found = {address: [what for what in parts if own[what]] for address, parts in addresses(config, None).items()}
+    return {address: parts for address, parts in found.items() if parts}
+
+
 def _address(field: str, text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from job_controller.model import Pod
@@ -78,6 +79,25 @@ async def test_after_kill_9_finished_jobs_stay_finished_and_running_pods_are_ado
         }
         assert codes == {"finished": 0, "survives": 0, "ends-meanwhile": 7}
     assert runs.read_text().splitlines() == ["run", "run"]
+
+
+async def test_metrics_and_probes_are_served_where_the_configuration_says_and_nowhere_unasked(
+    start: Start, tmp_path: Path
+) -> None:
+    """Else what the configuration says of them would be passed over in silence."""
+    config = tmp_path / "config.yaml"
+    head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+    config.write_text(f'{head}metrics: {{bindAddress: "127.0.0.1:0"}}\n')
+    up = start("--config", str(config))
+    urls = [line.split()[-1] for line in up.lines if "serving" in line]
+    assert [url.rpartition("/")[2] for url in urls] == ["metrics"]
+    async with aiohttp.ClientSession() as session, session.get(urls[0]) as answer:
+        assert "kueue_admitted_active_workloads" in await answer.text()
+    port = urls[0].split(":")[2].split("/")[0]
+    config.write_text(f'{head}health: {{healthProbeBindAddress: "127.0.0.1:{port}"}}\n')
+    second = sluice("up", "--data-dir", str(tmp_path / "second"), "--config", str(config))
+    assert second.returncode == 3
+    assert f"cannot serve health on 127.0.0.1:{port}" in second.stderr
 
 
 async def test_a_bad_configuration_ends_it_with_file_line_and_field(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ class JobController:
         self._syncing: dict[Key, bool] = {}  # Jobs in a sync now -> whether something changed meanwhile
         self._ended: dict[Key, int] = {}  # how many pods have ended since the last look at them
         self._troubled: set[Key] = set()  # Jobs whose last sync failed
+        self._sweeps = frozenset(self.options.sweeps)
         self._window = timedelta(seconds=self.options.sync_batch_period)
 
     # --- what wakes a Job ---
@@ -238,7 +239,7 @@ class JobController:
                 if adopted is not None:
                     owned.append(adopted)
         for pod in found.release:
-            await self._reassign(pod, patches.let_go(job, pod, self.options.finalizer))
+            await self._reassign(pod, patches.let_go(job, pod))
         return owned
 
     async def _may_adopt(self, job: Job) -> bool:
@@ -265,7 +266,7 @@ class JobController:
             self._count("terminated_pods_tracking_finalizer_total", {"event": "add" if after else "delete"})
 
     def _awaits_counting(self, pod: Pod) -> bool:
-        return is_terminal(pod) and self.options.finalizer in pod.metadata.finalizers
+        return is_terminal(pod) and not self._sweeps.isdisjoint(pod.metadata.finalizers)
 
 
 def _claims_changed(old: Pod | None, new: Pod) -> bool:

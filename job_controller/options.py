@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from job_controller.labels import BUILT_IN_MANAGER, OWN_MANAGER, OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
+from job_controller.labels import (
+    BUILT_IN_MANAGER,
+    OWN_MANAGER,
+    OWN_TRACKING_FINALIZER,
+    TRACKING_FINALIZER,
+    TRACKING_FINALIZERS,
+)
 from job_controller.model import Job
 from job_controller.switches import ALL_ON, Switches
 
@@ -31,8 +37,13 @@ class JobControllerOptions:
 
     @property
     def finalizer(self) -> str:
-        """The finalizer that tracks our pods."""
+        """The finalizer that new pods are tracked by."""
         return TRACKING_FINALIZER if self.manage == "All" else OWN_TRACKING_FINALIZER
+
+    @property
+    def sweeps(self) -> tuple[str, ...]:
+        """The finalizers that nobody but us takes off pods whose Job is gone."""
+        return TRACKING_FINALIZERS if self.manage == "All" else (OWN_TRACKING_FINALIZER,)
 
     def manages(self, job: Job) -> bool:
         """Whether this controller, and no other, is responsible for the Job (spec 1.8)."""

@@ -39,6 +39,7 @@ class OrphanSweeper:
         self._cluster = cluster
         self._queue = queue
         self._options = options
+        self._sweeps = frozenset(options.sweeps)
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         job = new if new is not None else old
@@ -85,11 +86,11 @@ class OrphanSweeper:
     async def _free(self, pod: Pod) -> None:
         """Only in the version we know: the pod may be adopted at this moment. Its next change tells us again."""
         try:
-            patch = patches.release(pod, self._options.finalizer, this_version=True)
+            patch = patches.release(pod, this_version=True)
             await self._cluster.patch_pod(pod.metadata.key, patch)
         except Exception as error:
             if status_of(error) not in (GONE, CONFLICT):
                 raise
 
     def _is_tracked(self, pod: Pod) -> bool:
-        return self._options.finalizer in pod.metadata.finalizers
+        return not self._sweeps.isdisjoint(pod.metadata.finalizers)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from job_controller.labels import DELETING
+from job_controller.labels import DELETING, TRACKING_FINALIZERS
 from job_controller.model import Job, JobStatus, Pod
 from job_controller.pods import owner_reference
 
@@ -26,20 +26,23 @@ def status_changes(old: JobStatus, new: JobStatus) -> Tree:
     return changes
 
 
-def release(pod: Pod, finalizer: str, *, this_version: bool = False) -> Tree:
+def release(pod: Pod, *, this_version: bool = False) -> Tree:
     """Take the finalizer off: strategic merge, so that other finalizers may come and go meanwhile."""
-    metadata: Tree = {"uid": pod.metadata.uid, "$deleteFromPrimitiveList/finalizers": [finalizer]}
+    tracking = [finalizer for finalizer in pod.metadata.finalizers if finalizer in TRACKING_FINALIZERS]
+    metadata: Tree = {"uid": pod.metadata.uid}
+    if tracking:
+        metadata["$deleteFromPrimitiveList/finalizers"] = tracking
     if this_version:
         metadata["resourceVersion"] = pod.metadata.resource_version
     return {"metadata": metadata}
 
 
-def begin_deletion(pod: Pod, finalizer: str) -> Tree:
+def begin_deletion(pod: Pod) -> Tree:
     """Take the finalizer off a pod that is to be deleted uncounted, and mark it.
 
     Refused (409) if the pod has changed meanwhile: it may just have succeeded.
     """
-    patch = release(pod, finalizer, this_version=True)
+    patch = release(pod, this_version=True)
     patch["metadata"]["annotations"] = {DELETING: "true"}
     return patch
 
@@ -57,8 +60,8 @@ def adopt(job: Job, pod: Pod, finalizer: str) -> Tree:
     }
 
 
-def let_go(job: Job, pod: Pod, finalizer: str) -> Tree:
+def let_go(job: Job, pod: Pod) -> Tree:
     """Owner reference and finalizer go in one patch."""
-    patch = release(pod, finalizer)
+    patch = release(pod)
     patch["metadata"]["ownerReferences"] = [{"$patch": "delete", "uid": job.metadata.uid}]
     return patch

@@ -23,6 +23,7 @@ from job_controller.decision import (
 )
 from job_controller.model import Job, Pod
 from job_controller.options import JobControllerOptions
+from job_controller.pod_facts import is_tracked
 from job_controller.pods import manifest
 from job_controller.ports import Cluster, Events, Metrics
 
@@ -186,8 +187,8 @@ class Performer:
         key, uid = pod.metadata.key, pod.metadata.uid
         version = pod.metadata.resource_version if release else ""
         try:
-            if release and self._options.finalizer in pod.metadata.finalizers:
-                marked = await self._cluster.patch_pod(key, patches.begin_deletion(pod, self._options.finalizer))
+            if release and is_tracked(pod):
+                marked = await self._cluster.patch_pod(key, patches.begin_deletion(pod))
                 version = marked.metadata.resource_version
             await self._cluster.delete_pod(key, uid, version)
         except Exception as error:
@@ -199,7 +200,7 @@ class Performer:
         self._events.event(job, "Normal", reasons.EVENT_DELETED, f"Deleted pod: {pod.metadata.name}")
 
     async def _release(self, pod: Pod) -> None:
-        await self._patch(pod, patches.release(pod, self._options.finalizer))
+        await self._patch(pod, patches.release(pod))
 
     async def _track(self, pod: Pod) -> None:
         await self._patch(pod, patches.track(pod, self._options.finalizer))

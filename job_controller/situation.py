@@ -99,7 +99,7 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
     uncounted = status.uncounted_terminated_pods or NOTHING_UNCOUNTED
     noted = {*uncounted.succeeded, *uncounted.failed}
     stored = stored_completed(job) if indexed else frozenset()
-    parts = split(tuple(pods), options.finalizer, before)
+    parts = split(tuple(pods), before)
     found = join(parts, noted, only_terminal, limit if indexed else None)
     completed = stored | found.completed if found.completed else stored
     active_indexes = frozenset(found.indexes) if indexed else frozenset()

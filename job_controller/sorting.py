@@ -3,7 +3,7 @@
 A Job may have a hundred thousand pods, and all of them are looked at in each sync, though few have changed since the
 last one. So they are sorted in parts of some dozens, and a part of which no pod has changed is taken over from the
 last sync: what that costs is a comparison of object identities. What is known of a part depends on nothing
-but its pods and our finalizer; whatever depends on the Job is worked out for the few pods that are `loose`.
+but its pods; whatever depends on the Job is worked out for the few pods that are `loose`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from job_controller.labels import COMPLETION_INDEX, DELETING
 from job_controller.model import Pod
-from job_controller.pod_facts import ENDED, completion_index, is_failed, is_ready
+from job_controller.pod_facts import ENDED, completion_index, is_failed, is_ready, is_tracked
 
 SIZE = 64  # pods in a part
 
@@ -65,17 +65,17 @@ class Sorted:
     completed: set[int] = field(default_factory=set)
 
 
-def split(pods: tuple[Pod, ...], finalizer: str, before: Parts = ()) -> Parts:
+def split(pods: tuple[Pod, ...], before: Parts = ()) -> Parts:
     """The pods in parts; unchanged ones are those of the last time. O(pods)."""
     found: list[Part] = []
     for number, start in enumerate(range(0, len(pods), SIZE)):
         some = pods[start : start + SIZE]
         known = before[number] if number < len(before) else None
-        found.append(known if known is not None and known.pods == some else _part(some, finalizer))
+        found.append(known if known is not None and known.pods == some else _part(some))
     return found
 
 
-def _part(pods: tuple[Pod, ...], finalizer: str) -> Part:
+def _part(pods: tuple[Pod, ...]) -> Part:
     active: list[Pod] = []
     terminating: list[Pod] = []
     tracked: list[Pod] = []
@@ -87,7 +87,7 @@ def _part(pods: tuple[Pod, ...], finalizer: str) -> Part:
         if runs:
             runs = meta.deletion_timestamp is None
             (active if runs else terminating).append(pod)
-        if finalizer in meta.finalizers:
+        if is_tracked(pod):
             tracked.append(pod)
             if not runs:
                 loose.append(pod)

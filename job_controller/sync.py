@@ -40,7 +40,7 @@ from job_controller.labels import FAILED_PODS_LIMIT
 from job_controller.manage import Plan, manage
 from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
-from job_controller.pod_facts import finish_time
+from job_controller.pod_facts import finish_time, is_tracked
 from job_controller.situation import Situation, look
 from job_controller.switches import effective
 from job_controller.verdict import Verdict, completed, deadline_in, judge, standing
@@ -270,7 +270,7 @@ def _to_prune(s: Situation, owned: Sequence[Pod], ledger: accounting.Ledger) -> 
         for pod in owned
         if pod.status.phase == "Failed"
         and pod.metadata.deletion_timestamp is None
-        and (s.options.finalizer not in pod.metadata.finalizers or pod.metadata.uid in released)
+        and (not is_tracked(pod) or pod.metadata.uid in released)
     ]
     done.sort(key=lambda pod: (finish_time(pod), pod.metadata.uid))
     return tuple(done[: max(0, len(done) - limit)])

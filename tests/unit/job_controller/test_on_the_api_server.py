@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import pairwise
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -337,6 +337,47 @@ async def test_beside_a_built_in_controller_only_our_own_jobs_are_run_with_our_o
         pods = await cluster.pods()
         assert [pod["metadata"]["generateName"] for pod in pods] == ["ours-"]
         assert pods[0]["metadata"]["finalizers"] == ["sluice/job-tracking"]
+
+
+def managing(whom: Literal["All", "ManagedBy"]) -> JobControllerOptions:
+    return JobControllerOptions(manage=whom)
+
+
+@pytest.mark.parametrize(("before", "after"), [("ManagedBy", "All"), ("All", "ManagedBy")])
+def test_pods_made_before_a_change_of_manage_are_counted_after_it(
+    before: Literal["All", "ManagedBy"], after: Literal["All", "ManagedBy"]
+) -> None:
+    """They carry the other finalizer, and are the Job's pods all the same."""
+
+    @virtually
+    async def story() -> None:
+        cluster = Cluster()
+        async with cluster.controllers(always(ends_after=None), managing(before)):
+            await cluster.submit(managedBy="sluice/job-controller", completions=2, parallelism=2)
+            await asyncio.sleep(5)
+            names = {pod["metadata"]["name"] for pod in await cluster.pods()}
+        async with cluster.controllers(always(ends_after=5), managing(after)):
+            status = await cluster.finished()
+            assert (types(status)[-1], status["succeeded"]) == ("Complete", 2)
+            assert {pod["metadata"]["name"] for pod in await cluster.pods()} == names
+            assert not any(pod["metadata"].get("finalizers") for pod in await cluster.pods())
+
+    story()
+
+
+@virtually
+async def test_pods_of_a_job_deleted_during_a_change_of_manage_are_freed() -> None:
+    cluster = Cluster()
+    async with cluster.controllers(always(ends_after=None), managing("ManagedBy")):
+        await cluster.submit(managedBy="sluice/job-controller", completions=2, parallelism=2)
+        await asyncio.sleep(5)
+    await cluster.user.delete(JOBS, "default", "j", propagation="Background")
+    async with cluster.controllers(always(ends_after=None), managing("All")):
+
+        async def gone() -> bool:
+            return not await cluster.pods()
+
+        await cluster.until(gone)
 
 
 @virtually

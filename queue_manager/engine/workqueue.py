@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from job_controller.ports import Metrics
+from queue_manager.engine.metrics import Registry
 from queue_manager.engine.transport import ApiError
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class WorkQueue(Generic[K]):
         *,
         first_delay: float = FIRST_DELAY,
         longest_delay: float = LONGEST_DELAY,
-        metrics: Metrics | None = None,
+        metrics: Registry | None = None,
     ) -> None:
         self.name = name
         self._first_delay = first_delay
@@ -53,12 +53,14 @@ class WorkQueue(Generic[K]):
         self._new_hands = 1  # how many newcomers may be worked on at once
         self._new_in_hand = 0
         self._waiting: dict[K, float] = {}  # -> loop time of the addition; 0 before the loop runs
-        self._processing: set[K] = set()
+        self._processing: dict[K, float] = {}  # -> loop time of its beginning
         self._again: set[K] = set()  # added while processing
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
         self._idle: deque[asyncio.Future[None]] = deque()  # workers with nothing to do, longest first
         self._closed = False
+        if metrics is not None:
+            metrics.before_exposition(self._measure)
 
     # --- adding ---
 
@@ -148,8 +150,7 @@ class WorkQueue(Generic[K]):
         while await self._something():
             key, newcomer = self._take()
             self._observe("workqueue_queue_duration_seconds", loop.time() - self._waiting.pop(key))
-            self._processing.add(key)
-            began = loop.time()
+            began = self._processing[key] = loop.time()
             try:
                 await worker(key)
             except Exception as error:
@@ -157,7 +158,7 @@ class WorkQueue(Generic[K]):
             else:
                 self.forget(key)
             finally:
-                self._processing.discard(key)
+                del self._processing[key]
                 self._observe("workqueue_work_duration_seconds", loop.time() - began)
                 if newcomer:
                     self._new_in_hand -= 1
@@ -218,6 +219,18 @@ class WorkQueue(Generic[K]):
             log.warning("sync failed, will be repeated", extra=extra)
         else:
             log.exception("sync failed, will be repeated", extra=extra)
+
+    def _measure(self) -> None:
+        """What is so at this moment."""
+        now = _loop_time()
+        ages = [now - began for began in self._processing.values()]
+        for name, value in (
+            ("depth", len(self)),
+            ("unfinished_work_seconds", sum(ages)),
+            ("longest_running_processor_seconds", max(ages, default=0.0)),
+        ):
+            if self._metrics is not None:
+                self._metrics.set(f"workqueue_{name}", self._labels, value)
 
     def _count(self, metric: str) -> None:
         if self._metrics is not None:

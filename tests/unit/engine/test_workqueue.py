@@ -249,6 +249,29 @@ def test_metrics_tell_waiting_working_and_repeating() -> None:
     assert 'workqueue_work_duration_seconds_sum{name="job"} 4' in metrics.exposition()
 
 
+def test_metrics_tell_what_waits_and_what_is_worked_on() -> None:
+    metrics = Registry()
+    told: list[str] = []
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("job", metrics=metrics)
+
+        async def worker(key: str) -> None:
+            await asyncio.sleep(2)
+            if key == "a":
+                told.append(metrics.exposition())
+
+        for key in "abc":
+            queue.add(key)
+        await work(queue, worker, 60)
+
+    run_virtual(main())
+    for line in ("depth", 2), ("unfinished_work_seconds", 2), ("longest_running_processor_seconds", 2):
+        assert f'workqueue_{line[0]}{{name="job"}} {line[1]}\n' in told[0]
+    assert 'workqueue_depth{name="job"} 0\n' in metrics.exposition()
+    assert 'workqueue_unfinished_work_seconds{name="job"} 0\n' in metrics.exposition()
+
+
 @given(
     additions=st.lists(
         st.tuples(st.sampled_from("abcd"), st.integers(0, 20), st.integers(0, 5), st.booleans()), max_size=30

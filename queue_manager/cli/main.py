@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TypeAlias
 
+from job_controller import quantities
 from queue_manager.cli.exits import EXIT_ERROR, Refusal
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -152,8 +153,12 @@ def add_namespace_option(command: argparse.ArgumentParser) -> None:
 def add_cluster_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data-dir", metavar="D", help="where the cluster lives (default: ~/.sluice)")
     command.add_argument("--nodes", type=positive, default=1, metavar="N", help="number of nodes (default 1)")
-    command.add_argument("--cpu", metavar="C", help="cpu of each node, e.g. 4 or 500m (default: this machine's)")
-    command.add_argument("--memory", metavar="M", help="memory of each node, e.g. 8Gi (default: this machine's)")
+    command.add_argument(
+        "--cpu", type=quantity, metavar="C", help="cpu of each node, e.g. 4 or 500m (default: this machine's)"
+    )
+    command.add_argument(
+        "--memory", type=quantity, metavar="M", help="memory of each node, e.g. 8Gi (default: this machine's)"
+    )
 
 
 def add_client_options(command: argparse.ArgumentParser) -> None:
@@ -190,6 +195,16 @@ def controllers(text: str) -> tuple[str, ...]:
     if not chosen:
         raise argparse.ArgumentTypeError("names no controller")
     return tuple(chosen)
+
+
+def quantity(text: str) -> str:
+    try:
+        amount = quantities.exact(text)
+    except quantities.MalformedQuantity:
+        raise argparse.ArgumentTypeError(f"{text!r} is no quantity such as 4, 500m, 512Mi or 8Gi") from None
+    if amount <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not more than nothing")
+    return text
 
 
 def port(text: str) -> int:

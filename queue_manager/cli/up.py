@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import getpass
 import logging
 import signal
@@ -48,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:
         raise Refusal(str(error), EXIT_NEVER) from error
     except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Refusal(f"port {options.port} of this machine is taken; choose another --port") from error
         raise Refusal(f"cannot start: {error}") from error
 
 

@@ -37,7 +37,7 @@ from queue_manager.local.controllers.expiry import EventExpiry
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespaces import NamespaceController
 from queue_manager.local.controllers.taint_eviction import TaintEviction
-from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, create_first_queue
+from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, ensure_first_queue
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.kubeconfig import write_kubeconfig
 from queue_manager.local.nodes import NodeSpec, node_specs, register
@@ -151,12 +151,13 @@ class LocalCluster:
         self._report("API server", f"{self.url} (kubernetes API, this machine only)")
         self._report("controllers", "queue manager, Job controller, placement, garbage collector")
         self._report("nodes", describe_nodes(self._nodes))
-        if self.options.first_queue and not count:
-            await self._create_first_queue()
+        if self.options.first_queue:
+            await self._ensure_first_queue()
 
-    async def _create_first_queue(self) -> None:
-        await create_first_queue(self.client, sum_of(self._nodes, "cpu"), sum_of(self._nodes, "memory"))
-        self._report("queue", f"default/{LOCAL_QUEUE} → {CLUSTER_QUEUE}, with the quota of all nodes")
+    async def _ensure_first_queue(self) -> None:
+        cpu, memory = sum_of(self._nodes, "cpu"), sum_of(self._nodes, "memory")
+        if await ensure_first_queue(self.client, cpu, memory):
+            self._report("queue", f"default/{LOCAL_QUEUE} → {CLUSTER_QUEUE}, with the quota of all nodes")
 
 
 def _limit(config: KueueConfig) -> RateLimit | None:

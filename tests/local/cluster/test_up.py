@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import aiohttp
 import pytest
 
 from job_controller.model import Pod
-from queue_manager.engine.resources import JOBS, PODS
+from queue_manager.engine.resources import JOBS, LOCAL_QUEUES, PODS
 from tests.local.cluster.conftest import Up, processes_of, sluice
 from tests.local.cluster.work import ended, job, job_named, running
 
@@ -98,6 +99,38 @@ async def test_metrics_and_probes_are_served_where_the_configuration_says_and_no
     second = sluice("up", "--data-dir", str(tmp_path / "second"), "--config", str(config))
     assert second.returncode == 3
     assert f"cannot serve health on 127.0.0.1:{port}" in second.stderr
+
+
+async def test_a_first_start_that_failed_costs_the_next_one_nothing(start: Start, tmp_path: Path) -> None:
+    """With a taken port the store exists already: the cluster is still new, and gets its queue."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        number = taken.getsockname()[1]
+        failed = sluice("up", "--data-dir", str(tmp_path / "data"), "--port", str(number))
+    assert failed.returncode == 3
+    assert f"port {number} of this machine is taken; choose another --port" in failed.stderr
+    up = start()
+    assert up.data_dir == tmp_path / "data"
+    async with up.client() as client:
+        assert await client.get(LOCAL_QUEUES, "default", "user-queue")
+
+
+async def test_the_first_queue_comes_once_in_the_life_of_a_cluster(start: Start) -> None:
+    first = start()
+    async with first.client() as client:
+        await client.delete(LOCAL_QUEUES, "default", "user-queue")
+    first.kill()
+    async with start().client() as client:
+        assert await client.list(LOCAL_QUEUES) == []
+
+
+@pytest.mark.parametrize("flag", ["--cpu", "--memory"])
+def test_a_bad_quantity_is_refused_by_the_name_of_its_flag(tmp_path: Path, flag: str) -> None:
+    for value in ("8GB", "", "0", "-1"):
+        answer = sluice("up", "--data-dir", str(tmp_path / "data"), f"{flag}={value}")
+        assert answer.returncode == 2
+        assert f"argument {flag}: '{value}' is " in answer.stderr
 
 
 async def test_a_bad_configuration_ends_it_with_file_line_and_field(tmp_path: Path) -> None:

@@ -200,9 +200,12 @@ def pods_ready_timeout(workload: str) -> str:
     return f"Exceeded the PodsReady timeout {workload}"
 
 
+NO_NODE = "no node could take"
+
+
 def pods_unschedulable(pods: int, message: str) -> str:
     """What is added to the message of a timeout."""
-    text = f"no node could take {pods} of its pods" if pods > 1 else "no node could take one of its pods"
+    text = f"{NO_NODE} {pods} of its pods" if pods > 1 else f"{NO_NODE} one of its pods"
     return f"{text}: {message}" if message else text
 
 

@@ -108,7 +108,10 @@ _UNREADY = {
 
 
 def _unready(workload: Workload) -> str:
-    """Which kind of timeout it had most: at the limit they are all that is known."""
+    """Which kind of timeout it had last, if that is told, else most: at the limit they are all that is known."""
+    evicted = workload.condition(labels.EVICTED)
+    if evicted is not None and f"; {labels.NO_NODE} " in evicted.message:
+        return _UNREADY[labels.UNSCHEDULABLE]
     stats = workload.status.scheduling_stats
     timeouts = [e for e in stats.evictions if e.reason == labels.PODS_READY_TIMEOUT] if stats else []
     if not timeouts:

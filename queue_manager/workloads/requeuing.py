@@ -97,14 +97,20 @@ def time_out(draft: Draft, settings: Settings, jitter: float, unscheduled: Unsch
         return
     end = give_up_at(w, own)
     if end is not None and end <= draft.now:
-        give_up(draft)
+        give_up(draft, unscheduled if deadline.waits_for == labels.WAIT_FOR_START else None)
         return
     evict_or_deactivate(draft, own, deadline.waits_for, jitter, unscheduled)
 
 
-def give_up(draft: Draft) -> None:
+def give_up(draft: Draft, unscheduled: Unscheduled | None = None) -> None:
     """The time for all tries together is over."""
-    transitions.target_deactivation(draft, labels.REQUEUING_LIMIT_EXCEEDED, labels.REQUEUING_TIME_MESSAGE)
+    message = _with_pods(labels.REQUEUING_TIME_MESSAGE, unscheduled)
+    transitions.target_deactivation(draft, labels.REQUEUING_LIMIT_EXCEEDED, message)
+
+
+def _with_pods(message: str, unscheduled: Unscheduled | None) -> str:
+    """So that the last attempt, too, tells pods that no node could take from pods that did not get ready."""
+    return f"{message}; {labels.pods_unschedulable(*unscheduled)}" if unscheduled is not None else message
 
 
 def evict_or_deactivate(
@@ -113,15 +119,16 @@ def evict_or_deactivate(
     """Once more after a backoff, or never."""
     state = draft.status.requeue_state or RequeueState()
     count = (state.count or 0) + 1
+    unscheduled = unscheduled if waits_for == labels.WAIT_FOR_START else None
     if own.limit is not None and count > own.limit:
-        transitions.target_deactivation(draft, labels.REQUEUING_LIMIT_EXCEEDED, labels.REQUEUING_LIMIT_MESSAGE)
+        message = _with_pods(labels.REQUEUING_LIMIT_MESSAGE, unscheduled)
+        transitions.target_deactivation(draft, labels.REQUEUING_LIMIT_EXCEEDED, message)
         return
     at = draft.now + _wait(count, own, jitter)
     later = at if state.requeue_at is None else max(at, state.requeue_at)
     draft.put(requeue_state=RequeueState(count=count, requeue_at=later))
-    cause, message = waits_for, labels.pods_ready_timeout(str(draft.original.metadata.key))
-    if unscheduled is not None and waits_for == labels.WAIT_FOR_START:
-        cause, message = labels.UNSCHEDULABLE, f"{message}; {labels.pods_unschedulable(*unscheduled)}"
+    cause = waits_for if unscheduled is None else labels.UNSCHEDULABLE
+    message = _with_pods(labels.pods_ready_timeout(str(draft.original.metadata.key)), unscheduled)
     transitions.evict(draft, labels.PODS_READY_TIMEOUT, message, cause=cause, retry_at=later)
 
 

@@ -52,6 +52,13 @@ def test_why_and_how_often_follow_from_the_eviction_and_the_counts(
     assert row.action.endswith("sluice reactivate j")
 
 
+def test_a_last_attempt_that_no_node_could_take_says_so_though_no_other_did() -> None:
+    message = "The workload is deactivated due to x; no node could take one of its pods: 0/1 nodes are available"
+    its = workload(active=False, conditions=[cond("Evicted", reason=LIMIT, message=message)])
+    (row,) = inbox([its], [], at(0))
+    assert row.why == "no node"
+
+
 def test_the_command_names_the_namespace_where_it_is_not_the_default() -> None:
     (row,) = inbox([deactivated("Deactivated", namespace="team")], [], at(0))
     assert row.action == "sluice reactivate team/j"

@@ -112,6 +112,15 @@ def test_an_attempt_that_no_node_could_take_is_told_apart():
     assert draft.status.requeue_history.attempts[0].cause == "Unschedulable"
 
 
+@pytest.mark.parametrize(("own", "what"), [({"limit": 0}, "number"), ({"give_up_after": 60}, "time")])
+def test_the_last_attempt_is_told_apart_as_well(own, what):
+    """With a limit of 0 it is the only one."""
+    target = timed_out(workload(conditions=RUNNING), settings(**own), 310, STUCK).condition("DeactivationTarget")
+    assert target.message == (
+        f"exceeding the maximum {what} of re-queuing retries; no node could take 2 of its pods: 0/3 nodes are available"
+    )
+
+
 def test_a_lost_pod_that_finds_no_node_is_a_recovery():
     draft = timed_out(workload(conditions=LOST), settings(), 560, STUCK)
     assert draft.status.scheduling_stats.evictions[0].underlying_cause == "WaitForRecovery"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -92,12 +93,15 @@ class Pods:
         tree = eviction.get("deleteOptions") or {}
         options = DeleteOptions.of_tree(tree | ({"dryRun": ["All"]} if call.dry_run else {}))
         stored = self._writer.require(call)
+        self._deleter.delete(call, replace(options, dry_run=True))  # what may not go is not marked either
+        if options.dry_run:
+            return done()
         pod, old = decode(stored), decode(stored)
         phase = (pod.get("status") or {}).get("phase")
-        if not options.dry_run and phase not in ("Succeeded", "Failed") and "deletionTimestamp" not in pod["metadata"]:
+        if phase not in ("Succeeded", "Failed") and "deletionTimestamp" not in pod["metadata"]:
             set_condition(pod, self._disrupted())
             self._writer.store(call, pod, old)
-        self._deleter.delete(call, options)
+        self._deleter.delete(call, replace(options, resource_version=""))  # the mark has just changed it
         return done()
 
     def _disrupted(self) -> Json:

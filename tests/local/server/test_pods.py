@@ -55,6 +55,26 @@ async def test_an_eviction_marks_the_disruption_and_deletes(world: World) -> Non
     }
 
 
+@pytest.mark.parametrize("what", ["uid", "resourceVersion"])
+async def test_an_eviction_of_another_pod_than_is_there_leaves_no_mark(world: World, what: str) -> None:
+    before = await world.create(PODS, pod("p"))
+    eviction = {"deleteOptions": {"preconditions": {what: "123456"}}}
+    answer = await world.ask("POST", path(PODS, "p", subresource="eviction"), eviction)
+    assert answer.status == 409
+    assert await world.get(PODS, "p") == before
+
+
+async def test_an_eviction_of_this_very_version_is_not_stopped_by_its_own_mark(world: World) -> None:
+    await world.create(PODS, pod("p"))
+    await world.ask("POST", path(PODS, "p", subresource="binding"), BINDING)
+    meta = (await world.get(PODS, "p"))["metadata"]
+    conditions = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+    eviction = {"deleteOptions": {"preconditions": conditions}}
+    answer = await world.ask("POST", path(PODS, "p", subresource="eviction"), eviction)
+    assert answer.status == 201
+    assert (await world.get(PODS, "p"))["metadata"]["deletionTimestamp"]
+
+
 @pytest.mark.parametrize("verb", ["GET", "POST"])
 async def test_a_budget_for_disruptions_is_refused_by_name(world: World, verb: str) -> None:
     """Evictions are not held back here, and nobody shall believe so."""

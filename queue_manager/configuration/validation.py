@@ -6,7 +6,7 @@ import ipaddress
 import re
 
 from job_controller import names, selectors
-from queue_manager.configuration import features
+from queue_manager.configuration import addresses, features
 from queue_manager.configuration.decode import one_of
 from queue_manager.configuration.document import Findings
 from queue_manager.configuration.model import KueueConfig
@@ -169,6 +169,15 @@ def _job_controller(config: KueueConfig, findings: Findings) -> None:
 
 
 def _servers(config: KueueConfig, findings: Findings) -> None:
+    for field, text in (
+        ("health.healthProbeBindAddress", config.health.health_probe_bind_address),
+        ("metrics.bindAddress", config.metrics.bind_address),
+    ):
+        if text not in addresses.OFF:
+            try:
+                addresses.parse(text)
+            except ValueError as error:
+                findings.judge(field, str(error))
     certificates = config.internal_cert_management
     if certificates.enable:
         for text in names.dns_label(certificates.webhook_service_name):

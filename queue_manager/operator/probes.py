@@ -14,24 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
 from aiohttp import web
 
 from queue_manager.configuration import KueueConfig
+from queue_manager.configuration.addresses import OFF, Address, parse
 from queue_manager.engine.metrics import CONTENT_TYPE
 from queue_manager.engine.runtime import Runtime
 from queue_manager.operator.preflight import CannotStart
 
 Answer = Callable[[], web.Response]
-OFF = ("0", "")
 SHUTDOWN_SECONDS = 0.2  # for answers under way
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    host: str | None  # None: all interfaces
-    port: int
 
 
 def addresses(config: KueueConfig, metrics_port: int | None) -> dict[Address, list[str]]:
@@ -66,10 +59,10 @@ def named(config: KueueConfig) -> dict[Address, list[str]]:
 
 
 def _address(field: str, text: str) -> Address:
-    host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise CannotStart(f'{field}: "{text}" is no address; must be ":port", "host:port", or "0" for none')
-    return Address(host.strip("[]") or None, int(port))
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise CannotStart(f"{field}: {error}") from error
 
 
 def routes(config: KueueConfig, runtime: Runtime, stopping: Callable[[], bool]) -> Mapping[str, dict[str, Answer]]:

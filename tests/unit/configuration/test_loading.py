@@ -70,6 +70,10 @@ def problems(text: str) -> list[str]:
             "must be greater than or equal to it",
         ),
         (
+            "metrics: {bindAddress: here}",
+            'f:3: metrics.bindAddress: "here" is no address; must be ":port", "host:port", or "0" for none',
+        ),
+        (
             "visibilityServer:\n  bindPort: 70000",
             "f:4: visibilityServer.bindPort: 70000 is out of range; must be 1-65535",
         ),

@@ -1,0 +1,21 @@
+"""Addresses that something is served on: ":port", "host:port", "[ipv6]:port"; "0" or nothing for none."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+OFF = ("0", "")
+ALLOWED = 'must be ":port", "host:port", or "0" for none'
+
+
+class Address(NamedTuple):
+    host: str | None  # None: all interfaces
+    port: int
+
+
+def parse(text: str) -> Address:
+    """Raises ValueError for what is no address."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError(f'"{text}" is no address; {ALLOWED}')
+    return Address(host.strip("[]") or None, int(port))

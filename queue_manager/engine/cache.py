@@ -54,6 +54,8 @@ class Cache(Generic[T]):
         self._tombstones: dict[str, _Tombstone] = {}  # by uid
         self._indexes: dict[str, _Index[T]] = {}
         self._subscribers: list[Callable[[T | None, T | None], None]] = []
+        # Called with an object that is to be kept and the state before it: see sharing.py.
+        self.share: Callable[[T, T | None], None] | None = None
 
     # --- reading ---
 
@@ -192,6 +194,8 @@ class Cache(Generic[T]):
             if old.metadata.uid != uid:
                 self.forget_uid(old.metadata.uid)
                 old = None
+        if self.share is not None:
+            self.share(new, old)
         self._objects[key] = new
         self._by_uid[uid] = new
         self._changed(old, new)

@@ -25,7 +25,7 @@ from job_controller.ports import Metrics
 from queue_manager.engine.backoff import Backoff
 from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.client import PAGE, Page
-from queue_manager.engine.codec import UNDECODABLE, decoder
+from queue_manager.engine.codec import UNDECODABLE, complete, decoder
 from queue_manager.engine.resources import Resource
 from queue_manager.engine.sharing import sharer
 from queue_manager.engine.transport import ApiError, Request, Transport
@@ -84,8 +84,7 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(rng)
         self._object: msgspec.json.Decoder[T] = decoder(type)
         self._event = _event_decoder(type)
-        self._share = sharer(resource, type)
-        self._share_head = sharer(resource, Object)
+        cache.share = sharer(resource, type)
 
     async def run(self) -> None:
         """List and watch for ever."""
@@ -177,24 +176,28 @@ class Reflector(Generic[T]):
             if not end:
                 rest.append(chunk)
                 continue
-            rest.append(chunk[:end])
-            taken += self.take(b"".join(rest))
+            begin = 0
+            if rest:
+                begin = chunk.find(b"\n") + 1
+                taken += self.take(b"".join((*rest, chunk[:begin])))
+            if begin < end:
+                taken += self.take(memoryview(chunk)[begin:end])  # chunks are large: they are not copied
             rest = [chunk[end:]] if end < len(chunk) else []
             if taken >= BREATHER:
                 taken = 0
                 await asyncio.sleep(0)
 
-    def take(self, lines: bytes) -> int:
+    def take(self, lines: bytes | memoryview) -> int:
         """Take complete lines, all at once if all can be decoded. Returns how many."""
         try:
             events = self._event.decode_lines(lines)
         except UNDECODABLE:
-            return self._take_singly(lines)
+            return self._take_singly(bytes(lines))
         try:
             for event in events:
                 self._apply(event)
         except _Strange:
-            self._take_strange(lines)
+            self._take_strange(bytes(lines))
         self._backoff.reset()
         return len(events)
 
@@ -220,8 +223,6 @@ class Reflector(Generic[T]):
         obj = event.object
         match event.type:
             case "ADDED" | "MODIFIED":
-                meta = obj.metadata
-                self._share(obj, self.cache.get(meta.namespace, meta.name))
                 self.cache.observe(obj)
             case "DELETED":
                 self.cache.observe_deleted(obj)
@@ -260,14 +261,12 @@ class Reflector(Generic[T]):
 
     def _decode(self, raw: msgspec.Raw) -> T | None:
         try:
-            obj = self._object.decode(raw)
+            return self._object.decode(raw)
         except UNDECODABLE:
             head = self._head(raw)
             if head is not None:
                 self._report(head, raw)
             return None
-        self._share(obj, None)
-        return obj
 
     def _head(self, raw: msgspec.Raw) -> Object | None:
         """The metadata of an object that cannot be decoded as a whole; None if not even that can."""
@@ -276,7 +275,7 @@ class Reflector(Generic[T]):
         except UNDECODABLE:
             self._report(Object(), raw)
             return None
-        self._share_head(head, None)
+        complete(head, self.resource)
         return head
 
     def _report(self, head: Object, raw: msgspec.Raw) -> None:

@@ -20,7 +20,7 @@ T = TypeVar("T", bound=HasMetadata)
 V = TypeVar("V")
 
 REPEATED = (("spec", "node_name"), ("status", "phase"))  # texts of which a cluster has few
-MAX_POOL = 1 << 14  # distinct owner references and finalizers; beyond that the pool starts anew
+MAX_POOL = 1 << 14  # distinct values of a kind; beyond that the pool starts anew
 
 
 def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
@@ -39,8 +39,10 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
     ]
     api_version, kind = resource.api_version, resource.kind
     owners, finalizers = _Pool[Any](), _Pool[Any]()
+    last: Any = ()
 
     def share(obj: Any, before: Any = None) -> None:
+        nonlocal last
         if named:
             force_setattr(obj, "api_version", api_version)
             force_setattr(obj, "kind", kind)
@@ -56,11 +58,13 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
             status = obj.status
             conditions = status.conditions
             if before is not None and conditions == before.status.conditions:
-                force_setattr(status, "conditions", before.status.conditions)
-                return
-            for condition in conditions:
-                force_setattr(condition, "type", intern(condition.type))
-                force_setattr(condition, "status", intern(condition.status))
+                last = before.status.conditions
+            elif conditions != last:  # the pods of a Job start in the same second, and are told of one by one
+                last = conditions
+                for condition in conditions:
+                    force_setattr(condition, "type", intern(condition.type))
+                    force_setattr(condition, "status", intern(condition.status))
+            force_setattr(status, "conditions", last)
 
     def share_known(meta: Any, before: Any) -> None:
         """Most changes of an object leave its metadata as it was."""
@@ -93,13 +97,11 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
             force_setattr(meta, "finalizers", finalizers.one(meta.finalizers))
 
     def share_labels(meta: Any) -> None:
-        labels = meta.labels
-        force_setattr(meta, "labels", dict(zip(map(intern, labels), map(intern, labels.values()), strict=True)))
+        force_setattr(meta, "labels", {intern(name): intern(value) for name, value in meta.labels.items()})
 
     def share_annotations(meta: Any) -> None:
         """Their values can be long and are rarely equal."""
-        notes = meta.annotations
-        force_setattr(meta, "annotations", dict(zip(map(intern, notes), notes.values(), strict=True)))
+        force_setattr(meta, "annotations", {intern(name): value for name, value in meta.annotations.items()})
 
     return share
 

@@ -15,7 +15,7 @@ from queue_manager.visibility.attempts import Attempt, attempts
 from queue_manager.visibility.demand import DemandRow, demand
 from queue_manager.visibility.history import Step, history
 from queue_manager.visibility.indexes import IndexMap, index_map
-from queue_manager.visibility.jobs import job_state, spans, why
+from queue_manager.visibility.jobs import job_state, spans, state_without_job, why
 from queue_manager.visibility.outlook import Next, Surroundings, outlook
 from queue_manager.visibility.pods import PodRow, pod_rows
 from queue_manager.visibility.wire import Event, Pod
@@ -100,7 +100,9 @@ def job_view(
     indexes = index_map(job, pods, around.options) if job is not None else None
     shown = job if job is not None else Job(metadata=_meta(workload))
     state = job_state(job, workload, now) if job is not None else "Orphaned"
-    reason, message = why(job, workload, state) if job is not None else ("", "")
+    if job is None and workload is not None:
+        state = state_without_job(workload, now)
+    reason, message = why(job, workload, state)
     waiting, running = spans(shown, workload, now)
     admission = workload.status.admission if workload is not None else None
     ref = workload.spec.priority_class_ref if workload is not None else None

@@ -122,6 +122,22 @@ def job_state(job: Job, workload: Workload | None, now: datetime) -> str:
     return "Reserved" if workload.is_true(labels.QUOTA_RESERVED) else "Pending"
 
 
+def state_without_job(workload: Workload, now: datetime) -> str:
+    """That of a Workload that stands for no Job, or whose Job is gone: then it is Orphaned, until it is gone too."""
+    if workload.metadata.controller is not None:
+        return "Orphaned"
+    if workload.is_true(labels.FINISHED):
+        return "Finished"
+    if not workload.spec.active:
+        return "Deactivated"
+    requeue = workload.status.requeue_state
+    if requeue is not None and requeue.requeue_at is not None and requeue.requeue_at > now:
+        return "Backoff"
+    if not workload.is_true(labels.QUOTA_RESERVED):
+        return "Pending"
+    return "Evicted" if workload.is_true(labels.EVICTED) else "Reserved"
+
+
 def _ended(job: Job) -> str:
     for condition in job.status.conditions:
         if condition.is_true and condition.type in ("Complete", "Failed"):
@@ -129,9 +145,9 @@ def _ended(job: Job) -> str:
     return ""
 
 
-def why(job: Job, workload: Workload | None, state: str) -> tuple[str, str]:
+def why(job: Job | None, workload: Workload | None, state: str) -> tuple[str, str]:
     """Reason token and sentence behind the state; both empty where the state says it all."""
-    if state in ("Failed", "Succeeded"):
+    if job is not None and state in ("Failed", "Succeeded"):
         kind = "Failed" if state == "Failed" else "Complete"
         condition = next(c for c in job.status.conditions if c.type == kind and c.is_true)
         return condition.reason, condition.message

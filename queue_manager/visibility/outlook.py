@@ -63,7 +63,7 @@ def outlook(
 ) -> list[Next]:
     """What comes next, the soonest first; never empty."""
     if job is None:
-        found = [_some("its Job is gone: its Workload is finished, and goes")]
+        found = _without_job(workload, state, around)
     elif state == "Deleting":
         found = [_some("goes when its finalizers are off and its pods have ended")]
     elif state in ("Succeeded", "Failed"):
@@ -78,6 +78,17 @@ def outlook(
         found = [_some(around.obstacle or _unseen(job, now))]
     dated = sorted((n for n in found if n.at is not None), key=lambda n: n.at or now)
     return [*dated, *(n for n in found if n.at is None)]
+
+
+def _without_job(workload: Workload | None, state: str, around: Surroundings) -> list[Next]:
+    if workload is None or state == "Orphaned":
+        return [_some("its Job is gone: its Workload is finished, and goes")]
+    if state == "Finished":
+        return _after_the_end(None, workload, around)
+    if workload.is_true(labels.ADMITTED) and state == "Reserved":
+        held = _deadlines_of_the_queue(workload, (), around)
+        return [*held, _some("holds its quota until it is finished or deleted: it stands for no Job")]
+    return _HELD_BY_QUEUE[state](workload, around)
 
 
 def _some(what: str) -> Next:
@@ -102,10 +113,11 @@ def _unseen(job: Job, now: datetime) -> str:
 # --- states ------------------------------------------------------------------------------------------------
 
 
-def _after_the_end(job: Job, workload: Workload | None, around: Surroundings) -> list[Next]:
-    end = conditions.finished(job.status)
+def _after_the_end(job: Job | None, workload: Workload | None, around: Surroundings) -> list[Next]:
+    end = conditions.finished(job.status) if job is not None else None
     found = []
-    at = _after(end.last_transition_time if end is not None else None, job.spec.ttl_seconds_after_finished)
+    ttl = job.spec.ttl_seconds_after_finished if job is not None else None
+    at = _after(end.last_transition_time if end is not None else None, ttl)
     if at is not None:
         found.append(Next(at=at, what="is deleted with its pods (ttlSecondsAfterFinished)"))
     finished = workload.condition(labels.FINISHED) if workload is not None else None
@@ -217,8 +229,10 @@ def _deadlines_of_the_queue(workload: Workload, pods: Sequence[Pod], around: Sur
     if at is not None:
         found.append(Next(at=at, what="is deactivated if it still runs (maximum execution time)"))
     ready = workload.condition(labels.PODS_READY)
-    if ready is None or ready.is_true or not workload.is_true(labels.ADMITTED):
+    if workload.is_true(labels.PODS_READY) or not workload.is_true(labels.ADMITTED):
         return found
+    if ready is None and (around.settings is None or workload.metadata.controller is not None):
+        return found  # waitForPodsReady is off, as far as one can see: else the Job's pods would be told of
     if around.settings is None:
         return [
             *found,

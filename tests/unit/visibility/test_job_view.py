@@ -221,6 +221,45 @@ def test_a_workload_whose_job_is_gone_can_be_shown() -> None:
     assert (seen.name, seen.state, seen.workload) == ("j", "Orphaned", "job-j-12345")
 
 
+NO_JOB = "holds its quota until it is finished or deleted: it stands for no Job"
+
+
+@pytest.mark.parametrize(
+    ("its", "state", "says"),
+    [
+        (workload(owned=False), "Pending", [(None, "is tried when it is its turn in q")]),
+        (
+            workload(owned=False, conditions=admitted(50), status=HOLDS),
+            "Reserved",
+            [(80, "is evicted if its pods are not all ready (retry 1 of 2 follows)"), (None, NO_JOB)],
+        ),
+        (
+            workload(owned=False, conditions=[cond("Evicted")], status=requeue(1, 90)),
+            "Backoff",
+            [(90, "back in line of q (retry 1 of 2)")],
+        ),
+        (
+            workload(owned=False, active=False, conditions=[cond("Evicted", reason="Deactivated")]),
+            "Deactivated",
+            [(None, "nothing by itself; an operator says: sluice reactivate job-j-12345")],
+        ),
+        (
+            workload(owned=False, conditions=[cond("Finished", reason="Succeeded")]),
+            "Finished",
+            [(None, "nothing: it has ended")],
+        ),
+    ],
+)
+def test_a_workload_that_stands_for_no_job_is_no_orphan(
+    its: Workload, state: str, says: list[tuple[float | None, str]]
+) -> None:
+    seen = view(None, its)
+    assert seen.state == state
+    assert [(step.at, step.what) for step in seen.next] == [
+        (None if seconds is None else at(seconds), what) for seconds, what in says
+    ]
+
+
 def rungs(its: Workload, *told: tuple[str, float]) -> list[tuple[int, datetime | None, datetime | None, str]]:
     found = attempts(its, [event(reason, seconds=seconds) for reason, seconds in told])
     return [(rung.number, rung.admitted, rung.ended, rung.cause) for rung in found]

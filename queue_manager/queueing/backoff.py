@@ -14,6 +14,7 @@ from typing import Literal
 Formula = Literal["Kueue", "KEP1282"]
 
 JITTER = 0.0001
+NO_MAXIMUM = 2**62 // 10**9  # seconds, what Kueue takes a maximum of 0 for: 146 years
 KEP_FACTOR = 1.41284738
 KEP_LONGEST = 100 * 365 * 86400.0  # where the power would leave the calendar
 
@@ -25,9 +26,9 @@ def backoff_seconds(n: int, base: int, maximum: int, jitter: float = 0.0, formul
 
 
 def _kueue(n: int, base: int, maximum: int) -> int:
-    wait = base
+    wait, cap = base, maximum if maximum > 0 else NO_MAXIMUM
     for _ in range(1, n):
-        doubled = min(2 * wait, maximum) if maximum > 0 else 2 * wait
+        doubled = min(2 * wait, cap)
         if doubled == wait:
             break
         wait = doubled

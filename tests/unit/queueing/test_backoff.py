@@ -34,3 +34,8 @@ def test_the_original_design_grows_by_a_fixed_factor_without_base_or_cap():
 
 def test_a_great_count_of_the_original_design_stays_a_date():
     assert backoff_seconds(10**9, 0, 0, jitter=0.5, formula="KEP1282") < 200 * 365 * 86400
+
+
+def test_without_a_maximum_a_wait_stays_within_what_a_date_can_say() -> None:
+    """As with Kueue, for which 0 is 146 years. Counts are in the status, where anybody may write them."""
+    assert backoff_seconds(10**9, 10, 0, jitter=0.5) < 200 * 365 * 86400

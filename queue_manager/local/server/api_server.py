@@ -94,7 +94,8 @@ class ApiServer:
         view = View(kind, form, request.query.get("includeObject", ""))
         call = Call(request, kind, target.namespace, target.name, target.subresource, view)
         try:
-            answer = self._verb(call)
+            several = request.method == "DELETE" and not call.name
+            answer = await self._delete_collection(call) if several else self._verb(call)
             await self.store.settled()
         except StatusError as error:
             error.warnings = call.warnings
@@ -139,13 +140,15 @@ class ApiServer:
             return respond(200, list_objects(self.store, call), call.warnings)
         if call.resource.namespaced and not call.namespace:
             raise errors.method_not_allowed()
-        match method:
-            case "POST":
-                return self._shown(call, 201, self._writer.create(call))
-            case "DELETE" if call.resource != NAMESPACES:
-                body = self._deleter.delete_collection(call, DeleteOptions.of(call))
-                return respond(200, body, call.warnings)
+        if method == "POST":
+            return self._shown(call, 201, self._writer.create(call))
         raise errors.method_not_allowed()
+
+    async def _delete_collection(self, call: Call) -> Response:
+        if call.resource == NAMESPACES or (call.resource.namespaced and not call.namespace):
+            raise errors.method_not_allowed()
+        body = await self._deleter.delete_collection(call, DeleteOptions.of(call))
+        return respond(200, body, call.warnings)
 
     def _object(self, call: Call) -> Response | Stream:
         if call.resource.namespaced and not call.namespace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -175,10 +176,13 @@ def _read(call: Call) -> Json:
     body = call.request.body
     if len(body) > MAX_BODY:
         raise errors.too_large(MAX_BODY)
+    repeated: list[str] = []
     try:
-        loader = _StrictLoader(body)
-        loader.repeated = []
-        config = loader.get_single_data()
+        config = _read_json(body)
+        if config is None:
+            loader = _StrictLoader(body)
+            loader.repeated = repeated
+            config = loader.get_single_data()
         check_size(config)
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {_yaml_error(error)}") from None
@@ -191,9 +195,31 @@ def _read(call: Call) -> Json:
             f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
         )
     _check_kind(call, config)
-    if loader.repeated:
-        _report(call, loader.repeated)
+    if repeated:
+        _report(call, repeated)
     return config
+
+
+def _read_json(body: bytes) -> Json:
+    """What clients send is JSON, which is YAML, but read a hundred times as fast. None: the YAML parser has the word,
+    as about repeated names, which it tells with their lines."""
+    if not body.startswith(b"{"):
+        return None
+    try:
+        return json.loads(body, object_pairs_hook=_once, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _once(pairs: list[tuple[str, Json]]) -> Json:
+    tree = dict(pairs)
+    if len(tree) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return tree
+
+
+def _refuse(constant: str) -> Json:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _yaml_error(error: Exception) -> str:

@@ -20,6 +20,7 @@ from queue_manager.local.schema.jsontext import Repeated
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 MAX_BODY = 3 * 1024 * 1024
 MAX_DEPTH = 100
+MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters, in all and of one when all are too many
 MAX_NODES = 500_000  # of a YAML tree with its aliases written out
 
 JSON_TYPE = "application/json"
@@ -83,7 +84,37 @@ def negotiate(accept: str) -> Form:
 
 
 class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as JSON has it: no timestamps, so a date stays the text it was."""
+    """YAML as JSON has it: no timestamps, so a date stays the text it was. Raises StatusError 400 for bombs.
+
+    The C parser calls itself for each level and would crash the process, so depth is watched while it reads. Merge
+    keys (`<<`) copy what they name: a few hundred bytes can ask for billions of copies.
+    """
+
+    _depth = 0
+    _merged = 0
+
+    def descend_resolver(self, parent: Any, index: Any) -> None:
+        """A node begins."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise _too_deep()
+
+    def ascend_resolver(self) -> None:
+        """A node ends."""
+        self._depth -= 1
+
+    def flatten_mapping(self, node: Any) -> None:
+        """Resolve merge keys; what they copy is counted before it is copied."""
+        for key, value in node.value:
+            if key.tag != "tag:yaml.org,2002:merge":
+                continue
+            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if isinstance(source, yaml.MappingNode):
+                    self.flatten_mapping(source)
+                    self._merged += len(source.value)
+                    if self._merged > MAX_NODES:
+                        raise _too_many()
+        super().flatten_mapping(node)
 
 
 YamlLoader.yaml_implicit_resolvers = {
@@ -147,21 +178,27 @@ def _decode_yaml(body: bytes) -> Json:
 
 def check_size(tree: Json) -> None:
     """Refuse what would make recursive code fail: too deep, or small text that unfolds to a huge tree."""
-    level, depth, nodes = [tree], 0, 0
+    level, depth, nodes = [tree], 0, 1
     while level:
         depth += 1
-        nodes += len(level)
         if depth > MAX_DEPTH:
-            raise errors.bad_request(f"the body is nested more than {MAX_DEPTH} levels deep")
-        if nodes > MAX_NODES:
-            raise errors.bad_request(f"the body has more than {MAX_NODES} values")
+            raise _too_deep()
         below: list[Json] = []
         for node in level:
-            if isinstance(node, dict):
-                below.extend(node.values())
-            elif isinstance(node, list):
-                below.extend(node)
+            if isinstance(node, dict | list):
+                nodes += len(node)
+                if nodes > MAX_NODES:
+                    raise _too_many()
+                below.extend(node.values() if isinstance(node, dict) else node)
         level = below
+
+
+def _too_deep() -> StatusError:
+    return errors.bad_request(f"the body is nested more than {MAX_DEPTH} levels deep")
+
+
+def _too_many() -> StatusError:
+    return errors.bad_request(f"the body has more than {MAX_NODES} values")
 
 
 def _with_repeated(body: bytes) -> Json:
@@ -192,8 +229,22 @@ def json_type(value: Json) -> str:
 def respond(status: int, body: bytes, warnings: list[str] | None = None) -> Response:
     headers = {"Content-Type": JSON_TYPE}
     if warnings:
-        headers["Warning"] = ", ".join(f"299 - {quote(text)}" for text in dict.fromkeys(warnings))
+        headers["Warning"] = ", ".join(f"299 - {quote(text)}" for text in _fitting(list(dict.fromkeys(warnings))))
     return Response(status, headers, body)
+
+
+def _fitting(warnings: list[str]) -> list[str]:
+    """As many warnings as a header takes; when they are too long together, each is cut short first."""
+    if sum(map(len, warnings)) <= MAX_WARNINGS:
+        return warnings
+    kept, room = [], MAX_WARNINGS
+    for text in warnings:
+        short = text[:MAX_WARNING]
+        room -= len(short)
+        if room < 0:
+            break
+        kept.append(short)
+    return kept
 
 
 def refuse(error: StatusError) -> Response:

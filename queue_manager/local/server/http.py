@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
@@ -30,6 +31,7 @@ from queue_manager.local.server.exchange import MAX_BODY, Request, Stream, refus
 
 log = logging.getLogger(__name__)
 
+MAX_HEAD = 1 << 20  # bytes of a request line, and of a header: as much as a Kubernetes API server takes
 STALLED_SECONDS = 30.0
 SHUTDOWN_SECONDS = 2.0
 USER = "admin"
@@ -37,6 +39,19 @@ _HEADERS = ("Accept", "Content-Type", "User-Agent")  # all that the API looks at
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 # kubectl sends the token of a kubeconfig only over TLS; over plain HTTP it sends what stands in the server's URL.
 BASIC_USER = "sluice"
+
+
+def _brief(record: logging.LogRecord) -> bool:
+    """What is no HTTP is somebody else's mistake: a line tells of it, not a traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.msg, record.args, record.exc_info = "a request was no HTTP: %.200s", (error.message,), None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+    return True
+
+
+_requests = log.getChild("requests")
+_requests.addFilter(_brief)
 
 
 class Listening:
@@ -71,7 +86,10 @@ async def serve(server: ApiServer, host: str = "127.0.0.1", port: int = 0, token
         request_factory=_make_request,
         handler_cancellation=True,  # a client that goes away ends its watch
         access_log=None,
+        logger=_requests,
         keepalive_timeout=300.0,
+        max_line_size=MAX_HEAD,
+        max_field_size=MAX_HEAD,
     )
     socket = await asyncio.get_running_loop().create_server(web_server, host, port, backlog=512)
     taken = socket.sockets[0].getsockname()[1]

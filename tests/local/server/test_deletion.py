@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -156,3 +157,24 @@ async def test_a_collection_is_deleted_by_selector(world: World) -> None:
     assert answer.body["kind"] == "ConfigMapList"
     left = (await world.ask("GET", CONFIG_MAPS.path("default"))).body["items"]
     assert [item["metadata"]["name"] for item in left] == ["b"]
+
+
+async def test_others_get_their_turn_while_a_collection_is_deleted(world: World) -> None:
+    """What they change meanwhile is deleted as it is now; what they made anew stays."""
+    for number in range(200):
+        await world.create(CONFIG_MAPS, config_map(f"c-{number:03}"))
+    deleting = asyncio.ensure_future(world.ask("DELETE", CONFIG_MAPS.path("default")))
+    await asyncio.sleep(0)
+    assert (await world.ask("GET", path(CONFIG_MAPS, "c-000"))).status == 404
+    held = {"metadata": {"finalizers": ["a.b/c"]}}
+    patch = "application/merge-patch+json"
+    assert (await world.ask("PATCH", path(CONFIG_MAPS, "c-199"), held, content_type=patch)).status == 200
+    assert (await world.ask("DELETE", path(CONFIG_MAPS, "c-198"))).status == 200
+    await world.create(CONFIG_MAPS, config_map("c-198"))
+    assert (await deleting).status == 200
+    left = {
+        item["metadata"]["name"]: item for item in (await world.ask("GET", CONFIG_MAPS.path("default"))).body["items"]
+    }
+    assert sorted(left) == ["c-198", "c-199"]
+    assert "deletionTimestamp" not in left["c-198"]["metadata"]
+    assert left["c-199"]["metadata"]["deletionTimestamp"]

@@ -117,6 +117,48 @@ async def test_yaml_that_unfolds_to_millions_of_values_is_refused(world: World) 
     assert "more than 500000 values" in answer.message
 
 
+def bomb_of_levels(start: str, end: str = "") -> str:
+    return "a: " * (start == "[") + start * 200_000 + "x" + end * 200_000
+
+
+def bomb_of_merges() -> str:
+    """Each mapping takes over its predecessor nine times: 9**11 copies."""
+    lines = [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" for i in range(1, 12)]
+    return "\n".join(["a0: &a0 {k: v}", *lines])
+
+
+def bomb_of_products() -> str:
+    """A list of 200 000 times one list of 200 000 values."""
+    return f"a: &a [{'x,' * 200_000}]\nb: [{'*a ,' * 200_000}]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [bomb_of_levels("[", "]"), bomb_of_levels("- "), bomb_of_levels("? "), bomb_of_merges(), bomb_of_products()],
+    ids=["lists", "dashes", "keys", "merges", "products"],
+)
+@pytest.mark.parametrize("verb", ["create", "apply"])
+async def test_yaml_made_to_crash_or_to_stall_the_server_is_refused(world: World, text: str, verb: str) -> None:
+    path = CONFIG_MAPS.path("default")
+    if verb == "create":
+        answer = await world.ask("POST", path, text.encode(), content_type="application/yaml")
+    else:
+        kind = {"content_type": "application/apply-patch+yaml", "fieldManager": "me"}
+        answer = await world.ask("PATCH", f"{path}/c", text.encode(), **kind)
+    assert answer.status == 400
+    assert "the body " in answer.body["message"]
+
+
+async def test_warnings_never_outgrow_a_header(world: World) -> None:
+    """As a Kubernetes API server does it: 4096 characters in all, then each is cut at 256."""
+    body = config_map("c") | {f"{'f' * 300}{i}": 1 for i in range(100)}
+    answer = await world.ask("POST", CONFIG_MAPS.path("default"), body)
+    assert answer.status == 201
+    shown = answer.headers["Warning"].split(", 299 - ")
+    assert len(shown) == 16
+    assert all(len(text) < 300 for text in shown)
+
+
 async def test_a_field_named_twice_is_told_of_only_to_kinds_that_look(world: World) -> None:
     text = json.dumps(config_map("c")).replace('"data":', '"data": {}, "data":').encode()
     answer = await world.ask("POST", CONFIG_MAPS.path("default"), text, fieldValidation="Strict")

@@ -127,6 +127,23 @@ async def test_warnings_reach_the_client(site: Site) -> None:
         assert answer.headers["Warning"] == '299 - "unknown field \\"foo\\""'
 
 
+async def test_a_long_selector_is_a_selector(site: Site) -> None:
+    """kubectl and controllers write lists of names into URLs: a megabyte is taken, as by a Kubernetes API server."""
+    await site.ask("POST", MAPS, config_map("c", labels={"a": "7"}))
+    selector = "a in (" + ",".join(str(n) for n in range(3000)) + ")"
+    status, answer = await site.ask("GET", MAPS, params={"labelSelector": selector}, headers={"X": "x" * 20_000})
+    assert (status, len(answer["items"])) == (200, 1)
+
+
+async def test_what_is_no_http_is_told_in_one_line(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody wants tracebacks in the terminal of `sluice up` because of somebody's typing."""
+    async with site.session.get(MAPS, headers={"X": "x" * (http.MAX_HEAD + 100)}) as answer:
+        assert answer.status == 400
+    (record,) = caplog.records
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+    assert len(record.getMessage()) < 300
+
+
 async def test_a_watch_streams_events_as_they_happen(site: Site) -> None:
     async with site.session.get(f"{MAPS}?watch=1") as answer:
         assert answer.status == 200

@@ -24,7 +24,7 @@ from queue_manager.visibility.indexes import IndexMap
 from queue_manager.visibility.pods import next_pod_at
 from queue_manager.visibility.wire import Pod
 from queue_manager.workloads.lifecycle import execution_deadline
-from queue_manager.workloads.requeuing import Deadline, Unscheduled, pods_deadline, settings_for
+from queue_manager.workloads.requeuing import Deadline, Unscheduled, give_up_at, pods_deadline, settings_for
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.unscheduled import unschedulable
 
@@ -147,6 +147,9 @@ def _backoff(workload: Workload, around: Surroundings) -> list[Next]:
     limit = _limit(workload, around.settings)
     tried = f"retry {count}" + (f" of {limit}" if limit is not None else "") if count else "again"
     at = state.requeue_at if state is not None else None
+    end = _end_of_tries(workload, around.settings)
+    if at is not None and end is not None and end < at:
+        return [Next(at=end, what="is deactivated: its pods were not ready for too long (giveUpAfter)")]
     return [Next(at=at, what=f"back in line of {workload.spec.queue_name} ({tried})"), *_obstacles(around)]
 
 
@@ -247,6 +250,14 @@ def _deadlines_of_the_queue(workload: Workload, pods: Sequence[Pod], around: Sur
 def _unscheduled(pods: Sequence[Pod]) -> Unscheduled | None:
     stuck = [condition for pod in pods if (condition := unschedulable(pod)) is not None]
     return Unscheduled(len(stuck), stuck[0].message) if stuck else None
+
+
+def _end_of_tries(workload: Workload, settings: Settings | None) -> datetime | None:
+    """When giveUpAfter ends a backoff, where that is known."""
+    evicted = workload.condition(labels.EVICTED)
+    if settings is None or evicted is None or evicted.reason != labels.PODS_READY_TIMEOUT:
+        return None
+    return give_up_at(workload, settings_for(workload, settings))
 
 
 def _limit(workload: Workload, settings: Settings | None) -> int | None:

@@ -80,6 +80,16 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
         [(90, "back in line of q (retry 1 of 2)")],
     ),
     (
+        "backoff that giveUpAfter ends",
+        job(),
+        workload(
+            conditions=[cond("Evicted", reason="PodsReadyTimeout"), UNREADY],
+            status={**requeue(1, 90), "requeueHistory": {"since": wire(20), "attempts": []}},
+        ),
+        Surroundings(settings=Settings(pods_ready=PodsReadySettings(timeout=30, give_up_after=60))),
+        [(80, "is deactivated: its pods were not ready for too long (giveUpAfter)")],
+    ),
+    (
         "backoff in a queue that is held",
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),

@@ -117,7 +117,8 @@ class Store:
         self._collections: dict[str, Collection] = {}
         self._subscribers: list[Callable[[Change], None]] = []
         self._pending: list[Change] = []
-        self._commit: asyncio.Future[None] | None = None
+        self._due = False  # a flush
+        self._waiting: list[asyncio.Future[None]] = []  # for it: one each, so that whoever gives up disturbs nobody
         self.revision = 0  # of the last write
         self.committed = 0  # of the last write that was published
         self._started_at = 0
@@ -245,8 +246,10 @@ class Store:
 
     async def settled(self) -> None:
         """Return when every write made so far is committed. Raises OSError when that failed."""
-        if self._commit is not None:
-            await asyncio.shield(self._commit)
+        if self._due:
+            done = asyncio.get_running_loop().create_future()
+            self._waiting.append(done)
+            await done
 
     def subscribe(self, subscriber: Callable[[Change], None]) -> Callable[[], None]:
         """Call for every committed change, in order; returns what ends the subscription."""
@@ -258,20 +261,21 @@ class Store:
             self._publish([change])
             return
         self._pending.append(change)
-        if self._commit is not None:
+        if self._due:
             return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # before the program runs: nobody to wait with
             self.flush()
             return
-        self._commit = loop.create_future()
+        self._due = True
         loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Commit and publish what is pending."""
         pending, self._pending = self._pending, []
-        done, self._commit = self._commit, None
+        waiting, self._waiting = self._waiting, []
+        self._due = False
         if self._journal is None or not pending:
             return
         last = {(change.resource, change.new.key): change for change in pending}
@@ -283,13 +287,14 @@ class Store:
             self._journal.commit(self.revision, rows)
         except OSError as error:
             self._undo(pending)
-            if done is not None:
-                done.set_exception(error)
-                done.exception()  # nobody waiting is no mistake
+            for done in waiting:
+                if not done.done():
+                    done.set_exception(error)
             return
         self._publish(pending)
-        if done is not None:
-            done.set_result(None)
+        for done in waiting:
+            if not done.done():
+                done.set_result(None)
 
     def _undo(self, changes: list[Change]) -> None:
         for change in reversed(changes):

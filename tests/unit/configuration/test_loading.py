@@ -287,3 +287,8 @@ def test_the_refusal_of_a_feature_gate_names_the_one_that_has_an_effect() -> Non
         "f:3: featureGates[Nonsense]: unrecognized feature gate; "
         "remove it, in Sluice only DisableWaitForPodsReady switches anything"
     ]
+
+
+@pytest.mark.parametrize("text", ["- " * 100_000, "a: " + "[" * 100_000, "? " * 100_000])
+def test_a_file_that_nests_without_end_is_refused_and_crashes_nothing(text: str) -> None:
+    assert problems(text) == ["f:1: not YAML: nested more than 100 levels deep; a Configuration is a YAML mapping"]

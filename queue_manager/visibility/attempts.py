@@ -59,11 +59,23 @@ def _recorded(workload: Workload) -> list[Attempt]:
         Attempt(number=0, admitted=a.start, ended=a.end, cause=_cause(a.reason, a.cause), next_try=a.retry_at)
         for a in history.attempts
     ]
+    ended[-1] = _without_a_retry_that_is_not_due(ended[-1], workload)
     admitted = workload.condition(labels.ADMITTED)
     if admitted is not None and admitted.is_true and not workload.is_true(labels.EVICTED):
         now = Attempt(number=0, admitted=admitted.last_transition_time, ended=None, cause="", next_try=None)
         return [*ended, now]
     return ended
+
+
+def _without_a_retry_that_is_not_due(rung: Attempt, workload: Workload) -> Attempt:
+    """A deactivation ends the backoff, and so does the reactivation that follows."""
+    requeued = workload.condition(labels.REQUEUED)
+    again = requeued.last_transition_time if requeued is not None and requeued.is_true else None
+    if not workload.spec.active:
+        return msgspec.structs.replace(rung, next_try=None)
+    if again is not None and rung.next_try is not None and rung.ended is not None and rung.ended <= again:
+        return msgspec.structs.replace(rung, next_try=min(rung.next_try, again))
+    return rung
 
 
 def _cause(reason: str, cause: str) -> str:

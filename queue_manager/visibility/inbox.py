@@ -125,9 +125,19 @@ def tries(workload: Workload) -> int:
     stats = workload.status.scheduling_stats
     if stats is None:
         return 0
-    return sum(
+    lost = sum(
         e.count or 0 for e in stats.evictions if (e.reason, e.underlying_cause or "") != (labels.DEACTIVATED, "")
     )
+    return lost - 1 if _gave_up_waiting(workload) else lost
+
+
+def _gave_up_waiting(workload: Workload) -> bool:
+    """It was deactivated in its backoff: counted like an eviction, but no try had begun."""
+    evicted, history = workload.condition(labels.EVICTED), workload.status.requeue_history
+    if evicted is None or not evicted.is_true or not evicted.reason.startswith(f"{labels.DEACTIVATED}DueTo"):
+        return False
+    last = history.attempts[-1].end if history is not None and history.attempts else None
+    return last is not None and evicted.last_transition_time is not None and last < evicted.last_transition_time
 
 
 def action(why: str, job: str) -> str:

@@ -176,6 +176,8 @@ def deactivate(draft: Draft) -> None:
     cause = target.reason if target is not None and target.is_true else ""
     backs_off = cause == labels.REQUEUING_LIMIT_EXCEEDED and not draft.is_true(labels.QUOTA_RESERVED)
     if not draft.is_true(labels.EVICTED) or backs_off:
+        if backs_off:
+            draft.drop(labels.EVICTED)  # deactivated now, not when the try before the backoff ended
         evict(
             draft,
             labels.deactivated_due_to(cause),

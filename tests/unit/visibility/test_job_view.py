@@ -334,6 +334,25 @@ def test_where_the_attempts_are_recorded_the_record_counts_and_not_the_events() 
     ]
 
 
+@pytest.mark.parametrize(
+    ("active", "requeued", "retry"),
+    [(False, [], None), (True, [cond("Requeued", reason="Reactivated", seconds=50)], 50), (True, [], 90)],
+)
+def test_a_deactivation_in_the_backoff_is_no_attempt_and_ends_the_wait(
+    active: bool, requeued: list[Tree], retry: float | None
+) -> None:
+    tried = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "retryAt": wire(90)}
+    counts = evictions(("PodsReadyTimeout", "WaitForStart", 1), ("Deactivated", "RequeuingLimitExceeded", 1))
+    its = workload(
+        active=active,
+        conditions=[cond("Evicted", reason=LIMIT, seconds=40), *requeued],
+        status={**counts, "requeueHistory": {"attempts": [tried]}},
+    )
+    (rung,) = attempts(its, [])
+    assert rung.number == 1
+    assert rung.next_try == (None if retry is None else at(retry))
+
+
 def test_the_end_of_the_job_ends_its_last_attempt() -> None:
     its = workload(conditions=[*admitted(40), cond("Finished", reason="Succeeded", seconds=50)], status=HOLDS)
     assert rungs(its) == [(1, at(40), at(50), "Succeeded")]

@@ -93,6 +93,7 @@ def test_time_also_ends_a_backoff():
     last = Draft(inactive, at(601))
     transitions.deactivate(last)
     assert last.condition("Evicted").reason == "DeactivatedDueToRequeuingLimitExceeded"
+    assert last.condition("Evicted").last_transition_time == at(601)  # retention and the inbox count from here
     assert last.condition("Requeued").reason == "DeactivatedDueToRequeuingLimitExceeded"
     assert last.status.requeue_state is None
     again = Draft(last.workload, at(602))

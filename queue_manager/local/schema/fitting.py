@@ -9,6 +9,7 @@ schema that have no such type (oneOf, formats but date-time, ...) accept nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from types import GenericAlias
 from typing import Annotated, Any, Literal, Union
 
@@ -42,17 +43,22 @@ class _NoType(Exception):
 
 
 class Fit:
-    """A test that a value passes only if a schema has nothing to say of it."""
-
-    __slots__ = ("_distinct", "_passed", "_type")
+    """A test that a value passes only if a schema has nothing to say of it. Compiled when it is first asked."""
 
     def __init__(self, schema: Json) -> None:
-        try:
-            self._type: Any = _type_of(schema)
-        except _NoType:
-            self._type = None
-        self._distinct = _distinct(schema)
+        self._schema = schema
         self._passed = Passed()
+
+    @cached_property
+    def _type(self) -> Any:
+        try:
+            return _type_of(self._schema)
+        except _NoType:
+            return None
+
+    @cached_property
+    def _distinct(self) -> Distinct | None:
+        return _distinct(self._schema)
 
     def __call__(self, value: Json) -> bool:
         if self._type is None:

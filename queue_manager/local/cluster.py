@@ -42,7 +42,7 @@ from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.kubeconfig import write_kubeconfig
 from queue_manager.local.nodes import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
-from queue_manager.local.priority import PodPriority
+from queue_manager.local.priority import PodPriority, ensure_system_classes
 from queue_manager.local.server import http
 from queue_manager.local.server.admission import Admission
 from queue_manager.local.server.api_server import ApiServer
@@ -128,6 +128,7 @@ class LocalCluster:
         self.client = runtime.client
         await self._watch(runtime, stack)
         await install_crds(self.client)
+        await ensure_system_classes(self.client)
         await register(self.client, self._nodes, clock.now())
 
         job_options = self.config.job_controller.options()

@@ -1,4 +1,4 @@
-"""Priority of pods: what an API server makes of priorityClassName when a pod is created."""
+"""Priority of pods: what an API server makes of priorityClassName when a pod is created, and the classes it has."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from job_controller.fields import FieldError, Json
+from queue_manager.engine.client import Client
 from queue_manager.engine.resources import PODS, PRIORITY_CLASSES
 from queue_manager.local import errors
 from queue_manager.local.kinds.scheduling import SYSTEM
@@ -13,6 +14,19 @@ from queue_manager.local.server.admission import Review
 from queue_manager.local.storage.store import Store, decode
 
 PREEMPT = "PreemptLowerPriority"
+_PURPOSE = {
+    "system-cluster-critical": "Used for system critical pods that must run in the cluster, but can be moved to "
+    "another node if necessary.",
+    "system-node-critical": "Used for system critical pods that must not be moved from their current node.",
+}
+
+
+async def ensure_system_classes(client: Client) -> None:
+    """Create the classes that every cluster has; what is there is not written."""
+    there = {found["metadata"]["name"] for found in await client.list(PRIORITY_CLASSES)}
+    for name in sorted(SYSTEM.keys() - there):
+        meta = {"metadata": {"name": name}, "value": SYSTEM[name], "description": _PURPOSE[name]}
+        await client.create(PRIORITY_CLASSES, "", meta)
 
 
 class PodPriority:
@@ -36,6 +50,10 @@ class PodPriority:
         return None
 
     def validate(self, review: Review) -> list[FieldError]:
+        """Raises StatusError 403 when a system class is to be deleted."""
+        name = review.object["metadata"].get("name") or ""
+        if review.operation == "DELETE" and review.resource == PRIORITY_CLASSES and name in SYSTEM:
+            raise errors.forbidden(PRIORITY_CLASSES, name, "this is a system priority class and cannot be deleted")
         return []
 
     def _named(self, spec: Json, review: Review) -> Json:

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from job_controller.model import Pod
 from queue_manager.api.types import ClusterQueue, Workload
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, PODS, WORKLOADS
+from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, PODS, PRIORITY_CLASSES, WORKLOADS
+from queue_manager.engine.transport import ApiError
 from tests.local.cluster.conftest import Up, processes_of, until
 from tests.local.cluster.fleet import Fleet
 from tests.local.cluster.work import ended, job, running
@@ -32,6 +35,19 @@ async def test_a_queued_job_runs_as_a_real_process_and_gives_its_quota_back(clus
             return usage != [] and all(str(total) == "0" for total in usage)
 
         await until(free, "the quota is free again")
+
+
+async def test_the_system_priority_classes_are_there_for_queue_and_pods_and_stay(cluster: Begin) -> None:
+    up = cluster()
+    critical = job("critical", "true")
+    critical["spec"]["template"]["spec"]["priorityClassName"] = "system-cluster-critical"
+    async with up.client() as client:
+        await client.create(JOBS, "default", critical)
+        await ended(client, "critical")
+        (workload,) = await client.list(WORKLOADS, "default")
+        assert workload["spec"]["priority"] == 2_000_000_000
+        with pytest.raises(ApiError, match="this is a system priority class and cannot be deleted"):
+            await client.delete(PRIORITY_CLASSES, "", "system-cluster-critical")
 
 
 async def test_deleting_a_job_ends_its_process_and_its_workload(cluster: Begin) -> None:

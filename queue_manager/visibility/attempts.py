@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import msgspec
 
@@ -38,9 +39,17 @@ def attempts(workload: Workload, events: Iterable[Event]) -> list[Attempt]:
     if not rungs:
         return []
     total = max(tries(workload) + (1 if rungs[-1].ended is None else 0), len(rungs))
-    rungs = [*rungs[-MOST:-1], _finished(rungs[-1], workload)]
+    followed = [_followed(rung, after) for rung, after in pairwise(rungs)]
+    rungs = [*followed[1 - MOST :], _finished(rungs[-1], workload)]
     first = total - len(rungs) + 1
     return [msgspec.structs.replace(rung, number=first + i) for i, rung in enumerate(rungs)]
+
+
+def _followed(rung: Attempt, after: Attempt) -> Attempt:
+    """Somebody may have ended its backoff: then it tried again before it was due."""
+    if rung.next_try is None or after.admitted is None or after.admitted >= rung.next_try:
+        return rung
+    return msgspec.structs.replace(rung, next_try=after.admitted)
 
 
 def _finished(rung: Attempt, workload: Workload) -> Attempt:

@@ -353,6 +353,13 @@ def test_a_deactivation_in_the_backoff_is_no_attempt_and_ends_the_wait(
     assert rung.next_try == (None if retry is None else at(retry))
 
 
+def test_a_retry_before_its_time_is_told_when_it_was() -> None:
+    tried = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "retryAt": wire(90)}
+    counts = evictions(("PodsReadyTimeout", "WaitForStart", 1))
+    its = workload(conditions=admitted(50), status={**counts, "requeueHistory": {"attempts": [tried]}, **HOLDS})
+    assert [rung.next_try for rung in attempts(its, [])] == [at(50), None]
+
+
 def test_the_end_of_the_job_ends_its_last_attempt() -> None:
     its = workload(conditions=[*admitted(40), cond("Finished", reason="Succeeded", seconds=50)], status=HOLDS)
     assert rungs(its) == [(1, at(40), at(50), "Succeeded")]

@@ -48,13 +48,12 @@ def validate_update(new: Json, old: Json) -> list[FieldError]:
     """A replacement, defaulted by `prepare_update`, against what is stored."""
     metadata, before = new.get("metadata") or {}, old.get("metadata") or {}
     # The generic checks of any update come first, then those of Jobs say the same again.
-    errors = _validate_common_metadata(metadata) + validate_metadata_update(metadata, before)
+    of_change, of_spec = validate_metadata_update(metadata, before), validate_spec(new["spec"])
+    errors = _validate_common_metadata(metadata) + of_change
     own = (old["spec"]["template"].get("metadata") or {}).get("labels") or {}
     prefixed = labels.JOB_NAME in own and labels.CONTROLLER_UID in own
-    of_spec = validate_spec(new["spec"])  # said twice
     errors += _validate_job(metadata, new["spec"], of_spec, prefixed_labels=prefixed)
-    errors += validate_metadata_update(metadata, before)
-    return errors + of_spec + validate_immutable(new["spec"], old)
+    return errors + of_change + of_spec + validate_immutable(new["spec"], old)
 
 
 def _validate_common_metadata(metadata: Json) -> list[FieldError]:

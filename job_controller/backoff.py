@@ -73,13 +73,13 @@ def remaining(history: History, now: datetime, base: float, maximum: float) -> t
     last = history.last_failure
     if last is None:
         return ZERO
-    return max(ZERO, last + delay(len(history.failures), base, maximum) - now)
+    return max(ZERO, last - now + delay(len(history.failures), base, maximum))
 
 
 def remaining_of_index(replaced: Pod, now: datetime, base: float, maximum: float) -> timedelta:
     """How long the index of this failed pod still has to wait. Ignored failures lengthen the wait too."""
     failures = failure_count(replaced) + ignored_count(replaced) + 1
-    left = finish_time(replaced) + delay(failures, base, maximum) - now
+    left = finish_time(replaced) - now + delay(failures, base, maximum)
     return left if left > ZERO else ZERO
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from job_controller import conditions
 from job_controller.model import Job, Key
@@ -13,13 +13,14 @@ DURATION = "ttl_after_finished_controller_job_deletion_duration_seconds"
 BUCKETS = tuple(0.1 * 2**n for n in range(14))
 
 
-def expiry(job: Job) -> datetime | None:
-    """When the Job is to be deleted. A terminal condition without a time never expires."""
+def remaining(job: Job, now: datetime) -> float | None:
+    """Seconds until the Job is to be deleted. None: never, as with a terminal condition without a time."""
     ttl = job.spec.ttl_seconds_after_finished
-    ended = conditions.finished(job.status)
+    finished = conditions.finished(job.status)
+    ended = finished.last_transition_time if finished is not None else None
     if ttl is None or ended is None or job.metadata.deletion_timestamp is not None:
         return None
-    return ended.last_transition_time and ended.last_transition_time + timedelta(seconds=ttl)
+    return (ended - now).total_seconds() + ttl
 
 
 class TtlController:
@@ -32,9 +33,9 @@ class TtlController:
         self._metrics = metrics
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
-        due = expiry(new) if new is not None else None
-        if new is not None and due is not None:
-            self._queue.add_after(new.metadata.key, max(0.0, (due - self._clock.now()).total_seconds()))
+        left = remaining(new, self._clock.now()) if new is not None else None
+        if new is not None and left is not None:
+            self._queue.add_after(new.metadata.key, max(0.0, left))
 
     async def sync(self, key: Key) -> None:
         """Delete the Job if its time is over, by what the API server says now: the TTL may have been extended."""
@@ -44,22 +45,18 @@ class TtlController:
         live = await self._cluster.read_job(key)
         if live is None or self._waits(live):
             return
-        due = expiry(live)
-        assert due is not None
         try:
             await self._cluster.delete_job(key, live.metadata.uid)
         except Exception as error:
             if status_of(error) not in (GONE, CONFLICT):
                 raise
             return
-        self._metrics.observe(DURATION, {}, max(0.0, (self._clock.now() - due).total_seconds()))
+        left = remaining(live, self._clock.now()) or 0.0
+        self._metrics.observe(DURATION, {}, max(0.0, -left))
 
     def _waits(self, job: Job) -> bool:
         """Whether it is not time yet; then the key comes back when it is."""
-        due = expiry(job)
-        if due is None:
-            return True
-        left = (due - self._clock.now()).total_seconds()
-        if left > 0:
+        left = remaining(job, self._clock.now())
+        if left is not None and left > 0:
             self._queue.add_after(job.metadata.key, left)
-        return left > 0
+        return left is None or left > 0

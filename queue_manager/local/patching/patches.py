@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import copy
 import re
-from typing import Any
 
 import orjson
 
 from job_controller.fields import Json, invalid_here, show
 from queue_manager.engine.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from queue_manager.local.bounds import excess
 from queue_manager.local.errors import StatusError, bad_request, unsupported_media_type
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.patching.strategic import BadPatch, go, strategic_merge
@@ -23,7 +23,6 @@ from queue_manager.local.schema.schemas import TypedSchema
 MAX_OPERATIONS = 10_000
 MAX_COPIED = 3 * 1024 * 1024  # bytes that all copy operations of one patch may add
 MAX_SHIFTED = 50_000_000  # list items moved aside by insertions and removals of one patch
-MAX_DEPTH = 100
 
 _MISMATCH = re.compile(r"json: cannot unmarshal (\w+)(?: \S+)? into Go struct field \S+ of type (\S+)$")
 _UNKNOWN_FORMAT = "the body of the request was in an unknown format - accepted media types include: "
@@ -94,8 +93,8 @@ def _converted(why: str) -> str:
 
 def _decode(patch: bytes, prefix: str) -> Json:
     tree = parse_json(patch, prefix, repeated=False)
-    if too_deep(tree):
-        raise bad_request(f"{prefix}the patch is nested more than {MAX_DEPTH} levels deep")
+    if too_much := excess(tree, patch):
+        raise bad_request(f"{prefix}the patch {too_much}")
     return tree
 
 
@@ -170,7 +169,7 @@ class _Document:
     def apply(self, operations: list[Json]) -> Json:
         for operation in operations:
             self._apply(operation)
-        if too_deep(self._tree):
+        if excess(self._tree):
             raise _Rejected
         return self._tree
 
@@ -285,18 +284,3 @@ def same(one: Json, other: Json) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     return type(one) is type(other) and bool(one == other)
-
-
-def too_deep(tree: Json) -> bool:
-    """Whether a tree has more than MAX_DEPTH levels."""
-    level: list[Any] = [tree] if isinstance(tree, dict | list) else []
-    for _ in range(MAX_DEPTH + 1):
-        if not level:
-            return False
-        level = [
-            below
-            for node in level
-            for below in (node.values() if isinstance(node, dict) else node)
-            if isinstance(below, dict | list)
-        ]
-    return True

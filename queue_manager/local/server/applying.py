@@ -14,11 +14,12 @@ from queue_manager.engine.transport import APPLY_PATCH
 from queue_manager.local import errors
 from queue_manager.local.apply.managers import APPLY, Managers, decode, encode
 from queue_manager.local.apply.merging import Applied, apply
+from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.kinds.crds import CustomSchema
 from queue_manager.local.schema.structural import Node
 from queue_manager.local.server import metadata
 from queue_manager.local.server.call import Call
-from queue_manager.local.server.exchange import MAX_BODY, YamlLoader, check_size, flag, media_type
+from queue_manager.local.server.exchange import YamlLoader, check_size, flag, media_type
 from queue_manager.local.server.ownership import FIELD_MANAGER_MAX_LENGTH, manager_id, view_of
 from queue_manager.local.storage.identity import timestamp
 from queue_manager.local.storage.store import Store, Stored

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import cache
 
 from job_controller.fields import Json
+from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.errors import StatusError, bad_request
 from queue_manager.local.kinds.crds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.patching.patches import too_deep
 from queue_manager.local.schema.jsontext import parse_json
 from queue_manager.local.schema.schemas import definitions
 from queue_manager.local.server.exchange import (
     JSON_TYPE,
-    MAX_BODY,
     Request,
+    check_size,
     json_type,
     media_type,
     no_object,
@@ -44,8 +44,7 @@ def _parse(body: bytes, kind: Kind) -> Json:
         return {}
     if not isinstance(tree, dict):
         raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {no_object(tree)}", body)
-    if body.count(b"{") + body.count(b"[") > 100 and too_deep(tree):
-        raise bad_request("the body is nested more than 100 levels deep")
+    check_size(tree, body)
     return tree
 
 

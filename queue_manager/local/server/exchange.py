@@ -14,14 +14,11 @@ import yaml
 from job_controller.fields import Json
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
-from queue_manager.local.errors import StatusError
+from queue_manager.local.bounds import MAX_BODY, MAX_DEPTH, MAX_VALUES, TOO_DEEP, TOO_MANY, excess
 from queue_manager.local.schema.jsontext import Repeated
 
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-MAX_BODY = 3 * 1024 * 1024
-MAX_DEPTH = 100
 MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters, in all and of one when all are too many
-MAX_NODES = 500_000  # of a YAML tree with its aliases written out
 
 JSON_TYPE = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -97,7 +94,7 @@ class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore
         """A node begins."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise _too_deep()
+            raise _too_much(TOO_DEEP)
 
     def ascend_resolver(self) -> None:
         """A node ends."""
@@ -112,8 +109,8 @@ class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore
                 if isinstance(source, yaml.MappingNode):
                     self.flatten_mapping(source)
                     self._merged += len(source.value)
-                    if self._merged > MAX_NODES:
-                        raise _too_many()
+                    if self._merged > MAX_VALUES:
+                        raise _too_much(TOO_MANY)
         super().flatten_mapping(node)
 
 
@@ -157,13 +154,12 @@ def media_type(request: Request) -> str:
 
 
 def decode_json(body: bytes) -> Json:
-    """Any JSON value no deeper than MAX_DEPTH. Raises 400."""
+    """Any JSON value within bounds. Raises 400."""
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise errors.bad_request(f"the body is not valid JSON: {error}") from None
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
-        check_size(tree)
+    check_size(tree, body)
     return tree
 
 
@@ -176,29 +172,14 @@ def _decode_yaml(body: bytes) -> Json:
         raise errors.bad_request(f"the body is not valid YAML: {' '.join(str(error).split())}") from None
 
 
-def check_size(tree: Json) -> None:
-    """Refuse what would make recursive code fail: too deep, or small text that unfolds to a huge tree."""
-    level, depth, nodes = [tree], 0, 1
-    while level:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise _too_deep()
-        below: list[Json] = []
-        for node in level:
-            if isinstance(node, dict | list):
-                nodes += len(node)
-                if nodes > MAX_NODES:
-                    raise _too_many()
-                below.extend(node.values() if isinstance(node, dict) else node)
-        level = below
+def check_size(tree: Json, text: bytes | None = None) -> None:
+    """Refuse what one request may not bring; `text` is the tree as JSON, where that is what was sent. Raises 400."""
+    if too_much := excess(tree, text):
+        raise _too_much(too_much)
 
 
-def _too_deep() -> StatusError:
-    return errors.bad_request(f"the body is nested more than {MAX_DEPTH} levels deep")
-
-
-def _too_many() -> StatusError:
-    return errors.bad_request(f"the body has more than {MAX_NODES} values")
+def _too_much(why: str) -> errors.StatusError:
+    return errors.bad_request(f"the body {why}")
 
 
 def _with_repeated(body: bytes) -> Json:
@@ -247,7 +228,7 @@ def _fitting(warnings: list[str]) -> list[str]:
     return kept
 
 
-def refuse(error: StatusError) -> Response:
+def refuse(error: errors.StatusError) -> Response:
     """The answer to a request that ended with an error."""
     response = respond(error.code, orjson.dumps(error.status()), error.warnings)
     seconds = (error.details or {}).get("retryAfterSeconds")

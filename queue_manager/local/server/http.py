@@ -26,8 +26,9 @@ from aiohttp.web_protocol import RequestHandler
 
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
+from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.exchange import MAX_BODY, Request, Stream, refuse
+from queue_manager.local.server.exchange import Request, Stream, refuse
 
 log = logging.getLogger(__name__)
 

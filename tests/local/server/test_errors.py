@@ -114,7 +114,35 @@ async def test_yaml_that_unfolds_to_millions_of_values_is_refused(world: World) 
         "POST", CONFIG_MAPS.path("default"), "\n".join(lines).encode(), content_type="application/yaml"
     )
     assert answer.status == 400
-    assert "more than 500000 values" in answer.message
+    assert "more than 50000 values" in answer.message
+
+
+@pytest.mark.parametrize(
+    ("method", "content_type"),
+    [
+        ("POST", "application/json"),
+        ("POST", "application/yaml"),
+        ("PUT", "application/json"),
+        ("PATCH", "application/merge-patch+json"),
+        ("PATCH", "application/apply-patch+yaml"),
+    ],
+)
+async def test_a_body_of_so_many_values_that_all_others_would_wait_is_refused(
+    world: World, method: str, content_type: str
+) -> None:
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "c"}})
+    head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"}}
+    body = json.dumps({**head, "data": {f"k{number}": "" for number in range(50_001)}}).encode()
+    where = CONFIG_MAPS.path("default") if method == "POST" else path(CONFIG_MAPS, "c")
+    answer = await world.ask(method, where, body, content_type=content_type, fieldManager="m")
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert "has more than 50000 values" in answer.message
+
+
+async def test_a_long_text_is_one_value_however_many_commas_are_in_it(world: World) -> None:
+    text = "1,2,[3]," * 100_000
+    answer = await world.ask("POST", CONFIG_MAPS.path("default"), {"metadata": {"name": "c"}, "data": {"csv": text}})
+    assert answer.status == 201
 
 
 def bomb_of_levels(start: str, end: str = "") -> str:

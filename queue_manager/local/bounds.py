@@ -1,0 +1,34 @@
+"""How much one request may bring, so that none stalls the others and none makes recursive code fail.
+
+Bytes do not tell: three megabytes can be one text or a million of values, each of which is looked at many times. A
+real API server has other limits and more hands; see DIFFERENCES.md.
+"""
+
+from __future__ import annotations
+
+from job_controller.fields import Json
+
+MAX_BODY = 3 * 1024 * 1024  # bytes
+MAX_DEPTH = 100  # levels
+MAX_VALUES = 50_000  # fields and items: about a second of work, where each has an owner
+
+TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep"
+TOO_MANY = f"has more than {MAX_VALUES} values"
+
+
+def excess(tree: Json, text: bytes | None = None) -> str:
+    """Why a tree is too much, or nothing. Given its JSON, most trees need not be walked."""
+    if text is not None:
+        opened = text.count(b"{") + text.count(b"[")
+        if opened <= MAX_DEPTH and opened + text.count(b",") <= MAX_VALUES:
+            return ""
+    level, depth, values = [tree], 0, 0
+    while level := [node for node in level if isinstance(node, dict | list)]:
+        depth += 1
+        if depth > MAX_DEPTH:
+            return TOO_DEEP
+        values += sum(map(len, level))
+        if values > MAX_VALUES:
+            return TOO_MANY
+        level = [below for node in level for below in (node.values() if isinstance(node, dict) else node)]
+    return ""

@@ -18,6 +18,9 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+# Linux starts no program with more; variables that name one another twice would ask for more than any memory holds.
+MAX_TEXT = 128 * 1024  # characters of an argument or a variable
+MAX_TEXTS = 6 * 1024 * 1024  # of all together
 
 # Reads a ConfigMap or Secret: (kind, namespace, name) -> its data as text, None if there is no such object.
 Source = Callable[[str, str, str], Awaitable[Mapping[str, str] | None]]
@@ -41,34 +44,50 @@ class Host:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """`$(NAME)` becomes the variable's value, `$$` one dollar; unknown references stay as they are."""
+    """`$(NAME)` becomes its value, `$$` one dollar; unknown references stay as they are. Raises CreateError."""
+    room = MAX_TEXT
 
     def value(match: re.Match[str]) -> str:
-        if match[0] == "$$":
-            return "$"
-        return variables.get(match[1], match[0])
+        nonlocal room
+        found = "$" if match[0] == "$$" else variables.get(match[1], match[0])
+        room = _less(room, len(found))
+        return found
 
     return _REFERENCE.sub(value, text)
 
 
+def _less(room: int, length: int) -> int:
+    if length > room:
+        raise CreateError("argument list too long")
+    return room - length
+
+
 async def environment(pod: Json, container: Json, host: Host, source: Source, home: str) -> dict[str, str]:
-    """All variables of a container. Later ones may use earlier ones. Raises ConfigError."""
+    """All variables of a container. Later ones may use earlier ones. Raises ConfigError, CreateError."""
     metadata = pod["metadata"]
     variables = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8"}
     variables["HOSTNAME"] = pod["spec"].get("hostname") or metadata["name"]
     own: dict[str, str] = {}
+    room = MAX_TEXTS
     for entry in container.get("envFrom") or ():
-        own |= await _env_from(entry, metadata["namespace"], source)
+        more = await _env_from(entry, metadata["namespace"], source)
+        room = _less(room, sum(map(len, more.values())))
+        own |= more
     for entry in container.get("env") or ():
         value = await _env_value(entry, own, pod, container, host, source)
         if value is not None:
+            room = _less(room, len(value))
             own[entry["name"]] = value
     return variables | own | {MARK: metadata["uid"]}
 
 
 def arguments(container: Json, variables: Mapping[str, str]) -> list[str]:
-    """command and args with their references expanded."""
-    return [expand(text, variables) for text in (*(container.get("command") or ()), *(container.get("args") or ()))]
+    """command and args with their references expanded. Raises CreateError."""
+    expanded, room = [], MAX_TEXTS
+    for text in (*(container.get("command") or ()), *(container.get("args") or ())):
+        expanded.append(expand(text, variables))
+        room = _less(room, len(expanded[-1]))
+    return expanded
 
 
 def executable(command: str, directory: str, path: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent.containers import Attempt, Container, Exit, containers_of, plan
-from queue_manager.local.agent.environment import expand
+from queue_manager.local.agent.environment import CreateError, Host, arguments, environment, expand
 from queue_manager.local.agent.status import View, go_duration, phase
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -144,6 +144,40 @@ def test_phases(policy: str, codes: tuple[int | None, ...], expected: str) -> No
 )
 def test_references_are_expanded_as_kubernetes_does(text: str, expanded: str) -> None:
     assert expand(text, {"A": "1"}) == expanded
+
+
+HOST = Host("node-1", "127.0.0.1", {})
+TOO_LONG = "argument list too long"
+
+
+async def from_big(kind: str, namespace: str, name: str) -> dict[str, str] | None:
+    return {"A": "x" * 1_000_000}
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {
+            "env": [{"name": "E0", "value": "xx"}]
+            + [{"name": f"E{i}", "value": f"$(E{i - 1})" * 2} for i in range(1, 64)]
+        },
+        {"env": [{"name": f"E{i}", "value": "x" * 100_000} for i in range(100)]},
+        {"envFrom": [{"prefix": f"E{i}", "configMapRef": {"name": "big"}} for i in range(10)]},
+    ],
+    ids=["doubled", "many", "from a ConfigMap"],
+)
+async def test_variables_that_no_program_can_be_started_with_are_refused_before_they_fill_the_memory(
+    container: dict[str, Any],
+) -> None:
+    pod = {"metadata": {"name": "pod", "namespace": "default", "uid": "1"}, "spec": {}}
+    with pytest.raises(CreateError, match=TOO_LONG):
+        await environment(pod, container, HOST, from_big, "/")
+
+
+@pytest.mark.parametrize("args", [["$(A)" * 1000], ["$(A)"] * 10_000])
+def test_arguments_that_no_program_can_be_started_with_are_refused_before_they_fill_the_memory(args: list[str]) -> None:
+    with pytest.raises(CreateError, match=TOO_LONG):
+        arguments({"command": ["echo"], "args": args}, {"A": "x" * 1000})
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(10, "10s"), (80, "1m20s"), (300, "5m0s")])

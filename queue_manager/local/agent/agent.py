@@ -64,6 +64,7 @@ class Agent:
         """
         self.layout = Layout(directory.resolve())
         self.layout.prepare()
+        supervisor.keep_files_to_ourselves()
         self._runtime = runtime
         self._queue: WorkQueue[str] = WorkQueue("agent")
         self._workers: dict[str, PodWorker] = {}

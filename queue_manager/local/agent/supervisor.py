@@ -104,6 +104,17 @@ class Process:
             self._end(on_exit)
 
 
+def keep_files_to_ourselves() -> None:
+    """No container gets a file that this process was started with (pipes of whoever started it, say), beyond the three.
+
+    Files that Python opens are its own already.
+    """
+    for name in os.listdir("/dev/fd"):
+        if name.isdecimal() and int(name) > 2:
+            with contextlib.suppress(OSError):  # the one that was listed from
+                os.set_inheritable(int(name), False)
+
+
 def spawn(run: RunFiles, argv: Sequence[str], environment: Mapping[str, str], directory: str) -> Process:
     """Start a container. `argv[0]` is an absolute path; the environment is all that the process gets.
 

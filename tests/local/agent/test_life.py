@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from tests.local.agent.world import World, condition, running, terminated, waiting
@@ -91,6 +94,16 @@ async def test_arguments_expand_variables(world: World) -> None:
         await world.create(container=container)
         pod = await world.over()
     assert await world.output(pod) == "me a b\n"
+
+
+async def test_a_container_gets_no_open_file_of_whoever_started_the_agent(world: World, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    with secret.open("w") as file:
+        os.set_inheritable(file.fileno(), True)
+        async with world.running():
+            await world.create("ls -l /proc/self/fd")
+            pod = await world.over()
+    assert str(secret) not in await world.output(pod)
 
 
 async def test_a_container_starts_in_its_own_empty_directory(world: World) -> None:

@@ -183,11 +183,11 @@ class Cache(Generic[T]):
 
     def _store(self, new: T, at: int) -> None:
         """Keep a state of revision `at` if it is the newest of its name."""
-        meta = new.metadata
+        meta, objects = new.metadata, self._objects
         uid, key = meta.uid, (meta.namespace, meta.name)
         if self._tombstones and uid in self._tombstones and at <= self._tombstones[uid].up_to:
             return
-        old = self._objects.get(key)
+        old = objects.get(key)
         if old is not None:
             if at <= revision(old):
                 return
@@ -196,8 +196,7 @@ class Cache(Generic[T]):
                 old = None
         if self.share is not None:
             self.share(new, old)
-        self._objects[key] = new
-        self._by_uid[uid] = new
+        objects[key] = self._by_uid[uid] = new
         self._changed(old, new)
 
     def _remove(self, old: T) -> None:
@@ -235,8 +234,8 @@ class _Index(Generic[T]):
         self.uids: dict[str, dict[str, None]] = {}
 
     def change(self, old: T | None, new: T | None) -> None:
-        before = () if old is None else self._values_of(old)
-        after = () if new is None else self._values_of(new)
+        before = self._values_of(old) if old is not None else ()
+        after = self._values_of(new) if new is not None else ()
         if before == after:
             return
         if old is not None:
@@ -245,13 +244,8 @@ class _Index(Generic[T]):
                 if value not in after:
                     self._discard(value, old.metadata.uid)
         if new is not None:
-            uid = new.metadata.uid
             for value in after:
-                uids = self.uids.get(value)
-                if uids is None:
-                    self.uids[value] = {uid: None}
-                else:
-                    uids[uid] = None
+                self.uids.setdefault(value, {})[new.metadata.uid] = None
 
     def _discard(self, value: str, uid: str) -> None:
         uids = self.uids.get(value, {})

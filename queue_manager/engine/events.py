@@ -208,8 +208,10 @@ class EventRecorder:
     def _lost(self, regarding: Reference, reason: str, why: str) -> None:
         self.dropped += 1
         self._count("events_dropped_total")
+        if self.dropped & (self.dropped - 1):
+            return  # a flood is told in few lines: the 1st, 2nd, 4th, 8th ..
         key = f"{regarding.namespace}/{regarding.name}" if regarding.namespace else regarding.name
-        log.error("an Event is lost", extra={"key": key, "reason": reason, "error": why})
+        log.error("an Event is lost", extra={"key": key, "reason": reason, "error": why, "lost": self.dropped})
 
     def _count(self, metric: str) -> None:
         if self._metrics is not None:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from collections.abc import Coroutine
 from typing import Any
 
 from job_controller.model import Pod
@@ -23,7 +24,7 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.reflector import Reflector
 from queue_manager.engine.resources import PODS
-from queue_manager.engine.tuning import tune_garbage_collector
+from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 
 EVENTS = 60_000
 WEIGHED = 5_000
@@ -195,6 +196,11 @@ async def receive(port: int, count: int) -> tuple[float, float, int]:
     return seconds, busy, len(cache)
 
 
+def _run(work: Coroutine[Any, Any, tuple[float, float, int]]) -> tuple[float, float, int]:
+    with event_loop() as loop:
+        return loop.run(work)
+
+
 def weigh(events: list[bytes]) -> tuple[float, float]:
     """Bytes per cached pod, index included, and per tree of json.loads."""
     cache: Cache[Pod] = Cache("pods")
@@ -225,7 +231,7 @@ def main() -> None:
         try:
             assert server.stdout is not None
             port = int(server.stdout.readline())
-            best = min(asyncio.run(receive(port, EVENTS)) for _ in range(3))
+            best = min(_run(receive(port, EVENTS)) for _ in range(3))
         finally:
             server.kill()
     seconds, busy, cached = best

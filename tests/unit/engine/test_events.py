@@ -119,6 +119,15 @@ async def test_too_many_waiting_events_are_dropped_and_counted(served: Served, m
     assert (recorder.dropped, len(served[0].objects)) == (3, 2)
 
 
+async def test_a_flood_of_lost_events_is_told_in_few_lines(served: Served, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(module, "MAX_PENDING", 0)
+    recorder = EventRecorder(Client(served[1]), Standing(), "c")
+    for number in range(1000):
+        recorder.event(POD, "Normal", "Started", f"number {number}")
+    assert recorder.dropped == 1000
+    assert [line.lost for line in caplog.records] == [2**n for n in range(10)]
+
+
 def test_the_tenth_similar_event_begins_a_combined_one() -> None:
     correlator = Correlator()
     told = [correlator.take(("c", "u"), "Normal", "Created", f"pod {n}", NOW) for n in range(12)]

@@ -7,26 +7,9 @@ from typing import NamedTuple
 
 import yaml
 
-MAX_DEPTH = 100  # levels; a Configuration has a dozen
+from queue_manager.shallow_yaml import ShallowLoader
 
 NULL, BOOL, INT, FLOAT, STR = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str"))
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Watches the depth while it reads: the C parser calls itself for each level and would crash the process."""
-
-    _depth = 0
-
-    def descend_resolver(self, parent: yaml.Node | None, index: object) -> None:
-        """A node begins."""
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            mark = parent.start_mark if parent is not None else None
-            raise yaml.MarkedYAMLError(problem=f"nested more than {MAX_DEPTH} levels deep", problem_mark=mark)
-
-    def ascend_resolver(self) -> None:
-        """A node ends."""
-        self._depth -= 1
 
 
 class Problem(NamedTuple):
@@ -100,7 +83,7 @@ def line_of(node: yaml.Node) -> int:
 def compose(text: str, findings: Findings) -> yaml.MappingNode | None:
     """The document's mapping; None when it is empty or a problem was found."""
     try:
-        documents = list(yaml.compose_all(text, Loader=_Loader))
+        documents = list(yaml.compose_all(text, Loader=ShallowLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or str(error).splitlines()[0]

@@ -7,12 +7,11 @@ real API server has other limits and more hands; see DIFFERENCES.md.
 from __future__ import annotations
 
 from job_controller.fields import Json
+from queue_manager.shallow_yaml import MAX_DEPTH, TOO_DEEP
 
 MAX_BODY = 3 * 1024 * 1024  # bytes
-MAX_DEPTH = 100  # levels
 MAX_VALUES = 50_000  # fields and items: about a second of work, where each has an owner
 
-TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep"
 TOO_MANY = f"has more than {MAX_VALUES} values"
 
 
@@ -26,7 +25,7 @@ def excess(tree: Json, text: bytes | None = None) -> str:
     while level := [node for node in level if isinstance(node, dict | list)]:
         depth += 1
         if depth > MAX_DEPTH:
-            return TOO_DEEP
+            return f"is {TOO_DEEP}"
         values += sum(map(len, level))
         if values > MAX_VALUES:
             return TOO_MANY

@@ -14,8 +14,9 @@ import yaml
 from job_controller.fields import Json
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
-from queue_manager.local.bounds import MAX_BODY, MAX_DEPTH, MAX_VALUES, TOO_DEEP, TOO_MANY, excess
+from queue_manager.local.bounds import MAX_BODY, MAX_VALUES, TOO_MANY, excess
 from queue_manager.local.schema.jsontext import Repeated
+from queue_manager.shallow_yaml import ShallowLoader
 
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters, in all and of one when all are too many
@@ -80,25 +81,13 @@ def negotiate(accept: str) -> Form:
     )
 
 
-class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class YamlLoader(ShallowLoader):
     """YAML as JSON has it: no timestamps, so a date stays the text it was. Raises StatusError 400 for bombs.
 
-    The C parser calls itself for each level and would crash the process, so depth is watched while it reads. Merge
-    keys (`<<`) copy what they name: a few hundred bytes can ask for billions of copies.
+    Merge keys (`<<`) copy what they name: a few hundred bytes can ask for billions of copies.
     """
 
-    _depth = 0
     _merged = 0
-
-    def descend_resolver(self, parent: Any, index: Any) -> None:
-        """A node begins."""
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise _too_much(TOO_DEEP)
-
-    def ascend_resolver(self) -> None:
-        """A node ends."""
-        self._depth -= 1
 
     def flatten_mapping(self, node: Any) -> None:
         """Resolve merge keys; what they copy is counted before it is copied."""

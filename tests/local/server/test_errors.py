@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -174,7 +175,7 @@ async def test_yaml_made_to_crash_or_to_stall_the_server_is_refused(world: World
         kind = {"content_type": "application/apply-patch+yaml", "fieldManager": "me"}
         answer = await world.ask("PATCH", f"{path}/c", text.encode(), **kind)
     assert answer.status == 400
-    assert "the body " in answer.body["message"]
+    assert re.search("more than 100 levels deep|more than 50000 values", answer.message)
 
 
 async def test_warnings_never_outgrow_a_header(world: World) -> None:

@@ -37,6 +37,7 @@ from queue_manager.local.cel.values import (
     NONE,
     CelError,
     Optional,
+    OutOfBudget,
     Quantity,
     Type,
     equal,
@@ -48,6 +49,7 @@ from queue_manager.local.cel.values import (
 from queue_manager.local.schema.values import parse_quantity
 
 Function = Callable[..., Any]
+MAX_TEXT = 10_000_000  # characters of one text
 
 # --- strings -------------------------------------------------------------------------------------------------
 
@@ -100,7 +102,9 @@ def _last_index_of(value: Any, item: Any) -> int:
 
 
 def _replace(value: str, old: str, new: str, limit: int = -1) -> str:
-    return _text(value).replace(old, new, limit)
+    found = _text(value).count(_text(old))
+    _affordable(len(value) + (found if limit < 0 else min(found, limit)) * len(_text(new)))
+    return value.replace(old, new, limit)
 
 
 def _split(value: str, by: str, limit: int = -1) -> list[str]:
@@ -122,7 +126,14 @@ def _ascii(change: Callable[[str], str]) -> Function:
 
 
 def _join(value: list[str], by: str = "") -> str:
-    return by.join(map(_text, value))
+    _affordable(sum(len(_text(item)) + len(by) for item in value))
+    return by.join(value)
+
+
+def _affordable(length: int) -> None:
+    """Refuse a text of more memory than its parts have, before it is made."""
+    if length > MAX_TEXT:
+        raise OutOfBudget
 
 
 # --- lists ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from queue_manager.local.cel.schema import descend, field, item, pairs, raw
 from queue_manager.local.cel.values import NONE, CelError, Fields, Optional, OutOfBudget, no_overload
 
 MAX_STEPS = 1_000_000  # of all comprehensions of one validation
+STEP_TEXT = 100  # characters, or items of a list, that cost as much as a step
 
 _ESCAPED = {"__dot__": ".", "__dash__": "-", "__slash__": "/", "__underscores__": "__"}
 _KEYWORDS = frozenset(
@@ -33,6 +34,12 @@ class Scope(dict[str, Any]):
 
     def step(self) -> None:
         self.budget[0] -= 1
+        if self.budget[0] < 0:
+            raise OutOfBudget
+
+    def pay_for(self, length: int) -> None:
+        """Texts and lists take memory: what one validation makes has `MAX_STEPS` * `STEP_TEXT` of them at most."""
+        self.budget[0] -= length // STEP_TEXT
         if self.budget[0] < 0:
             raise OutOfBudget
 
@@ -260,9 +267,12 @@ def _apply(function: Callable[..., Any], parts: list[Program]) -> Program:
     def apply(scope: Scope) -> Any:
         scope.step()
         try:
-            return function(*[part(scope) for part in parts])
+            result = function(*[part(scope) for part in parts])
         except (TypeError, AttributeError):
             raise no_overload() from None
+        if isinstance(result, str | bytes | list) and len(result) >= STEP_TEXT:
+            scope.pay_for(len(result))
+        return result
 
     return apply
 

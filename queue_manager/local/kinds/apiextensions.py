@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from job_controller import names
-from job_controller.fields import FieldError, Json, invalid, not_supported, required
+from job_controller.fields import FieldError, Json, forbidden, invalid, not_supported, required
 from queue_manager.engine.resources import CRDS
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.crd_schemas import validate_schema
+from queue_manager.local.schema.patience import Overtime, patiently
 
 _LABEL_1035 = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
@@ -120,7 +121,10 @@ def _validate_version(version: Json, path: str, schema_path: str) -> list[FieldE
     schema = lookup(version, "schema.openAPIV3Schema")
     if not schema:
         return [required(f"{path}.schema.openAPIV3Schema")]
-    errors = validate_schema(schema, f"{schema_path}.openAPIV3Schema")
+    try:
+        errors = patiently(validate_schema, schema, f"{schema_path}.openAPIV3Schema")
+    except Overtime:
+        return [forbidden(f"{schema_path}.openAPIV3Schema", "its patterns take too long to check its defaults")]
     for index, column in enumerate(version.get("additionalPrinterColumns") or []):
         at = f"spec.additionalPrinterColumns[{index}]"
         if not column.get("name"):

@@ -17,10 +17,12 @@ from queue_manager.local.kinds.jsonpath import compile_path, find
 from queue_manager.local.kinds.kind import Column, Kind
 from queue_manager.local.kinds.tables import AGE, NAME, age
 from queue_manager.local.schema.memo import text_of
+from queue_manager.local.schema.patience import Overtime, patiently
 from queue_manager.local.schema.schemas import Undecodable, Walk, shape_of
 from queue_manager.local.schema.structural import Node, duplicate_fields
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+TOO_DEAR = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
 class CustomSchema:
@@ -45,7 +47,11 @@ class CustomSchema:
             raise bad_request(
                 f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {problem}'
             )
-        return found + unknown + [f'unknown field "{path}"' for path in self._prune(body, old)]
+        try:
+            unknown += [f'unknown field "{path}"' for path in patiently(self._prune, body, old)]
+        except Overtime:
+            raise bad_request(TOO_DEAR) from None
+        return found + unknown
 
     def broken_rules(self, found: list[FieldError], new: Json, old: Json | None = None) -> list[FieldError]:
         """The rules that an object breaks, unless what was `found` already keeps them from being asked."""
@@ -150,7 +156,7 @@ def _validate_create(schema: CustomSchema, namespaced: bool) -> Callable[[Json],
         errors += _validate(schema.node, new)
         return errors + schema.broken_rules(errors, new)
 
-    return validate
+    return lambda new: _limited(validate, new)
 
 
 def _warnings(new: Json, old: Json | None) -> list[str]:
@@ -173,7 +179,14 @@ def _validate_update(schema: CustomSchema) -> Callable[[Json, Json], list[FieldE
         errors += found
         return errors + schema.broken_rules(errors, new, old)
 
-    return validate
+    return lambda new, old: _limited(validate, new, old)
+
+
+def _limited(validate: Callable[..., list[FieldError]], *trees: Json) -> list[FieldError]:
+    try:
+        return patiently(validate, *trees)
+    except Overtime:
+        return [invalid("<nil>", "object", TOO_DEAR)]
 
 
 def _validate(node: Node, new: Json, old: Json | None = None) -> list[FieldError]:

@@ -72,6 +72,24 @@ def test_a_rule_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) 
     assert "running out of cost budget" in error.message
 
 
+DOUBLED = ".map(x, x + x + x + x)" * 12
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        f"self{DOUBLED}.size() > 0",
+        f"[self]{DOUBLED}.size() > 0",
+        "self[0].replace('', self[0]).size() > 0",
+        "self.map(a, self[0]).join(self[0]).size() > 0",
+    ],
+)
+def test_a_rule_that_makes_texts_without_end_is_stopped_before_they_fill_the_memory(rule: str) -> None:
+    rules = {"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": rule}]}
+    (error,) = Rules(rules).check(["x" * 100_000] * 100)
+    assert "running out of cost budget" in error.message
+
+
 @pytest.mark.parametrize("text", ["self +", "unknown > 1", "self.foo(", "has(self)", "nope(self)", "'a", "1 ++"])
 def test_what_does_not_compile_is_refused_with_the_definition(text: str) -> None:
     (problem,) = problems({"x-kubernetes-validations": [{"rule": text}]}, "schema")

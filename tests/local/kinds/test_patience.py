@@ -1,0 +1,82 @@
+"""No definition makes the server work on one object for longer than others can wait."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from queue_manager.local.errors import StatusError
+from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.schema.patience import Overtime, patiently
+from tests.local.kinds.crd import THINGS
+
+BOMB = "^(a+)+$"
+TOO_DEAR = "running out of cost budget"
+
+
+def definition(spec: dict[str, Any]) -> dict[str, Any]:
+    (version,) = THINGS["spec"]["versions"]
+    schema = {"type": "object", "properties": {"spec": {"type": "object"} | spec}}
+    return THINGS | {"spec": THINGS["spec"] | {"versions": [version | {"schema": {"openAPIV3Schema": schema}}]}}
+
+
+def kind(spec: dict[str, Any]) -> Kind:
+    return Registry.builtin().install(definition(spec))[0]
+
+
+def refusals(kind: Kind, spec: dict[str, Any]) -> str:
+    """Why an object is not taken, at whichever step."""
+    tree = {"apiVersion": "demo.example.com/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": "n"}}
+    tree["spec"] = spec
+    try:
+        kind.schema.check(tree)
+    except StatusError as error:
+        return error.message
+    kind.prepare_create(tree)
+    return " ".join(map(str, kind.validate_create(tree)))
+
+
+def test_a_pattern_that_tries_without_end_is_stopped() -> None:
+    things = kind({"properties": {"text": {"type": "string", "pattern": BOMB}}})
+    assert refusals(things, {"text": "a" * 50}) == ""
+    assert TOO_DEAR in refusals(things, {"text": "a" * 50 + "!"})
+
+
+@pytest.mark.parametrize("rule", ["self.text.matches('^(a+)+$')", "self.items.all(x, x in self.items)"])
+def test_a_rule_whose_steps_are_dear_is_stopped(rule: str) -> None:
+    properties = {"text": {"type": "string"}, "items": {"type": "array", "items": {"type": "integer"}}}
+    things = kind({"properties": properties, "x-kubernetes-validations": [{"rule": rule}]})
+    assert TOO_DEAR in refusals(things, {"text": "a" * 50 + "!", "items": list(range(20_000))})
+
+
+def test_a_default_that_its_pattern_tries_without_end_is_refused_with_the_definition() -> None:
+    crd = Registry.builtin().find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    assert crd is not None
+    text = {"type": "string", "pattern": BOMB, "default": "a" * 50 + "!"}
+    found = crd.validate_create(definition({"properties": {"text": text}}))
+    assert "take too long" in " ".join(map(str, found))
+
+
+def test_the_alarm_is_off_when_the_work_is_done_or_stopped() -> None:
+    assert patiently(lambda: signal.getitimer(signal.ITIMER_PROF)[0]) > 0
+    assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+    with pytest.raises(Overtime):
+        patiently(_for_ever)
+    assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+
+
+def test_work_in_another_thread_is_not_limited() -> None:
+    answers: list[int] = []
+    thread = threading.Thread(target=lambda: answers.append(patiently(lambda: 1)))
+    thread.start()
+    thread.join()
+    assert answers == [1]
+
+
+def _for_ever() -> None:
+    while True:
+        pass

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+WEIGHT = 64 << 20  # bytes of objects in one log; twice as much before it is trimmed
+
 
 @dataclass(slots=True, eq=False)
 class Stored:
@@ -53,10 +55,12 @@ class Forgotten(Exception):
 
 
 class History:
-    """Bounded log of the changes of one resource."""
+    """Bounded log of the changes of one resource: by their number, and by what their objects weigh."""
 
-    def __init__(self, limit: int, since: int) -> None:
+    def __init__(self, limit: int, since: int, weight: int = WEIGHT) -> None:
         self._limit = limit
+        self._weight_limit = weight
+        self._weight = 0  # bytes of the objects of _changes
         self._changes: list[Change] = []
         self._first = 0  # absolute position of _changes[0]
         self._since = since  # every change after this revision is in the log
@@ -69,8 +73,19 @@ class History:
 
     def append(self, change: Change) -> None:
         self._changes.append(change)
-        if len(self._changes) >= self._limit * 2:  # trim in bulk: a list forgets its head at a cost
-            drop = len(self._changes) - self._limit
+        self._weight += len(change.new.data)
+        # Trim in bulk: a list forgets its head at a cost.
+        if len(self._changes) >= self._limit * 2 or self._weight >= self._weight_limit * 2:
+            self._trim()
+
+    def _trim(self) -> None:
+        """Forget the oldest changes; the newest one stays, whatever it weighs."""
+        drop = max(0, len(self._changes) - self._limit)
+        self._weight -= sum(len(change.new.data) for change in self._changes[:drop])
+        while self._weight > self._weight_limit and drop < len(self._changes) - 1:
+            self._weight -= len(self._changes[drop].new.data)
+            drop += 1
+        if drop:
             self._since = self._changes[drop - 1].revision
             self._first += drop
             del self._changes[:drop]

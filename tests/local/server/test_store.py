@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_manager.local.storage.history import Change, Forgotten, History, Stored
 from queue_manager.local.storage.identity import ALPHABET, Identities
-from queue_manager.local.storage.store import Forgotten, Store, decode
+from queue_manager.local.storage.store import Store, decode
 from tests.local.server.world import StillClock
 
 
@@ -139,3 +140,19 @@ def test_a_generated_name_is_a_cut_prefix_and_five_characters() -> None:
     name = Identities(random.Random(1)).name("p" * 80)
     assert len(name) == 63
     assert set(name[58:]) <= set(ALPHABET)
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=60))
+def test_a_history_forgets_its_oldest_changes_when_their_objects_weigh_too_much(sizes: list[int]) -> None:
+    history = History(limit=20, since=0, weight=50)
+    for revision, size in enumerate(sizes, 1):
+        stored = Stored("a/x", "a", "x", "uid", revision, {}, {}, b"x" * size)
+        history.append(Change("MODIFIED", "things", None, stored))
+    try:
+        kept = list(history.after(0))
+    except Forgotten as forgotten:
+        kept = list(history.after(forgotten.oldest))
+    assert [change.revision for change in kept] == list(range(len(sizes) - len(kept) + 1, len(sizes) + 1))
+    assert len(kept) == 1 or sum(len(change.new.data) for change in kept) < 100
+    assert len(kept) < 40
+    assert sum(sizes) >= 100 or len(sizes) >= 40 or len(kept) == len(sizes)

@@ -26,7 +26,9 @@ from queue_manager.local.storage.store import Change, Forgotten, Store, Stored, 
 
 BOOKMARK_SECONDS = 60.0
 DEFAULT_SECONDS = 3000.0  # a client that gives no limit renews its watch after this long
-BATCH = 500  # changes per chunk: bounds the memory a slow connection holds
+# Changes per chunk, and bytes of them unless a single one has more: bounds the memory a slow connection holds.
+BATCH = 500
+BATCH_WEIGHT = 1 << 20
 
 
 class Watch:
@@ -63,9 +65,11 @@ class Watch:
             yield self._too_old(forgotten)
             return
         initial, self._initial = self._initial, []
-        for start in range(0, len(initial), BATCH):
-            batch = [("ADDED", stored) for stored in initial[start : start + BATCH]]
-            yield view.events(batch, store.now())
+        start = 0
+        while batch := initial[start : start + BATCH]:
+            del batch[_fitting(batch) :]
+            start += len(batch)
+            yield view.events([("ADDED", stored) for stored in batch], store.now())
         del initial
         if self._send_end:
             yield view.bookmark(self._revision, initial_events_end=True)
@@ -83,6 +87,7 @@ class Watch:
                 yield self._too_old(forgotten)
                 return
             if changes:
+                del changes[_fitting([change.new for change in changes]) :]
                 position += len(changes)
                 chunk = self._call.view.events(self._seen(changes), self._store.now())
                 if chunk:
@@ -123,6 +128,16 @@ class Watch:
 
     def _too_old(self, forgotten: Forgotten) -> bytes:
         return error_event(errors.gone(f"too old resource version: {self._revision} ({forgotten.oldest})").status())
+
+
+def _fitting(stored: list[Stored]) -> int:
+    """How many of the first make a chunk."""
+    weight = 0
+    for count, one in enumerate(stored):
+        weight += len(one.data)
+        if weight > BATCH_WEIGHT:
+            return max(count, 1)
+    return len(stored)
 
 
 def _at(stored: Stored, revision: int) -> Stored:

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 
 from queue_manager.engine.resources import CONFIG_MAPS, PODS
-from queue_manager.local.server.watch import BOOKMARK_SECONDS
+from queue_manager.local.server.watch import BATCH_WEIGHT, BOOKMARK_SECONDS
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.server.world import World, config_map, path, pod
 
@@ -168,3 +168,15 @@ def test_a_watch_ends_when_its_time_is_up_with_a_last_bookmark() -> None:
         assert await watch.next() is None
 
     run_virtual(scenario(), until=timedelta(hours=1))
+
+
+async def test_a_chunk_holds_no_more_than_a_slow_reader_may_keep_in_memory(world: World) -> None:
+    """Each reader that takes nothing holds the chunk that was last given to it."""
+    names = [f"large-{n}" for n in range(8)]
+    begin = world.store.revision
+    for name in names:
+        await world.create(CONFIG_MAPS, config_map(name) | {"data": {"a": "x" * (BATCH_WEIGHT // 4)}})
+    for watch in (await world.watch(CONFIG_MAPS, "default"), await world.watch(CONFIG_MAPS, resourceVersion=begin)):
+        for name in names:
+            assert await watch.seen(1) == [("ADDED", name)]
+            assert sum(map(len, watch._lines)) < BATCH_WEIGHT

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -40,7 +41,7 @@ class DataDirectoryInUse(Exception):
 
 
 class JournalUnusable(Exception):
-    """The database cannot be read: damaged, or written by a newer version."""
+    """The database cannot be read, or trusted: damaged, written by a newer version, or open to everybody."""
 
 
 class Journal:
@@ -54,10 +55,13 @@ class Journal:
     def open(cls, directory: Path | str) -> Journal:
         """Open or create `<directory>/objects.db` (directory 0700, created if missing).
 
-        Raises DataDirectoryInUse(pid) when another process has it open, JournalUnusable when it cannot be read.
+        Raises DataDirectoryInUse(pid) when another process has it open, JournalUnusable when it cannot be read, or
+        everybody may write there.
         """
         path = Path(directory)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.stat().st_mode & stat.S_IWOTH:  # who puts a database there has commands run as another user
+            raise JournalUnusable(f"{path} can be written by everybody: chmod o-w {path}")
         lock = _take_lock(path)
         connection: sqlite3.Connection | None = None
         try:

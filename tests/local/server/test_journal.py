@@ -218,6 +218,13 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         Journal.open(tmp_path)
 
 
+def test_a_directory_that_everybody_may_write_to_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(JournalUnusable, match="chmod o-w"):
+        Journal.open(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_only_the_owner_may_read_the_data(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     Journal.open(directory).close()

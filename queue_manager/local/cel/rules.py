@@ -15,6 +15,7 @@ from queue_manager.local.cel.parser import SyntaxProblem, names_in, parse
 from queue_manager.local.cel.program import MAX_STEPS, Program, Scope, compile_text
 from queue_manager.local.cel.schema import seen
 from queue_manager.local.cel.values import NONE, CelError, Optional, OutOfBudget
+from queue_manager.local.schema.patience import OUT_OF_BUDGET
 
 NOT_CHECKED = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
@@ -30,7 +31,6 @@ BLOCKING = frozenset(
         "FieldValueTypeInvalid",
     )
 )
-_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 _MISSING: Any = object()
 _MAX_MESSAGE = 5 * 1024
 
@@ -84,7 +84,7 @@ class Rules:
         try:
             self._check(new, old, "", False, [MAX_STEPS], found)
         except OutOfBudget:
-            found.append(invalid("<nil>", self._type, _BUDGET))
+            found.append(invalid("<nil>", self._type, OUT_OF_BUDGET))
         return found
 
     def _check(

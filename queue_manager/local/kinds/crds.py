@@ -17,12 +17,11 @@ from queue_manager.local.kinds.jsonpath import compile_path, find
 from queue_manager.local.kinds.kind import Column, Kind
 from queue_manager.local.kinds.tables import AGE, NAME, age
 from queue_manager.local.schema.memo import text_of
-from queue_manager.local.schema.patience import Overtime, patiently
+from queue_manager.local.schema.patience import OUT_OF_BUDGET, Overtime, patiently
 from queue_manager.local.schema.schemas import Undecodable, Walk, shape_of
 from queue_manager.local.schema.structural import Node, duplicate_fields
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-TOO_DEAR = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
 class CustomSchema:
@@ -50,7 +49,7 @@ class CustomSchema:
         try:
             unknown += [f'unknown field "{path}"' for path in patiently(self._prune, body, old)]
         except Overtime:
-            raise bad_request(TOO_DEAR) from None
+            raise bad_request(OUT_OF_BUDGET) from None
         return found + unknown
 
     def broken_rules(self, found: list[FieldError], new: Json, old: Json | None = None) -> list[FieldError]:
@@ -186,7 +185,7 @@ def _limited(validate: Callable[..., list[FieldError]], *trees: Json) -> list[Fi
     try:
         return patiently(validate, *trees)
     except Overtime:
-        return [invalid("<nil>", "object", TOO_DEAR)]
+        return [invalid("<nil>", "object", OUT_OF_BUDGET)]
 
 
 def _validate(node: Node, new: Json, old: Json | None = None) -> list[FieldError]:

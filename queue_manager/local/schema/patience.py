@@ -18,8 +18,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SECONDS = 1.0  # what is right takes milliseconds
-OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 AGAIN = 0.1  # seconds, should something have swallowed the first
+OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
 class Overtime(Exception):

@@ -72,7 +72,7 @@ class JobController:
         self._syncing: dict[Key, bool] = {}  # Jobs in a sync now -> whether something changed meanwhile
         self._ended: dict[Key, int] = {}  # how many pods have ended since the last look at them
         self._troubled: set[Key] = set()  # Jobs whose last sync failed
-        self._sweeps = frozenset(self.options.sweeps)
+        self._sweeps = self.options.sweeps
         self._window = timedelta(seconds=self.options.sync_batch_period)
 
     # --- what wakes a Job ---

@@ -18,7 +18,7 @@ INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
 TRACKING_FINALIZER: Final = "batch.kubernetes.io/job-tracking"
 OWN_TRACKING_FINALIZER: Final = "sluice/job-tracking"
 # Either, on a pod of a Job that we manage: it was made when `manage` was set otherwise, and is counted all the same.
-TRACKING_FINALIZERS: Final = (TRACKING_FINALIZER, OWN_TRACKING_FINALIZER)
+TRACKING_FINALIZERS: Final = frozenset((TRACKING_FINALIZER, OWN_TRACKING_FINALIZER))
 
 BUILT_IN_MANAGER: Final = "kubernetes.io/job-controller"
 OWN_MANAGER: Final = "sluice/job-controller"

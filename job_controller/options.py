@@ -41,9 +41,9 @@ class JobControllerOptions:
         return TRACKING_FINALIZER if self.manage == "All" else OWN_TRACKING_FINALIZER
 
     @property
-    def sweeps(self) -> tuple[str, ...]:
+    def sweeps(self) -> frozenset[str]:
         """The finalizers that nobody but us takes off pods whose Job is gone."""
-        return TRACKING_FINALIZERS if self.manage == "All" else (OWN_TRACKING_FINALIZER,)
+        return TRACKING_FINALIZERS if self.manage == "All" else frozenset((OWN_TRACKING_FINALIZER,))
 
     def manages(self, job: Job) -> bool:
         """Whether this controller, and no other, is responsible for the Job (spec 1.8)."""

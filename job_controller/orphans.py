@@ -39,7 +39,7 @@ class OrphanSweeper:
         self._cluster = cluster
         self._queue = queue
         self._options = options
-        self._sweeps = frozenset(options.sweeps)
+        self._sweeps = options.sweeps
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         job = new if new is not None else old

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from job_controller.labels import COMPLETION_INDEX, OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
+from job_controller.labels import COMPLETION_INDEX, TRACKING_FINALIZERS
 from job_controller.model import ContainerStatus, Job, Pod
 
 NEVER = datetime.min.replace(tzinfo=UTC)
@@ -27,8 +27,7 @@ def is_active(pod: Pod) -> bool:
 
 def is_tracked(pod: Pod) -> bool:
     """Whether a pod of a Job that we manage is still to be counted, or just noted as uncounted."""
-    finalizers = pod.metadata.finalizers
-    return TRACKING_FINALIZER in finalizers or OWN_TRACKING_FINALIZER in finalizers
+    return not TRACKING_FINALIZERS.isdisjoint(pod.metadata.finalizers)
 
 
 def is_ready(pod: Pod) -> bool:

@@ -192,21 +192,45 @@ async def _pieces(run: RunFiles, wanted: Wanted) -> AsyncIterator[bytes]:
     except FileNotFoundError:
         return
     with file:
-        file.seek(_begin(file, run, wanted))
-        rest = b""  # with timestamps only whole lines leave
+        file.seek(await _begin(file, run, wanted))
+        lines = _Dating(run)
         while True:
             over = not wanted.follow or run.read_exit() is not None or not _is_alive(run)  # before reading: no gap
             while piece := file.read(PIECE):
-                if wanted.timestamps:
-                    *lines, rest = (rest + piece).split(b"\n")
-                    piece = b"".join(_dated(lines, file.tell() - len(rest), run))
-                yield piece
+                yield lines.add(piece, file.tell()) if wanted.timestamps else piece
                 await asyncio.sleep(0)
             if over:
                 break
             await asyncio.sleep(POLL_SECONDS)
-        if rest:
-            yield b"".join(_dated([rest], file.tell(), run))[:-1]
+        yield lines.end(file.tell())
+
+
+class _Dating:
+    """Puts times before lines. Only whole lines leave; of one without end what is there, as soon as it is long."""
+
+    def __init__(self, run: RunFiles) -> None:
+        self._run = run
+        self._rest = b""  # of a line that has not ended
+        self._begun = False  # its beginning has left
+
+    def add(self, piece: bytes, offset: int) -> bytes:
+        """What can leave with a piece of the log that ends at `offset`."""
+        begun = b""
+        if self._begun:
+            begun, newline, piece = piece.partition(b"\n")
+            begun += newline
+            self._begun = not newline
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        dated = begun + b"".join(_dated(lines, offset - len(self._rest), self._run))
+        if len(self._rest) < PIECE:
+            return dated
+        self._begun = True
+        return dated + self.end(offset)
+
+    def end(self, offset: int) -> bytes:
+        """What is left of a line that has not ended."""
+        rest, self._rest = self._rest, b""
+        return b"".join(_dated([rest], offset, self._run))[:-1] if rest else b""
 
 
 def _is_alive(run: RunFiles) -> bool:
@@ -223,34 +247,41 @@ def _is_alive(run: RunFiles) -> bool:
     return True
 
 
-def _begin(file: BinaryIO, run: RunFiles, wanted: Wanted) -> int:
+async def _begin(file: BinaryIO, run: RunFiles, wanted: Wanted) -> int:
     """Where to begin to read: the later of what `since` and `tail_lines` say."""
     size = os.fstat(file.fileno()).st_size
     begin = 0
     if wanted.since is not None:
         begin = TimeIndex.read(run).offset_since(wanted.since, _modified(run.log), size)
     if wanted.tail_lines is not None:
-        begin = max(begin, _tail(file, size, wanted.tail_lines))
+        begin = max(begin, await _tail(file, size, wanted.tail_lines))
     return begin
 
 
-def _tail(file: BinaryIO, size: int, lines: int) -> int:
+async def _tail(file: BinaryIO, size: int, lines: int) -> int:
     """The offset of the last `lines` lines; an unfinished one counts."""
     if lines <= 0:
         return size
-    position, seen = size, 0
+    position = size
     while position > 0:
         step = min(PIECE, position)
         position -= step
         file.seek(position)
         piece = file.read(step)
         end = step - 1 if position + step == size and piece.endswith(b"\n") else step
-        while (found := piece.rfind(b"\n", 0, end)) >= 0:
-            seen += 1
-            if seen == lines:
-                return position + found + 1
-            end = found
+        found = piece.count(b"\n", 0, end)
+        if found >= lines:
+            return position + _last_but(lines, piece, end) + 1
+        lines -= found
+        await asyncio.sleep(0)
     return 0
+
+
+def _last_but(count: int, piece: bytes, end: int) -> int:
+    """Where the newline is that is the `count`-th from the end."""
+    for _ in range(count):
+        end = piece.rfind(b"\n", 0, end)
+    return end
 
 
 def _dated(lines: list[bytes], end: int, run: RunFiles) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent.layout import Layout, RunFiles
-from queue_manager.local.agent.logs import LogIndexer, LogSource
+from queue_manager.local.agent.logs import PIECE, LogIndexer, LogSource
 from queue_manager.local.errors import StatusError
 from tests.local.agent.waiting import until
 from tests.local.agent.world import World, running
@@ -69,6 +70,40 @@ async def test_an_unfinished_last_line_counts_as_a_line(layout: Layout) -> None:
 async def test_a_tail_that_spans_pieces(layout: Layout) -> None:
     wrote(layout, "".join(f"line {i}\n" for i in range(50_000)))
     assert (await read(layout, tail_lines=30_000)).count("\n") == 30_000
+
+
+@pytest.mark.parametrize("lines", [1, 2, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE - 1, 3 * PIECE, 10**12])
+async def test_a_tail_of_very_short_lines(layout: Layout, lines: int) -> None:
+    wrote(layout, "\n" * (3 * PIECE))
+    assert len(await read(layout, tail_lines=lines)) == min(lines, 3 * PIECE)
+
+
+async def test_looking_for_a_long_tail_lets_others_run(layout: Layout) -> None:
+    wrote(layout, "\n" * (40 * PIECE))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    pieces = LogSource(layout, lambda: NOW).open(POD, "main", tail_lines=10**12, limit_bytes=1)
+    assert [piece async for piece in pieces] == [b"\n"]
+    task.cancel()
+    assert turns >= 40
+
+
+@pytest.mark.parametrize("length", [PIECE - 1, PIECE, 3 * PIECE + 7])
+async def test_a_line_without_end_leaves_in_parts_under_the_time_of_its_beginning(layout: Layout, length: int) -> None:
+    run = wrote(layout, "one\n" + "x" * length + "\ntwo\n" + "y" * length)
+    times, lines = zip(*(line.split(" ") for line in (await read(layout, timestamps=True)).split("\n")), strict=True)
+    assert list(lines) == ["one", "x" * length, "two", "y" * length]
+    assert all(time.endswith("Z") for time in times)
+    pieces = LogSource(layout, lambda: NOW).open(POD, "main", timestamps=True)
+    assert max([len(piece) async for piece in pieces]) < 3 * PIECE
+    assert run.log.stat().st_size == 2 * length + 9
 
 
 async def test_the_previous_start_is_readable(layout: Layout) -> None:

@@ -162,7 +162,7 @@ class QueueStatusController:
             queue,
             queue.status,
             self._local_active(queue),
-            self._scheduler.queues.waiting(key) if state is not None else 0,
+            self._scheduler.queues.waiting(key),  # whether or not there is a ClusterQueue for them
             holdings,
             _usages(state, holdings, False) if state is not None else ((), ()),
         )

@@ -359,6 +359,11 @@ def test_queues_and_flavors_in_use_outlive_their_deletion() -> None:
                 "Can't submit new workloads to clusterQueue",
             )
 
+            async def still_counted() -> int:
+                return int((await c.client.get(LOCAL_QUEUES, NS, "lq"))["status"]["pendingWorkloads"])
+
+            await c.until(still_counted, 1)  # it waits, be it for a queue
+
     run(story())
 
 

@@ -55,7 +55,8 @@ class WorkQueue(Generic[K]):
         self._waiting: dict[K, float] = {}  # -> loop time of the addition; 0 before the loop runs
         self._processing: dict[K, float] = {}  # -> loop time of its beginning
         self._again: set[K] = set()  # added while processing
-        self._timers: dict[K, asyncio.TimerHandle] = {}
+        # When, and the timer. For less than half a millisecond uvloop gives a handle that does not know its time.
+        self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
         self._failures: dict[K, int] = {}
         self._idle: deque[asyncio.Future[None]] = deque()  # workers with nothing to do, longest first
         self._closed = False
@@ -83,12 +84,13 @@ class WorkQueue(Generic[K]):
             return
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
-        timer = self._timers.get(key)
-        if timer is not None:
-            if timer.when() <= due:
+        pending = self._timers.get(key)
+        if pending is not None:
+            earlier, timer = pending
+            if earlier <= due:
                 return
             timer.cancel()
-        self._timers[key] = loop.call_at(due, self._due, key)
+        self._timers[key] = due, loop.call_at(due, self._due, key)
 
     def add_rate_limited(self, key: K) -> None:
         """Add the key after a delay that doubles with each call, until it is forgotten."""
@@ -131,7 +133,7 @@ class WorkQueue(Generic[K]):
     def close(self) -> None:
         """Take no more keys and let go of those not begun; `run` returns when the rest is done."""
         self._closed = True
-        for timer in self._timers.values():
+        for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         self._line.clear()

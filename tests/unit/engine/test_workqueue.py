@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_manager.engine.metrics import Registry
+from queue_manager.engine.tuning import event_loop
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.simulation.virtual import run_virtual
 
@@ -311,3 +312,24 @@ def test_no_key_is_ever_in_two_hands_and_none_is_missed(
     for key, at, delay, _ in additions:
         assert done[key] >= at or delay > 0
     assert set(done) == {key for key, *_ in additions}
+
+
+def test_delays_of_less_than_half_a_millisecond_work_in_the_event_loop_of_the_programs() -> None:
+    """uvloop has no timers that short and gives a plain handle, which ended the program at the next addition."""
+    done: list[str] = []
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+
+        async def worker(key: str) -> None:
+            done.append(key)
+            queue.finish()
+
+        queue.add_after("a", 0.0001)
+        queue.add_after("a", 0.0002)
+        queue.add_after("a", 0.00005)
+        await queue.run(worker)
+
+    with event_loop() as runner:
+        runner.run(main())
+    assert done == ["a"]

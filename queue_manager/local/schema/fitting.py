@@ -66,14 +66,21 @@ class Fit:
         text = text_of(value)
         if text in self._passed:  # each of the walks asks, and many objects are alike
             return True
+        if not self._takes(value):
+            return False
+        self._passed.add(text)
+        return True
+
+    def once(self, value: Json) -> bool:
+        """The same for values that are asked about once: none is remembered, and repeated names do not pass."""
+        return self._type is not None and text_of(value) is not None and self._takes(value)
+
+    def _takes(self, value: Json) -> bool:
         try:
             msgspec.convert(value, self._type)
         except msgspec.ValidationError:
             return False
-        if self._distinct is not None and not self._distinct(value):
-            return False
-        self._passed.add(text)
-        return True
+        return self._distinct is None or self._distinct(value)
 
 
 def _type_of(schema: Json) -> Any:

@@ -22,6 +22,7 @@ from typing import Any
 from job_controller.fields import Json
 from queue_manager.local.errors import bad_request
 from queue_manager.local.schema import values
+from queue_manager.local.schema.fitting import Fit
 from queue_manager.local.schema.jsontext import Repeated
 from queue_manager.local.schema.memo import Passed, text_of
 
@@ -40,6 +41,8 @@ _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 _PYTHON = {"string": str, "bool": bool}
 # Large parts that come again and again in the same words.
 _REMEMBERED = frozenset(("PodSpec", "JobSpec"))
+# Parts of most objects that are written, no two of them alike.
+_FITTED = frozenset(("ObjectMeta", "PodStatus", "JobStatus"))
 
 
 # The way from the root to a value: (before, step). A step is a field, a map key or a list index.
@@ -51,6 +54,7 @@ class Shape:
 
     __slots__ = (
         "fields",
+        "fit",
         "form",
         "go",
         "item",
@@ -77,6 +81,7 @@ class Shape:
         self.limit = INT_LIMITS.get(form, 0)
         self.python = _PYTHON.get(form)
         self.passed: Passed | None = None  # values that are as they should be
+        self.fit: Fit | None = None  # a test that only such values pass
 
 
 class Field:
@@ -121,7 +126,7 @@ _STRUCTS: list[tuple[str, Shape]] = []
 
 def shape_of(name: str) -> Shape:
     """The shape of a type, complete with all it refers to. Recursive types refer to themselves."""
-    shape = _struct(name)
+    shape, fitted = _struct(name), []
     while _STRUCTS:
         pending, target = _STRUCTS.pop()
         definition = definitions()[pending]
@@ -131,7 +136,33 @@ def shape_of(name: str) -> Shape:
             inner = _part(schema, schema.get("x-go-type", ""), schema.get("x-go-item", ""))
             inner.keep = field in required
             target.fields[field] = Field(field, inner, owner, schema.get("x-go-path", field))
+        if pending.rsplit(".", 1)[1] in _FITTED:
+            fitted.append(target)
+    for target in fitted:
+        target.fit = Fit(structural(target))
     return shape
+
+
+_STRUCTURAL: dict[str, Json] = {
+    "string": {"type": "string"},
+    "bool": {"type": "boolean"},
+    "int32": {"type": "integer", "format": "int32"},
+    "int64": {"type": "integer", "format": "int64"},
+    "time": {"type": "string", "format": "date-time"},
+}
+
+
+def structural(shape: Shape) -> Json:
+    """A schema of values that a walk leaves as they are; of what it may change there is none (an unknown format)."""
+    match shape.form:
+        case "object":
+            return {"type": "object", "properties": {name: structural(f.shape) for name, f in shape.fields.items()}}
+        case "list" if shape.item is not None:
+            return {"type": "array", "items": structural(shape.item), "minItems": 0 if shape.keep else 1}
+        case "map" if shape.item is not None:
+            values = structural(shape.item)
+            return {"type": "object", "additionalProperties": values, "minProperties": 0 if shape.keep else 1}
+    return _STRUCTURAL.get(shape.form, {"type": "string", "format": shape.form})
 
 
 def _part(schema: Json, go: str, go_item: str = "") -> Shape:
@@ -214,10 +245,10 @@ class Walk:
         kind = type(item)
         if kind is dict or kind is Repeated:
             if form == "object":
-                if shape.passed is None:
-                    self.object(shape, item, trail)
-                else:
+                if shape.passed is not None:
                     self._remembered(shape, shape.passed, item, trail)
+                elif shape.fit is None or not shape.fit.once(item):
+                    self.object(shape, item, trail)
             elif form == "map":
                 self._map(shape, item, trail)
             elif form != "any":

@@ -130,9 +130,8 @@ class _Door:
             return _plain(refuse(error))
         path, _, query = raw.raw_path.partition("?")
         headers = {name.lower(): raw.headers[name] for name in _HEADERS if name in raw.headers}
-        request = Request(
-            raw.method, unquote(path), dict(parse_qsl(query, keep_blank_values=True)), headers, body, USER
-        )
+        asked = dict(parse_qsl(query, keep_blank_values=True)) if query else {}
+        request = Request(raw.method, unquote(path), asked, headers, body, USER)
         answer = await self._server.handle(request)
         if isinstance(answer, Stream):
             return await self._stream(raw, answer)
@@ -155,9 +154,13 @@ class _Door:
             await raw.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             raw.writer.output_size = 0
         try:
-            return await raw.read()
+            # What came in one piece with the head is there already: half the cost of `read`, which waits.
+            body = raw.content.read_nowait() if raw.content.is_eof() else await raw.read()
         except HTTPRequestEntityTooLarge:
             raise errors.too_large(MAX_BODY) from None
+        if len(body) > MAX_BODY:
+            raise errors.too_large(MAX_BODY)
+        return body
 
     async def _stream(self, raw: web.BaseRequest, answer: Stream) -> web.StreamResponse:
         response = web.StreamResponse(status=answer.status, headers=answer.headers)
@@ -194,11 +197,11 @@ class _Whole(web.StreamResponse):
         answer = self._answer
         keep = request.keep_alive
         self._keep_alive = keep
-        lines = [f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, '')}"]
-        lines += [f"{name}: {value}" for name, value in answer.headers.items()]
-        lines.append(f"Content-Length: {len(answer.body)}")
-        lines.append("Connection: keep-alive\r\n\r\n" if keep else "Connection: close\r\n\r\n")
-        head = "\r\n".join(lines).encode("latin-1", "replace")
+        lines = "".join([f"{name}: {value}\r\n" for name, value in answer.headers.items()])
+        head = (
+            f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, '')}\r\n{lines}"
+            f"Content-Length: {len(answer.body)}\r\nConnection: {'keep-alive' if keep else 'close'}\r\n\r\n"
+        ).encode("latin-1", "replace")
         transport = request.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client went away")

@@ -6,6 +6,7 @@ See apply/managers.py for what a manager is. Every write but an apply is an Upda
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -53,7 +54,12 @@ def manager_name(request: Request) -> str:
     name = request.query.get("fieldManager", "")
     if name:
         return name
-    agent = request.headers.get("user-agent", "").partition("/")[0]
+    return _first_word(request.headers.get("user-agent", ""))
+
+
+@lru_cache(maxsize=256)
+def _first_word(agent: str) -> str:
+    agent = agent.partition("/")[0]
     printable = "".join(char for char in agent if char.isprintable())
     return printable.encode()[:FIELD_MANAGER_MAX_LENGTH].decode("utf-8", "ignore") or "unknown"
 

@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from queue_manager.local.schema.fitting import Fit
+from queue_manager.local.schema.jsontext import parse_json
+from queue_manager.local.schema.schemas import Shape, TypedSchema, Undecodable, Walk
 from queue_manager.local.schema.structural import Node
 
 ROOT = Path(__file__).parents[3]
@@ -137,3 +139,68 @@ def test_a_schema_as_a_type(schema: Any, fitting: list[Any], others: list[Any]) 
     assert [value for value in fitting if not fit(value)] == []
     assert [value for value in others if fit(value)] == []
     assert all(untouched(schema, value) for value in fitting)
+
+
+# --- the parts of built-in kinds that have a fast lane ---------------------------------------------------------
+
+METADATA = {
+    "name": "a-0",
+    "labels": {"app": "a"},
+    "finalizers": ["batch.kubernetes.io/job-tracking"],
+    "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u", "controller": True}],
+    "creationTimestamp": "2026-01-31T23:59:59Z",
+    "generation": 1,
+}
+CONTAINER = {
+    "name": "main",
+    "ready": False,
+    "restartCount": 0,
+    "state": {"terminated": {"exitCode": 1, "finishedAt": "2026-02-28T00:00:00Z"}},
+    "image": "i",
+    "imageID": "",
+}
+POD_STATUS = {
+    "phase": "Failed",
+    "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+    "containerStatuses": [CONTAINER],
+}
+JOB_STATUS = {
+    "active": 1,
+    "uncountedTerminatedPods": {"succeeded": ["u"]},
+    "conditions": [{"type": "Suspended", "status": "True", "lastProbeTime": "2026-01-01T00:00:00Z"}],
+}
+PARTS = [("Pod", "metadata", METADATA), ("Pod", "status", POD_STATUS), ("Job", "status", JOB_STATUS)]
+TYPED = {
+    "Pod": TypedSchema("io.k8s.api.core.v1.Pod", "Pod", "v1"),
+    "Job": TypedSchema("io.k8s.api.batch.v1.Job", "Job", "v1"),
+}
+
+
+def left_alone(shape: Shape, value: Any) -> bool:
+    """Whether a walk over a value of a built-in kind changes nothing and finds nothing."""
+    walk, tree = Walk(), copy.deepcopy(value)
+    try:
+        walk.object(shape, tree, None)
+    except Undecodable:
+        return False
+    return not walk.unknown and not walk.wrong and tree == value
+
+
+@pytest.mark.parametrize(("kind", "part", "value"), PARTS)
+def test_the_fast_lane_of_a_builtin_kind_takes_nothing_that_a_walk_would_change(
+    kind: str, part: str, value: Any
+) -> None:
+    shape = TYPED[kind].shape.fields[part].shape
+    assert shape.fit is not None
+    assert left_alone(shape, value)
+    assert shape.fit.once(value)
+    others = [other for path in places(value)[1:] for other in altered(value, path)]
+    taken = [other for other in others if shape.fit.once(other)]
+    assert [other for other in taken if not left_alone(shape, other)] == []
+    assert 0 < len(taken) < len(others)
+
+
+def test_a_field_named_twice_does_not_take_the_fast_lane() -> None:
+    """The tree has the last of both; that there were two is for the client to know."""
+    body = b'{"metadata":{"name":"a","labels":{"x":"1","x":"2"}}}'
+    assert TYPED["Pod"].check(parse_json(body)) == ['duplicate field "metadata.labels.x"']

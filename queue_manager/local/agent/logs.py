@@ -4,7 +4,7 @@ A container writes straight into `<n>.log`, without a pipe: nothing is lost and 
 and reading costs the writer nothing. The price is that lines carry no times of their own. The agent therefore notes
 about once a second how long a growing log has become, as lines `<seconds since 1970> <size>` in `<n>.idx`; a reader
 takes as the time of a line the first note that covers its end, else the mtime of the log. So `--timestamps`,
-`--since` and `--since-time` are exact to about a second. A log is not rotated.
+`--since` and `--since-time` are exact to about a second. Of a long log the beginning is cut off (see trimming.py).
 
 Reading never holds up the event loop for long: pieces of 64 KiB. A followed log is looked at five times a second, only
 while someone follows it.
@@ -19,15 +19,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from job_controller.fields import Json
+from queue_manager.local.agent import trimming
 from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.trimming import PIECE
 from queue_manager.local.errors import StatusError, bad_request
 
 POLL_SECONDS = 0.2
 ALL = 100 * 365 * 86_400  # seconds; more may be asked for than a date can bear
-PIECE = 64 * 1024
 INDEX_SECONDS = 1.0
 
 
@@ -63,6 +64,20 @@ class TimeIndex:
                 index.sizes.append(int(size))
         return index
 
+    @property
+    def last(self) -> int:
+        """The size that was noted last; 0: none yet."""
+        return self.sizes[-1] if self.sizes else 0
+
+    def write(self, run: RunFiles) -> None:
+        notes = zip(self.times, self.sizes, strict=True)
+        run.index.write_text("".join(f"{time.timestamp():.3f} {size}\n" for time, size in notes))
+
+    def cut(self, end: int) -> TimeIndex:
+        """Without what it says of bytes before `end`."""
+        first = bisect.bisect_right(self.sizes, end)
+        return TimeIndex(self.sizes[first:], self.times[first:])
+
     def time_at(self, offset: int, otherwise: datetime) -> datetime:
         """When the byte before `offset` was there."""
         i = bisect.bisect_left(self.sizes, offset)
@@ -86,14 +101,13 @@ class LogIndexer:
 
     def add(self, run: RunFiles) -> None:
         """The container of this log runs."""
-        index = TimeIndex.read(run)
-        self._runs[run] = index.sizes[-1] if index.sizes else 0
+        self._runs[run] = TimeIndex.read(run).last
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(INDEX_SECONDS, self._tick)
 
     def remove(self, run: RunFiles) -> None:
         """It has ended: what it wrote last has the mtime of its log."""
-        self._runs.pop(run, None)
+        self._shorten(run, self._runs.pop(run, 0), _size(run.log))
 
     def close(self) -> None:
         self._runs.clear()
@@ -108,8 +122,16 @@ class LogIndexer:
                 self._runs[run] = size
                 with open(run.index, "a") as file:
                     file.write(f"{self._now().timestamp():.3f} {size}\n")
+            self._shorten(run, known, size)
         again = asyncio.get_running_loop().call_later
         self._timer = again(INDEX_SECONDS, self._tick) if self._runs else None
+
+    def _shorten(self, run: RunFiles, known: int, size: int) -> None:
+        end = trimming.surplus(size)
+        if end > trimming.surplus(known):
+            TimeIndex.read(run).cut(end).write(run)
+            # Gigabytes take a tenth of a second.
+            asyncio.get_running_loop().run_in_executor(None, trimming.cut, run.log, end)
 
 
 class LogSource:
@@ -188,7 +210,7 @@ async def _stream(run: RunFiles, wanted: Wanted) -> AsyncIterator[bytes]:
 
 async def _pieces(run: RunFiles, wanted: Wanted) -> AsyncIterator[bytes]:
     try:
-        file = open(run.log, "rb")  # noqa: SIM115, ASYNC230 - a local file, read in small pieces
+        file = open(run.log, "rb", buffering=0)  # noqa: SIM115, ASYNC230 - a local file, read in small pieces
     except FileNotFoundError:
         return
     with file:
@@ -196,7 +218,7 @@ async def _pieces(run: RunFiles, wanted: Wanted) -> AsyncIterator[bytes]:
         lines = _Dating(run)
         while True:
             over = not wanted.follow or run.read_exit() is not None or not _is_alive(run)  # before reading: no gap
-            while piece := file.read(PIECE):
+            while piece := trimming.read(file):
                 yield lines.add(piece, file.tell()) if wanted.timestamps else piece
                 await asyncio.sleep(0)
             if over:
@@ -210,6 +232,7 @@ class _Dating:
 
     def __init__(self, run: RunFiles) -> None:
         self._run = run
+        self._index = TimeIndex.read(run)
         self._rest = b""  # of a line that has not ended
         self._begun = False  # its beginning has left
 
@@ -221,7 +244,7 @@ class _Dating:
             begun += newline
             self._begun = not newline
         *lines, self._rest = (self._rest + piece).split(b"\n")
-        dated = begun + b"".join(_dated(lines, offset - len(self._rest), self._run))
+        dated = begun + b"".join(self._dated(lines, offset - len(self._rest)))
         if len(self._rest) < PIECE:
             return dated
         self._begun = True
@@ -230,7 +253,18 @@ class _Dating:
     def end(self, offset: int) -> bytes:
         """What is left of a line that has not ended."""
         rest, self._rest = self._rest, b""
-        return b"".join(_dated([rest], offset, self._run))[:-1] if rest else b""
+        return b"".join(self._dated([rest], offset))[:-1] if rest else b""
+
+    def _dated(self, lines: list[bytes], end: int) -> Iterator[bytes]:
+        """Each line with the time it was written, RFC 3339. `end`: the offset after the last line."""
+        if end > self._index.last:
+            self._index = TimeIndex.read(self._run)
+        modified = _modified(self._run.log)
+        offset = end - sum(len(line) + 1 for line in lines)
+        for line in lines:
+            offset += len(line) + 1
+            when = self._index.time_at(offset, modified)
+            yield when.strftime("%Y-%m-%dT%H:%M:%S.%f000Z ").encode() + line + b"\n"
 
 
 def _is_alive(run: RunFiles) -> bool:
@@ -247,24 +281,24 @@ def _is_alive(run: RunFiles) -> bool:
     return True
 
 
-async def _begin(file: BinaryIO, run: RunFiles, wanted: Wanted) -> int:
+async def _begin(file: IO[bytes], run: RunFiles, wanted: Wanted) -> int:
     """Where to begin to read: the later of what `since` and `tail_lines` say."""
     size = os.fstat(file.fileno()).st_size
-    begin = 0
+    first = begin = trimming.still_there(file, 0)
     if wanted.since is not None:
-        begin = TimeIndex.read(run).offset_since(wanted.since, _modified(run.log), size)
+        begin = max(first, TimeIndex.read(run).offset_since(wanted.since, _modified(run.log), size))
     if wanted.tail_lines is not None:
-        begin = max(begin, await _tail(file, size, wanted.tail_lines))
+        begin = max(begin, await _tail(file, first, size, wanted.tail_lines))
     return begin
 
 
-async def _tail(file: BinaryIO, size: int, lines: int) -> int:
-    """The offset of the last `lines` lines; an unfinished one counts."""
+async def _tail(file: IO[bytes], first: int, size: int, lines: int) -> int:
+    """The offset of the last `lines` lines from `first` on; an unfinished one counts."""
     if lines <= 0:
         return size
     position = size
-    while position > 0:
-        step = min(PIECE, position)
+    while position > first:
+        step = min(PIECE, position - first)
         position -= step
         file.seek(position)
         piece = file.read(step)
@@ -274,7 +308,7 @@ async def _tail(file: BinaryIO, size: int, lines: int) -> int:
             return position + _last_but(lines, piece, end) + 1
         lines -= found
         await asyncio.sleep(0)
-    return 0
+    return first
 
 
 def _last_but(count: int, piece: bytes, end: int) -> int:
@@ -282,16 +316,6 @@ def _last_but(count: int, piece: bytes, end: int) -> int:
     for _ in range(count):
         end = piece.rfind(b"\n", 0, end)
     return end
-
-
-def _dated(lines: list[bytes], end: int, run: RunFiles) -> Iterator[bytes]:
-    """Each line with the time it was written, RFC 3339. `end`: the offset after the last line."""
-    index, modified = TimeIndex.read(run), _modified(run.log)
-    offset = end - sum(len(line) + 1 for line in lines)
-    for line in lines:
-        offset += len(line) + 1
-        when = index.time_at(offset, modified)
-        yield when.strftime("%Y-%m-%dT%H:%M:%S.%f000Z ").encode() + line + b"\n"
 
 
 def _modified(path: Path) -> datetime:

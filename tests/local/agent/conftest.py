@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.local.agent.layout import Layout
 from tests.local.agent.world import World
 
 
@@ -13,3 +14,11 @@ def world(tmp_path: Path) -> Iterator[World]:
     world = World(tmp_path)
     yield world
     world.close()
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    """Where the container `main` of the pod `u` has its files."""
+    layout = Layout(tmp_path)
+    layout.create("u", "main")
+    return layout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,13 +20,6 @@ POD: dict[str, Any] = {
     "spec": {"nodeName": "node-1", "containers": [{"name": "main"}]},
     "status": {},
 }
-
-
-@pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    layout = Layout(tmp_path)
-    layout.create("u", "main")
-    return layout
 
 
 def wrote(layout: Layout, text: str, number: int = 0) -> RunFiles:

@@ -1,0 +1,99 @@
+"""Logs keep their last 50 MiB, as a kubelet's defaults do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from queue_manager.local.agent import trimming
+from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.logs import LogIndexer
+from queue_manager.local.agent.trimming import KEPT, PIECE, STEP
+from tests.local.agent.test_logs import read, wrote
+from tests.local.agent.waiting import until
+from tests.local.agent.world import World
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+LINE = 64  # bytes, the newline included
+MIB = 1024 * 1024
+
+
+@cache
+def numbered(size: int) -> str:
+    """Lines of LINE bytes that tell their offset."""
+    return "".join(f"{offset:063}\n" for offset in range(0, size, LINE))
+
+
+def on_disk(path: Path) -> int:
+    return path.stat().st_blocks * 512
+
+
+@pytest.fixture
+def long(layout: Layout) -> RunFiles:
+    """The log of a container that still runs, 75 MiB."""
+    run = wrote(layout, numbered(75 * MIB))
+    run.exit.unlink()
+    return run
+
+
+async def shortened(run: RunFiles) -> None:
+    indexer = LogIndexer(lambda: NOW)
+    indexer.add(run)
+    await until(lambda: on_disk(run.log) <= KEPT + STEP)
+    indexer.close()
+
+
+@pytest.mark.parametrize(
+    ("size", "end"),
+    [(0, 0), (KEPT, 0), (KEPT + STEP - 1, 0), (KEPT + STEP, STEP), (KEPT + 5 * STEP + 1, 5 * STEP)],
+)
+def test_what_is_cut_off(size: int, end: int) -> None:
+    assert trimming.surplus(size) == end
+
+
+async def test_a_long_log_gives_its_beginning_back_to_the_disk_and_keeps_the_rest(
+    layout: Layout, long: RunFiles
+) -> None:
+    await shortened(long)
+    text = await read(layout)
+    assert text == numbered(75 * MIB)[20 * MIB + LINE :]  # the line at the cut may be half of one
+    assert long.log.stat().st_size == 75 * MIB
+
+
+async def test_parts_of_a_shortened_log(layout: Layout, long: RunFiles) -> None:
+    await shortened(long)
+    last = numbered(75 * MIB)[-2 * LINE :]
+    assert await read(layout, tail_lines=2) == last
+    assert len(await read(layout, tail_lines=10**9)) == 55 * MIB - LINE
+    assert await read(layout, limit_bytes=LINE) == numbered(75 * MIB)[20 * MIB + LINE : 20 * MIB + 2 * LINE]
+    assert len(await read(layout, since_time=NOW - timedelta(days=1))) == 55 * MIB - LINE
+
+
+async def test_a_line_without_end_is_shortened_too(layout: Layout) -> None:
+    run = wrote(layout, "x" * (75 * MIB))
+    await shortened(run)
+    assert await read(layout) == "x" * (55 * MIB)
+
+
+async def test_the_index_of_times_loses_what_it_says_of_the_beginning(layout: Layout, long: RunFiles) -> None:
+    long.index.write_text(f"1.000 {10 * MIB}\n2.000 {20 * MIB}\n3.000 {30 * MIB}\n")
+    await shortened(long)
+    assert long.index.read_text() == f"3.000 {30 * MIB}\n{NOW.timestamp():.3f} {75 * MIB}\n"
+
+
+async def test_a_reader_that_was_overtaken_goes_on_at_the_next_whole_line(layout: Layout, long: RunFiles) -> None:
+    with open(long.log, "rb", buffering=0) as file:
+        assert len(trimming.read(file)) == PIECE
+        trimming.cut(long.log, 20 * MIB)
+        assert trimming.read(file).startswith(numbered(75 * MIB)[20 * MIB + LINE :][:LINE].encode())
+
+
+async def test_a_container_that_wrote_much_and_ended_soon_is_shortened_too(world: World) -> None:
+    async with world.running():
+        await world.create(f"yes | head -c {75 * MIB}; echo last")
+        pod = await world.over()
+        await until(lambda: on_disk(world.files(pod) / "0.log") <= KEPT + STEP)
+        assert await world.output(pod, tail_lines=2) == "y\nlast\n"

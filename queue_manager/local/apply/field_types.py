@@ -51,6 +51,9 @@ class MapType:
         self.elements = {name: (f"f:{name}", child) for name, child in fields.items()}
 
 
+UNTYPED = Type("untyped")  # any scalar; what is in no schema
+
+
 def _untyped_atomic() -> Type:
     found = Type("untyped")
     found.list = ListType("atomic", found)

@@ -17,16 +17,10 @@ from typing import NamedTuple
 import orjson
 
 from job_controller.fields import Json
+from queue_manager.local.apply.combining import merge, named_fields_too, remove
+from queue_manager.local.apply.elements import BadValue
 from queue_manager.local.apply.field_types import Type
-from queue_manager.local.apply.field_values import (
-    BadValue,
-    check_value,
-    compare,
-    field_set,
-    merge,
-    named_fields_too,
-    remove,
-)
+from queue_manager.local.apply.field_values import compare, field_set
 from queue_manager.local.apply.managers import (
     APPLY,
     UPDATE,
@@ -36,6 +30,7 @@ from queue_manager.local.apply.managers import (
     View,
     update,
 )
+from queue_manager.local.apply.type_check import check_value
 from queue_manager.local.errors import StatusError
 from queue_manager.local.schema.fieldset import (
     FieldSet,

@@ -7,7 +7,6 @@ one inherits nothing.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -32,8 +31,6 @@ from job_controller.pod_facts import is_terminal
 from job_controller.pod_selection import claims, matches
 from job_controller.ports import Clock, Cluster, Events, Metrics, Queue
 from job_controller.sync import decide
-
-log = logging.getLogger(__name__)
 
 # How often one sync decides anew because somebody else wrote to the Job.
 ATTEMPTS = 4

@@ -11,7 +11,6 @@ takes what it can get (the controller must go on whatever stands in a status).
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from job_controller.fields import quote
@@ -20,7 +19,6 @@ Interval = tuple[int, int]
 Intervals = list[Interval]
 
 _is_integer = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
-_END = float("inf")
 
 
 class BadIndexes(ValueError):
@@ -131,10 +129,6 @@ def intervals_to_text(intervals: Iterable[Interval]) -> str:
     )
 
 
-def count(intervals: Iterable[Interval]) -> int:
-    return sum(last - first + 1 for first, last in intervals)
-
-
 def compress(indexes: Iterable[int]) -> Intervals:
     """Intervals of ascending indexes; repeated ones count once."""
     found: Intervals = []
@@ -156,28 +150,6 @@ def expand(intervals: Iterable[Interval]) -> Iterator[int]:
         yield from range(first, last + 1)
 
 
-def contains(intervals: Sequence[Interval], index: int) -> bool:
-    at = bisect_right(intervals, (index, _END)) - 1
-    return at >= 0 and index <= intervals[at][1]
-
-
-def merge(one: Sequence[Interval], other: Sequence[Interval]) -> Intervals:
-    """All indexes of both."""
-    if not one or not other:
-        return list(one or other)
-    found: Intervals = []
-    start, end = -1, -2
-    for first, last in sorted([*one, *other]):
-        if first <= end + 1:
-            end = max(end, last)
-            continue
-        if end >= start:
-            found.append((start, end))
-        start, end = first, last
-    found.append((start, end))
-    return found
-
-
 def overlap(one: Sequence[Interval], other: Sequence[Interval]) -> int | None:
     """The first index in both, if any."""
     i = j = 0
@@ -189,18 +161,3 @@ def overlap(one: Sequence[Interval], other: Sequence[Interval]) -> int | None:
         else:
             j += 1
     return None
-
-
-def gaps(intervals: Iterable[Interval], completions: int) -> Intervals:
-    """The indexes below `completions` that are not listed."""
-    found: Intervals = []
-    start = 0
-    for first, last in intervals:
-        if first >= completions:
-            break
-        if first > start:
-            found.append((start, first - 1))
-        start = last + 1
-    if start < completions:
-        found.append((start, completions - 1))
-    return found

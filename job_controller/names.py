@@ -15,7 +15,6 @@ _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = f"({_ALNUM}[-A-Za-z0-9_.]*)?{_ALNUM}"
 _LABEL_VALUE = f"({_QUALIFIED})?"
-_DNS1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 _is_label = re.compile(_LABEL).fullmatch

@@ -34,7 +34,6 @@ _STANDARD = frozenset(
         "services.loadbalancers",
     ]
 )
-_MILLI = 10**6
 
 
 def validate_resources(resources: Json, claims: Collection[str], path: str) -> list[FieldError]:

@@ -28,7 +28,7 @@ from job_controller import conditions, reasons
 from job_controller.completion_indexes import text_of
 from job_controller.decision import Count
 from job_controller.model import JobStatus, Pod, UncountedTerminatedPods
-from job_controller.pod_facts import completion_index, failed_by_itself, is_active, is_failed
+from job_controller.pod_facts import completion_index, is_active, is_failed
 from job_controller.pod_failure_policy import IGNORE, Outcome, evaluate
 from job_controller.situation import Situation
 from job_controller.verdict import Verdict
@@ -106,7 +106,7 @@ def _has_failed(s: Situation, pod: Pod, verdict: Verdict | None) -> bool:
     if verdict is not None and verdict.type == "Failed":
         return True
     if s.deleting or (verdict is not None and verdict.deletes_pods):
-        return failed_by_itself(pod)
+        return s.failed_by_itself(pod)
     return is_failed(pod, s.only_terminal)
 
 

@@ -53,16 +53,18 @@ def is_failed(pod: Pod, only_terminal: bool) -> bool:
     return not only_terminal and pod.metadata.deletion_timestamp is not None and pod.status.phase != "Succeeded"
 
 
-def failed_by_itself(pod: Pod) -> bool:
-    """Failed, and not because it was being deleted.
+def failed_by_itself(pod: Pod, only_terminal: bool, since: datetime | None) -> bool:
+    """Failed (is_failed), and not because its Job deleted it, as a Job may whose end is decided `since` then.
 
     Pods that a Job deletes because it succeeds are no failures of the Job, also when a crash left them with
-    their finalizer until they ended.
+    their finalizer until they ended. None: it has not ended yet, so whoever deletes its pods, it is not the Job.
     """
-    if pod.status.phase != "Failed":
+    if not is_failed(pod, only_terminal):
         return False
     asked = deletion_requested(pod)
-    return asked is None or finish_time(pod) < asked
+    if asked is None or since is None or asked < since:
+        return True
+    return pod.status.phase == "Failed" and finish_time(pod) < asked
 
 
 def deletion_requested(pod: Pod) -> datetime | None:

@@ -10,9 +10,9 @@ from job_controller import conditions
 from job_controller.completion_indexes import exhausts_index, last_failures, stored_completed, stored_failed
 from job_controller.model import Job, Pod, UncountedTerminatedPods
 from job_controller.options import JobControllerOptions
-from job_controller.pod_facts import completion_index, failed_by_itself, is_ready, replaces_only_failed
+from job_controller.pod_facts import NEVER, completion_index, failed_by_itself, is_ready, replaces_only_failed
 from job_controller.pod_failure_policy import COUNTED, Outcome, evaluate
-from job_controller.reasons import SUSPENDED
+from job_controller.reasons import FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED
 from job_controller.sorting import Parts, join, split
 
 NOTHING_UNCOUNTED = UncountedTerminatedPods()
@@ -24,6 +24,7 @@ class Situation:
 
     outcomes    what the pod failure policy says of each failed pod, by UID
     exhausted   the index that a failed pod fails for good, by UID; only with backoffLimitPerIndex
+    doomed_since  when the end of the Job was announced, or its deletion: from then on its pods are deleted with it
     waiting     failed pods that keep their finalizer until they are replaced, by index; likewise (spec 2.7)
     """
 
@@ -53,6 +54,7 @@ class Situation:
     stored_failed: frozenset[int]
     start_time: datetime | None
     resumed: bool
+    doomed_since: datetime | None
 
     @property
     def deleting(self) -> bool:
@@ -83,8 +85,9 @@ class Situation:
         fresh = {self.exhausted[pod.metadata.uid] for pod in new if pod.metadata.uid in self.exhausted}
         return self.stored_failed | fresh if fresh else self.stored_failed
 
-    def failed_by_themselves(self) -> tuple[Pod, ...]:
-        return tuple(pod for pod in self.failed if failed_by_itself(pod))
+    def failed_by_itself(self, pod: Pod) -> bool:
+        """Whether the pod has failed, other than by being deleted with its Job."""
+        return failed_by_itself(pod, self.only_terminal, self.doomed_since)
 
     def ready(self, pods: Iterable[Pod]) -> int:
         return sum(is_ready(pod) for pod in pods)
@@ -142,7 +145,20 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
         stored_failed=lost,
         start_time=stamp if starts else status.start_time,
         resumed=resumed,
+        doomed_since=_doomed_since(job),
     )
+
+
+def _doomed_since(job: Job) -> datetime | None:
+    """A condition that a user wrote without a time may be of any."""
+    stamps = [
+        condition.last_transition_time or NEVER
+        for condition in job.status.conditions
+        if condition.is_true and condition.type in (SUCCESS_CRITERIA_MET, FAILURE_TARGET)
+    ]
+    if job.metadata.deletion_timestamp is not None:
+        stamps.append(job.metadata.deletion_timestamp)
+    return min(stamps, default=None)
 
 
 def _exhausted(job: Job, failed: Iterable[Pod], outcomes: Mapping[str, Outcome]) -> Mapping[str, int]:

@@ -136,7 +136,7 @@ def _steps(
     removed = {pod.metadata.uid for pod in plan.remove}
     active = len(s.active) - len(removed) + len(plan.create)
     verdict = verdict or completed(s, active)
-    failed_indexes = s.failed_indexes(_judged_failures(s, verdict))
+    failed_indexes = s.failed_indexes([pod for pod in s.failed if s.failed_by_itself(pod)])
     keep = {pod.metadata.uid for pod in s.waiting.values()} if verdict is None else set()
     ledger = accounting.settle(s, verdict, keep, removed if ending else set())
 
@@ -189,13 +189,6 @@ def _announcement(s: Situation, status: JobStatus) -> JobStatus:
     return msgspec.structs.replace(
         s.job.status, conditions=status.conditions, failed_indexes=status.failed_indexes, start_time=s.start_time
     )
-
-
-def _judged_failures(s: Situation, verdict: Verdict | None) -> Sequence[Pod]:
-    """The new failures that may fail an index: not those that only die with a Job that succeeds, or whose end was
-    announced before."""
-    succeeds = verdict is not None and verdict.type == "Complete" and verdict.deletes_pods
-    return s.failed_by_themselves() if succeeds or standing(s.job) is not None else s.failed
 
 
 def _lingering(removed: Sequence[Pod], ending: bool) -> int:

@@ -1,10 +1,8 @@
 """Whether a Job is to end, and how (spec 2.2, steps 15 and 17).
 
 A verdict is reached once. It is written to status as an interim condition (FailureTarget or SuccessCriteriaMet)
-before anything that led to it can disappear; from then on it stands, whatever else becomes true. Failure
-beats success when both become true in one sync, with one exception: pods that are being deleted are no reason to
-fail once the success policy holds. They may be this very Job's own, deleted because it succeeded by a
-controller that crashed before it could write so.
+before anything that led to it can disappear, and before any pod is deleted for it; from then on it stands,
+whatever else becomes true. Failure beats success when both become true in one sync.
 """
 
 from __future__ import annotations
@@ -53,9 +51,7 @@ def judge(s: Situation) -> Verdict | None:
     known = standing(s.job)
     if known is not None:
         return known
-    matched = _success(s)
-    failed = s.failed if matched is None else s.failed_by_themselves()
-    return _failure(s, failed) or matched
+    return _failure(s, s.failed) or _success(s)
 
 
 def completed(s: Situation, active: int) -> Verdict | None:

@@ -74,7 +74,13 @@ def test_failed_pods(phase: str, deleted: float | None, at_once: bool, when_ende
 
 
 def test_pod_that_failed_before_its_deletion_failed_by_itself() -> None:
-    assert failed_by_itself(pod("p", "Failed", ended=3))
-    assert failed_by_itself(pod("p", "Failed", ended=3, deleted=4, grace=30))
-    assert not failed_by_itself(pod("p", "Failed", ended=9, deleted=4, grace=30))
-    assert not failed_by_itself(pod("p", "Running", deleted=4))
+    assert failed_by_itself(pod("p", "Failed", ended=3), False, at(1))
+    assert failed_by_itself(pod("p", "Failed", ended=3, deleted=4, grace=30), False, at(1))
+    assert not failed_by_itself(pod("p", "Failed", ended=9, deleted=4, grace=30), False, at(1))
+    assert not failed_by_itself(pod("p", "Running", deleted=4), False, at(1))
+
+
+def test_pod_deleted_before_the_end_of_its_job_was_decided_failed_by_itself() -> None:
+    assert failed_by_itself(pod("p", "Running", deleted=4, grace=30), False, at(5))
+    assert failed_by_itself(pod("p", "Running", deleted=4), False, None)
+    assert not failed_by_itself(pod("p", "Running", deleted=4), True, at(5))

@@ -11,6 +11,7 @@ from job_controller.model import PodFailurePolicy, PodFailurePolicyRule, Success
 from job_controller.pod_failure_policy import evaluate
 from job_controller.success_policy import matched
 from tests.unit.job_controller.build import (
+    at,
     condition_texts,
     created,
     deleted,
@@ -20,7 +21,19 @@ from tests.unit.job_controller.build import (
     pod,
     released,
     run,
+    wire,
 )
+
+
+def succeeds_at(seconds: float) -> dict[str, str]:
+    time = wire(at(seconds))
+    return {
+        "type": "SuccessCriteriaMet",
+        "status": "True",
+        "reason": "SuccessPolicy",
+        "message": "m",
+        "lastTransitionTime": time,
+    }
 
 
 def on_codes(action: str, operator: str, *values: int, container: str | None = None) -> dict[str, Any]:
@@ -161,12 +174,26 @@ def test_success_policy_deletes_the_rest_uncounted() -> None:
 
 @pytest.mark.parametrize("phase", ["Running", "Failed"])
 def test_pods_deleted_for_success_are_no_failures_after_a_crash(phase: str) -> None:
-    """Deleted, then the controller died before it wrote why: the limit is not exceeded by its own deletions."""
-    job_ = indexed(2, backoff_limit=0, success_policy={"rules": [{"succeededIndexes": "0"}]})
+    """Announced and deleted, then the controller died before it freed them: its own deletions are no failures."""
+    job_ = indexed(2, backoff_limit=0, backoff_limit_per_index=0, status={"conditions": [succeeds_at(5)]})
     pods = [pod("a", "Succeeded", 0), pod("b", phase, 1, deleted=5, grace=30, ended=8)]
     decision = run(job_, *pods, now=9)
-    assert condition_texts(final(decision))[0] == "SuccessCriteriaMet=True/SuccessPolicy Matched rules at index 0"
-    assert final(decision).failed == 0
+    assert (final(decision).failed, final(decision).failed_indexes) == (0, "")
+
+
+def test_pod_that_a_user_deleted_before_the_success_is_a_failure() -> None:
+    """It waits to be replaced when the success policy is met; no matter in which of the next syncs it is counted."""
+    policy = {"rules": [{"succeededIndexes": "0"}]}
+    pods = [pod("a", "Succeeded", 0), pod("b", "Running", 1, deleted=4, grace=30)]
+    for conditions in ([], [succeeds_at(5)]):
+        job_ = indexed(2, backoff_limit_per_index=1, success_policy=policy, status={"conditions": conditions})
+        assert final(run(job_, *pods, now=5)).failed == 1
+
+
+def test_pod_that_a_user_deleted_may_fail_the_job_that_succeeds_in_the_same_sync() -> None:
+    job_ = indexed(2, backoff_limit=0, success_policy={"rules": [{"succeededIndexes": "0"}]})
+    decision = run(job_, pod("a", "Succeeded", 0), pod("b", "Running", 1, deleted=4))
+    assert condition_texts(final(decision))[-1].startswith("FailureTarget=True/BackoffLimitExceeded")
 
 
 def test_failure_beats_success_in_one_sync() -> None:

@@ -23,7 +23,6 @@ import msgspec
 
 from queue_manager.engine.transport import MERGE_PATCH
 from queue_manager.local.controllers.namespaces import request
-from queue_manager.local.server.call import table_of
 from queue_manager.local.server.deletion import FOREGROUND, ORPHAN
 from queue_manager.local.storage.store import Change, Store, Stored
 
@@ -220,7 +219,7 @@ class GarbageCollector:
 
     def _path(self, node: Node) -> str | None:
         for kind in self._server.registry.all():
-            if table_of(kind) == node.resource and "stored_as" not in kind.extra:
+            if kind.table == node.resource and "stored_as" not in kind.extra:
                 return kind.resource.path(node.namespace, node.name)
         return None
 

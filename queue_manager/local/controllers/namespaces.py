@@ -17,7 +17,6 @@ import orjson
 from queue_manager.engine.resources import NAMESPACES
 from queue_manager.engine.transport import JSON, Response
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.server.call import table_of
 from queue_manager.local.server.exchange import Request
 from queue_manager.local.storage.store import Change, Store, decode
 
@@ -81,12 +80,12 @@ class NamespaceController:
 
     def _namespaced_kinds(self) -> list[Kind]:
         served = [kind for kind in self._server.registry.all() if kind.resource.namespaced]
-        kinds = {table_of(kind): kind for kind in served if "stored_as" not in kind.extra}
+        kinds = {kind.table: kind for kind in served if "stored_as" not in kind.extra}
         return [kinds[name] for name in sorted(kinds)]
 
     async def _empty(self, kind: Kind, namespace: str) -> int:
         """Delete what is not being deleted yet; returns how many objects remain."""
-        table = table_of(kind)
+        table = kind.table
         found = list(self._store.scan(table, namespace))
         for stored in found:
             if "deletionTimestamp" in decode(stored)["metadata"]:

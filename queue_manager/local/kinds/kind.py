@@ -92,3 +92,8 @@ class Kind:
     row: Callable[[Json, datetime], list[Any]] | None = None  # cells for `columns`
     default_propagation: str = "Background"  # batch/v1 Jobs: "Orphan"
     extra: Mapping[str, Any] = field(default_factory=dict)
+    # Where its objects are stored; two kinds may share a table (events of two API groups).
+    table: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", str(self.extra.get("stored_as", self.resource)))

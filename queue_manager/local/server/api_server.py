@@ -219,7 +219,7 @@ class ApiServer:
         return Stream(200, {"Content-Type": "application/json"}, watch.chunks())
 
     def _shown(self, call: Call, status: int, data: bytes) -> Response:
-        return respond(status, call.view.one(data, self.store.now()), call.warnings)
+        return respond(status, call.view.one(data, self.store.now), call.warnings)
 
     # --- the server's own objects --------------------------------------------------------------------------
 

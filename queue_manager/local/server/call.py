@@ -68,7 +68,7 @@ class Call:
     @property
     def table(self) -> str:
         """The name of the resource in the store."""
-        return table_of(self.kind)
+        return self.kind.table
 
     def load(self, stored: Stored) -> Json:
         """A fresh tree of an object, as this kind shows it."""
@@ -85,16 +85,6 @@ class Call:
     @property
     def dry_run(self) -> bool:
         return bool(self.option("dryRun"))
-
-
-@lru_cache(maxsize=1024)
-def _name(resource: Resource) -> str:
-    return str(resource)
-
-
-def table_of(kind: Kind) -> str:
-    """Where objects of a kind are stored. Two kinds may share a table (events of two API groups)."""
-    return _name(kind.extra.get("stored_as", kind.resource) if kind.extra else kind.resource)
 
 
 def check_write_options(call: Call, options: str) -> None:

@@ -5,13 +5,15 @@ Plain JSON is spliced from the stored bytes; nothing is decoded for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from job_controller.fields import Json
+from queue_manager.engine.resources import Resource
 from queue_manager.local.kinds.crds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.kinds.tables import to_table
@@ -41,26 +43,21 @@ class View:
         self._translated = "from_stored" in kind.extra
         # Items of a list say what they are only where they are custom objects; so do those of a real server.
         self._named = isinstance(kind.schema, CustomSchema)
-        version, name = kind.resource.api_version.encode(), kind.resource.kind.encode()
-        self._heads = (
-            b'{"apiVersion":"%b","kind":"%b",' % (version, name),
-            b'{"kind":"%b","apiVersion":"%b",' % (name, version),
-        )
 
     @property
     def plain(self) -> bool:
         """Whether objects are shown as they are."""
         return self._form == "json"
 
-    def one(self, data: bytes, now: datetime) -> bytes:
-        """A single object."""
+    def one(self, data: bytes, now: Callable[[], datetime]) -> bytes:
+        """A single object; what it is shown as may depend on the time."""
         if self._form == "json":
             return self._json(data)
         tree = self._tree(data)
         if self._form == "partial":
             return orjson.dumps(partial(tree))
         meta = {"resourceVersion": tree["metadata"].get("resourceVersion", "")}
-        return orjson.dumps(self._table([tree], meta, now))
+        return orjson.dumps(self._table([tree], meta, now()))
 
     def many(self, stored: Iterable[Stored], meta: dict[str, Any], now: datetime) -> bytes:
         """A list with its metadata."""
@@ -112,7 +109,7 @@ class View:
         data = self._json(data)
         if self._named:
             return data
-        for head in self._heads:
+        for head in _heads(self._kind.resource):
             if data.startswith(head):
                 return b"{" + data[len(head) :]
         tree = orjson.loads(data)
@@ -128,6 +125,13 @@ class View:
         table = to_table(self._kind, trees, now, self._include)
         table["metadata"] = meta
         return table
+
+
+@lru_cache(maxsize=1024)
+def _heads(resource: Resource) -> tuple[bytes, bytes]:
+    """How objects of a kind begin."""
+    version, name = resource.api_version.encode(), resource.kind.encode()
+    return b'{"apiVersion":"%b","kind":"%b",' % (version, name), b'{"kind":"%b","apiVersion":"%b",' % (name, version)
 
 
 def shown(kind: Kind, tree: Json) -> Json:

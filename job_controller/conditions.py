@@ -37,10 +37,10 @@ def finished(status: JobStatus) -> Condition | None:
 
 
 def put(conditions: Conditions, type: str, status: str, reason: str, message: str, now: datetime) -> Conditions:
-    """The conditions with this one added, or changed where it stands.
+    """The conditions with this one added, or changed where it stands; the same tuple if it says so already.
 
-    Both times become `now` (whole seconds) when anything changes. An entry a user wrote with another status is
-    overwritten, not joined by a second one of its type.
+    `now` is in whole seconds. It becomes the probe time with any change, and the transition time with a change of
+    status. An entry a user wrote with another status is overwritten, not joined by a second one of its type.
     """
     wanted = Condition(
         type=type, status=status, reason=reason, message=message, last_probe_time=now, last_transition_time=now
@@ -48,8 +48,7 @@ def put(conditions: Conditions, type: str, status: str, reason: str, message: st
     current = find(conditions, type)
     if current is None:
         return (*conditions, wanted)
-    same = (current.status, current.reason, current.message) == (status, reason, message)
-    if same:
+    if (current.status, current.reason, current.message) == (status, reason, message):
         return conditions
     if current.status == status:
         wanted = msgspec.structs.replace(wanted, last_transition_time=current.last_transition_time or now)

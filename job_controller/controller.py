@@ -18,7 +18,7 @@ from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.perform import (
     CONFLICT,
-    GONE,
+    NOT_FOUND,
     PREFIX,
     REFUSED,
     Errors,
@@ -29,6 +29,7 @@ from job_controller.perform import (
 )
 from job_controller.pod_facts import is_terminal
 from job_controller.pod_selection import claims, matches
+from job_controller.pods import Tree
 from job_controller.ports import Clock, Cluster, Events, Metrics, Queue
 from job_controller.sync import decide
 
@@ -244,11 +245,11 @@ class JobController:
         live = await self._cluster.read_job(job.metadata.key)
         return live is not None and live.metadata.uid == job.metadata.uid and live.metadata.deletion_timestamp is None
 
-    async def _reassign(self, pod: Pod, patch: patches.Tree) -> Pod | None:
+    async def _reassign(self, pod: Pod, patch: Tree) -> Pod | None:
         try:
             return await self._cluster.patch_pod(pod.metadata.key, patch)
         except Exception as error:
-            if status_of(error) in (GONE, REFUSED):
+            if status_of(error) in (NOT_FOUND, REFUSED):
                 return None
             raise
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from job_controller.model import Key, Pod
-from job_controller.perform import GONE, status_of
+from job_controller.perform import NOT_FOUND, status_of
 from job_controller.pod_facts import is_terminal
 from job_controller.pod_gc import DISRUPTION_TARGET, PodKeeper
 from job_controller.ports import Clock, Queue
@@ -73,5 +73,5 @@ class StaleDisruptions:
         try:
             await self._keeper.patch_pod_status(key, clearing_patch(pod, now))
         except Exception as error:
-            if status_of(error) != GONE:
+            if status_of(error) != NOT_FOUND:
                 raise

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from job_controller import conditions, patches
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
-from job_controller.perform import CONFLICT, GONE, each, status_of
+from job_controller.perform import CONFLICT, NOT_FOUND, each, status_of
 from job_controller.ports import Cluster
 
 
@@ -89,7 +89,7 @@ class OrphanSweeper:
             patch = patches.release(pod, this_version=True)
             await self._cluster.patch_pod(pod.metadata.key, patch)
         except Exception as error:
-            if status_of(error) not in (GONE, CONFLICT):
+            if status_of(error) not in (NOT_FOUND, CONFLICT):
                 raise
 
     def _is_tracked(self, pod: Pod) -> bool:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from job_controller.labels import DELETING, TRACKING_FINALIZERS
 from job_controller.model import Job, JobStatus, Pod
-from job_controller.pods import owner_reference
-
-Tree = dict[str, Any]
+from job_controller.pods import Tree, owner_reference
 
 
 def status_changes(old: JobStatus, new: JobStatus) -> Tree:
@@ -55,6 +51,7 @@ def track(pod: Pod, finalizer: str) -> Tree:
 
 
 def adopt(job: Job, pod: Pod, finalizer: str) -> Tree:
+    """Make an ownerless pod the Job's, and track it from now on."""
     return {
         "metadata": {"uid": pod.metadata.uid, "ownerReferences": [owner_reference(job)], "finalizers": [finalizer]},
     }

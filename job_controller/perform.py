@@ -30,7 +30,7 @@ from job_controller.ports import Cluster, Events, Metrics
 log = logging.getLogger(__name__)
 
 PREFIX = "job_controller_"
-CONFLICT, GONE, REFUSED = 409, 404, 422
+NOT_FOUND, CONFLICT, REFUSED = 404, 409, 422  # HTTP; refused: the API server holds the object impossible
 
 T = TypeVar("T")
 Errors = list[Exception]
@@ -104,7 +104,7 @@ class Performer:
             case ReleasePods(pods, counts):
                 errors = await self._each(pods, self._release)
                 if not errors:
-                    self.count(counts)
+                    self._count_all(counts)
                 return errors
             case TrackPods(pods):
                 return await self._each(pods, self._track)
@@ -128,7 +128,7 @@ class Performer:
                 await self._write_numbers(job, changes)
             raise
         self._report(job, step.events)
-        self.count(step.counts)
+        self._count_all(step.counts)
         return written
 
     def _refused(self, job: Job, changes: Mapping[str, object], error: Exception) -> None:
@@ -192,7 +192,7 @@ class Performer:
                 version = marked.metadata.resource_version
             await self._cluster.delete_pod(key, uid, version)
         except Exception as error:
-            if status_of(error) == GONE:
+            if status_of(error) == NOT_FOUND:
                 return
             if status_of(error) != CONFLICT:
                 self._events.event(job, "Warning", reasons.EVENT_DELETE_FAILED, f"Error deleting: {error}")
@@ -209,7 +209,7 @@ class Performer:
         try:
             await self._cluster.patch_pod(pod.metadata.key, patch)
         except Exception as error:
-            if status_of(error) != GONE:
+            if status_of(error) != NOT_FOUND:
                 raise
 
     # --- what is told ---
@@ -218,7 +218,7 @@ class Performer:
         for event in events:
             self._events.event(job, event.type, event.reason, event.message)
 
-    def count(self, counts: Iterable[Count]) -> None:
+    def _count_all(self, counts: Iterable[Count]) -> None:
         for count in counts:
             self._count(count.name, count.labels, count.by)
 

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple, Protocol
 
 from job_controller.model import Condition, Key, Object, Pod, Record
-from job_controller.perform import CONFLICT, GONE, each, status_of
+from job_controller.perform import CONFLICT, NOT_FOUND, each, status_of
 from job_controller.pod_facts import is_terminal
 from job_controller.ports import Clock, Metrics
 
@@ -128,7 +128,7 @@ def _is_unscheduled(pod: Pod, _: Mapping[str, Node], __: Collection[str]) -> boo
     return pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
 
 
-_RULES: tuple[tuple[Reason, Any], ...] = (
+_RULES: tuple[tuple[Reason, Callable[[Pod, Mapping[str, Node], Collection[str]], bool]], ...] = (
     ("out-of-service", _is_out_of_service),
     ("orphaned", _is_orphaned),
     ("unscheduled", _is_unscheduled),
@@ -174,7 +174,7 @@ class PodKeeper(Protocol):
 
 
 class PodGc:
-    """`run` as a task."""
+    """Removes such pods in rounds: `run` as a task."""
 
     def __init__(
         self, keeper: PodKeeper, clock: Clock, metrics: Metrics, *, threshold: int = TERMINATED_THRESHOLD
@@ -217,7 +217,7 @@ class PodGc:
                 await self._keeper.patch_pod_status(meta.key, patch)
             await self._keeper.delete_pod_now(meta.key, meta.uid)
         except Exception as error:
-            if status_of(error) == GONE or (status_of(error) == CONFLICT and self._keeper.pod(meta.key) is None):
+            if status_of(error) == NOT_FOUND or (status_of(error) == CONFLICT and self._keeper.pod(meta.key) is None):
                 return
             self._metrics.inc(ERRORS, labels)
             log.warning("a lost pod cannot be removed", extra={"pod": str(meta.key), "error": str(error)})

@@ -67,8 +67,8 @@ def claims(job: Job, owned: Iterable[Pod], orphans: Iterable[Pod]) -> Claims:
     return Claims(tuple(mine), tuple(adopt), tuple(release))
 
 
-def _matching(selector: LabelSelector | None, pods: Sequence[Pod]) -> Sequence[Pod]:
-    if selector is not None and len(selector.match_labels) == 1 and not selector.match_expressions:  # nearly always
+def _matching(selector: LabelSelector, pods: Sequence[Pod]) -> Sequence[Pod]:
+    if len(selector.match_labels) == 1 and not selector.match_expressions:  # nearly always
         [(name, value)] = selector.match_labels.items()
         return [pod for pod in pods if pod.metadata.labels.get(name) == value]
     return [pod for pod in pods if matches(selector, pod.metadata.labels)]

@@ -11,7 +11,7 @@ from job_controller.model import Job
 # A name has 63 characters, 5 of them are the API server's random ones.
 _PREFIX_LENGTH = 58
 
-Tree = dict[str, Any]
+Tree = dict[str, Any]  # a JSON object that is about to be sent
 
 
 def manifest(job: Job, plan: PodPlan, finalizer: str) -> Tree:
@@ -46,6 +46,7 @@ def manifest(job: Job, plan: PodPlan, finalizer: str) -> Tree:
 
 
 def owner_reference(job: Job) -> Tree:
+    """That of an object which the Job manages, and which goes with it."""
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -1,7 +1,8 @@
 """What the Job controller needs of the world. The engine of the queue manager provides it; tests may too.
 
 Reads are synchronous and come from a cache that already holds the answers to the controller's own writes.
-Writes raise `ApiError`-like exceptions: anything with an integer attribute `status` (an HTTP status code).
+Writes raise any exception they like. Of one with an integer attribute `status` that is the HTTP status code, and
+`body`, if it is a mapping, the Status object behind it (perform.py reads both).
 """
 
 from __future__ import annotations

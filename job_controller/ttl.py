@@ -6,7 +6,7 @@ from datetime import datetime
 
 from job_controller import conditions
 from job_controller.model import Job, Key
-from job_controller.perform import CONFLICT, GONE, status_of
+from job_controller.perform import CONFLICT, NOT_FOUND, status_of
 from job_controller.ports import Clock, Cluster, Metrics, Queue
 
 DURATION = "ttl_after_finished_controller_job_deletion_duration_seconds"
@@ -48,7 +48,7 @@ class TtlController:
         try:
             await self._cluster.delete_job(key, live.metadata.uid)
         except Exception as error:
-            if status_of(error) not in (GONE, CONFLICT):
+            if status_of(error) not in (NOT_FOUND, CONFLICT):
                 raise
             return
         left = remaining(live, self._clock.now()) or 0.0

@@ -104,10 +104,13 @@ def run_virtual(coro: Coroutine[Any, Any, R], start: datetime = START, until: da
     not done at `until` (a time, or a duration), Deadlock and Livelock if it will never be.
     """
     end = until - start if isinstance(until, datetime) else until
+    # Not the result of the task: with every signal handler that the runner sets the standard library prints the task,
+    # into an error that nobody sees, and the result may be the history of a day.
+    results: list[R] = []
 
-    async def limited() -> R:
+    async def limited() -> None:
         async with asyncio.timeout(None if end is None else end.total_seconds()):
-            return await coro
+            results.append(await coro)
 
     def loop() -> VirtualLoop:
         loop = VirtualLoop()
@@ -115,7 +118,8 @@ def run_virtual(coro: Coroutine[Any, Any, R], start: datetime = START, until: da
         return loop
 
     with asyncio.Runner(loop_factory=loop) as runner:
-        return runner.run(limited())
+        runner.run(limited())
+    return results[0]
 
 
 def _waiting(loop: asyncio.AbstractEventLoop) -> str:

@@ -10,6 +10,7 @@ import asyncio
 import time
 
 from queue_manager.engine.resources import CONFIG_MAPS
+from queue_manager.engine.tuning import tune_garbage_collector
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.simulation.test_a_day import day
@@ -25,6 +26,7 @@ async def write(count: int) -> float:
 
 
 def main() -> None:
+    tune_garbage_collector()
     print(f"  {'24 virtual hours':44}{'writes':>8}{'s':>8}{'bare creates, s (anchor)':>28}{'ratio':>8}")
     for name, limit in (("of retries by default", 6), ("with a pod more every ten minutes", 1000)):
         began = time.perf_counter()

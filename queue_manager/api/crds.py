@@ -53,11 +53,6 @@ def crd(kind: type[CustomKind]) -> Json:
     }
 
 
-def all_crds() -> list[Json]:
-    """The CRDs of every kind, in the order of their names."""
-    return [crd(kind) for kind in KINDS]
-
-
 def render(definition: Json) -> str:
     """A CRD as the text of its file."""
     return HEADER + yaml.dump(definition, Dumper=_Dumper, sort_keys=True, width=120, allow_unicode=True)

@@ -27,7 +27,6 @@ REQUEUING_LIMIT_OVERRIDE = "sluice/requeuing-limit"
 
 # --- on Workloads ------------------------------------------------------------------------------------------
 JOB_UID = "kueue.x-k8s.io/job-uid"
-PRIORITY_BOOST = "kueue.x-k8s.io/priority-boost"
 PROVREQ_PREFIX = "provreq.kueue.x-k8s.io/"
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
 PASS_BY = "sluice/pass-by-never-fitting-head"  # on a StrictFIFO ClusterQueue: "true"
@@ -122,8 +121,6 @@ OUT_OF_SYNC = "OutOfSync"
 OUT_OF_SYNC_MESSAGE = "The prebuilt workload is out of sync with its user job"
 OWNER_NOT_FOUND = "OwnerNotFound"
 OWNER_NOT_FOUND_MESSAGE = "The workload's owner no longer exists"
-NOT_QUEUED = "NotQueued"  # ours: the Job left the queue (its queue label was removed)
-NOT_QUEUED_MESSAGE = "The job is no longer submitted to a queue"
 
 # --- Active condition of queues ----------------------------------------------------------------------------
 READY = "Ready"
@@ -146,7 +143,6 @@ STOP_NONE = "None"
 HOLD = "Hold"
 HOLD_AND_DRAIN = "HoldAndDrain"
 STRICT_FIFO = "StrictFIFO"
-BEST_EFFORT_FIFO = "BestEffortFIFO"
 
 # --- events ------------------------------------------------------------------------------------------------
 JOB_COMPONENT = "batch/job-kueue-controller"

@@ -142,10 +142,6 @@ class Workload(Object):
         condition = self.condition(type)
         return condition is not None and condition.status == "True"
 
-    def is_false(self, type: str) -> bool:
-        condition = self.condition(type)
-        return condition is not None and condition.status == "False"
-
     @property
     def local_queue(self) -> Key:
         return Key(self.metadata.namespace, self.spec.queue_name)

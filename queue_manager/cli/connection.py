@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from queue_manager.cli.exits import Refusal
 from queue_manager.engine.client import Client
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.transport import ApiError
-
-T = TypeVar("T")
 
 
 def default_data_dir() -> Path:
@@ -56,8 +53,3 @@ async def connect(kubeconfig: str | None, context: str | None) -> AsyncIterator[
         raise Refusal(f"no answer from the cluster of {path}: {error}; is `sluice up` running?") from error
     finally:
         await transport.close()
-
-
-async def with_client(kubeconfig: str | None, context: str | None, act: Callable[[Client], Awaitable[T]]) -> T:
-    async with connect(kubeconfig, context) as client:
-        return await act(client)

@@ -28,8 +28,8 @@ class Column:
     wrap: bool = False
 
 
-def table(columns: Sequence[Column], rows: Sequence[object], title: str = "") -> Table:
-    drawn = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+def table(columns: Sequence[Column], rows: Sequence[object]) -> Table:
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         drawn.add_column(
             column.heading,

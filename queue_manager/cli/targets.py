@@ -41,10 +41,6 @@ class Target:
         owner = self.workload.metadata.controller
         return Key(self.workload.metadata.namespace, owner.name if owner is not None else self.workload.metadata.name)
 
-    def short(self, namespace: str) -> str:
-        """The name as one would type it with the same -n."""
-        return self.key.name if self.key.namespace == namespace else str(self.key)
-
 
 @dataclass(frozen=True, slots=True)
 class Queue:

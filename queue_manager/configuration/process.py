@@ -127,7 +127,7 @@ class JobController:
         minimum=timedelta(0),
     )
     max_uncounted_pods: int = setting("How many finished pods one status update accounts for.", 500, minimum=1)
-    concurrent_syncs: int = setting("How many Jobs are worked on at once.", 20, minimum=1)
+    concurrent_syncs: int = setting("How many Jobs are worked on at once.", 20, minimum=1, maximum=10_000)
     backoff_limit_per_index: bool = setting(
         "Whether spec.backoffLimitPerIndex, spec.maxFailedIndexes and the action FailIndex of Jobs have an effect. "
         "Off: Jobs run as if they were not there, and the embedded cluster drops them from new Jobs.",

@@ -59,14 +59,11 @@ class Pending(NamedTuple):
 class EventRecorder:
     """Implements `Events` of the job controller's ports. `run` it as a task."""
 
-    def __init__(
-        self, client: Client, clock: Clock, component: str, *, host: str = "", metrics: Metrics | None = None
-    ) -> None:
+    def __init__(self, client: Client, clock: Clock, component: str, *, metrics: Metrics | None = None) -> None:
         self.component = component
         self.dropped = 0
         self._client = client
         self._clock = clock
-        self._host = host
         self._metrics = metrics
         self._lines: dict[str, deque[Pending]] = {}  # uid (or name) of the object -> its Events, oldest first
         self._pending = 0
@@ -170,9 +167,7 @@ class EventRecorder:
         raise OSError(f"{MAX_NAMES_TAKEN} names are taken")
 
     def _manifest(self, name: str, event: Pending, occurrence: Occurrence) -> dict[str, Any]:
-        regarding, source = event.regarding, {"component": self.component}
-        if self._host:
-            source["host"] = self._host
+        regarding = event.regarding
         reference = {
             "kind": regarding.kind,
             "namespace": regarding.namespace,
@@ -189,9 +184,9 @@ class EventRecorder:
             "type": event.type,
             "reason": event.reason,
             "message": occurrence.message,
-            "source": source,
+            "source": {"component": self.component},
             "reportingComponent": self.component,
-            "reportingInstance": self._host,
+            "reportingInstance": "",  # the host, which controllers leave empty
             "eventTime": None,
             "firstTimestamp": _time(occurrence.first),
             "lastTimestamp": _time(event.time),

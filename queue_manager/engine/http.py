@@ -63,11 +63,6 @@ class HttpTransport:
         return cls.of(kubeconfig.load(path, context))
 
     @classmethod
-    def from_service_account(cls) -> HttpTransport:
-        """As a pod of the cluster, with the token that the kubelet mounts and renews. Raises KubeconfigError."""
-        return cls.of(kubeconfig.service_account())
-
-    @classmethod
     def of(cls, access: kubeconfig.Access) -> HttpTransport:
         """To this server, as this user."""
         return cls(

@@ -22,9 +22,7 @@ LABELS = "metadata.labels"
 ANNOTATIONS = "metadata.annotations"
 WEBHOOK = "vjob.kb.io"
 IMMUTABLE = "field is immutable"
-SYSTEM_NAMESPACES = ("kube-system", "kueue-system")
-TRUE = ("1", "t", "T", "TRUE", "true", "True")
-FALSE = ("0", "f", "F", "FALSE", "false", "False")
+FALSE_TEXTS = ("0", "f", "F", "FALSE", "false", "False")  # what strconv.ParseBool takes for false
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +105,9 @@ def _validate_synchronous_completions(notes: Json, spec: Json) -> list[FieldErro
     if labels.COMPLETIONS_EQUAL_PARALLELISM not in notes:
         return []
     path, text = f"{ANNOTATIONS}[{labels.COMPLETIONS_EQUAL_PARALLELISM}]", notes[labels.COMPLETIONS_EQUAL_PARALLELISM]
-    if text not in TRUE + FALSE:
+    if text not in labels.TRUE_TEXTS + FALSE_TEXTS:
         return [invalid(path, text, f'strconv.ParseBool: parsing "{text}": invalid syntax')]
-    if text in FALSE:
+    if text in FALSE_TEXTS:
         return []
     if spec.get("completionMode", "NonIndexed") == "NonIndexed":
         return [invalid(path, text, "should not be enabled for NonIndexed jobs")]

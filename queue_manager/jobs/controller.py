@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from job_controller.conditions import finished
 from job_controller.fields import Json
 from job_controller.model import Job, Key, Pod
@@ -29,8 +27,6 @@ from queue_manager.workloads import overrides
 from queue_manager.workloads.draft import Event
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.writer import Gone, WorkloadWriter
-
-log = logging.getLogger(__name__)
 
 WORKERS = 10
 CREATION_LATENCY = "kueue_workload_creation_latency_seconds"

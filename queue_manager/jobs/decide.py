@@ -135,7 +135,7 @@ def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
     if context.parent is not None:
         return _child(job, context.parent)
     if prebuilt_name(job) and context.managed:
-        return decide_prebuilt(job, owned, context)
+        return _prebuilt(job, owned, context)
     workload = _current(job, owned)
     if not context.managed and not _still_runs(job, workload):
         return _abandon(owned)
@@ -168,7 +168,7 @@ def _child(job: Job, parent: Parent) -> Action:
     return PatchJob(patches.suspend(job, mark=False), _event(labels.CHILD_SUSPENDED, labels.CHILD_SUSPENDED_MESSAGE))
 
 
-def decide_prebuilt(job: Job, owned: Sequence[Workload], context: Context) -> Action:
+def _prebuilt(job: Job, owned: Sequence[Workload], context: Context) -> Action:
     """A Job that brings its Workload along: it is taken over, never made, edited or deleted (spec 7.2)."""
     if conditions.finished(job.status) is not None:
         return _finish(job, owned, context)

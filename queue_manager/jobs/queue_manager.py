@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from job_controller.fields import Json
-from job_controller.model import Key
 from queue_manager.api.labels import DEFAULT_NAME, QUEUE_NAME
 from queue_manager.api.types import LocalQueue, Namespace, Workload, WorkloadPriorityClass
 from queue_manager.configuration import KueueConfig
@@ -39,14 +38,6 @@ class QueueManager:
     def positions(self, cluster_queue: str) -> list[Position]:
         """Pending Workloads of a ClusterQueue in the order in which they will be tried."""
         return self.scheduler.queues.positions(cluster_queue)
-
-    def position(self, workload: Key, cluster_queue: str) -> Position | None:
-        return next((p for p in self.positions(cluster_queue) if p.info.key == workload), None)
-
-    def never_fits(self, cluster_queue: str) -> str:
-        """Why the first Workload of a StrictFIFO ClusterQueue can never be admitted and so blocks it; or empty."""
-        pending = self.scheduler.queues.cluster_queues.get(cluster_queue)
-        return pending.never.message if pending is not None and pending.never is not None else ""
 
     @property
     def idle(self) -> bool:

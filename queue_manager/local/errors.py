@@ -165,10 +165,6 @@ def _causes(errors: Iterable[FieldError]) -> dict[str, Any]:
     return {"causes": causes} if causes else {}
 
 
-def too_many_requests(message: str, seconds: int) -> StatusError:
-    return StatusError(429, "TooManyRequests", message, {"retryAfterSeconds": seconds} if seconds else {})
-
-
 def unexplained(message: str) -> StatusError:
     """500 with a message and no reason: what a real server says of a version that is no number."""
     return StatusError(500, "", message)

@@ -37,11 +37,8 @@ import aiohttp
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.transport import ClusterTransport
 
-log = logging.getLogger(__name__)
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOT_NEEDED = ("kubernetes", "kubernetes_asyncio", "pykube")
-CLOSE_SECONDS = 0.3  # for connections and probes; the runtime stops within 4.5 s
 
 
 async def run(controllers: Controllers, transport: ClusterTransport) -> None:

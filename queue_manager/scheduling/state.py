@@ -29,7 +29,6 @@ class Holding(NamedTuple):
     usage: Usage
     admitted: bool
     ready: bool = False  # its pods are, by its PodsReady condition
-    assumed: bool = False
 
 
 @dataclass(slots=True)

@@ -99,10 +99,6 @@ class Node:
     def height(self) -> int:
         return 1 + max(child.height for child in self.children) if self.children else 0
 
-    def borrowed(self, fr: FlavorResource) -> int:
-        """Usage beyond the nominal quota (shown in status.flavorsUsage)."""
-        return max(0, self.usage.get(fr, 0) - self.subtree.get(fr, 0)) if self.parent is not None else 0
-
     def add(self, fr: FlavorResource, amount: int) -> None:
         free = self.local_available(fr)
         self.usage[fr] = self.usage.get(fr, 0) + amount

@@ -23,7 +23,7 @@ from datetime import datetime
 
 import msgspec
 
-from job_controller.model import Job, Key
+from job_controller.model import Job
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
 
@@ -191,7 +191,3 @@ def _failed_at(job: Job) -> datetime | None:
 def _retries(workload: Workload | None) -> int:
     state = workload.status.requeue_state if workload else None
     return (state.count or 0) if state else 0
-
-
-def key_of(row: JobRow) -> Key:
-    return Key(row.namespace, row.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from random import Random
 
@@ -20,8 +19,6 @@ from queue_manager.workloads.scheduler import Scheduler
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.unscheduled import UnscheduledPods
 from queue_manager.workloads.writer import Gone, WorkloadWriter
-
-log = logging.getLogger(__name__)
 
 WORKERS = 10
 

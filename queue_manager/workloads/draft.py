@@ -45,10 +45,6 @@ class Draft:
         condition = self.condition(type)
         return condition is not None and condition.is_true
 
-    def is_false(self, type: str) -> bool:
-        condition = self.condition(type)
-        return condition is not None and condition.status == "False"
-
     def set(self, type: str, status: Status, reason: str, message: str) -> bool:
         """Set a condition; its transition time moves only with its status. False: it already said so."""
         message = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 4] + " ..."

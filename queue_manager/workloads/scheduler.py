@@ -280,7 +280,6 @@ class Scheduler:
                 queue=what.queue,
                 usage=decision.assignment.usage,
                 admitted=not self.state.checks_of(decision.cluster_queue),
-                assumed=True,
             )
         )
 

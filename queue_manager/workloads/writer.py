@@ -9,7 +9,6 @@ with each other, a transition always decides on current facts, and Events are to
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,8 +20,6 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.workloads.draft import Draft
 from queue_manager.workloads.transitions import Transition
-
-log = logging.getLogger(__name__)
 
 CONFLICTS = 5  # attempts before the conflict is the caller's
 

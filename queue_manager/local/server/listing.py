@@ -30,10 +30,6 @@ MATCH = "resourceVersionMatch"
 INTEGER = re.compile(r"[+-]?[0-9]+")
 LIST_OPTIONS = Resource("meta.k8s.io", "v1", "", "ListOptions")
 
-EXPIRED = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter."
-)
 EXPIRED_BUT = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "
     "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "

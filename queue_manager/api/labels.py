@@ -97,6 +97,7 @@ CLUSTER_QUEUE_STOPPED = "ClusterQueueStopped"
 CLUSTER_QUEUE_STOPPED_MESSAGE = "The ClusterQueue is stopped"
 LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
 LOCAL_QUEUE_STOPPED_MESSAGE = "The LocalQueue is stopped"
+DEACTIVATED_DUE_TO = "DeactivatedDueTo"  # and the cause, where it was not a user
 DEACTIVATED_MESSAGE = "The workload is deactivated"
 REQUEUING_LIMIT_EXCEEDED = "RequeuingLimitExceeded"
 REQUEUING_LIMIT_MESSAGE = "exceeding the maximum number of re-queuing retries"
@@ -206,7 +207,8 @@ def pods_unschedulable(pods: int, message: str) -> str:
 
 
 def deactivated_due_to(cause: str) -> str:
-    return f"{DEACTIVATED}DueTo{cause}" if cause else DEACTIVATED
+    """The reason of an eviction by deactivation: bare Deactivated where a user did it, who names no cause."""
+    return f"{DEACTIVATED_DUE_TO}{cause}" if cause else DEACTIVATED
 
 
 def deactivated_message(cause: str) -> str:

@@ -236,6 +236,11 @@ class ClusterQueue(Object):
     status: QueueStatus = QueueStatus()
 
 
+def stops(policy: str) -> bool:
+    """Whether a queue with this spec.stopPolicy admits nothing. One without a policy is as open as one with None."""
+    return policy not in ("", "None")
+
+
 class LocalQueueSpec(Record):
     cluster_queue: str = ""
     stop_policy: str = "None"

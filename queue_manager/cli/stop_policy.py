@@ -7,7 +7,7 @@ import asyncio
 
 from job_controller.model import Key
 from queue_manager.api import labels
-from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
+from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.cli.acting import Report
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import Refusal
@@ -15,7 +15,7 @@ from queue_manager.cli.targets import Queue, patch, queue_of
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.engine.transport import ApiError
-from queue_manager.visibility.consequences import is_stopped, load_of, on_stop
+from queue_manager.visibility.consequences import load_of, on_stop
 
 RESULTS = {labels.HOLD: "held", labels.HOLD_AND_DRAIN: "draining", labels.STOP_NONE: "released"}
 ALREADY = {labels.HOLD: "held", labels.HOLD_AND_DRAIN: "draining", labels.STOP_NONE: "open"}
@@ -57,7 +57,7 @@ async def find(client: Client, queue: Queue) -> tuple[str, str]:
         if error.status not in (403, 404):
             raise
         return local.spec.stop_policy, ""
-    return local.spec.stop_policy, above.metadata.name if is_stopped(above.spec.stop_policy) else ""
+    return local.spec.stop_policy, above.metadata.name if stops(above.spec.stop_policy) else ""
 
 
 async def missing(client: Client, queue: Queue) -> str:

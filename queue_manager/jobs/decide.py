@@ -26,6 +26,7 @@ import msgspec
 from job_controller import conditions
 from job_controller.fields import Json
 from job_controller.model import Job, Pod
+from job_controller.pods import owner_reference
 from queue_manager.api import labels
 from queue_manager.api.types import ReclaimablePod, ResourceFlavor, Workload
 from queue_manager.jobs import patches, pods
@@ -35,7 +36,6 @@ from queue_manager.jobs.workload import (
     matches,
     max_execution_time,
     new_workload,
-    owner_reference,
     pod_set,
     prebuilt_name,
     queue_name,

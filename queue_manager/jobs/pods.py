@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from job_controller import conditions
 from job_controller.completion_indexes import stored_completed, stored_failed
 from job_controller.model import Job, Pod
+from job_controller.pod_facts import is_terminal
 from job_controller.reasons import SUSPENDED
 from queue_manager.jobs.workload import pod_count
 
@@ -27,7 +28,7 @@ def idle(job: Job, pods: Sequence[Pod] = ()) -> bool:
 
 def uses_node(pod: Pod) -> bool:
     """It runs, or may; a terminating pod does until its containers have ended."""
-    return pod.status.phase not in ("Succeeded", "Failed")
+    return not is_terminal(pod)
 
 
 def ready(job: Job) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from job_controller.fields import Json
 from job_controller.model import Job, JobSpec
+from job_controller.pods import owner_reference
 from queue_manager.api import labels
 from queue_manager.api.types import PodSet, PriorityClass, Workload, WorkloadPriorityClass
 
@@ -37,6 +38,7 @@ def workload_name(job_name: str, uid: str) -> str:
 
 
 def queue_name(job: Job) -> str:
+    """The LocalQueue that the Job names; empty if it names none."""
     return job.metadata.labels.get(labels.QUEUE_NAME, "")
 
 
@@ -81,6 +83,7 @@ def _unique_env(container: Json) -> Json:
 
 
 def max_execution_time(job: Job) -> int | None:
+    """Seconds, by the Job's label; None without a limit, or with one that is no positive number."""
     text = job.metadata.labels.get(labels.MAX_EXEC_TIME, "")
     return int(text) if text.isdecimal() and int(text) > 0 else None
 
@@ -168,18 +171,8 @@ def prebuilt_name(job: Job) -> str:
     return own.get(labels.PREBUILT_WORKLOAD, "") or notes.get(labels.PREBUILT_WORKLOAD, "")
 
 
-def owner_reference(job: Job) -> Json:
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "name": job.metadata.name,
-        "uid": job.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
 def uid_label(job: Job) -> dict[str, str]:
+    """The label by which the Workload of a Job is found; none where the uid is too long for one."""
     return {labels.JOB_UID: job.metadata.uid} if len(job.metadata.uid) <= MAX_LABEL else {}
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from job_controller.model import Key
 from queue_manager.api import labels
-from queue_manager.api.types import ClusterQueue, LocalQueue
+from queue_manager.api.types import ClusterQueue, LocalQueue, stops
 from queue_manager.queueing.pending import PendingWorkloads, Why
 from queue_manager.scheduling.cycle import Refuse
 from queue_manager.scheduling.info import Info
@@ -78,7 +78,7 @@ class Queues:
 
     def is_stopped(self, queue: Key) -> bool:
         local = self.local_queues.get(queue)
-        return local is not None and local.spec.stop_policy not in ("", labels.STOP_NONE)
+        return local is not None and stops(local.spec.stop_policy)
 
     def set_local_queue(self, local: LocalQueue, now: datetime) -> None:
         key = local.metadata.key

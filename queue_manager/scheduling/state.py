@@ -14,7 +14,7 @@ from typing import NamedTuple
 from job_controller import selectors
 from job_controller.model import Key
 from queue_manager.api import labels
-from queue_manager.api.types import AdmissionCheck, AdmissionCheckRule, ClusterQueue, ResourceFlavor, Workload
+from queue_manager.api.types import AdmissionCheck, AdmissionCheckRule, ClusterQueue, ResourceFlavor, Workload, stops
 from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.tree import FlavorResource, Node, Quota, Usage, compute_subtrees, link
 
@@ -104,7 +104,7 @@ class SchedulerState:
         if queue.metadata.deletion_timestamp is not None:
             return labels.TERMINATING, labels.TERMINATING_MESSAGE
         reasons, texts = [], []
-        if queue.spec.stop_policy not in ("", labels.STOP_NONE):
+        if stops(queue.spec.stop_policy):
             reasons.append(labels.STOPPED)
             texts.append("is stopped")
         missing = self.missing_flavors(name)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from job_controller.model import Key
 from queue_manager.api import labels
-from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
+from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 
 
 class Load(NamedTuple):
@@ -32,10 +32,6 @@ def load_of(workloads: Iterable[Workload]) -> Load:
     return Load(waiting, running)
 
 
-def is_stopped(policy: str) -> bool:
-    return policy not in ("", labels.STOP_NONE)
-
-
 def on_reactivation(workload: Workload, queue: LocalQueue | None, above: ClusterQueue | None) -> str:
     """Where a Workload stands once spec.active is true again. Queues are None where they do not exist."""
     name = workload.spec.queue_name
@@ -54,11 +50,11 @@ def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | Non
     """What keeps everything in the LocalQueue of this key from starting, with the command against it; or empty."""
     if queue is None:
         return f"there is no LocalQueue {key.name} in namespace {key.namespace}"
-    if is_stopped(queue.spec.stop_policy):
+    if stops(queue.spec.stop_policy):
         return f"LocalQueue {queue.metadata.name} is held (sluice release {typed_queue(queue)})"
     if above is None:
         return f"there is no ClusterQueue {queue.spec.cluster_queue}"
-    if is_stopped(above.spec.stop_policy):
+    if stops(above.spec.stop_policy):
         return f"ClusterQueue {above.metadata.name} is held (sluice release cq/{above.metadata.name})"
     active = next((c for c in above.status.conditions if c.type == "Active"), None)
     if active is not None and active.status == "False":

@@ -95,8 +95,8 @@ def cause(workload: Workload) -> str:
         return "failed check"
     if reason == LIMIT:
         return _unready(workload)
-    if reason.startswith(f"{labels.DEACTIVATED}DueTo"):
-        return reason.removeprefix(f"{labels.DEACTIVATED}DueTo")
+    if reason.startswith(labels.DEACTIVATED_DUE_TO):
+        return reason.removeprefix(labels.DEACTIVATED_DUE_TO)
     return "by a user"
 
 
@@ -134,7 +134,7 @@ def tries(workload: Workload) -> int:
 def _gave_up_waiting(workload: Workload) -> bool:
     """It was deactivated in its backoff: counted like an eviction, but no try had begun."""
     evicted, history = workload.condition(labels.EVICTED), workload.status.requeue_history
-    if evicted is None or not evicted.is_true or not evicted.reason.startswith(f"{labels.DEACTIVATED}DueTo"):
+    if evicted is None or not evicted.is_true or not evicted.reason.startswith(labels.DEACTIVATED_DUE_TO):
         return False
     last = history.attempts[-1].end if history is not None and history.attempts else None
     return last is not None and evicted.last_transition_time is not None and last < evicted.last_transition_time

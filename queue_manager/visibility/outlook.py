@@ -133,7 +133,7 @@ def _deactivated(workload: Workload, around: Surroundings) -> list[Next]:
     if workload.is_true(labels.QUOTA_RESERVED):
         found.append(_some("its pods are stopped, then its quota is given back"))
     evicted = workload.condition(labels.EVICTED)
-    ours = evicted is not None and evicted.reason.startswith(f"{labels.DEACTIVATED}DueTo")  # a user's is kept
+    ours = evicted is not None and evicted.reason.startswith(labels.DEACTIVATED_DUE_TO)  # a user's is kept
     if evicted is not None and ours and around.settings is not None:
         at = _after(evicted.last_transition_time, around.settings.retain_deactivated)
         if at is not None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from job_controller.model import Key
 from queue_manager.api import labels
-from queue_manager.api.types import Workload
+from queue_manager.api.types import Workload, stops
 from queue_manager.scheduling.state import Holding
 from queue_manager.scheduling.tree import FlavorResource
 from queue_manager.workloads.scheduler import Scheduler
@@ -123,8 +123,7 @@ def _of_local_queue(scheduler: Scheduler, key: Key, mine: list[Holding], *, reso
     yield Gauge("local_queue_pending_workloads", {**own, "status": "inadmissible"}, parked)
     yield Gauge("local_queue_reserving_active_workloads", own, len(mine))
     yield Gauge("local_queue_admitted_active_workloads", own, sum(h.admitted for h in mine))
-    works = local.spec.stop_policy in ("", labels.STOP_NONE)
-    now = str(works and scheduler.is_active(local.spec.cluster_queue))
+    now = str(not stops(local.spec.stop_policy) and scheduler.is_active(local.spec.cluster_queue))
     for value in ("True", "False", "Unknown"):
         yield Gauge("local_queue_status", {**own, "active": value}, float(value == now))
     state = scheduler.state.queues.get(local.spec.cluster_queue)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from queue_manager.api import labels
-from queue_manager.api.types import Workload
+from queue_manager.api.types import Workload, stops
 from queue_manager.queueing.pending import Why
 from queue_manager.workloads import checks, requeuing, transitions
 from queue_manager.workloads.draft import Draft
@@ -183,7 +183,7 @@ def _inactive(w: Workload, view: View, settings: Settings, now: datetime) -> Ste
     evicted = w.condition(labels.EVICTED)
     if evicted is None or w.is_true(labels.QUOTA_RESERVED):
         return Rest()
-    if not evicted.reason.startswith(f"{labels.DEACTIVATED}DueTo"):
+    if not evicted.reason.startswith(labels.DEACTIVATED_DUE_TO):
         return Rest()  # a user's deactivation is kept
     return _when_old(evicted.last_transition_time, settings.retain_deactivated, now, owner=True)
 
@@ -278,7 +278,7 @@ def blocker(w: Workload, view: View) -> Why | None:
     queue = w.spec.queue_name
     if not view.local_queue_exists:
         return Why(labels.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
-    if view.local_queue_stop not in ("", labels.STOP_NONE):
+    if stops(view.local_queue_stop):
         return Why(labels.SUSPENDED, f"LocalQueue {queue} is inactive")
     if not view.cluster_queue_exists:
         return Why(labels.MISCONFIGURED, f"ClusterQueue {view.cluster_queue} doesn't exist")
@@ -361,11 +361,11 @@ def _unwanted(w: Workload, view: View) -> tuple[str, str] | None:
     local, cluster = f"LocalQueue {w.spec.queue_name}", f"ClusterQueue {view.cluster_queue}"
     if not view.local_queue_exists:
         return labels.MISCONFIGURED, f"{local} is terminating or missing"
-    if view.local_queue_stop not in ("", labels.STOP_NONE):
+    if stops(view.local_queue_stop):
         return labels.SUSPENDED, f"{local} is stopped"
     if not view.cluster_queue_exists or view.cluster_queue_terminating:
         return labels.MISCONFIGURED, f"{cluster} is terminating or missing"
-    if view.cluster_queue_stop not in ("", labels.STOP_NONE):
+    if stops(view.cluster_queue_stop):
         return labels.SUSPENDED, f"{cluster} is stopped"
     return None
 

@@ -24,6 +24,7 @@ from queue_manager.api.types import (
     ResourceFlavor,
     ResourceUsage,
     Workload,
+    stops,
 )
 from queue_manager.engine.resources import (
     ADMISSION_CHECKS,
@@ -169,7 +170,7 @@ class QueueStatusController:
 
     def _local_active(self, queue: LocalQueue) -> tuple[str, str, str]:
         name = queue.spec.cluster_queue
-        if queue.spec.stop_policy not in ("", labels.STOP_NONE):
+        if stops(queue.spec.stop_policy):
             return "False", labels.STOPPED, labels.LOCAL_QUEUE_IS_STOPPED_MESSAGE
         if name not in self._scheduler.state.queues:
             return "False", labels.CLUSTER_QUEUE_MISSING, labels.CLUSTER_QUEUE_UNUSABLE_MESSAGE

@@ -65,6 +65,10 @@ def problems(text: str) -> list[str]:
             "f:3: jobController.maxUncountedPods: 0 is out of range; must be greater than or equal to 1",
         ),
         (
+            "jobController: {concurrentSyncs: 1000000}",
+            "f:3: jobController.concurrentSyncs: 1000000 is out of range; must be 1-10000",
+        ),
+        (
             "jobController: {podFailureBackoffMax: 1s}",
             "f:3: jobController.podFailureBackoffMax: is less than podFailureBackoffBase; "
             "must be greater than or equal to it",

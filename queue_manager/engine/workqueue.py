@@ -61,6 +61,8 @@ class WorkQueue(Generic[K]):
         self._idle: deque[asyncio.Future[None]] = deque()  # workers with nothing to do, longest first
         self._closed = False
         if metrics is not None:
+            for counter in ("adds", "retries"):  # a rate is computed from the first of them on only if 0 was told
+                metrics.inc(f"workqueue_{counter}_total", self._labels, 0)
             metrics.before_exposition(self._measure)
 
     # --- adding ---

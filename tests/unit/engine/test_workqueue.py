@@ -250,6 +250,13 @@ def test_metrics_tell_waiting_working_and_repeating() -> None:
     assert 'workqueue_work_duration_seconds_sum{name="job"} 4' in metrics.exposition()
 
 
+def test_counters_of_a_queue_that_never_had_a_key_tell_zero() -> None:
+    metrics = Registry()
+    WorkQueue[str]("job_orphan_pod", metrics=metrics)
+    for counter in ("adds", "retries"):
+        assert f'workqueue_{counter}_total{{name="job_orphan_pod"}} 0\n' in metrics.exposition()
+
+
 def test_metrics_tell_what_waits_and_what_is_worked_on() -> None:
     metrics = Registry()
     told: list[str] = []

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.control_plane.jobs.history import History, Step, do
+from tests.control_plane.jobs.themes import THEMES, Theme
 
 SIZE = st.integers(1, 4)
 MAX_STEPS = 7
@@ -149,6 +150,11 @@ def _is_short_of_places(spec: dict[str, Any], happened: list[Step]) -> bool:
 TEMPLATES = st.sampled_from([{}, {}, {}, {"restartPolicy": "OnFailure"}])
 
 
+def mixtures() -> st.SearchStrategy[Theme]:
+    """Anything with anything."""
+    return st.tuples(specs(), st.lists(steps(), min_size=2, max_size=MAX_STEPS), TEMPLATES)
+
+
 def histories(number: int, start: int) -> list[History]:
     """So many histories; the same `start` gives the same ones."""
     found: list[History] = []
@@ -161,10 +167,12 @@ def histories(number: int, start: int) -> list[History]:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(specs(), st.lists(steps(), min_size=2, max_size=MAX_STEPS), TEMPLATES)
-    def collect(spec: dict[str, Any], happenings: list[Step], template: dict[str, Any]) -> None:
-        chosen = template if "podFailurePolicy" not in spec else {}
-        found.append(History(f"seed {start} number {len(found)}", spec, tuple(comparable(spec, happenings)), chosen))
+    @given(st.one_of(mixtures(), *(theme() for theme in THEMES)))
+    def collect(drawn: Theme) -> None:
+        spec, happenings, template = drawn
+        if "podFailurePolicy" in spec:
+            template = {name: value for name, value in template.items() if name != "restartPolicy"}
+        found.append(History(f"seed {start} number {len(found)}", spec, tuple(comparable(spec, happenings)), template))
 
     collect()
     return found

@@ -118,10 +118,22 @@ class Player:
         await self._each(self._chosen(**which), lambda pod: self._report(pod, _status("Succeeded", 0, ago)))
 
     async def _do_fail(
-        self, code: int = 1, ago: float = LONG_AGO, conditions: Json = (), bare: bool = False, **which: Json
+        self,
+        code: int = 1,
+        ago: float = LONG_AGO,
+        conditions: Json = (),
+        bare: bool = False,
+        side: int | None = None,
+        prepare: int | None = None,
+        **which: Json,
     ) -> None:
+        """`side`, `prepare`: exit codes of a second container and of an init container of these names."""
         status = {"phase": "Failed"} if bare else _status("Failed", code, ago)
         status["conditions"] = [*status.get("conditions", ()), *conditions]
+        if side is not None:
+            status["containerStatuses"].append(_container("side", side, ago))
+        if prepare is not None:
+            status["initContainerStatuses"] = [_container("prepare", prepare, ago)]
         await self._each(self._chosen(**which), lambda pod: self._report(pod, status))
 
     async def _do_condition(self, type: str, status: str = "True", **which: Json) -> None:
@@ -230,16 +242,18 @@ class Player:
         await asyncio.sleep(seconds)
 
 
-def _order(pod: Seen) -> tuple[int, str, str, str, str]:
+def _order(pod: Seen) -> tuple[str, ...]:
     """Pods that look alike are interchangeable; all others have one order on both sides."""
     notes = pod.metadata.annotations
     index = notes.get(PREFIX + "job-completion-index", "")
     conditions = sorted(f"{c['type']}={c['status']}" for c in pod.status.get("conditions", ()))
     return (
-        int(index) if index.isdecimal() else -1,
+        index,
         notes.get(PREFIX + "job-index-failure-count", ""),
         pod.status.get("phase", ""),
         f"{bool(pod.spec.get('nodeName'))} {conditions} {pod.metadata.deletion_timestamp is not None}",
+        pod.spec.get("hostname", ""),
+        f"{pod.metadata.labels.get('app')} {pod.metadata.controller is not None} {len(pod.metadata.finalizers)}",
         str(pod.metadata.creation_timestamp),
     )
 
@@ -256,12 +270,17 @@ def _status(
     phase: str, code: int | None = None, ago: float = 0, *, ready: bool = False, restarts: int = 0, since: str = ""
 ) -> Json:
     """The status of a pod with one container, as a kubelet would write it. `since`: when its readiness changed."""
-    state: Json = {"running": {"startedAt": _time(0)}}
-    if code is not None:
-        state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": _time(ago)}}
-    container = {"name": "main", "ready": ready, "restartCount": restarts, "image": "work", "imageID": "work"}
     return {
         "phase": phase,
         "conditions": [{"type": "Ready", "status": str(ready), "lastTransitionTime": since or _time(ago)}],
-        "containerStatuses": [{**container, "state": state}],
+        "containerStatuses": [_container("main", code, ago, ready=ready, restarts=restarts)],
     }
+
+
+def _container(name: str, code: int | None, ago: float, *, ready: bool = False, restarts: int = 0) -> Json:
+    """The status of one container: with a `code` it has ended."""
+    state: Json = {"running": {"startedAt": _time(0)}}
+    if code is not None:
+        state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": _time(ago)}}
+    container = {"name": name, "ready": ready, "restartCount": restarts, "image": "work", "imageID": "work"}
+    return {**container, "state": state}

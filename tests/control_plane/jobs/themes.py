@@ -1,0 +1,412 @@
+"""Histories about one thing each: what a random mixture of everything comes across only rarely.
+
+A theme makes up a Job and chooses from what may happen in its own field, so that seven steps are enough to get
+somewhere: an elastic Job that shrinks while pods terminate, a Job removed in one of the three ways and created
+again, duplicates of an index, and so on. One pod ends at a time where the first end may decide the Job's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.control_plane.jobs.history import Step, do
+from tests.control_plane.jobs.picture import PREFIX
+
+Spec = dict[str, Any]
+Theme = tuple[Spec, list[Step], Spec]  # the Job's spec, what happens, its pods' spec
+
+MOST = 7  # happenings
+ONE = st.integers(0, 4)
+SOME = st.lists(ONE, min_size=1, max_size=3, unique=True)
+CODES = st.sampled_from([1, 2, 3, 42])
+MANUAL = {"manualSelector": True, "selector": {"matchLabels": {"app": "work"}}}
+RUN = do("run")
+DISRUPTION = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+ANY = {"among": "all"}
+
+
+def _steps(*choices: st.SearchStrategy[Any] | Step) -> st.SearchStrategy[list[Step]]:
+    """Each choice is a step, several that belong together, or a strategy for either."""
+    drawn = [st.just(choice) if isinstance(choice, Step) else choice for choice in choices]
+
+    def flat(found: Sequence[Any]) -> list[Step]:
+        return [step for one in found for step in (one if isinstance(one, (list, tuple)) else [one])][:MOST]
+
+    return st.lists(st.one_of(drawn), min_size=2, max_size=MOST).map(flat)
+
+
+def _at(verb: str, **options: Any) -> st.SearchStrategy[Step]:
+    return ONE.map(lambda at: do(verb, at=at, **options))
+
+
+def _spec(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.fixed_dictionaries(fields).map(lambda changes: do("spec", **changes))
+
+
+def _fail() -> st.SearchStrategy[Step]:
+    return st.builds(lambda at, code: do("fail", at=at, code=code), ONE, CODES)
+
+
+def _indexed(draw: st.DrawFn, most: int = 4, *, elastic: bool = False) -> Spec:
+    completions = draw(st.integers(1, most))
+    parallelism = completions if elastic else draw(st.integers(1, most))
+    spec: Spec = {"completionMode": "Indexed", "completions": completions, "parallelism": parallelism}
+    if draw(st.booleans()):
+        spec["backoffLimitPerIndex"] = draw(st.integers(0, 2))
+        if draw(st.booleans()):
+            spec["maxFailedIndexes"] = draw(st.integers(0, completions))
+    return spec
+
+
+@st.composite
+def elastic(draw: st.DrawFn) -> Theme:
+    """Indexed Jobs that grow and shrink, also while pods terminate."""
+    spec = _indexed(draw, elastic=True)
+    if draw(st.integers(0, 3)):
+        spec["podReplacementPolicy"] = "Failed"
+    size = st.integers(0, 5).map(lambda n: do("spec", completions=n, parallelism=n))
+    return (
+        spec,
+        draw(
+            _steps(
+                size,
+                size,
+                st.builds(lambda n, m: do("spec", completions=n, parallelism=n, maxFailedIndexes=m), ONE, ONE),
+                _spec(parallelism=ONE),
+                _spec(suspend=st.booleans()),
+                RUN,
+                _at("succeed"),
+                _fail(),
+                st.builds(lambda at: [RUN, do("delete", at=at)], SOME),
+                _at("delete", grace=0),
+                do("end"),
+                _at("end", phase="Succeeded"),
+            )
+        ),
+        {},
+    )
+
+
+@st.composite
+def success(draw: st.DrawFn) -> Theme:
+    """successPolicy with ranges and counts, together with limits of failed indexes."""
+    spec = _indexed(draw, 6)
+    last = spec["completions"] - 1
+
+    def text(first: int, second: int) -> str:
+        first, second = min(first, second, last), min(max(first, second), last)
+        return str(first) if first == second else f"{first}-{second}"
+
+    interval = st.builds(text, st.integers(0, last), st.integers(0, last))
+    pair = st.integers(2, max(2, last)).map(lambda n: f"0,{n}-{last}" if n < last else "0")
+    listed = st.one_of(interval, pair, st.just("")).map(lambda found: {"succeededIndexes": found})
+    counted = st.integers(0, spec["completions"]).map(lambda n: {"succeededCount": n})
+    both = interval.map(lambda found: {"succeededIndexes": found, "succeededCount": 1})
+    spec["successPolicy"] = {"rules": draw(st.lists(st.one_of(listed, counted, both), min_size=1, max_size=3))}
+    if draw(st.integers(0, 3)) == 0:
+        spec["podReplacementPolicy"] = "Failed"
+    return (
+        spec,
+        draw(
+            _steps(
+                RUN,
+                _at("succeed"),
+                _at("succeed"),
+                ONE.map(lambda index: do("succeed", index=index)),
+                _fail(),
+                _spec(suspend=st.booleans()),
+                _spec(maxFailedIndexes=ONE),
+                _spec(backoffLimit=ONE),
+                _spec(parallelism=ONE),
+                st.integers(1, 6).map(lambda n: do("spec", completions=n, parallelism=n)),
+                _at("end"),
+                _at("end", phase="Succeeded"),
+            )
+        ),
+        {},
+    )
+
+
+@st.composite
+def suspension(draw: st.DrawFn) -> Theme:
+    """What is edited while a Job is suspended, and how it resumes. Not that it ends at that very moment, see
+    DIFFERENCES.md."""
+    spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(ONE), "parallelism": draw(ONE)}
+    if draw(st.integers(0, 2)):
+        spec["suspend"] = True
+    if draw(st.booleans()):
+        spec["activeDeadlineSeconds"] = 3600
+    if draw(st.integers(0, 2)) == 0:
+        spec["podReplacementPolicy"] = "Failed"
+    deadline = st.sampled_from([3600, 9223372036854775807, None])
+    return (
+        spec,
+        draw(
+            _steps(
+                do("spec", suspend=True),
+                do("spec", suspend=False),
+                do("spec", suspend=False, parallelism=0),
+                st.builds(lambda d, s: do("spec", activeDeadlineSeconds=d, suspend=s), deadline, st.booleans()),
+                deadline.map(lambda d: do("spec", activeDeadlineSeconds=d)),
+                _spec(ttlSecondsAfterFinished=st.sampled_from([None, 3600, 2147483647])),
+                _spec(parallelism=ONE),
+                _spec(backoffLimit=ONE),
+                st.integers(0, 4).map(lambda n: do("spec", completions=n, parallelism=n)),
+                st.sampled_from(["a", "b"]).map(
+                    lambda zone: do("spec", template={"spec": {"nodeSelector": {"zone": zone}}})
+                ),
+                RUN,
+                _at("succeed"),
+                _fail(),
+                do("end"),
+                _at("end", phase="Succeeded"),
+                _at("strip"),
+            )
+        ),
+        {},
+    )
+
+
+@st.composite
+def adoption(draw: st.DrawFn) -> Theme:
+    """Pods that are adopted and let go, by labels, owner references and a Job that is orphaned and created again."""
+    spec: Spec = {"parallelism": draw(st.integers(0, 3)), **MANUAL}
+    kind = draw(st.sampled_from(["plain", "queue", "indexed"]))
+    if kind != "queue":
+        spec["completions"] = draw(st.integers(1, 4))
+    if kind == "indexed":
+        spec["completionMode"] = "Indexed"
+        if draw(st.booleans()):
+            spec["backoffLimitPerIndex"] = 1
+    if draw(st.integers(0, 2)) == 0:
+        spec["podReplacementPolicy"] = "Failed"
+    names = st.sampled_from(["stray-a", "stray-b"])
+    labels = st.sampled_from([{"app": "work"}, {"app": "work"}, {"app": "other"}])
+    return (
+        spec,
+        draw(
+            _steps(
+                st.builds(
+                    lambda name, found, tracked: do("stray", labels=found, name=name, tracked=tracked),
+                    names,
+                    labels,
+                    st.booleans(),
+                ),
+                st.builds(lambda at, found: do("label", at=at, labels=found, **ANY), ONE, labels),
+                st.builds(lambda at, found: do("label", at=at, labels=found, **ANY), ONE, labels),
+                _at("disown", **ANY),
+                RUN,
+                _at("run"),
+                _at("succeed"),
+                _at("succeed"),
+                _fail(),
+                st.just([do("remove", propagation="Orphan"), do("recreate")]),
+                do("remove", propagation="Orphan"),
+                do("recreate"),
+                _spec(suspend=st.booleans()),
+                _spec(parallelism=ONE),
+            )
+        ),
+        {},
+    )
+
+
+@st.composite
+def duplicates(draw: st.DrawFn) -> Theme:
+    """Pods whose index, or whose count of failures, somebody has changed."""
+    spec = _indexed(draw)
+    if draw(st.integers(0, 2)) == 0:
+        spec["podReplacementPolicy"] = "Failed"
+    index = st.sampled_from(["0", "0", "1", "2", "7", "abc", "-1", "01", "+1", "2147483648", None])
+    count = st.sampled_from(["0", "1", "2", "abc", "-3", "2147483648", None])
+
+    def renumber(at: int, value: str | None) -> list[Step]:
+        return [RUN, do("annotate", at=at, annotations={PREFIX + "job-completion-index": value})]
+
+    def recount(at: int, value: str | None, ignored: bool) -> Step:
+        name = "job-index-ignored-failure-count" if ignored else "job-index-failure-count"
+        return do("annotate", at=at, annotations={PREFIX + name: value})
+
+    return (
+        spec,
+        draw(
+            _steps(
+                st.builds(renumber, ONE, index),
+                st.builds(renumber, ONE, index),
+                st.builds(recount, ONE, count, st.booleans()),
+                _at("succeed"),
+                _fail(),
+                _at("succeed", among="deleting"),
+                do("end"),
+                _spec(parallelism=ONE),
+                st.integers(1, 4).map(lambda n: do("spec", completions=n, parallelism=n)),
+            )
+        ),
+        {},
+    )
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Theme:
+    """podFailurePolicy over several containers and conditions."""
+    spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 4)), "parallelism": 2}
+    actions = ["FailJob", "Ignore", "Ignore", "Count"] + ["FailIndex"] * ("backoffLimitPerIndex" in spec) * 2
+    codes = st.lists(st.sampled_from([1, 2, 3, 42]), min_size=1, max_size=3, unique=True).map(sorted)
+    on_codes = st.builds(
+        lambda operator, values, container: {
+            "onExitCodes": {
+                "operator": operator,
+                "values": values,
+                **({"containerName": container} if container else {}),
+            }
+        },
+        st.sampled_from(["In", "NotIn"]),
+        codes,
+        st.sampled_from([None, "main", "side", "prepare"]),
+    )
+    pattern = st.builds(
+        lambda kind, status: {"type": kind, "status": status},
+        st.sampled_from(["DisruptionTarget", "Ready", "example.com/Odd"]),
+        st.sampled_from(["True", "False", "Unknown"]),
+    )
+    on_conditions = st.lists(pattern, min_size=1, max_size=2).map(lambda found: {"onPodConditions": found})
+    rule = st.builds(
+        lambda action, what: {"action": action, **what}, st.sampled_from(actions), st.one_of(on_codes, on_conditions)
+    )
+    spec["podFailurePolicy"] = {"rules": draw(st.lists(rule, min_size=1, max_size=4))}
+    odd = st.builds(
+        lambda kind, status: {"type": kind, "status": status},
+        st.sampled_from(["DisruptionTarget", "example.com/Odd"]),
+        st.sampled_from(["True", "False", "Unknown"]),
+    )
+    maybe = st.sampled_from([0, 0, 1, 2, 42])
+
+    def fail(at: int, code: int, side: int, prepare: int, conditions: list[Any]) -> Step:
+        return do("fail", at=at, code=code, side=side, prepare=prepare, conditions=conditions)
+
+    fails = st.builds(fail, ONE, maybe, maybe, maybe, st.lists(odd, max_size=1))
+    main, side = ({"name": name, "image": "work"} for name in ("main", "side"))
+    template = {"containers": [main, side], "initContainers": [{"name": "prepare", "image": "work"}]}
+    return (
+        spec,
+        draw(
+            _steps(
+                RUN,
+                fails,
+                fails,
+                fails,
+                _at("succeed"),
+                _at("condition", type="DisruptionTarget"),
+                _at("condition", type="example.com/Odd", status="Unknown"),
+                _at("delete"),
+                st.builds(lambda at: [RUN, do("delete", at=at)], SOME),
+                _at("end"),
+                _at("end", code=3),
+                _at("end", phase="Succeeded"),
+                _spec(backoffLimit=ONE),
+            )
+        ),
+        template,
+    )
+
+
+@st.composite
+def removal(draw: st.DrawFn) -> Theme:
+    """Jobs that are deleted in each way, and created again under their names."""
+    spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 3)), "parallelism": 2}
+    if draw(st.integers(0, 3)) == 0:
+        spec["suspend"] = True
+    ways = st.sampled_from(["Orphan", "Background", "Foreground", "Foreground"])
+    return (
+        spec,
+        draw(
+            _steps(
+                RUN,
+                _at("run"),
+                _at("succeed"),
+                _fail(),
+                ways.map(lambda way: do("remove", propagation=way)),
+                ways.map(lambda way: do("remove", propagation=way)),
+                do("recreate"),
+                do("recreate"),
+                do("end"),
+                _at("end", phase="Succeeded"),
+                _at("strip", **ANY),
+                _spec(suspend=st.booleans()),
+                _spec(parallelism=ONE),
+            )
+        ),
+        {},
+    )
+
+
+@st.composite
+def restarts(draw: st.DrawFn) -> Theme:
+    """Containers that are restarted in place."""
+    spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 3)), "parallelism": 2}
+    spec["backoffLimit"] = draw(st.integers(0, 4))
+    run = st.builds(lambda at, n, ready: do("run", at=at, restarts=n, ready=ready), ONE, ONE, st.booleans())
+    return (
+        spec,
+        draw(
+            _steps(
+                run,
+                run,
+                _at("succeed"),
+                _fail(),
+                _spec(backoffLimit=st.integers(0, 6)),
+                _spec(suspend=st.booleans()),
+                _spec(parallelism=ONE),
+                do("end", phase="Succeeded"),
+            )
+        ),
+        {"restartPolicy": "OnFailure"},
+    )
+
+
+@st.composite
+def tampering(draw: st.DrawFn) -> Theme:
+    """Somebody writes into the status."""
+    spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 4)), "parallelism": 2}
+
+    def condition(kind: str) -> Step:
+        entry = {"type": kind, "status": "True", "reason": "Custom", "message": "by user"}
+        return do("status", conditions=[entry])
+
+    return (
+        spec,
+        draw(
+            _steps(
+                RUN,
+                _at("succeed"),
+                _fail(),
+                st.sampled_from(["FailureTarget", "SuccessCriteriaMet", "example.com/Odd"]).map(condition),
+                st.sampled_from(["failed", "succeeded"]).map(
+                    lambda kind: do("status", uncountedTerminatedPods={kind: ["ghost"]})
+                ),
+                ONE.map(lambda n: do("status", active=n)),
+                ONE.map(lambda n: do("status", terminating=n)),
+                ONE.map(lambda n: do("status", failed=n)),
+                do("end"),
+                _spec(suspend=st.booleans()),
+                _spec(parallelism=ONE),
+            )
+        ),
+        {},
+    )
+
+
+THEMES: tuple[Callable[[], st.SearchStrategy[Theme]], ...] = (
+    elastic,
+    success,
+    suspension,
+    adoption,
+    duplicates,
+    policies,
+    removal,
+    restarts,
+    tampering,
+)

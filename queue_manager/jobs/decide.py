@@ -151,8 +151,8 @@ def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
             )
     if workload.metadata.deletion_timestamp is not None:
         return _stop(job, workload, labels.STOP_WORKLOAD_DELETED, context) or _let_go(workload)
-    if workload.is_true(labels.FINISHED):
-        return Nothing()
+    if workload.is_true(labels.FINISHED):  # it could not be started, and holds no quota
+        return _stop(job, workload, labels.STOP_NOT_ADMITTED, context) or Nothing()
     if not matches(job, workload):
         return _mismatch(job, workload, context)
     return _synchronise(job, workload, context) or _report(job, workload, context) or _steer(job, workload, context)
@@ -285,9 +285,12 @@ def _mismatch(job: Job, workload: Workload, context: Context) -> Action:
     key = workload.metadata.key
     if workload.is_true(labels.QUOTA_RESERVED):
         return Delete(workload, _event(labels.DELETED_WORKLOAD, f"Deleted not matching Workload: {key}"))
-    seconds = max_execution_time(job)
+    wanted, seconds = pod_set(job), max_execution_time(job)
+    left = pods.reclaimable(job, wanted["count"])
+    if _reclaimed(workload) > left:  # first: a Workload cannot be done with more pods than it asks for
+        return SetStatus(workload, lambda d: _reclaim(d, left))
     message = f"Updated not matching Workload for suspended job: {key}"
-    spec = {"podSets": [pod_set(job)], "maximumExecutionTimeSeconds": seconds}
+    spec = {"podSets": [wanted], "maximumExecutionTimeSeconds": seconds}
     return Update(workload, {"spec": spec}, _event(labels.UPDATED_WORKLOAD, message))
 
 
@@ -330,14 +333,21 @@ def _report(job: Job, workload: Workload, context: Context) -> Action | None:
     def report(draft: Draft) -> None:
         if context.waits_for_pods and not draft.is_true(labels.FINISHED):
             transitions.pods_ready(draft, ready=pods.ready(job))
-        count = pods.reclaimable(job)
-        known = next((r.count for r in draft.status.reclaimable_pods if r.name == "main"), 0)
-        if draft.is_true(labels.ADMITTED) and count > known:
-            draft.put(reclaimable_pods=(ReclaimablePod(name="main", count=count),))
+        count = pods.reclaimable(job, draft.original.spec.pod_sets[0].count)
+        if draft.is_true(labels.ADMITTED) and count > _reclaimed(draft.workload):
+            _reclaim(draft, count)
 
     draft = Draft(workload, _ANY_TIME)
     report(draft)
     return SetStatus(workload, report) if draft.changed else None
+
+
+def _reclaimed(workload: Workload) -> int:
+    return next((r.count for r in workload.status.reclaimable_pods if r.name == "main"), 0)
+
+
+def _reclaim(draft: Draft, count: int) -> None:
+    draft.put(reclaimable_pods=(ReclaimablePod(name="main", count=count),) if count else ())
 
 
 # --- starting and stopping ---------------------------------------------------------------------------------

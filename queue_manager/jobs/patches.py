@@ -15,6 +15,7 @@ from job_controller.fields import Json
 from job_controller.model import Job
 from queue_manager.api import labels
 from queue_manager.api.types import ResourceFlavor, Workload
+from queue_manager.jobs.workload import synchronous
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
@@ -80,13 +81,9 @@ def _smaller(job: Job, workload: Workload, count: int | None) -> tuple[Json, Jso
     wanted = workload.spec.pod_sets[0]
     if wanted.min_count is None or count is None or count >= wanted.count:
         return {}, None
-    size = {"parallelism": count, **({"completions": count} if _synchronous(job) else {})}
+    size = {"parallelism": count, **({"completions": count} if synchronous(job) else {})}
     before = job.spec.parallelism
     return size, {labels.PARALLELISM: str(before)} if before is not None and before > wanted.count else None
-
-
-def _synchronous(job: Job) -> bool:
-    return job.metadata.annotations.get(labels.COMPLETIONS_EQUAL_PARALLELISM, "") in labels.TRUE_TEXTS
 
 
 def _restored_size(job: Job, workload: Workload) -> Json:
@@ -96,7 +93,7 @@ def _restored_size(job: Job, workload: Workload) -> Json:
         return {}
     note = job.metadata.annotations.get(labels.PARALLELISM, "")
     size: dict[str, Json] = {"parallelism": int(note) if note.isdecimal() else wanted.count}
-    if _synchronous(job):
+    if synchronous(job):
         size["completions"] = wanted.count
     return size
 

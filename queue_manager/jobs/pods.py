@@ -9,7 +9,7 @@ from job_controller.completion_indexes import stored_completed, stored_failed
 from job_controller.model import Job, Pod
 from job_controller.pod_facts import is_terminal
 from job_controller.reasons import SUSPENDED
-from queue_manager.jobs.workload import pod_count
+from queue_manager.jobs.workload import pod_count, synchronous
 
 
 def stopped(job: Job, pods: Sequence[Pod] = ()) -> bool:
@@ -39,15 +39,18 @@ def ready(job: Job) -> bool:
     return done + (status.ready or 0) >= pod_count(job.spec)
 
 
-def reclaimable(job: Job) -> int:
-    """Pods whose quota is not needed any more: fewer completions are missing than may run at once."""
+def reclaimable(job: Job, wanted: int) -> int:
+    """How many of the `wanted` pods of its Workload a Job will not run again: fewer completions are missing than that.
+
+    Those that it will run count, not those that it may run at once: with fewer pods admitted than asked for both its
+    parallelism and, where they are to be equal, its completions are less than the user's.
+    """
     spec, status = job.spec, job.status
-    parallelism = 1 if spec.parallelism is None else spec.parallelism
     done = status.succeeded
     if spec.completion_mode == "Indexed":
         done = len(stored_completed(job)) + len(stored_failed(job))
-    if parallelism <= 1 or done == 0:
+    if wanted <= 1 or done == 0:
         return 0
     # Without completions (a work queue) no pod replaces one that has succeeded.
-    missing = max(0, (parallelism if spec.completions is None else spec.completions) - done)
-    return min(pod_count(spec), max(0, parallelism - missing))
+    total = wanted if spec.completions is None or synchronous(job) else spec.completions
+    return min(wanted, max(0, wanted - max(0, total - done)))

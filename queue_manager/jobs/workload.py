@@ -82,6 +82,11 @@ def _unique_env(container: Json) -> Json:
     return container if len(last) == len(env) else {**container, "env": list(last.values())}
 
 
+def synchronous(job: Job) -> bool:
+    """With fewer pods admitted than asked for it is to have as many completions as pods."""
+    return job.metadata.annotations.get(labels.COMPLETIONS_EQUAL_PARALLELISM, "") in labels.TRUE_TEXTS
+
+
 def max_execution_time(job: Job) -> int | None:
     """Seconds, by the Job's label; None without a limit, or with one that is no positive number."""
     text = job.metadata.labels.get(labels.MAX_EXEC_TIME, "")

@@ -184,9 +184,11 @@ def holding_of(workload: Workload) -> Holding | None:
         return None
     usage: dict[FlavorResource, int] = {}
     reclaimed = {r.name: r.count for r in workload.status.reclaimable_pods}
+    needed = {p.name: max(0, p.count - reclaimed.get(p.name, 0)) for p in workload.spec.pod_sets}
     for assigned in admission.pod_set_assignments:
         count = assigned.count or 0
-        back = min(count, reclaimed.get(assigned.name, 0))
+        # Pods reclaimed in an earlier run are no part of what was assigned in this one.
+        back = max(0, count - needed.get(assigned.name, count))
         for resource, quantity in assigned.resource_usage.items():
             value = amount(resource, quantity)
             value -= value // count * back if count else 0

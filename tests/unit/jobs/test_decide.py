@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from job_controller.model import Job
-from queue_manager.api.types import Workload
+from queue_manager.api.types import ReclaimablePod, Workload
 from queue_manager.jobs import decide as d
 from queue_manager.jobs import pods
 from queue_manager.jobs.workload import Priority, matches, new_workload, priority_of, workload_name
@@ -223,21 +223,60 @@ def test_pods_are_ready_when_all_that_should_run_are_ready_or_done(spec, status,
 
 
 @pytest.mark.parametrize(
-    ("spec", "status", "count"),
+    ("spec", "status", "wanted", "count"),
     [
-        ({"parallelism": 3, "completions": 3}, {"succeeded": 1}, 1),
-        ({"parallelism": 2, "completions": 4}, {"succeeded": 1}, 0),
-        ({"parallelism": 2, "completions": 4}, {"succeeded": 3}, 1),
-        ({"parallelism": 1, "completions": 1}, {"succeeded": 1}, 0),
+        ({"parallelism": 3, "completions": 3}, {"succeeded": 1}, 3, 1),
+        ({"parallelism": 2, "completions": 4}, {"succeeded": 1}, 2, 0),
+        ({"parallelism": 2, "completions": 4}, {"succeeded": 3}, 2, 1),
+        ({"parallelism": 10, "completions": 4}, {"succeeded": 1}, 4, 1),
+        ({"parallelism": 1, "completions": 1}, {"succeeded": 1}, 1, 0),
+        ({"parallelism": 3, "completions": None}, {"succeeded": 1}, 3, 1),
         (
             {"parallelism": 3, "completions": 3, "completionMode": "Indexed"},
             {"completedIndexes": "0", "failedIndexes": "2"},
+            3,
             2,
         ),
     ],
 )
-def test_pods_that_will_not_run_again_give_their_quota_back(spec, status, count):
-    assert pods.reclaimable(job(False, status=status, **spec)) == count
+def test_pods_that_will_not_run_again_give_their_quota_back(spec, status, wanted, count):
+    assert pods.reclaimable(job(False, status=status, **spec), wanted) == count
+
+
+def test_pods_that_were_not_admitted_are_not_taken_for_done():
+    """Ten are wanted, four were admitted, and one of those has succeeded."""
+    some = job(False, status={"succeeded": 1}, parallelism=4, completions=10)
+    assert pods.reclaimable(some, 10) == 1
+    same = {"kueue.x-k8s.io/job-completions-equal-parallelism": "true"}
+    indexed = {"completedIndexes": "0"}
+    cut = job(False, status=indexed, annotations=same, parallelism=4, completions=4, completionMode="Indexed")
+    assert pods.reclaimable(cut, 10) == 1
+
+
+def test_a_job_edited_to_fewer_pods_than_were_done_takes_those_back_before_its_workload_follows():
+    """Two of four had succeeded when it was evicted; a Workload of one pod cannot be done with two."""
+    spec = {"completions": 4, "completionMode": "Indexed"}
+    edited = job(status={**CONFIRMED, "completedIndexes": "0,1", "succeeded": 2}, parallelism=1, **spec)
+    waiting = workload(of=job(parallelism=4, **spec))
+    known = msgspec.convert([{"name": "main", "count": 2}], tuple[ReclaimablePod, ...])
+    before = msgspec.structs.replace(waiting, status=msgspec.structs.replace(waiting.status, reclaimable_pods=known))
+    first = d.decide(edited, [before], CONTEXT)
+    assert isinstance(first, d.SetStatus)
+    draft = Draft(before, at(5))
+    first.transition(draft)
+    assert draft.status.reclaimable_pods == ()
+    second = d.decide(edited, [draft.workload], CONTEXT)
+    assert isinstance(second, d.Update)
+    assert second.patch["spec"]["podSets"][0]["count"] == 1
+
+
+def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():
+    """Its Workload could not be started, and a user unsuspends it: it has no quota."""
+    finished = workload(*ADMITTED, condition("Finished", "True", "FailedToStart", "conflict"))
+    action = d.decide(job(False), [finished], CONTEXT)
+    assert action.patch["spec"] == {"suspend": True}
+    assert action.event == ("Normal", "Stopped", "Not admitted by cluster queue")
+    assert isinstance(d.decide(job(status=CONFIRMED), [finished], CONTEXT), d.Nothing)
 
 
 def test_priority_comes_from_the_label_then_the_pods_then_the_default():

@@ -9,22 +9,30 @@ from importlib import import_module
 from typing import TypeAlias
 
 from job_controller import quantities
+from queue_manager.cli import streams
 from queue_manager.cli.exits import EXIT_ERROR, Refusal
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 CONTROLLERS = ("job-controller", "queue")
+MAX_NODES = 1000  # each has a watch of its own; more take longer to start than anybody waits
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 ok, 1 waiting or not as expected, 2 refused, 3 error."""
+    streams.prepare()
     args = parser().parse_args(argv)
     try:
         code: int = import_module(f"queue_manager.cli.{args.command.replace('-', '_')}").run(args)
+        sys.stdout.flush()
     except Refusal as refusal:
         print(f"sluice {args.command}: {refusal}", file=sys.stderr)  # noqa: T201
         return refusal.code
     except BrokenPipeError:  # the reader of a pipe has had enough
-        sys.stderr.close()
+        streams.give_up()
+        return EXIT_ERROR
+    except OSError as error:  # no room for what was to be printed, say
+        streams.give_up()
+        print(f"sluice {args.command}: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_ERROR
     except KeyboardInterrupt:
         return 130
@@ -152,7 +160,7 @@ def add_namespace_option(command: argparse.ArgumentParser) -> None:
 
 def add_cluster_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data-dir", metavar="D", help="where the cluster lives (default: ~/.sluice)")
-    command.add_argument("--nodes", type=positive, default=1, metavar="N", help="number of nodes (default 1)")
+    command.add_argument("--nodes", type=node_count, default=1, metavar="N", help="number of nodes (default 1)")
     command.add_argument(
         "--cpu", type=quantity, metavar="C", help="cpu of each node, e.g. 4 or 500m (default: this machine's)"
     )
@@ -180,10 +188,10 @@ def span(text: str) -> float:
     return seconds
 
 
-def positive(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+def node_count(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if not 1 <= number <= MAX_NODES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {MAX_NODES}")
     return number
 
 
@@ -208,7 +216,7 @@ def quantity(text: str) -> str:
 
 
 def port(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() else -1
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
     if not 0 <= number <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
     return number

@@ -84,7 +84,10 @@ def read(source: str) -> list[Manifest]:
 
 def _texts(source: str) -> Iterator[tuple[str, str]]:
     if source == "-":
-        yield "<stdin>", sys.stdin.read()
+        try:
+            yield "<stdin>", sys.stdin.read()
+        except UnicodeDecodeError as error:
+            raise Refusal(f"<stdin>: byte {error.start} is not UTF-8", EXIT_NEVER) from error
         return
     path = Path(source)
     if path.is_dir():
@@ -109,7 +112,11 @@ class _Unreadable(Exception):
 def _documents(name: str, text: str) -> Iterator[Manifest]:
     if name.endswith(".json"):
         text = text.replace("\t", " ")  # in JSON a tab is always white space, in YAML it must not indent
-    loader = _Loader(text)
+    try:
+        loader = _Loader(text)
+    except yaml.reader.ReaderError as error:  # looked for before anything is read
+        line = text.count("\n", 0, error.position) + 1
+        raise _Unreadable(f"{name}:{line}: character {error.character:#x} may not stand in YAML") from error
     try:
         while loader.check_node():
             root = loader.get_node()

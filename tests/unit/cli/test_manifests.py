@@ -110,8 +110,23 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: !!binary aGVsbG8=\n", "/f.yaml:1: cannot be sent to an API server"),
         ("a: 123456789012345678901234567890\n", "/f.yaml:1: cannot be sent to an API server"),
         (f"a: {'[' * 5000}{']' * 5000}\n", "/f.yaml:1: nested too deeply"),
+        ("a: 1\nb: \x01\n", "/f.yaml:2: character 0x1 may not stand in YAML"),
     ],
-    ids=["bomb", "loop", "list", "text", "open", "alias", "object", "twice", "infinity", "binary", "huge", "deep"],
+    ids=[
+        "bomb",
+        "loop",
+        "list",
+        "text",
+        "open",
+        "alias",
+        "object",
+        "twice",
+        "infinity",
+        "binary",
+        "huge",
+        "deep",
+        "control",
+    ],
 )
 def test_what_is_no_manifest_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     assert says in refusal(tmp_path, text)

@@ -1,0 +1,45 @@
+"""The command line on standard streams that are closed, full, or of an encoding with few letters."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from queue_manager.cli import main
+
+CRDS = f"{sys.executable} -m queue_manager.cli.main crds"
+# Something with letters that are not in ASCII, as `sluice up` and `sluice queues` print.
+MARK = "from queue_manager.cli import streams, up; streams.prepare(); up.say(chr(0x2714), 'store', 'x')"
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_full_disk_is_a_sentence_and_no_traceback() -> None:
+    done = shell(f"{CRDS} >/dev/full")
+    assert (done.returncode, done.stderr) == (3, "sluice crds: [Errno 28] No space left on device\n")
+
+
+def test_closed_streams_are_nowhere() -> None:
+    done = shell(f"{CRDS} <&- >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_reader_that_has_had_enough_is_told_nothing() -> None:
+    done = shell(f"{{ {CRDS}; echo $? >&2; }} | head -1")
+    assert (done.stdout, done.stderr) == ("---\n", "3\n")
+
+
+def test_what_the_encoding_has_no_letter_for_is_a_question_mark() -> None:
+    done = shell(f'PYTHONIOENCODING=latin-1 {sys.executable} -c "{MARK}"')
+    assert (done.stdout, done.stderr) == ("? store        x\n", "")
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "1.5", "1001", "100000000000", "9" * 5000])
+def test_more_nodes_than_anybody_waits_for_are_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main.main(["up", f"--nodes={count}"])
+    assert "is not a whole number from 1 to 1000" in capsys.readouterr().err

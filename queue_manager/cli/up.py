@@ -8,7 +8,6 @@ import contextlib
 import errno
 import getpass
 import logging
-import signal
 import sys
 import time
 from contextlib import AsyncExitStack
@@ -22,7 +21,7 @@ from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine import log
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.tuning import event_loop, tune_garbage_collector
+from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.local.storage.journal import DataDirectoryInUse, JournalUnusable
 from queue_manager.operator import probes
@@ -62,8 +61,6 @@ def read_config(path: str | None) -> KueueConfig:
         config = load(path)
     except ConfigurationError as error:
         raise Refusal(str(error), EXIT_NEVER) from error
-    except OSError as error:
-        raise Refusal(f"{path}: {error.strerror}", EXIT_NEVER) from error
     for field in config.ignored:
         say("!", "ignored", field)
     return config
@@ -73,9 +70,7 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
     """Run until a signal asks to stop. A second signal ends the program at once; SIGHUP reads the file again."""
     began = time.monotonic()
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop_once, loop, stop)
+    stop_on_signals(stop)
     say("!", "no sandbox", f"commands of Jobs run as plain processes of user {getpass.getuser()}")
 
     async def serve(runtime: Runtime, stack: AsyncExitStack) -> None:
@@ -94,12 +89,6 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
         sys.stdout.flush()
     sys.stdout.write("stopped; `sluice up` goes on where this left off\n")
     return EXIT_OK
-
-
-def stop_once(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    stop.set()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.remove_signal_handler(number)
 
 
 def say(mark: str, step: str, detail: str) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import signal
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def tune_garbage_collector() -> None:
@@ -22,3 +25,16 @@ def event_loop() -> asyncio.Runner:
 
         return asyncio.Runner(loop_factory=uvloop.new_event_loop)
     return asyncio.Runner()
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Set the event at SIGINT or SIGTERM; a second one ends the program at once. Takes the place of other handlers."""
+    loop = asyncio.get_running_loop()
+
+    def stop_once() -> None:
+        stop.set()
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop_once)

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import sys
 from collections.abc import Awaitable, Callable
 from types import ModuleType
@@ -34,17 +33,17 @@ from typing import Any
 
 import aiohttp
 
+from queue_manager.engine.tuning import stop_on_signals
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.transport import ClusterTransport
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOT_NEEDED = ("kubernetes", "kubernetes_asyncio", "pykube")
 
 
 async def run(controllers: Controllers, transport: ClusterTransport) -> None:
     """Run the controllers until a signal. Raises what they, or kopf, died of."""
     stop = asyncio.Event()
-    _stop_on_signals(stop)
+    stop_on_signals(stop)
     work = asyncio.create_task(controllers.run(), name="controllers")
     work.add_done_callback(lambda _: stop.set())
     try:
@@ -79,7 +78,7 @@ async def _in_kopf(
         stop_flag=stop,
     )
     kopfs.update(tasks)
-    _stop_on_signals(stop)
+    stop_on_signals(stop)  # kopf has put its own in their place
     await kopf.run_tasks(tasks, ignored=ours)
 
 
@@ -135,18 +134,6 @@ async def _finish(controllers: Controllers, transport: ClusterTransport, work: a
     controllers.stop()
     await asyncio.wait([work])
     await transport.close()
-
-
-def _stop_on_signals(stop: asyncio.Event) -> None:
-    loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, _stop_once, loop, stop)
-
-
-def _stop_once(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    stop.set()
-    for number in SIGNALS:
-        loop.remove_signal_handler(number)
 
 
 def import_kopf() -> ModuleType:

@@ -16,9 +16,8 @@ from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
 from queue_manager.engine.client import Client
-from queue_manager.engine.codec import encode
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
-from queue_manager.engine.transport import MERGE_PATCH, ApiError, Request
+from queue_manager.engine.transport import ApiError
 
 CLUSTER_QUEUE_PREFIXES = ("cq/", "clusterqueue/")
 FIELD_MANAGER = "sluice"
@@ -137,11 +136,4 @@ def _missing(key: Key, jobs: Sequence[Key]) -> str:
 
 async def patch(client: Client, resource: Resource, key: Key, change: object, *, dry_run: bool) -> None:
     """A merge patch as `kubectl patch --type merge` sends it; on a dry run the API server checks and forgets it."""
-    query = {"fieldManager": FIELD_MANAGER}
-    if dry_run:
-        query["dryRun"] = "All"
-    path = resource.path(key.namespace, key.name)
-    request = Request("PATCH", path, query=query, body=encode(change), content_type=MERGE_PATCH)
-    answer = await client.transport.request(request)
-    if answer.status >= 300:
-        raise ApiError.of(answer.status, answer.body)
+    await client.patch(resource, *key, change, field_manager=FIELD_MANAGER, dry_run=dry_run)

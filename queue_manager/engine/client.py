@@ -146,11 +146,14 @@ class Client:
         subresource: str = "",
         content_type: str = MERGE_PATCH,
         field_manager: str = "",
-        force: bool = False,
+        dry_run: bool = False,
         type: type[O] = dict,  # type: ignore[assignment]
     ) -> O:
-        """Change an object. A resourceVersion or uid in the patch is a precondition (409)."""
-        query = {"fieldManager": field_manager, "force": "true" if force else ""}
+        """Change an object. A resourceVersion or uid in the patch is a precondition (409).
+
+        On a dry run the API server checks and answers as if, and forgets it.
+        """
+        query = {"fieldManager": field_manager, "dryRun": "All" if dry_run else ""}
         path = resource.path(namespace, name, subresource)
         request = Request("PATCH", path, query=_given(query), body=encode(patch), content_type=content_type)
         return await self._object(resource, request, type)

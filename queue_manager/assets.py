@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 import queue_manager
 
-# The C loader is five times as fast, where PyYAML was built with it.
-YamlLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PACKAGE = Path(queue_manager.__file__).resolve().parent
 
 
@@ -21,8 +16,10 @@ def config() -> Path:
 
 
 def crds() -> Path:
+    """A file for each kind of the queue."""
     return config() / "crds"
 
 
 def samples() -> Path:
+    """What `sluice demo` and the README submit."""
     return config() / "samples"

@@ -10,14 +10,14 @@ from typing import Any
 
 import yaml
 
-from queue_manager.assets import YamlLoader
-
+# A safe loader for files that we trust. That in C is five times as fast, where PyYAML was built with it.
+FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_DEPTH = 100  # levels
 TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 
 
-class ShallowLoader(YamlLoader):  # type: ignore[misc]
-    """A safe loader. Raises yaml.MarkedYAMLError TOO_DEEP."""
+class ShallowLoader(FastLoader):  # type: ignore[misc]
+    """A safe loader for anything else. Raises yaml.MarkedYAMLError TOO_DEEP."""
 
     _depth = 0
 

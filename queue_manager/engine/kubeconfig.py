@@ -19,6 +19,8 @@ from typing import Any, Protocol
 
 import yaml
 
+from queue_manager.shallow_yaml import FastLoader
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 RENEW_AFTER = 60.0  # seconds; the kubelet renews a token well before it ends, client-go reads it as often
 
@@ -52,7 +54,7 @@ def load(path: str | Path, context: str | None = None) -> Access:
     """Access by this kubeconfig, in the given or its current context."""
     path = Path(path)
     try:
-        tree = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        tree = yaml.load(path.read_bytes(), Loader=FastLoader)
     except yaml.YAMLError as error:
         raise KubeconfigError(f"{path}: is no YAML: {error}") from error
     if not isinstance(tree, dict):

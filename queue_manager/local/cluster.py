@@ -50,6 +50,7 @@ from queue_manager.local.server.transport import LocalTransport
 from queue_manager.local.storage.journal import Journal
 from queue_manager.local.storage.store import Store
 from queue_manager.local.switched_off import SwitchedOff
+from queue_manager.shallow_yaml import FastLoader
 
 USER = "system:sluice"
 Report = Callable[[str, str], None]
@@ -171,7 +172,7 @@ async def install_crds(client: Client) -> None:
     """Make the queue's kinds those of this version; a definition that is up to date is not written."""
     existing = {crd["metadata"]["name"]: crd for crd in await client.list(CRDS)}
     for file in sorted(assets.crds().glob("*.yaml")):
-        wanted: dict[str, Any] = yaml.load(file.read_text(), assets.YamlLoader)
+        wanted: dict[str, Any] = yaml.load(file.read_text(), FastLoader)
         old = existing.get(wanted["metadata"]["name"])
         digest = {"sluice/definition": hashlib.sha256(file.read_bytes()).hexdigest()[:16]}
         wanted["metadata"]["annotations"] = {**wanted["metadata"].get("annotations", {}), **digest}

@@ -15,6 +15,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job, Pod
 from queue_manager.assets import samples
 from queue_manager.cli import manifests, output, ps, queues
@@ -150,7 +151,7 @@ async def outcome(client: Client, job: Job, row: JobRow) -> Outcome:
 async def last_line(client: Client, job: Job) -> str:
     """The last line that the newest pod of a Job printed; empty when it printed nothing."""
     pods = await client.list(
-        PODS, job.metadata.namespace, label_selector=f"batch.kubernetes.io/controller-uid={job.metadata.uid}", type=Pod
+        PODS, job.metadata.namespace, label_selector=f"{CONTROLLER_UID}={job.metadata.uid}", type=Pod
     )
     if not pods:
         return ""

@@ -296,7 +296,8 @@ class Reflector(Generic[T]):
     # --- failures ---
 
     async def _pause(self, error: Exception) -> None:
-        delay = self._backoff.delay(getattr(error, "retry_after", None) or 0.0)
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        delay = self._backoff.delay(at_least=asked or 0.0)
         self._count("reflector_failures_total")
         self._log(logging.WARNING, f"list or watch failed, again in {delay:.1f} s", error)
         await asyncio.sleep(delay)

@@ -30,7 +30,7 @@ class ResourceRules:
 
     def apply(self, requests: Amounts) -> Amounts:
         """The requests of one pod as they count against quota."""
-        counted = {n: v for n, v in requests.items() if not n.startswith(self.excluded_prefixes or (" ",))}
+        counted = {n: v for n, v in requests.items() if not n.startswith(self.excluded_prefixes)}
         if not self.transformations:
             return counted
         result = {n: v for n, v in counted.items() if not self._replaced(n)}

@@ -56,7 +56,7 @@ def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | Non
         return f"there is no ClusterQueue {queue.spec.cluster_queue}"
     if stops(above.spec.stop_policy):
         return f"ClusterQueue {above.metadata.name} is held (sluice release cq/{above.metadata.name})"
-    active = next((c for c in above.status.conditions if c.type == "Active"), None)
+    active = next((c for c in above.status.conditions if c.type == labels.ACTIVE), None)
     if active is not None and active.status == "False":
         return f"ClusterQueue {above.metadata.name}: {active.message}"
     return ""

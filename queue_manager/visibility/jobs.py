@@ -23,6 +23,7 @@ from datetime import datetime
 
 import msgspec
 
+from job_controller import conditions
 from job_controller.model import Job
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
@@ -139,10 +140,10 @@ def state_without_job(workload: Workload, now: datetime) -> str:
 
 
 def _ended(job: Job) -> str:
-    for condition in job.status.conditions:
-        if condition.is_true and condition.type in ("Complete", "Failed"):
-            return "Succeeded" if condition.type == "Complete" else "Failed"
-    return ""
+    end = conditions.finished(job.status)
+    if end is None:
+        return ""
+    return "Succeeded" if end.type == "Complete" else "Failed"
 
 
 def why(job: Job | None, workload: Workload | None, state: str) -> tuple[str, str]:

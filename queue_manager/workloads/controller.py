@@ -86,7 +86,7 @@ class WorkloadController:
                 self.queue.add(workload.metadata.key)
 
     def _look_at_members(self, queues: list[Key]) -> None:
-        for key in self._scheduler.waiting_in(queues):
+        for key in self._scheduler.workloads_of(queues):
             self.queue.add(key)
 
     # --- one step ---

@@ -11,7 +11,8 @@ from job_controller.fields import Json
 from queue_manager.api.types import Condition, Workload, WorkloadStatus
 
 Status = Literal["True", "False"]
-MAX_MESSAGE = 32 * 1024
+MAX_MESSAGE = 32 * 1024  # characters; longer ones the API server refuses
+_FIELDS = tuple(zip(WorkloadStatus.__struct_fields__, WorkloadStatus.__struct_encode_fields__, strict=True))
 
 
 class Event(NamedTuple):
@@ -85,8 +86,8 @@ class Draft:
         """A JSON merge patch of /status that fails if anybody else has written meanwhile."""
         meta = self.original.metadata
         status = {
-            _wire_name(name): _wire(getattr(self.status, name))
-            for name in WorkloadStatus.__struct_fields__
+            wire_name: _wire(getattr(self.status, name))
+            for name, wire_name in _FIELDS
             if getattr(self.status, name) != getattr(self.original.status, name)
         }
         if "requeueState" in status and self.status.requeue_state is not None:
@@ -99,8 +100,3 @@ class Draft:
 def _wire(value: object) -> Json:
     """Empty lists and records go away: null in a merge patch."""
     return msgspec.to_builtins(value) or None
-
-
-def _wire_name(field: str) -> str:
-    head, *rest = field.split("_")
-    return head + "".join(word.capitalize() for word in rest)

@@ -21,7 +21,7 @@ from queue_manager.workloads import eviction_metrics, gauges
 from queue_manager.workloads.scheduler import Scheduler
 from queue_manager.workloads.writer import WorkloadWriter
 
-BUCKETS_14 = (1.0, *(2.5 * 2**k for k in range(13)))
+BUCKETS_14 = eviction_metrics.BUCKETS  # seconds, as the next: 1 s, then 2.5 s doubled, 14 or 16 in all
 BUCKETS_16 = (1.0, *(2.5 * 2**k for k in range(15)))
 STANDALONE = "standalone"  # of leader, follower and standalone: there is no election
 

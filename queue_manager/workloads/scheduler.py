@@ -397,7 +397,7 @@ class Scheduler:
             bypassed=self.queues.bypassed(workload.metadata.key),
         )
 
-    def waiting_in(self, queues: Iterable[Key]) -> list[Key]:
+    def workloads_of(self, queues: Iterable[Key]) -> list[Key]:
         """Workloads, waiting or not, that name one of these LocalQueues."""
         wanted = set(queues)
         return [w.metadata.key for w in self._workloads.values() if w.local_queue in wanted]

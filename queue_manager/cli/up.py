@@ -23,7 +23,8 @@ from queue_manager.engine import log
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
-from queue_manager.local.storage.journal import DataDirectoryInUse, JournalUnusable
+from queue_manager.local.storage.journal import DataDirectoryInUse
+from queue_manager.local.storage.store import JournalUnusable
 from queue_manager.operator import probes
 from queue_manager.operator.preflight import CannotStart
 

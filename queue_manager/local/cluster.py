@@ -116,6 +116,7 @@ class LocalCluster:
     async def _start(self, stack: AsyncExitStack) -> None:
         clock, rng = SystemClock(), random.SystemRandom()
         journal = Journal.open(self.options.data_dir)
+        stack.callback(journal.close)
         store = Store(clock, rng, journal)
         stack.callback(store.close)
         count = sum(store.count(resource) for resource in store.resources())

@@ -11,10 +11,10 @@ import fcntl
 import os
 import sqlite3
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from queue_manager.local.storage.store import Row
+from queue_manager.local.storage.store import JournalUnusable, Row
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -40,16 +40,13 @@ class DataDirectoryInUse(Exception):
         self.pid = pid
 
 
-class JournalUnusable(Exception):
-    """The database cannot be read, or trusted: damaged, written by a newer version, or open to everybody."""
-
-
 class Journal:
     """The objects of one data directory. Open with `Journal.open`."""
 
-    def __init__(self, connection: sqlite3.Connection, lock: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, lock: int, file: Path) -> None:
         self._connection = connection
         self._lock = lock
+        self._file = file
 
     @classmethod
     def open(cls, directory: Path | str) -> Journal:
@@ -64,22 +61,32 @@ class Journal:
             raise JournalUnusable(f"{path} can be written by everybody: chmod o-w {path}")
         lock = _take_lock(path)
         connection: sqlite3.Connection | None = None
+        file = path / "objects.db"
         try:
-            connection = sqlite3.connect(path / "objects.db", isolation_level=None)
+            connection = sqlite3.connect(file, isolation_level=None)
             _prepare(connection, path)
         except sqlite3.Error as error:
             _abandon(connection, lock)
-            raise JournalUnusable(f"{path / 'objects.db'}: {error}") from error
+            raise JournalUnusable(f"{file}: {error}") from error
         except BaseException:
             _abandon(connection, lock)
             raise
-        return cls(connection, lock)
+        return cls(connection, lock, file)
 
     def load(self) -> tuple[int, Iterable[Row]]:
-        """The last revision, and all objects."""
-        (revision,) = self._connection.execute("SELECT revision FROM counter").fetchone()
-        rows = self._connection.execute("SELECT resource, key, revision, data FROM objects")
-        return revision, map(Row._make, rows)
+        """The last revision, and all objects. Raises JournalUnusable, also when a damaged object is come to."""
+        try:
+            (revision,) = self._connection.execute("SELECT revision FROM counter").fetchone()
+        except sqlite3.Error as error:
+            raise JournalUnusable(f"{self._file}: {error}") from error
+        return revision, self._rows()
+
+    def _rows(self) -> Iterator[Row]:
+        try:
+            for row in self._connection.execute("SELECT resource, key, revision, data FROM objects"):
+                yield Row._make(row)
+        except sqlite3.Error as error:
+            raise JournalUnusable(f"{self._file}: {error}") from error
 
     def commit(self, revision: int, rows: list[Row]) -> None:
         """Keep all rows or none; returns when they are safe. Raises OSError."""

@@ -58,6 +58,10 @@ class Journal(Protocol):
     def close(self) -> None: ...
 
 
+class JournalUnusable(Exception):
+    """What is on disk cannot be read, or trusted: damaged, written by a newer version, or open to everybody."""
+
+
 class _Metadata(msgspec.Struct):
     name: str
     uid: str = ""
@@ -123,7 +127,7 @@ class Store:
         self.committed = 0  # of the last write that was published
         self._started_at = 0
         if journal is not None:
-            self._load(journal)
+            self._load(journal)  # raises JournalUnusable
 
     def _load(self, journal: Journal) -> None:
         revision, rows = journal.load()
@@ -133,7 +137,10 @@ class Store:
         for resource, key, at, data in rows:
             if data is None:
                 continue
-            meta = _head.decode(data).metadata
+            try:
+                meta = _head.decode(data).metadata
+            except msgspec.DecodeError as error:
+                raise JournalUnusable(f"{resource} {key} is damaged on disk: {error}") from error
             collection = self._collection(resource)
             collection.objects[key] = Stored(
                 key, meta.namespace, meta.name, meta.uid, at, meta.labels or NO_FIELDS, None, data
@@ -344,4 +351,15 @@ def decode(stored: Stored) -> Json:
     return tree
 
 
-__all__ = ["Change", "Forgotten", "History", "Journal", "Row", "Store", "Stored", "decode", "object_key"]
+__all__ = [
+    "Change",
+    "Forgotten",
+    "History",
+    "Journal",
+    "JournalUnusable",
+    "Row",
+    "Store",
+    "Stored",
+    "decode",
+    "object_key",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import random
 import signal
 import sqlite3
 from collections.abc import Iterable
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.resources import CONFIG_MAPS, CRDS, PODS
-from queue_manager.local.storage.journal import DataDirectoryInUse, Journal, JournalUnusable
-from queue_manager.local.storage.store import Row
+from queue_manager.local.storage.journal import DataDirectoryInUse, Journal
+from queue_manager.local.storage.store import JournalUnusable, Row, Store
 from tests.local.server.world import World, config_map, path, pod
 
 
@@ -207,6 +209,44 @@ def test_a_file_that_is_no_database_is_refused_and_the_lock_is_free(tmp_path: Pa
     for _ in range(2):
         with pytest.raises(JournalUnusable):
             Journal.open(tmp_path)
+
+
+def test_a_damaged_page_is_told_wherever_it_is_come_to(tmp_path: Path) -> None:
+    """Opening reads but the first pages."""
+    journal = filled(tmp_path)
+    journal.close()
+    file = tmp_path / "objects.db"
+    size = file.stat().st_size
+    with file.open("r+b") as database:
+        database.seek(size - 40_000)
+        database.write(b"\xff" * 20_000)
+    with pytest.raises(JournalUnusable, match="objects.db: "):
+        reopened(tmp_path)
+
+
+def test_a_damaged_object_is_told_by_name(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / "objects.db")
+    connection.execute("UPDATE objects SET data = '{' WHERE key = 'a/7'")
+    connection.commit()
+    connection.close()
+    with pytest.raises(JournalUnusable, match="pods a/7 is damaged on disk"):
+        reopened(tmp_path)
+
+
+def filled(directory: Path) -> Journal:
+    journal = Journal.open(directory)
+    data = b'{"metadata":{"name":"b"},"x":"' + b"x" * 3000 + b'"}'
+    journal.commit(50, [Row("pods", f"a/{n}", n, data) for n in range(1, 50)])
+    return journal
+
+
+def reopened(directory: Path) -> None:
+    journal = Journal.open(directory)
+    try:
+        Store(SystemClock(), random.Random(1), journal)
+    finally:
+        journal.close()
 
 
 def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:

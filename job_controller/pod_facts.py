@@ -9,10 +9,9 @@ from datetime import UTC, datetime, timedelta
 from job_controller.labels import COMPLETION_INDEX, TRACKING_FINALIZERS
 from job_controller.model import ContainerStatus, Job, Pod
 
-NEVER = datetime.min.replace(tzinfo=UTC)
+LONG_AGO = datetime.min.replace(tzinfo=UTC)  # in place of a time that is not there, where times are compared
 INT32_MAX = 2**31 - 1
-_NUMBER = re.compile(r"[+]?[0-9]+", re.ASCII)
-
+_number = re.compile(r"[+]?0*([0-9]{1,10})", re.ASCII).fullmatch  # bounded: int() refuses more than 4300 digits
 
 ENDED = ("Succeeded", "Failed")
 
@@ -87,10 +86,7 @@ def completion_index(pod: Pod) -> int:
         return -1
     if text.isascii() and text.isdecimal() and len(text) < 10:  # nearly always
         return int(text)
-    if not _NUMBER.fullmatch(text):
-        return -1
-    index = int(text)
-    return index if index <= INT32_MAX else -1
+    return _int32(text, otherwise=-1)
 
 
 def count_annotation(pod: Pod, name: str) -> int:
@@ -100,10 +96,14 @@ def count_annotation(pod: Pod, name: str) -> int:
         return 0
     if len(text) < 10 and text.isdecimal() and text.isascii():  # nearly always
         return int(text)
-    if not _NUMBER.fullmatch(text):
-        return 0
-    count = int(text)
-    return count if count <= INT32_MAX else 0
+    return _int32(text, otherwise=0)
+
+
+def _int32(text: str, otherwise: int) -> int:
+    """As Go reads a number into 32 bits."""
+    match = _number(text)
+    number = int(match[1]) if match is not None else otherwise
+    return number if number <= INT32_MAX else otherwise
 
 
 def finish_time(pod: Pod) -> datetime:
@@ -119,7 +119,7 @@ def finish_time(pod: Pod) -> datetime:
         or _became_unready(pod)
         or deletion_requested(pod)
         or pod.metadata.creation_timestamp
-        or NEVER
+        or LONG_AGO
     )
 
 

@@ -20,12 +20,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, Protocol
 
 from job_controller.model import Condition, Key, Object, Pod, Record
 from job_controller.perform import CONFLICT, NOT_FOUND, each, status_of
-from job_controller.pod_facts import is_terminal
+from job_controller.pod_facts import LONG_AGO, is_terminal
 from job_controller.ports import Clock, Metrics
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,6 @@ DELETED = "pod_gc_collector_force_delete_pods_total"
 ERRORS = "pod_gc_collector_force_delete_pod_errors_total"
 
 Reason = Literal["terminated", "out-of-service", "orphaned", "unscheduled"]
-_LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
 
 
 class Taint(Record):
@@ -109,7 +108,7 @@ def _beyond(pods: Iterable[Pod], threshold: int) -> list[Pod]:
 
 def _dispensable(pod: Pod) -> tuple[bool, datetime, str]:
     evicted = pod.status.phase == "Failed" and pod.status.reason == "Evicted"
-    return not evicted, pod.metadata.creation_timestamp or _LONG_AGO, pod.metadata.uid
+    return not evicted, pod.metadata.creation_timestamp or LONG_AGO, pod.metadata.uid
 
 
 def _is_out_of_service(pod: Pod, nodes: Mapping[str, Node], _: Collection[str]) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 from job_controller.model import Job, LabelSelector, LabelSelectorRequirement, Pod
-from job_controller.pod_facts import completion_index
+from job_controller.pod_facts import LONG_AGO, completion_index
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
-_LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
@@ -96,7 +95,7 @@ def _worth(pod: Pod) -> tuple[bool, int, bool, float, int, int, float, int, str]
         -ready_since.timestamp() if ready_since is not None else 0.0,
         -restarts,
         -sidecar_restarts,
-        -(pod.metadata.creation_timestamp or _LONG_AGO).timestamp(),
+        -(pod.metadata.creation_timestamp or LONG_AGO).timestamp(),
         completion_index(pod),
         pod.metadata.uid,
     )
@@ -110,7 +109,7 @@ def _sidecar_restarts(pod: Pod) -> int:
 def _ready_since(pod: Pod) -> datetime | None:
     for condition in pod.status.conditions:
         if condition.type == "Ready" and condition.status == "True":
-            return condition.last_transition_time or _LONG_AGO
+            return condition.last_transition_time or LONG_AGO
     return None
 
 

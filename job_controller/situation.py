@@ -10,7 +10,7 @@ from job_controller import conditions
 from job_controller.completion_indexes import exhausts_index, last_failures, stored_completed, stored_failed
 from job_controller.model import Job, Pod, UncountedTerminatedPods
 from job_controller.options import JobControllerOptions
-from job_controller.pod_facts import NEVER, completion_index, failed_by_itself, is_ready, replaces_only_failed
+from job_controller.pod_facts import LONG_AGO, completion_index, failed_by_itself, is_ready, replaces_only_failed
 from job_controller.pod_failure_policy import COUNTED, Outcome, evaluate
 from job_controller.reasons import FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED
 from job_controller.sorting import Parts, join, split
@@ -152,7 +152,7 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
 def _doomed_since(job: Job) -> datetime | None:
     """A condition that a user wrote without a time may be of any."""
     stamps = [
-        condition.last_transition_time or NEVER
+        condition.last_transition_time or LONG_AGO
         for condition in job.status.conditions
         if condition.is_true and condition.type in (SUCCESS_CRITERIA_MET, FAILURE_TARGET)
     ]

@@ -6,11 +6,12 @@ the events tell the rest while they live (an hour).
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
 from job_controller.model import Condition, Job
+from job_controller.pod_facts import LONG_AGO
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
 
@@ -32,7 +33,6 @@ _ORDER = (
     "Failed",
     labels.FINISHED,
 )
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -63,7 +63,7 @@ def history(job: Job | None, workload: Workload | None) -> list[Step]:
         if job is None or workload.metadata.creation_timestamp != job.metadata.creation_timestamp:
             steps.append(_plain(workload.metadata.creation_timestamp, "Workload", "Created"))
         steps += [_step("Workload", condition) for condition in workload.status.conditions]
-    return sorted(steps, key=lambda step: (step.at or _LONG_AGO, _rank(step.what), step.object))
+    return sorted(steps, key=lambda step: (step.at or LONG_AGO, _rank(step.what), step.object))
 
 
 def _plain(at: datetime | None, kind: str, what: str) -> Step:

@@ -7,18 +7,16 @@ same pods (job_controller.backoff). Only the length of the first wait may be the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
 from job_controller import backoff, conditions
 from job_controller.model import Condition, Job
 from job_controller.options import JobControllerOptions
-from job_controller.pod_facts import completion_index, finish_time, is_active, is_ready, is_terminal
+from job_controller.pod_facts import LONG_AGO, completion_index, finish_time, is_active, is_ready, is_terminal
 from job_controller.switches import effective
 from queue_manager.visibility.wire import ContainerStatus, Pod, Terminated
-
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class PodRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -50,7 +48,7 @@ def pod_rows(job: Job, pods: Iterable[Pod]) -> list[PodRow]:
 def creation_order(pod: Pod) -> tuple[datetime, int, str]:
     version = pod.metadata.resource_version
     return (
-        pod.metadata.creation_timestamp or _LONG_AGO,
+        pod.metadata.creation_timestamp or LONG_AGO,
         attempt_of(pod),
         version.rjust(20, "0") if version.isdecimal() else pod.metadata.name,
     )

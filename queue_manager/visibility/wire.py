@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 from job_controller import model
 from job_controller.model import Object, Record
-
-_NEVER = datetime.min.replace(tzinfo=UTC)
+from job_controller.pod_facts import LONG_AGO
 
 
 class Waiting(Record):
@@ -91,8 +90,8 @@ class Event(Object):
         """Order of time; within one second, in which many events fall, of creation."""
         version = self.metadata.resource_version
         return (
-            self.last or _NEVER,
-            self.metadata.creation_timestamp or _NEVER,
+            self.last or LONG_AGO,
+            self.metadata.creation_timestamp or LONG_AGO,
             int(version) if version.isdecimal() else 0,
             self.metadata.name,
         )

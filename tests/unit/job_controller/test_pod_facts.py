@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from job_controller.labels import COMPLETION_INDEX
+from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT
 from job_controller.model import Pod
-from job_controller.pod_facts import completion_index, failed_by_itself, finish_time, is_failed
+from job_controller.pod_facts import completion_index, count_annotation, failed_by_itself, finish_time, is_failed
 from tests.unit.job_controller.build import at, pod, wire
 
 
@@ -43,17 +43,31 @@ SIDECAR = {"initContainers": [{"name": "side", "restartPolicy": "Always"}, {"nam
         ({}, {}, {}, 1),
     ],
 )  # fmt: skip
-def test_finish_time(metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, Any], second: int) -> None:
+def test_a_pod_finished_at_the_best_time_that_it_tells(
+    metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, Any], second: int
+) -> None:
     """Containers and sidecars; else when it became unready; else its deletion; else its creation."""
     tree = {"metadata": {"creationTimestamp": wire(at(1)), **metadata}, "spec": spec, "status": status}
     assert finish_time(msgspec.convert(tree, Pod)) == at(second)
 
 
 @pytest.mark.parametrize(
-    ("text", "index"), [("0", 0), ("7", 7), ("07", 7), ("-1", -1), ("x", -1), ("", -1), ("1.5", -1), ("9" * 12, -1)]
+    ("text", "index"),
+    [
+        *(("0", 0), ("7", 7), ("07", 7), ("+7", 7), (str(2**31 - 1), 2**31 - 1), ("0" * 5000 + "7", 7)),
+        *(("-1", -1), ("x", -1), ("", -1), ("1.5", -1), (str(2**31), -1), ("9" * 12, -1), ("9" * 5000, -1)),
+    ],
+    ids=lambda value: str(value)[:20],
 )
-def test_completion_index(text: str, index: int) -> None:
+def test_a_completion_index_is_read_as_go_reads_it_and_is_else_none(text: str, index: int) -> None:
     assert completion_index(pod("p", annotations={COMPLETION_INDEX: text})) == index
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("3", 3), ("+3", 3), ("-1", 0), ("x", 0), (str(2**31), 0), ("9" * 5000, 0)]
+)
+def test_a_failure_count_that_cannot_be_read_is_zero(text: str, count: int) -> None:
+    assert count_annotation(pod("p", annotations={INDEX_FAILURE_COUNT: text}), INDEX_FAILURE_COUNT) == count
 
 
 @pytest.mark.parametrize(
@@ -67,7 +81,9 @@ def test_completion_index(text: str, index: int) -> None:
         ("Succeeded", 5, False, False),
     ],
 )
-def test_failed_pods(phase: str, deleted: float | None, at_once: bool, when_ended: bool) -> None:
+def test_a_pod_that_is_deleted_has_failed_at_once_or_when_it_has_ended(
+    phase: str, deleted: float | None, at_once: bool, when_ended: bool
+) -> None:
     one = pod("p", phase, deleted=deleted)
     assert is_failed(one, only_terminal=False) is at_once
     assert is_failed(one, only_terminal=True) is when_ended

@@ -220,7 +220,7 @@ def test_a_damaged_page_is_told_wherever_it_is_come_to(tmp_path: Path) -> None:
     with file.open("r+b") as database:
         database.seek(size - 40_000)
         database.write(b"\xff" * 20_000)
-    with pytest.raises(JournalUnusable, match="objects.db: "):
+    with pytest.raises(JournalUnusable, match=r"objects\.db: "):
         reopened(tmp_path)
 
 

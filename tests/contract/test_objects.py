@@ -213,6 +213,15 @@ async def test_pods_say_their_state_from_the_start(s: Session) -> None:
     await s.ask("GET", s.path(PODS, "p", "status"))
 
 
+async def test_a_pod_is_judged_more_strictly_than_a_template(s: Session) -> None:
+    container = {"name": "a", "image": "x", "imagePullPolicy": "Never"}
+    spaced = {"containers": [{**container, "image": " x"}]}
+    await s.create(pod("spaced", spaced))
+    await s.create(job("spaced", {"template": {"spec": {**spaced, "restartPolicy": "Never"}}}))
+    gated = {"containers": [container], "schedulingGates": [{"name": "example.com/g"}], "nodeName": "n"}
+    await s.create(pod("gated", gated))
+
+
 async def test_a_pod_is_bound_once(s: Session) -> None:
     await s.create(pod())
     binding = {

@@ -148,7 +148,7 @@ def _validate_create(pod: Json) -> list[FieldError]:
     text = text_of(spec)
     if text in _valid:
         return []
-    errors = validate_pod_spec(spec, "spec")
+    errors = validate_pod_spec(spec, "spec", in_pod=True)
     if not errors:
         _valid.add(text)
     return errors

@@ -10,7 +10,7 @@ from job_controller import conditions
 from job_controller.completion_indexes import exhausts_index, last_failures, stored_completed, stored_failed
 from job_controller.model import Job, Pod, UncountedTerminatedPods
 from job_controller.options import JobControllerOptions
-from job_controller.pod_facts import LONG_AGO, completion_index, failed_by_itself, is_ready, replaces_only_failed
+from job_controller.pod_facts import LONG_AGO, completion_index, failed_by_itself, replaces_only_failed
 from job_controller.pod_failure_policy import COUNTED, Outcome, evaluate
 from job_controller.reasons import FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED
 from job_controller.sorting import Parts, join, split
@@ -22,10 +22,11 @@ NOTHING_UNCOUNTED = UncountedTerminatedPods()
 class Situation:
     """`stamp` is now in whole seconds, as the API stores times. Pods are those of this Job's UID, sorted (sorting.py).
 
-    outcomes    what the pod failure policy says of each failed pod, by UID
-    exhausted   the index that a failed pod fails for good, by UID; only with backoffLimitPerIndex
-    doomed_since  when the end of the Job was announced, or its deletion: from then on its pods are deleted with it
-    waiting     failed pods that keep their finalizer until they are replaced, by index; likewise (spec 2.7)
+    only_terminal   a pod that is being deleted has not failed yet (pod_facts.replaces_only_failed)
+    outcomes        what the pod failure policy says of each failed pod, by UID
+    exhausted       the index that a failed pod fails for good, by UID; only with backoffLimitPerIndex
+    waiting         failed pods that keep their finalizer until they are replaced, by index; likewise (spec 2.7)
+    doomed_since    when the end of the Job was announced, or its deletion: from then on its pods are deleted with it
     """
 
     job: Job
@@ -88,9 +89,6 @@ class Situation:
     def failed_by_itself(self, pod: Pod) -> bool:
         """Whether the pod has failed, other than by being deleted with its Job."""
         return failed_by_itself(pod, self.only_terminal, self.doomed_since)
-
-    def ready(self, pods: Iterable[Pod]) -> int:
-        return sum(is_ready(pod) for pod in pods)
 
 
 def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOptions, before: Parts = ()) -> Situation:

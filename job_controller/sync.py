@@ -40,7 +40,7 @@ from job_controller.labels import FAILED_PODS_LIMIT
 from job_controller.manage import Plan, manage
 from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
-from job_controller.pod_facts import finish_time, is_tracked
+from job_controller.pod_facts import finish_time, is_ready, is_tracked
 from job_controller.situation import Situation, look
 from job_controller.switches import effective
 from job_controller.verdict import Verdict, completed, deadline_in, judge, standing
@@ -140,18 +140,8 @@ def _steps(
     keep = {pod.metadata.uid for pod in s.waiting.values()} if verdict is None else set()
     ledger = accounting.settle(s, verdict, keep, removed if ending else set())
 
-    status = accounting.noted_status(s, ledger, failed_indexes)
-    terminating = len(s.terminating) + _lingering(plan.remove, ending)
-    status = msgspec.structs.replace(
-        status,
-        active=active,
-        ready=s.active_ready - s.ready(plan.remove),
-        terminating=terminating,
-        start_time=s.start_time,
-    )
-    status, events = _suspension(s, status, verdict)
-    if verdict is not None:
-        status = msgspec.structs.replace(status, conditions=_interim(s, status, verdict))
+    noted = accounting.noted_status(s, ledger, failed_indexes)
+    status, events = _next_status(s, noted, plan, active, verdict, ending=ending)
 
     steps: list[Step] = []
     announced: JobStatus | None = None
@@ -181,6 +171,23 @@ def _steps(
         requeue_after=_requeue(s, verdict, plan, ledger),
         action=_action(s, plan, ending, pods_done),
     )
+
+
+def _next_status(
+    s: Situation, noted: JobStatus, plan: Plan, active: int, verdict: Verdict | None, *, ending: bool
+) -> tuple[JobStatus, tuple[Event, ...]]:
+    """What is noted, with pods and conditions as they are once the plan is carried out; and the Events of that."""
+    status = msgspec.structs.replace(
+        noted,
+        active=active,
+        ready=s.active_ready - sum(map(is_ready, plan.remove)),
+        terminating=len(s.terminating) + _lingering(plan.remove, ending),
+        start_time=s.start_time,
+    )
+    status, events = _suspension(s, status, verdict)
+    if verdict is not None:
+        status = msgspec.structs.replace(status, conditions=_interim(s, status, verdict))
+    return status, events
 
 
 def _announcement(s: Situation, status: JobStatus) -> JobStatus:

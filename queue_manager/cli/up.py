@@ -86,7 +86,9 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
         reloader.listen(stop.set)
         say_next(cluster, time.monotonic() - began)
         await stop.wait()
-        sys.stdout.write("\nstopping: pods get up to 10 s to end ...\n")
+        sys.stdout.write(
+            "\nstopping: pods get up to 10 s to end; Ctrl-C again leaves them to the next `sluice up` ...\n"
+        )
         sys.stdout.flush()
     sys.stdout.write("stopped; `sluice up` goes on where this left off\n")
     return EXIT_OK

@@ -35,6 +35,7 @@ def stop_on_signals(stop: asyncio.Event) -> None:
         stop.set()
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)  # Python's own would cancel every task, at which each complains
 
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop_once)

@@ -62,6 +62,12 @@ def _less(room: int, length: int) -> int:
     return room - length
 
 
+def _check_zeros(what: str, text: str) -> None:
+    """A zero byte ends a text wherever a program is given one; the API allows it, and Secrets may have any byte."""
+    if "\0" in text:
+        raise CreateError(f"{what} has a zero byte, which no program can be given")
+
+
 async def environment(pod: Json, container: Json, host: Host, source: Source, home: str) -> dict[str, str]:
     """All variables of a container. Later ones may use earlier ones. Raises ConfigError, CreateError."""
     metadata = pod["metadata"]
@@ -78,6 +84,8 @@ async def environment(pod: Json, container: Json, host: Host, source: Source, ho
         if value is not None:
             room = _less(room, len(value))
             own[entry["name"]] = value
+    for name, value in own.items():
+        _check_zeros(f"the value of the variable {name}", value)
     return variables | own | {MARK: metadata["uid"]}
 
 
@@ -87,6 +95,7 @@ def arguments(container: Json, variables: Mapping[str, str]) -> list[str]:
     for text in (*(container.get("command") or ()), *(container.get("args") or ())):
         expanded.append(expand(text, variables))
         room = _less(room, len(expanded[-1]))
+        _check_zeros("an argument", expanded[-1])
     return expanded
 
 

@@ -174,6 +174,14 @@ async def test_variables_that_no_program_can_be_started_with_are_refused_before_
         await environment(pod, container, HOST, from_big, "/")
 
 
+async def test_a_zero_byte_is_refused_before_a_program_is_started_with_it() -> None:
+    pod = {"metadata": {"name": "pod", "namespace": "default", "uid": "1"}, "spec": {}}
+    with pytest.raises(CreateError, match="the variable A has a zero byte"):
+        await environment(pod, {"env": [{"name": "A", "value": "a\0b"}]}, HOST, from_big, "/")
+    with pytest.raises(CreateError, match="an argument has a zero byte"):
+        arguments({"command": ["echo"], "args": ["a\0b"]}, {})
+
+
 @pytest.mark.parametrize("args", [["$(A)" * 1000], ["$(A)"] * 10_000])
 def test_arguments_that_no_program_can_be_started_with_are_refused_before_they_fill_the_memory(args: list[str]) -> None:
     with pytest.raises(CreateError, match=TOO_LONG):

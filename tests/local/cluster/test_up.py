@@ -13,7 +13,7 @@ import pytest
 
 from job_controller.model import Pod
 from queue_manager.engine.resources import JOBS, LOCAL_QUEUES, PODS
-from tests.local.cluster.conftest import Up, processes_of, sluice
+from tests.local.cluster.conftest import PATIENCE, Up, processes_of, sluice
 from tests.local.cluster.work import ended, job, job_named, running
 
 Start = Callable[..., Up]
@@ -44,6 +44,25 @@ async def test_a_signal_stops_it_cleanly_and_no_process_is_left(start: Start, nu
     assert up.stop(number) == 0
     assert processes_of(marker) == []
     assert not [line for line in up.lines if "Traceback" in line or "ERROR" in line]
+
+
+async def test_a_second_signal_ends_it_at_once_and_says_nothing(start: Start) -> None:
+    """What runs is left to the next start, as after kill -9."""
+    up = start()
+    marker = f"32{up.process.pid}"
+    async with up.client() as client:
+        await client.create(JOBS, "default", job("stays", f"trap '' TERM; sleep {marker}; sleep {marker}"))
+        await running(client, "stays")
+    assert up.process.stdout is not None
+    up.process.send_signal(signal.SIGINT)
+    while not up.process.stdout.readline().startswith("stopping"):
+        pass
+    up.process.send_signal(signal.SIGINT)
+    assert up.process.stdout.read() == ""
+    assert up.process.wait(PATIENCE) == -signal.SIGINT
+    again = start()
+    assert again.stop() == 0
+    assert processes_of(marker) == []
 
 
 async def test_after_kill_9_finished_jobs_stay_finished_and_running_pods_are_adopted(

@@ -24,8 +24,8 @@ VARIABLE = (
     (re.compile(r"(?<![\w.-])\d+(\.\d+)?(ms|s|m\d+s|m|h\d+m)(?![\w-])"), "TIME"),
     (re.compile(r"\d+(\.\d+)? s\b"), "TIME"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
-    (re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?=[\s'\"]|$)"), "-RAND"),
-    (re.compile(r"-[0-9a-f]{5}(?=[\s'\"]|$)"), "-HASH"),
+    # Endings of generated names, and hashes in names of Workloads: one form, for a hash may look like an ending.
+    (re.compile(r"-([bcdfghjklmnpqrstvwxz2456789]{5}|[0-9a-f]{5})(?=[\s'\"]|$)"), "-ENDING"),
     (re.compile(r"[█░]+"), "BAR"),
 )
 

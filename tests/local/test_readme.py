@@ -30,5 +30,6 @@ def test_a_changed_word_is_seen_and_a_changed_time_is_not() -> None:
     """The comparison can fail, and fails for the right reason."""
     assert matches(["hello-x7k2q  1/1  Running  3s"], ["hello-b9dfz  1/1  Running  12s"])
     assert not matches(["hello-x7k2q  1/1  Running  3s"], ["hello-b9dfz  0/1  Running  12s"])
+    assert matches(["Workload 'job-flaky-175e8'"], ["Workload 'job-flaky-24bcd'"])
     assert matches(["a", "...", "z"], ["a", "b", "c", "z"])
     assert not matches(["a", "...", "z"], ["a", "b", "c"])

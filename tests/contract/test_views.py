@@ -147,6 +147,18 @@ async def test_openapi_describes_what_is_served(s: Session) -> None:
         s.follow({"fields": sorted(spec["properties"]), "required": spec["required"]})
 
 
+async def test_a_column_shows_the_first_of_several_values(s: Session) -> None:
+    texts = {"type": "array", "items": {"type": "string"}}
+    pairs = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    paths = (".spec.l[*]", ".spec.l", ".spec.o[*].n", ".spec.o[*]", ".spec.none[*]")
+    columns = [{"name": f"C{i}", "type": "string", "jsonPath": path} for i, path in enumerate(paths)]
+    columns.append({"name": "N", "type": "integer", "jsonPath": ".spec.o[*].n"})
+    schema = {"type": "object", "properties": {"l": texts, "o": pairs}}
+    await s.define(definition(s.group, schema, additionalPrinterColumns=columns))
+    await s.create(thing(s.group, "t", l=["b", "a"], o=[{"n": 2}, {"n": 1}]), silent=True)
+    await s.list(things(s.group), accept=TABLE)
+
+
 async def test_custom_kinds_are_discovered(s: Session) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     columns = [

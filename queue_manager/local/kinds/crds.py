@@ -233,7 +233,7 @@ def _columns(declared: Any) -> tuple[tuple[Column, ...], Callable[[Json, datetim
 
 
 def _cell(found: list[Json], shape: str, now: datetime) -> Any:
-    """A value in the column's type; null when there is none or it does not fit."""
+    """The first value in the column's type; null when there is none or it does not fit."""
     if not found:
         return None
     value = found[0]
@@ -247,9 +247,7 @@ def _cell(found: list[Json], shape: str, now: datetime) -> Any:
         case "date":
             age_text = since(value, now) if isinstance(value, str) else "<unknown>"
             return "<invalid>" if age_text == "<unknown>" and value else age_text
-    if isinstance(value, str):
-        return ",".join(str(item) for item in found)
-    return " ".join(_printed(item) for item in found)
+    return value if isinstance(value, str) else _printed(value)
 
 
 def _printed(value: Json) -> str:

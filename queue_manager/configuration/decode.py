@@ -20,7 +20,7 @@ import yaml
 
 from job_controller import quantities
 from queue_manager.configuration import durations
-from queue_manager.configuration.document import BOOL, FLOAT, INT, NULL, STR, Findings, line_of, shown
+from queue_manager.configuration.document import BOOL, FLOAT, INT, MERGE, NULL, STR, Findings, line_of, shown
 from queue_manager.configuration.setting import Opaque, Quantity
 
 UNSET: Any = object()
@@ -81,8 +81,9 @@ def _entries(node: yaml.Node, path: str, findings: Findings) -> Iterable[tuple[s
         findings.unreadable(path, f"{shown(node)}; must be a mapping", line_of(node))
         return
     seen: dict[str, int] = {}
-    for key_node, child in node.value:
-        key = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
+    own = [(key, child) for key, child in node.value if key.tag != MERGE]
+    for key_node, child in own:
+        key = _text(key_node)
         where = f"{path}.{key}" if path else key
         line = line_of(key_node)
         if key in seen:
@@ -91,6 +92,39 @@ def _entries(node: yaml.Node, path: str, findings: Findings) -> Iterable[tuple[s
         seen[key] = line
         findings.lines[where] = line
         yield key, child, where
+    for key_node, child in _merged(node, path, findings):
+        key = _text(key_node)
+        if key not in seen:
+            seen[key] = line_of(key_node)
+            where = f"{path}.{key}" if path else key
+            findings.lines[where] = seen[key]
+            yield key, child, where
+
+
+def _text(key: yaml.Node) -> str:
+    return key.value if isinstance(key, yaml.ScalarNode) else "?"
+
+
+def _merged(node: yaml.MappingNode, path: str, findings: Findings) -> Iterable[tuple[yaml.Node, yaml.Node]]:
+    """Keys and values that `<<` brings in, those that count before those that they hide. Each mapping comes once:
+    what would merge itself ends, and what is merged over and over does no harm."""
+    found, known = [node], {id(node)}
+    while found:
+        mapping = found.pop()
+        if mapping is not node:
+            yield from ((key, child) for key, child in mapping.value if key.tag != MERGE)
+        more = []
+        for key, child in mapping.value:
+            if key.tag != MERGE:
+                continue
+            for source in child.value if isinstance(child, yaml.SequenceNode) else [child]:
+                if not isinstance(source, yaml.MappingNode):
+                    what = f"{shown(source)}; must be a mapping or a list of mappings"
+                    findings.refuse(f"{path}.<<" if path else "<<", what, line_of(key))
+                elif id(source) not in known:
+                    known.add(id(source))
+                    more.append(source)
+        found += reversed(more)
 
 
 def _instead(key: str, cls: type, known: Iterable[str]) -> str:

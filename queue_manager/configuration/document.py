@@ -10,6 +10,7 @@ import yaml
 from queue_manager.shallow_yaml import ShallowLoader
 
 NULL, BOOL, INT, FLOAT, STR = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str"))
+MERGE = "tag:yaml.org,2002:merge"
 
 
 class Problem(NamedTuple):

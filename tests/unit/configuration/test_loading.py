@@ -296,3 +296,30 @@ def test_the_refusal_of_a_feature_gate_names_the_one_that_has_an_effect() -> Non
 @pytest.mark.parametrize("text", ["- " * 100_000, "a: " + "[" * 100_000, "? " * 100_000])
 def test_a_file_that_nests_without_end_is_refused_and_crashes_nothing(text: str) -> None:
     assert problems(text) == ["f:1: not YAML: nested more than 100 levels deep; a Configuration is a YAML mapping"]
+
+
+def test_a_mapping_may_be_merged_into_another_whose_own_fields_count() -> None:
+    """As Kueue reads it: what is given beside the `<<` hides what it brings, and the first of several counts."""
+    gpu = "    - &gpu {input: example.com/a, strategy: Replace, outputs: &out {example.com/c: 2}}\n"
+    more = "    - {<<: *gpu, input: example.com/b}\n"
+    more += "    - {<<: [{input: example.com/d}, *gpu], outputs: {<<: *out, x: 1}}\n"
+    found = loads(HEAD + "resources:\n  transformations:\n" + gpu + more, "f").resources.transformations
+    assert [(t.input, t.strategy, dict(t.outputs)) for t in found] == [
+        ("example.com/a", "Replace", {"example.com/c": "2"}),
+        ("example.com/b", "Replace", {"example.com/c": "2"}),
+        ("example.com/d", "Replace", {"x": "1", "example.com/c": "2"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("waitForPodsReady: {<<: 5m}", ['f:3: waitForPodsReady.<<: "5m" is a string; must be a mapping or a list of']),
+        ("health: &h {a: 1}\nmetrics:\n  <<: *h", ["f:3: health.a: unknown field;", "f:3: metrics.a: unknown field;"]),
+        ("health: &h {<<: *h, a: 1}", ["f:3: health.a: unknown field;"]),
+    ],
+)
+def test_a_mistake_in_what_is_merged_is_told_where_it_is_written(body: str, expected: list[str]) -> None:
+    found = problems(HEAD + body + "\n")
+    assert len(found) == len(expected)
+    assert all(said.startswith(text) for said, text in zip(found, expected, strict=True))

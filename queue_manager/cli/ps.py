@@ -22,6 +22,7 @@ STYLES = {
     "Pending": "yellow",
     "Backoff": "yellow",
     "Evicted": "yellow",
+    "Refused": "red",
     "Deactivated": "red",
     "Failed": "red",
     "Succeeded": "dim",
@@ -66,8 +67,15 @@ COLUMNS = (
 
 def run(args: argparse.Namespace) -> int:
     rows = asyncio.run(_rows(args))
-    output.show(args.output, COLUMNS, rows, "no Jobs; submit one with: sluice submit -f FILE")
+    output.show(args.output, COLUMNS, rows, _nothing(args))
     return EXIT_OK
+
+
+def _nothing(args: argparse.Namespace) -> str:
+    """What is said instead of a table without rows."""
+    where = [f"of LocalQueue {args.queue}"] if args.queue else []
+    where += [f"in namespace {args.namespace}"] if args.namespace else []
+    return f"no Jobs {' '.join(where)}" if where else "no Jobs; submit one with: sluice submit -f FILE"
 
 
 async def _rows(args: argparse.Namespace) -> list[JobRow]:

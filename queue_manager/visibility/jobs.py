@@ -6,6 +6,7 @@ objects sees the same state:
     Deleting     deletionTimestamp is set
     Succeeded    condition Complete
     Failed       condition Failed
+    Refused      its Workload is finished, and the Job never ran: it could not be started, or says something else
     Deactivated  its Workload has spec.active=false: an operator must act
     Backoff      evicted, and requeueAt lies ahead
     Evicted      evicted, and it still holds its quota: its pods are going away
@@ -70,6 +71,7 @@ _ORDER = (
     "Pending",
     "Backoff",
     "Suspended",
+    "Refused",
     "Deactivated",
     "Deleting",
     "Failed",
@@ -109,6 +111,8 @@ def job_state(job: Job, workload: Workload | None, now: datetime) -> str:
     if ended:
         return ended
     if workload is not None:
+        if workload.is_true(labels.FINISHED):
+            return "Refused"
         if not workload.spec.active:
             return "Deactivated"
         requeue = workload.status.requeue_state
@@ -159,6 +163,8 @@ def why(job: Job | None, workload: Workload | None, state: str) -> tuple[str, st
         return finished.reason, finished.message
     if state in ("Deactivated", "Backoff", "Evicted"):
         evicted = workload.condition(labels.EVICTED)
+        if state == "Deactivated" and evicted is not None and not evicted.reason.startswith(labels.DEACTIVATED):
+            return labels.DEACTIVATED, labels.DEACTIVATED_MESSAGE  # by a user, after an eviction for another reason
         return (evicted.reason, evicted.message) if evicted else ("", "")
     if state in ("Pending", "Reserved"):
         kind = labels.QUOTA_RESERVED if state == "Pending" else labels.ADMITTED

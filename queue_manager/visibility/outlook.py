@@ -33,6 +33,7 @@ LEFT_ALONE = (
     "nothing: the queue leaves it alone. Its namespace is not managed (managedJobsNamespaceSelector), no queue manager "
     "runs, or an event tells why"
 )
+REFUSED = "nothing: its Workload is finished; put right what the reason says, then delete the Job and submit it again"
 NEVER = 100 * 365 * 86_400  # seconds; a deadline may lie further ahead than a date can
 
 
@@ -68,6 +69,8 @@ def outlook(
         found = [_some("goes when its finalizers are off and its pods have ended")]
     elif state in ("Succeeded", "Failed"):
         found = _after_the_end(job, workload, around)
+    elif state == "Refused":
+        found = [_some(REFUSED)]
     elif workload is not None and state in _HELD_BY_QUEUE:
         found = _HELD_BY_QUEUE[state](workload, around)
     elif state in ("Running", "Starting"):

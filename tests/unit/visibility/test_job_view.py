@@ -11,7 +11,7 @@ from job_controller.model import Job
 from queue_manager.api.types import Workload
 from queue_manager.visibility.attempts import attempts
 from queue_manager.visibility.job_view import JobView, job_view
-from queue_manager.visibility.outlook import LEFT_ALONE, Surroundings
+from queue_manager.visibility.outlook import LEFT_ALONE, REFUSED, Surroundings
 from queue_manager.visibility.wire import Pod
 from queue_manager.workloads.settings import PodsReadySettings, Settings
 from tests.unit.visibility.build import ADMISSION, Tree, admitted, at, cond, event, evictions, job, pod, wire, workload
@@ -127,6 +127,13 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
         None,
         KNOWN,
         [(None, "starts by the Workload that it names, mine, which is not there or belongs to another Job")],
+    ),
+    (
+        "its Workload could not be started",
+        job(),
+        workload(conditions=[*admitted(), cond("Finished", reason="FailedToStart")]),
+        KNOWN,
+        [(None, REFUSED)],
     ),
     (
         "no queue",

@@ -81,10 +81,17 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
     ),
     (
         "its Workload is finished though it never ran",
-        "Pending",
+        "Refused",
         job(),
-        workload(conditions=[cond("Finished", reason="FailedToStart", message="conflict")]),
+        workload(conditions=[*admitted(), cond("Finished", reason="FailedToStart", message="conflict")]),
         ("FailedToStart", "conflict"),
+    ),
+    (
+        "deactivated by a user while it backed off",
+        "Deactivated",
+        job(),
+        workload(active=False, conditions=[EVICTED]),
+        ("Deactivated", "The workload is deactivated"),
     ),
 ]
 

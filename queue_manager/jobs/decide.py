@@ -155,7 +155,17 @@ def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
         return _stop(job, workload, labels.STOP_NOT_ADMITTED, context) or Nothing()
     if not matches(job, workload):
         return _mismatch(job, workload, context)
-    return _synchronise(job, workload, context) or _report(job, workload, context) or _steer(job, workload, context)
+    return _keep_in_step(job, workload, context)
+
+
+def _keep_in_step(job: Job, workload: Workload, context: Context) -> Action:
+    """All is there and fits together; what changed on one side is done on the other."""
+    action = _synchronise(job, workload, context) or _report(job, workload, context) or _steer(job, workload, context)
+    if isinstance(action, Nothing) and context.priority is None:
+        followed = workload.spec.priority_class_ref
+        if followed is None or followed.name != job.metadata.labels.get(labels.PRIORITY_CLASS):
+            return _unknown_class(job)  # its Workload keeps the priority that it has
+    return action
 
 
 def _child(job: Job, parent: Parent) -> Action:
@@ -189,7 +199,7 @@ def _prebuilt(job: Job, owned: Sequence[Workload], context: Context) -> Action:
         return _stop(job, workload, labels.STOP_NOT_ADMITTED, context) or Nothing()
     if not matches(job, workload):
         return _stop(job, workload, labels.STOP_NO_MATCH, context) or SetStatus(workload, _out_of_sync)
-    return _synchronise(job, workload, context) or _report(job, workload, context) or _steer(job, workload, context)
+    return _keep_in_step(job, workload, context)
 
 
 def _out_of_sync(draft: Draft) -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from job_controller.model import Job
-from queue_manager.api.types import ReclaimablePod, Workload
+from queue_manager.api.types import PriorityClassRef, ReclaimablePod, Workload
 from queue_manager.jobs import decide as d
 from queue_manager.jobs import pods
 from queue_manager.jobs.workload import Priority, matches, new_workload, priority_of, workload_name
@@ -277,6 +277,20 @@ def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():
     assert action.patch["spec"] == {"suspend": True}
     assert action.event == ("Normal", "Stopped", "Not admitted by cluster queue")
     assert isinstance(d.decide(job(status=CONFIRMED), [finished], CONTEXT), d.Nothing)
+
+
+def test_a_change_to_an_unknown_priority_class_is_told_and_one_that_is_deleted_is_not():
+    """The Workload keeps the priority it has; a class that is gone has done its work."""
+    context = d.Context(priority=None)
+    renamed = job(labels={"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "later"})
+    waits = condition("QuotaReserved", "False", "WaitingForQuota", "full")
+    action = d.decide(renamed, [workload(waits)], context)
+    assert isinstance(action, d.Tell)
+    assert action.event == ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "later" not found')
+    reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "later"}
+    known = workload(waits)
+    spec = msgspec.structs.replace(known.spec, priority_class_ref=msgspec.convert(reference, PriorityClassRef))
+    assert isinstance(d.decide(renamed, [msgspec.structs.replace(known, spec=spec)], context), d.Nothing)
 
 
 def test_priority_comes_from_the_label_then_the_pods_then_the_default():

@@ -97,6 +97,12 @@ def test_deadline_runs_from_the_start_time(now: float, fails: bool, requeue: flo
     assert decision.requeue_after == requeue
 
 
+def test_the_longest_deadline_does_not_come() -> None:
+    decision = run(job(active_deadline_seconds=2**63 - 1), pod("a"), now=9)
+    assert condition_texts(final(decision)) == []
+    assert decision.requeue_after is not None and decision.requeue_after > 2**62
+
+
 def test_zero_deadline_fails_without_a_pod() -> None:
     decision = run(job(active_deadline_seconds=0, started=None))
     assert condition_texts(final(decision)) == [f"FailureTarget=True/{DEADLINE}", f"Failed=True/{DEADLINE}"]

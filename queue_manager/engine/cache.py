@@ -226,6 +226,12 @@ class Cache(Generic[T]):
         log.exception("a cache subscriber failed", extra={"cache": self.name, "key": key})
 
 
+def controller_uid(obj: HasMetadata) -> tuple[str, ...]:
+    """For an index by who manages an object: the uid of its controller, if it has one."""
+    owner = obj.metadata.controller
+    return () if owner is None else (owner.uid,)
+
+
 class _Index(Generic[T]):
     """uids by value, each set in order of arrival (a dict, so that iteration is deterministic)."""
 

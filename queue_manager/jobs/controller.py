@@ -7,7 +7,7 @@ from job_controller.fields import Json
 from job_controller.model import Job, Key, Pod
 from queue_manager.api import labels
 from queue_manager.api.types import Namespace, PriorityClass, ResourceFlavor, Workload, WorkloadPriorityClass
-from queue_manager.engine.cache import Cache
+from queue_manager.engine.cache import Cache, controller_uid
 from queue_manager.engine.resources import (
     JOBS,
     NAMESPACES,
@@ -24,13 +24,17 @@ from queue_manager.jobs import decide as d
 from queue_manager.jobs import pods
 from queue_manager.jobs.workload import prebuilt_name, priority_of, queue_name
 from queue_manager.workloads import overrides
+from queue_manager.workloads.controller import BY_OWNER
 from queue_manager.workloads.draft import Event
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.writer import Gone, WorkloadWriter
 
 WORKERS = 10
 CREATION_LATENCY = "kueue_workload_creation_latency_seconds"
-POD_OWNER = "queue: controller uid"
+_BY_CLASS = "workload-priority-class"  # indexes of Jobs and of Workloads, by the class that each names
+_BY_PARENT = "parent"
+_BY_PREBUILT = "prebuilt"
+_POD_OWNER = "queue: controller uid"
 
 
 class JobQueueController:
@@ -52,13 +56,13 @@ class JobQueueController:
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
         self._told: dict[str, Event] = {}  # by Job uid: what was said last about one that cannot be queued
         self._refused: dict[str, str] = {}  # by Job uid: what was said last about its overrides
-        self._jobs.index("workload-priority-class", _class_label)
-        self._jobs.index("prebuilt", _prebuilt_key)
-        self._jobs.index("parent", _parent_uid)
-        self._pods.index(POD_OWNER, _pod_owner)
+        self._jobs.index(_BY_CLASS, _class_label)
+        self._jobs.index(_BY_PREBUILT, _prebuilt_key)
+        self._jobs.index(_BY_PARENT, controller_uid)
+        self._pods.index(_POD_OWNER, controller_uid)
         self._jobs.subscribe(self._on_job)
         self._pods.subscribe(self._on_pod)
-        self._workloads.index("workload-priority-class", _class_reference)
+        self._workloads.index(_BY_CLASS, _class_reference)
         self._workloads.subscribe(self._on_workload)
         self._namespaces.subscribe(self._on_namespace)
         self._classes.subscribe(self._on_class)
@@ -90,16 +94,16 @@ class JobQueueController:
         job = self._jobs.by_uid(owner.uid) if owner is not None else None
         if job is not None:
             self.queue.add(job.metadata.key)
-            for child in self._jobs.lookup("parent", job.metadata.uid):
+            for child in self._jobs.lookup(_BY_PARENT, job.metadata.uid):
                 self.queue.add(child.metadata.key)
-        for waiting in self._jobs.lookup("prebuilt", str(workload.metadata.key)):
+        for waiting in self._jobs.lookup(_BY_PREBUILT, str(workload.metadata.key)):
             self.queue.add(waiting.metadata.key)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         """A stop waits for the last pod."""
         if old is None or not pods.uses_node(old) or (new is not None and pods.uses_node(new)):
             return
-        for uid in _pod_owner(old):
+        for uid in controller_uid(old):
             job = self._jobs.by_uid(uid)
             if job is not None and job.spec.suspend:
                 self.queue.add(job.metadata.key)
@@ -114,7 +118,7 @@ class JobQueueController:
         if new is None:
             return
         if old is None:  # Jobs may have waited for it
-            for job in self._jobs.lookup("workload-priority-class", new.metadata.name):
+            for job in self._jobs.lookup(_BY_CLASS, new.metadata.name):
                 self.queue.add(job.metadata.key)
         elif old.value != new.value:
             self.classes.add(new.metadata.name)
@@ -125,7 +129,7 @@ class JobQueueController:
         job = self._jobs.get(key.namespace, key.name)
         if job is None:
             return
-        owned = self._workloads.lookup("owner", job.metadata.uid)
+        owned = self._workloads.lookup(BY_OWNER, job.metadata.uid)
         context = self._context(job)
         if not context.managed and not owned and context.parent is None:
             return
@@ -151,7 +155,7 @@ class JobQueueController:
         classes = {c.metadata.name: c for c in self._classes.values()}
         pod_classes = {c.metadata.name: c for c in self._pod_classes.values()}
         return d.Context(
-            pods=tuple(self._pods.lookup(POD_OWNER, job.metadata.uid)) if job.spec.suspend else (),
+            pods=tuple(self._pods.lookup(_POD_OWNER, job.metadata.uid)) if job.spec.suspend else (),
             prebuilt=self._workloads.get(job.metadata.namespace, prebuilt_name(job)) if prebuilt_name(job) else None,
             parent=self._parent(job),
             managed=self._managed(job),
@@ -182,7 +186,7 @@ class JobQueueController:
             if found is None:
                 return None
             if self._managed(found):
-                mine = self._workloads.lookup("owner", found.metadata.uid)
+                mine = self._workloads.lookup(BY_OWNER, found.metadata.uid)
                 return d.Parent(admitted=any(w.is_true(labels.ADMITTED) for w in mine))
             above = found
         return d.Parent(admitted=False, too_deep=True)
@@ -242,7 +246,7 @@ class JobQueueController:
         """Read what we conflicted with, so that the next look is not at the same old state."""
         meta = job.metadata
         await self._runtime.client.get(JOBS, meta.namespace, meta.name, type=Job)
-        for workload in self._workloads.lookup("owner", meta.uid):
+        for workload in self._workloads.lookup(BY_OWNER, meta.uid):
             await self._runtime.client.get(WORKLOADS, meta.namespace, workload.metadata.name, type=Workload)
 
     def _tell(self, job: Job, event: Event | None) -> None:
@@ -254,7 +258,7 @@ class JobQueueController:
         found = self._classes.get("", name)
         if found is None:
             return
-        for workload in self._workloads.lookup("workload-priority-class", name):
+        for workload in self._workloads.lookup(_BY_CLASS, name):
             if workload.spec.priority != found.value and not workload.is_true(labels.FINISHED):
                 await self._patch_workload(workload, {"spec": {"priority": found.value}})
 
@@ -262,16 +266,6 @@ class JobQueueController:
 def _prebuilt_key(job: Job) -> list[str]:
     name = prebuilt_name(job)
     return [str(Key(job.metadata.namespace, name))] if name else []
-
-
-def _parent_uid(job: Job) -> list[str]:
-    owner = job.metadata.controller
-    return [owner.uid] if owner is not None else []
-
-
-def _pod_owner(pod: Pod) -> list[str]:
-    owner = pod.metadata.controller
-    return [owner.uid] if owner is not None else []
 
 
 def _class_label(job: Job) -> list[str]:

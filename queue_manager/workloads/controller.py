@@ -8,7 +8,7 @@ from random import Random
 from job_controller.model import Job, Key
 from queue_manager.api import labels
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, LocalQueue, Workload
-from queue_manager.engine.cache import Cache
+from queue_manager.engine.cache import Cache, controller_uid
 from queue_manager.engine.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
@@ -21,6 +21,7 @@ from queue_manager.workloads.unscheduled import UnscheduledPods
 from queue_manager.workloads.writer import Gone, WorkloadWriter
 
 WORKERS = 10
+BY_OWNER = "owner"  # index of Workloads, by the uid of the Job that each stands for; the Job's side asks it too
 
 
 class WorkloadController:
@@ -33,7 +34,7 @@ class WorkloadController:
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._jobs: Cache[Job] = runtime.cache(JOBS, Job)
         self.queue: WorkQueue[Key] = WorkQueue("workloads", metrics=runtime.metrics)
-        self._workloads.index("owner", owners)
+        self._workloads.index(BY_OWNER, controller_uid)
         self._workloads.subscribe(self._on_workload)
         self._jobs.subscribe(self._on_job)
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
@@ -57,7 +58,7 @@ class WorkloadController:
     def _on_job(self, old: Job | None, new: Job | None) -> None:
         job = new or old
         if job is not None and (new is None or new.metadata.deletion_timestamp is not None):
-            for workload in self._workloads.lookup("owner", job.metadata.uid):
+            for workload in self._workloads.lookup(BY_OWNER, job.metadata.uid):
                 self.queue.add(workload.metadata.key)
 
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
@@ -82,7 +83,7 @@ class WorkloadController:
         """Another timeout may count now."""
         waiting = self._settings.pods_ready
         if waiting is not None and waiting.unschedulable_timeout is not None:
-            for workload in self._workloads.lookup("owner", job_uid):
+            for workload in self._workloads.lookup(BY_OWNER, job_uid):
                 self.queue.add(workload.metadata.key)
 
     def _look_at_members(self, queues: list[Key]) -> None:
@@ -122,12 +123,12 @@ class WorkloadController:
                 patch = {"metadata": own, "spec": {"active": False}}
                 await self._runtime.client.patch(WORKLOADS, key.namespace, key.name, patch, type=Workload)
             case lifecycle.RemoveFinalizer():
-                await self.let_go(workload)
+                await self._let_go(workload)
             case lifecycle.Delete(owner, message):
                 await self._delete(workload, owner, message)
         self.queue.add(key)
 
-    async def let_go(self, workload: Workload) -> None:
+    async def _let_go(self, workload: Workload) -> None:
         """Take our finalizer off, and nobody else's."""
         meta = workload.metadata
         rest = [f for f in meta.finalizers if f != labels.FINALIZER]
@@ -165,11 +166,6 @@ class WorkloadController:
                 return True
             raise
         return job.metadata.uid != owner.uid
-
-
-def owners(workload: Workload) -> list[str]:
-    owner = workload.metadata.controller
-    return [owner.uid] if owner is not None else []
 
 
 def _matters(old: ClusterQueue, new: ClusterQueue) -> bool:

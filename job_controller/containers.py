@@ -213,7 +213,7 @@ def _validate_source(variable: Json, path: str) -> list[FieldError]:
     source = variable["valueFrom"]
     errors: list[FieldError] = []
     if "fieldRef" in source:
-        errors += validate_field_reference(source["fieldRef"], f"{path}.fieldRef", _ENVIRONMENT_LABELS)
+        errors += _validate_field_reference(source["fieldRef"], f"{path}.fieldRef")
     if "resourceFieldRef" in source and not source["resourceFieldRef"].get("resource"):
         errors.append(required(f"{path}.resourceFieldRef.resource"))
     for kind in ("configMapKeyRef", "secretKeyRef"):
@@ -233,8 +233,8 @@ def _validate_key(key: str, path: str) -> list[FieldError]:
     return [invalid(path, key, text) for text in names.config_key(key)] if key else [required(path)]
 
 
-def validate_field_reference(reference: Json, path: str, allowed: tuple[str, ...]) -> list[FieldError]:
-    """A reference into the pod, as environment variables and downward API volumes have it."""
+def _validate_field_reference(reference: Json, path: str) -> list[FieldError]:
+    """A reference of an environment variable into the pod. Of what there is, it may name less than a volume may."""
     if not reference.get("apiVersion"):
         return [required(f"{path}.apiVersion")]
     label = reference.get("fieldPath", "")
@@ -245,7 +245,9 @@ def validate_field_reference(reference: Json, path: str, allowed: tuple[str, ...
         return _validate_subscript(head, tail[:-2], path)
     if label not in _DOWNWARD_LABELS:
         return [invalid(f"{path}.fieldPath", label, f"error converting fieldPath: field label not supported: {label}")]
-    return [] if label in allowed else [not_supported(f"{path}.fieldPath", label, allowed)]
+    if label not in _ENVIRONMENT_LABELS:
+        return [not_supported(f"{path}.fieldPath", label, _ENVIRONMENT_LABELS)]
+    return []
 
 
 def _validate_subscript(head: str, key: str, path: str) -> list[FieldError]:

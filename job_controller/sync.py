@@ -69,7 +69,7 @@ def decide(
         return Decision(events=new, memory=Memory(memory.history if memory is not None else History(), told=told))
     owned = tuple(pods)
     s = look(effective(job, options.switches), owned, now, options, memory.parts if memory is not None else ())
-    memory = remember(s, owned, memory, told)
+    memory = Memory(_history(s, owned, memory), s.parts, told)
     verdict = judge(s)
     plan = Plan()
     if not pods_done:
@@ -91,11 +91,6 @@ def _to_track_again(s: Situation, plan: Plan) -> tuple[Pod, ...]:
     """Pods whose deletion stopped half-way, unless they are to be deleted still."""
     removed = {pod.metadata.uid for pod in plan.remove}
     return tuple(pod for pod in s.interrupted if pod.metadata.uid not in removed)
-
-
-def remember(s: Situation, pods: Sequence[Pod], memory: Memory | None, told: frozenset[Event]) -> Memory:
-    """What the next sync is to know of this one."""
-    return Memory(_history(s, pods, memory), s.parts, told)
 
 
 def _history(s: Situation, pods: Sequence[Pod], memory: Memory | None) -> backoff.History:

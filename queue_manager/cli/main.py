@@ -170,7 +170,9 @@ def add_cluster_options(command: argparse.ArgumentParser) -> None:
 
 
 def add_client_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--kubeconfig", metavar="F", help="default: $KUBECONFIG, else that of `sluice up`")
+    command.add_argument(
+        "--kubeconfig", metavar="F", help="default: $KUBECONFIG, else that of `sluice up`, else kubectl's"
+    )
     command.add_argument("--context", metavar="C", help="context of the kubeconfig")
     command.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
 

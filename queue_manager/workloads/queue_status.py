@@ -149,7 +149,13 @@ class QueueStatusController:
         pending = self._scheduler.queues.cluster_queues.get(key.name)
         holdings = list(state.holdings.values())
         await self._write(
-            CLUSTER_QUEUES, queue, queue.status, active, len(pending or ()), holdings, _usages(state, holdings, True)
+            CLUSTER_QUEUES,
+            queue,
+            queue.status,
+            active,
+            len(pending or ()),
+            holdings,
+            _usages(state, holdings, borrowed=True),
         )
 
     async def _sync_local_queue(self, key: Key) -> None:
@@ -165,7 +171,7 @@ class QueueStatusController:
             self._local_active(queue),
             self._scheduler.queues.waiting(key),  # whether or not there is a ClusterQueue for them
             holdings,
-            _usages(state, holdings, False) if state is not None else ((), ()),
+            _usages(state, holdings, borrowed=False) if state is not None else ((), ()),
         )
 
     def _local_active(self, queue: LocalQueue) -> tuple[str, str, str]:
@@ -261,9 +267,9 @@ class QueueStatusController:
 
 
 def _usages(
-    state: QueueState, holdings: Iterable[Holding], borrowed: bool
+    state: QueueState, holdings: Iterable[Holding], *, borrowed: bool
 ) -> tuple[tuple[FlavorUsage, ...], tuple[FlavorUsage, ...]]:
-    """(reserved, in use), in the order of the ClusterQueue's spec."""
+    """(reserved, in use), in the order of the ClusterQueue's spec. `borrowed`: with what is beyond nominal quota."""
     reserved: dict[FlavorResource, int] = {}
     used: dict[FlavorResource, int] = {}
     for holding in holdings:

@@ -21,7 +21,6 @@ from queue_manager.api.types import (
     LimitRange,
     LocalQueue,
     Namespace,
-    PodSet,
     ResourceFlavor,
     RuntimeClass,
     Workload,
@@ -189,7 +188,7 @@ class Scheduler:
     def _on_runtime_class(self, old: RuntimeClass | None, new: RuntimeClass | None) -> None:
         if old is None or new is None or old.overhead != new.overhead:
             self._surroundings.clear()
-            self._read_again(lambda w: any((p.template.get("spec") or {}).get("runtimeClassName") for p in _pods(w)))
+            self._read_again(_names_runtime_class)
 
     def _read_again(self, concerned: Callable[[Workload], bool]) -> None:
         """What waiting Workloads ask for has changed without them."""
@@ -437,8 +436,8 @@ def flavors_of(queue: ClusterQueue) -> set[str]:
     return {flavor.name for group in queue.spec.resource_groups for flavor in group.flavors}
 
 
-def _pods(workload: Workload) -> tuple[PodSet, ...]:
-    return workload.spec.pod_sets
+def _names_runtime_class(workload: Workload) -> bool:
+    return any((p.template.get("spec") or {}).get("runtimeClassName") for p in workload.spec.pod_sets)
 
 
 def _same(a: Info, b: Info) -> bool:

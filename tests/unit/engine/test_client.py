@@ -193,7 +193,9 @@ def kubeconfig(directory: Path, cluster: dict[str, object], user: dict[str, obje
         ({}, ""),
     ],
 )
-async def test_who_we_are(tmp_path: Path, user: dict[str, object], expected: str) -> None:
+async def test_a_user_of_a_kubeconfig_says_who_it_is_as_the_file_has_it(
+    tmp_path: Path, user: dict[str, object], expected: str
+) -> None:
     (tmp_path / "token").write_text("from-file\n")
     assert await load(kubeconfig(tmp_path, {}, user)).authorization() == expected
 

@@ -46,7 +46,7 @@ def container(requests=None, limits=None, **more):
         pytest.param({"containers": [{"name": "c"}]}, {}, id="nothing"),
     ],
 )
-def test_pod_requests(spec, expected):
+def test_a_pod_asks_for_what_the_scheduler_of_kubernetes_counts(spec, expected):
     assert pod_requests(spec) == expected
 
 

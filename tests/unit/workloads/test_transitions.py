@@ -110,7 +110,7 @@ def test_a_refusal_is_told_once_for_each_reason():
         (False, ("False", "WaitForRecovery"), False, ("False", "WaitForStart", "Not all pods are ready or succeeded")),
     ],
 )
-def test_pods_ready(admitted, before, ready, after):
+def test_pods_are_awaited_at_first_then_ready_then_awaited_again(admitted, before, ready, after):
     conditions = [condition("Admitted", "True")] if admitted else []
     conditions += [condition("PodsReady", *before)] if before else []
     draft = Draft(workload(conditions=conditions), at(5))

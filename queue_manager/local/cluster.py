@@ -40,6 +40,7 @@ from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, ensure_first_queue
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.kubeconfig import write_kubeconfig
+from queue_manager.local.left_undone import LeftUndone
 from queue_manager.local.nodes import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
 from queue_manager.local.priority import PodPriority, ensure_system_classes
@@ -137,7 +138,7 @@ class LocalCluster:
         run_job_controller(runtime, job_options)
         add_pod_keeping(runtime)
         self._queue = queue = add_queue_controllers(runtime, self.config)
-        admission.extend([SwitchedOff(job_options.switches), PodPriority(store), *queue.admission])
+        admission.extend([SwitchedOff(job_options.switches), PodPriority(store), LeftUndone(), *queue.admission])
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)
         Placement(runtime)

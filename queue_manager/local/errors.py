@@ -107,6 +107,14 @@ def no_budgets() -> StatusError:
     return StatusError(404, "NotFound", message, {"group": "policy", "kind": "poddisruptionbudgets"})
 
 
+def no_streams(subresource: str) -> StatusError:
+    """Whoever wants into a container must hear that he is there already, not only that a path is unknown."""
+    message = (
+        f"{subresource} is not served here: containers are ordinary processes of this machine, in reach of a shell"
+    )
+    return StatusError(404, "NotFound", message)
+
+
 def method_not_allowed() -> StatusError:
     return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 

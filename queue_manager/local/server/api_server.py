@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH = ("/healthz", "/livez", "/readyz")
+INTO_CONTAINERS = ("exec", "attach", "portforward", "proxy", "ephemeralcontainers")
 
 
 class ApiServer:
@@ -193,6 +194,9 @@ class ApiServer:
         """Subresources that do something."""
         if _is_missing_status(call):
             raise errors.not_found(call.resource, call.name)
+        if call.resource == PODS and call.subresource in INTO_CONTAINERS:
+            self._writer.require(call)
+            raise errors.no_streams(call.subresource)
         if call.subresource not in call.kind.subresources:
             raise errors.no_such_path()
         match call.subresource, call.request.method:

@@ -1,0 +1,70 @@
+"""What a pod asks for and the node agent does not do: told when it is submitted, not missed when it matters.
+
+A command runs as a plain process of this machine. That a volume is not there shows at once; that nobody watches over
+its liveness, calls its hooks or takes its rights away shows when it is too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from job_controller.fields import FieldError, Json
+from queue_manager.engine.resources import JOBS, PODS
+from queue_manager.local.server.admission import Review
+
+MOUNTS = "nothing is mounted here, commands see the files of this machine"
+LIVENESS = "not run here, a container that hangs is not restarted"
+PROBES = "only exec probes are run here, the container counts as ready when it runs"
+HOOKS = "not called here"
+RIGHTS = "has no effect here, commands run as the user who started the cluster"
+MESSAGES = "not followed here, the message of a container's end is not read"
+
+
+class LeftUndone:
+    """An Admission that only warns. Pods of controllers are passed over: whoever made the owner was told."""
+
+    def mutate(self, review: Review) -> list[FieldError] | None:
+        return None
+
+    def validate(self, review: Review) -> list[FieldError]:
+        if review.operation == "CREATE" and not review.subresource:
+            if review.resource == JOBS:
+                review.warnings.extend(warnings(review.object["spec"]["template"]["spec"], "spec.template.spec"))
+            elif review.resource == PODS and not review.object["metadata"].get("ownerReferences"):
+                review.warnings.extend(warnings(review.object["spec"], "spec"))
+        return []
+
+
+def warnings(spec: Json, path: str) -> list[str]:
+    """One for each kind of thing, with the first place and how many more there are. `spec` has its defaults."""
+    places: dict[str, list[str]] = {}
+    for place, why in _left_undone(spec, path):
+        places.setdefault(why, []).append(place)
+    return [f"{first}{f' and {len(others)} more' if others else ''}: {why}" for why, (first, *others) in places.items()]
+
+
+def _left_undone(spec: Json, path: str) -> Iterator[tuple[str, str]]:
+    if spec.get("volumes"):
+        yield f"{path}.volumes", MOUNTS
+    if spec.get("securityContext"):
+        yield f"{path}.securityContext", RIGHTS
+    for group in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(group) or ()):
+            for field, why in _of_container(container):
+                yield f"{path}.{group}[{index}].{field}", why
+
+
+def _of_container(container: Json) -> Iterator[tuple[str, str]]:
+    if container.get("livenessProbe"):
+        yield "livenessProbe", LIVENESS
+    for probe in ("startupProbe", "readinessProbe"):
+        if container.get(probe) and "exec" not in container[probe]:
+            yield probe, PROBES
+    if container.get("lifecycle"):
+        yield "lifecycle", HOOKS
+    if container.get("securityContext"):
+        yield "securityContext", RIGHTS
+    if container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
+        yield "terminationMessagePolicy", MESSAGES
+    if container.get("terminationMessagePath") not in (None, "/dev/termination-log"):
+        yield "terminationMessagePath", MESSAGES

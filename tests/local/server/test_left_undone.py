@@ -1,0 +1,69 @@
+"""What a node agent of processes does not do for a pod is told when the pod is submitted."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import orjson
+import pytest
+
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.resources import JOBS, PODS, Resource
+from queue_manager.engine.transport import JSON
+from queue_manager.local import left_undone as told
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.api_server import ApiServer, Request
+from queue_manager.local.storage.store import Store
+
+HTTP = {"httpGet": {"port": 80}}
+EXEC = {"exec": {"command": ["true"]}}
+
+
+def container(**fields: Any) -> Any:
+    return {"name": "main", "image": "x", "command": ["true"], **fields}
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({}, []),
+        ({"securityContext": {}}, []),
+        ({"containers": [container(readinessProbe=EXEC, startupProbe=EXEC)]}, []),
+        ({"volumes": [{"name": "v", "emptyDir": {}}]}, [f"spec.volumes: {told.MOUNTS}"]),
+        ({"securityContext": {"runAsUser": 1}}, [f"spec.securityContext: {told.RIGHTS}"]),
+        ({"containers": [container(livenessProbe=EXEC)]}, [f"spec.containers[0].livenessProbe: {told.LIVENESS}"]),
+        ({"containers": [container(readinessProbe=HTTP)]}, [f"spec.containers[0].readinessProbe: {told.PROBES}"]),
+        ({"containers": [container(lifecycle={"preStop": EXEC})]}, [f"spec.containers[0].lifecycle: {told.HOOKS}"]),
+        (
+            {"containers": [container(terminationMessagePath="/tmp/why")]},
+            [f"spec.containers[0].terminationMessagePath: {told.MESSAGES}"],
+        ),
+        (
+            {"initContainers": [container(livenessProbe=EXEC)], "containers": [container(livenessProbe=HTTP)] * 2},
+            [f"spec.initContainers[0].livenessProbe and 2 more: {told.LIVENESS}"],
+        ),
+    ],
+    ids=str,
+)
+def test_each_thing_is_told_once_with_its_place(spec: Any, says: list[str]) -> None:
+    assert told.warnings(spec, "spec") == says
+
+
+@pytest.mark.parametrize(
+    ("resource", "extra", "says"),
+    [
+        (PODS, {}, f'299 - "spec.volumes: {told.MOUNTS}"'),
+        (JOBS, {}, f'299 - "spec.template.spec.volumes: {told.MOUNTS}"'),
+        (PODS, {"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "1"}]}, ""),
+    ],
+    ids=["pod", "Job", "pod of a controller"],
+)
+async def test_whoever_submits_is_warned(resource: Resource, extra: Any, says: str) -> None:
+    spec = {"restartPolicy": "Never", "containers": [container()], "volumes": [{"name": "v", "emptyDir": {}}]}
+    body = {"metadata": {"name": "a", **extra}, "spec": {"template": {"spec": spec}} if resource == JOBS else spec}
+    clock, headers = SystemClock(), {"content-type": JSON}
+    server = ApiServer(Store(clock, random.Random(1)), Registry.builtin(), clock, [told.LeftUndone()])
+    answer = await server.handle(Request("POST", resource.path("default"), {}, headers, orjson.dumps(body), "user"))
+    assert answer.status == 201
+    assert answer.headers.get("Warning", "") == says

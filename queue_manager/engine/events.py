@@ -49,6 +49,8 @@ class Reference(NamedTuple):
 
 
 class Pending(NamedTuple):
+    """An Event that waits for its delivery; `time` is when it was recorded."""
+
     regarding: Reference
     type: str
     reason: str

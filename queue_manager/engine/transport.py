@@ -16,6 +16,8 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class Request(NamedTuple):
+    """One HTTP request, without the address of the server and without credentials."""
+
     method: str
     path: str
     query: Mapping[str, str] | None = None
@@ -26,6 +28,8 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
+    """Its answer, read to the end. Names of headers come in any case."""
+
     status: int
     headers: Mapping[str, str]
     body: bytes

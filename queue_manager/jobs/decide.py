@@ -74,12 +74,16 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Create:
+    """Make the Workload; `workload` is its manifest. Events are told after the write, about the Job."""
+
     workload: Json
     event: Event
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
+    """Delete a Workload that does not stand for the Job any more."""
+
     workload: Workload
     event: Event | None = None
 
@@ -102,6 +106,8 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class SetStatus:
+    """Write the Workload's status through the one writer of it."""
+
     workload: Workload
     transition: Callable[[Draft], None]
     event: Event | None = None
@@ -109,6 +115,8 @@ class SetStatus:
 
 @dataclass(frozen=True, slots=True)
 class PatchJob:
+    """Merge-patch the Job: its start, or one half of its stop."""
+
     patch: Json
     event: Event | None = None
 

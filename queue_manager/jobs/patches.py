@@ -133,6 +133,7 @@ def unmark(job: Job) -> Json:
 
 
 def must_restore(job: Job, workload: Workload) -> bool:
+    """Whether a stop has a second half: the template, or the size, is not as the user wrote it."""
     return bool(_difference(job, workload))
 
 

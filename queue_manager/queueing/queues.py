@@ -28,6 +28,8 @@ class Position(NamedTuple):
 
 
 class Queues:
+    """Where each pending Workload stands. Changes of queues and Workloads may come in any order."""
+
     def __init__(self) -> None:
         self.cluster_queues: dict[str, PendingWorkloads] = {}
         self.local_queues: dict[Key, LocalQueue] = {}

@@ -61,6 +61,8 @@ class Attempt:
 
 @dataclass(slots=True)
 class PodSetResult:
+    """The flavors of one pod set by resource, or why there are none (reason and texts)."""
+
     name: str
     count: int
     requests: Amounts
@@ -80,6 +82,8 @@ class PodSetResult:
 
 @dataclass(slots=True)
 class Assignment:
+    """The outcome for a whole Workload: as good as that of its worst pod set. `usage` counts what has flavors."""
+
     pod_sets: list[PodSetResult]
     usage: dict[FlavorResource, int]
 

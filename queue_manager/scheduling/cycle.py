@@ -32,6 +32,8 @@ class Retry(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Admit:
+    """The Workload has quota, once its assignment is counted and written."""
+
     info: Info
     cluster_queue: str
     assignment: Assignment
@@ -39,6 +41,8 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
+    """The Workload waits on: reason and message are for its QuotaReserved condition."""
+
     info: Info
     cluster_queue: str
     reason: str
@@ -122,5 +126,6 @@ def _reservable(node: Node, usage: dict[FlavorResource, int]) -> dict[FlavorReso
 
 
 def refusal(entry: Admit, reason: str, message: str, retry: Retry) -> Refuse:
+    """What becomes of a nominated Workload that does not get its quota."""
     requests = tuple((p.name, p.requests) for p in entry.assignment.pod_sets)
     return Refuse(entry.info, entry.cluster_queue, reason, message, retry, requests)

@@ -36,6 +36,8 @@ class Rank(NamedTuple):
 
 
 class PodSetInfo(msgspec.Struct, frozen=True):
+    """A pod set without the pods whose quota it needs no more. Amounts are those that count against quota."""
+
     name: str
     count: int
     single: Amounts  # requests of one pod

@@ -17,6 +17,8 @@ from queue_manager.scheduling.amounts import Amounts
 
 @dataclass(frozen=True, slots=True)
 class Transformation:
+    """What one unit of a resource counts as. `multiply_by`: a resource whose request multiplies that; or empty."""
+
     replace: bool
     outputs: Mapping[str, str | int]
     multiply_by: str = ""
@@ -24,6 +26,8 @@ class Transformation:
 
 @dataclass(frozen=True, slots=True)
 class ResourceRules:
+    """The configuration's `resources`, ready to be applied."""
+
     excluded_prefixes: tuple[str, ...] = ()
     transformations: Mapping[str, Transformation] = field(default_factory=dict)  # by input
     ignore_undeclared: bool = False  # resources that a ClusterQueue has no quota for do not count

@@ -45,6 +45,8 @@ class QueueState:
 
 
 class SchedulerState:
+    """ClusterQueues with their quota tree and what is used of it; flavors, namespaces and checks by name."""
+
     def __init__(self, *, ignore_undeclared: bool = False) -> None:
         self.ignore_undeclared = ignore_undeclared  # resources without quota do not count
         self.queues: dict[str, QueueState] = {}
@@ -56,6 +58,7 @@ class SchedulerState:
     # --- queues and flavors ---
 
     def set_queue(self, queue: ClusterQueue) -> None:
+        """Take a new or changed ClusterQueue. Raises ValueError on a quota that is no quantity."""
         known = self.queues.get(queue.metadata.name)
         if known is not None and known.queue.spec == queue.spec:
             known.queue = queue
@@ -94,6 +97,7 @@ class SchedulerState:
         return [s.name for s in self.queues.values() if s.node.root is root]
 
     def missing_flavors(self, name: str) -> list[str]:
+        """The flavors a ClusterQueue names that do not exist, each once."""
         spec = self.queues[name].queue.spec
         named = (f.name for group in spec.resource_groups for f in group.flavors)
         return list(dict.fromkeys(f for f in named if f not in self.flavors))
@@ -134,6 +138,7 @@ class SchedulerState:
         )
 
     def selects_namespace(self, name: str, namespace: str) -> bool:
+        """Whether the ClusterQueue takes Workloads of this namespace, by the labels that the namespace has now."""
         return selectors.matches(self.queues[name].queue.spec.namespace_selector, self.namespaces.get(namespace, {}))
 
     # --- who holds quota ---
@@ -152,6 +157,7 @@ class SchedulerState:
             state.node.add_all(holding.usage)
 
     def release(self, uid: str) -> Holding | None:
+        """Give back what a Workload holds. What it held; None if that was nothing."""
         holding = self.holdings.pop(uid, None)
         if holding is not None and (state := self.queues.get(holding.cluster_queue)):
             del state.holdings[uid]
@@ -160,6 +166,7 @@ class SchedulerState:
 
 
 def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:
+    """The admission checks that the ClusterQueue asks for, and for which flavors."""
     strategy = queue.spec.admission_checks_strategy
     return strategy.admission_checks if strategy is not None else ()
 

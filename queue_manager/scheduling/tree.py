@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 
 class FlavorResource(NamedTuple):
+    """What quota is of: one resource in one flavor."""
+
     flavor: str
     resource: str
 
@@ -28,6 +30,8 @@ Usage = Mapping[FlavorResource, int]
 
 @dataclass(frozen=True, slots=True)
 class Quota:
+    """What a ClusterQueue has of one FlavorResource, in the units of `amounts`. Limits are None where there is none."""
+
     nominal: int = 0
     borrowing_limit: int | None = None
     lending_limit: int | None = None
@@ -63,6 +67,7 @@ class Node:
         return 0 if limit is None else max(0, self.subtree.get(fr, 0) - limit)
 
     def local_available(self, fr: FlavorResource) -> int:
+        """What is still free of the part that nobody else may borrow."""
         return max(0, self.local_quota(fr) - self.usage.get(fr, 0))
 
     def available(self, fr: FlavorResource) -> int:
@@ -97,15 +102,18 @@ class Node:
 
     @property
     def height(self) -> int:
+        """How many levels there are below: 0 for a ClusterQueue."""
         return 1 + max(child.height for child in self.children) if self.children else 0
 
     def add(self, fr: FlavorResource, amount: int) -> None:
+        """Count usage here, and above what exceeds the free part of the local quota."""
         free = self.local_available(fr)
         self.usage[fr] = self.usage.get(fr, 0) + amount
         if self.parent is not None and amount > free:
             self.parent.add(fr, amount - free)
 
     def remove(self, fr: FlavorResource, amount: int) -> None:
+        """The reverse of `add`."""
         in_parent = max(0, self.usage.get(fr, 0) - self.local_quota(fr))
         self.usage[fr] = self.usage.get(fr, 0) - amount
         if self.parent is not None and in_parent > 0:
@@ -121,6 +129,7 @@ class Node:
 
 
 def link(child: Node, parent: Node) -> None:
+    """Put a node under its cohort. Call compute_subtrees when all links stand."""
     child.parent = parent
     parent.children.append(child)
 

@@ -21,6 +21,7 @@ class Load(NamedTuple):
 
 
 def load_of(workloads: Iterable[Workload]) -> Load:
+    """Counts those that are not finished; a deactivated one without quota neither waits nor runs."""
     waiting = running = 0
     for workload in workloads:
         if workload.is_true(labels.FINISHED):

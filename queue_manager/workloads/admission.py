@@ -26,6 +26,8 @@ Validate = Callable[[Json, Json | None], list[FieldError]]
 
 
 class Rules(NamedTuple):
+    """Those of one kind: `prepare` fills in, `validate` refuses; both take the object and the stored one, if any."""
+
     validate: Validate
     prepare: Prepare | None = None
     status: bool = False  # also for writes to /status

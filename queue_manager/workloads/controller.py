@@ -25,6 +25,8 @@ BY_OWNER = "owner"  # index of Workloads, by the uid of the Job that each stands
 
 
 class WorkloadController:
+    """Brings each Workload forward by one step at a time."""
+
     def __init__(self, runtime: Runtime, settings: Settings, scheduler: Scheduler, writer: WorkloadWriter) -> None:
         self._runtime = runtime
         self._settings = settings

@@ -16,6 +16,7 @@ BUCKETS = (1.0, *(2.5 * 2**k for k in range(13)))
 
 
 def describe(metrics: Registry) -> None:
+    """Help texts and buckets. To be called before the first eviction is counted."""
     metrics.describe(EVICTED, "Evictions of Workloads, by reason and what is behind it.")
     metrics.describe(BY_LOCAL_QUEUE, "The same by LocalQueue.")
     metrics.describe(EVICTED_ONCE, "Workloads that were evicted at least once, by reason and what is behind it.")

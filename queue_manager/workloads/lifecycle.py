@@ -73,7 +73,7 @@ class Deactivate:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    pass
+    """Let go of a Workload that has ended or is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,8 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
+    """Nothing to do before this time."""
+
     until: datetime
 
 
@@ -398,6 +400,7 @@ def _running(w: Workload, view: View, settings: Settings, now: datetime) -> Step
 
 
 def execution_deadline(w: Workload) -> datetime | None:
+    """When an admitted Workload has run for its maximum execution time, earlier runs included; None: never."""
     limit, admitted = w.spec.maximum_execution_time_seconds, w.condition(labels.ADMITTED)
     if limit is None or admitted is None or not admitted.is_true or admitted.last_transition_time is None:
         return None

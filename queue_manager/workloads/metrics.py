@@ -42,6 +42,8 @@ EVICTION_LATENCY = "kueue_workload_eviction_latency_seconds"
 
 
 class QueueMetrics:
+    """Counts what happens to Workloads, and shows what is when the metrics are asked for."""
+
     def __init__(self, runtime: Runtime, scheduler: Scheduler, writer: WorkloadWriter, chosen: Metrics) -> None:
         """`chosen` may be replaced at any time."""
         self.chosen = chosen

@@ -58,6 +58,8 @@ RETRY_SECONDS = 1.0  # after a write that failed
 
 
 class Scheduler:
+    """Admits Workloads. Others may ask it for the view of a Workload, and to wake who was refused."""
+
     def __init__(self, runtime: Runtime, settings: Settings, writer: WorkloadWriter) -> None:
         self.state = SchedulerState(ignore_undeclared=settings.resources.ignore_undeclared)
         self.queues = Queues()
@@ -433,6 +435,7 @@ def _report(error: Exception, text: str, what: Info) -> None:
 
 
 def flavors_of(queue: ClusterQueue) -> set[str]:
+    """The flavors that a ClusterQueue names."""
     return {flavor.name for group in queue.spec.resource_groups for flavor in group.flavors}
 
 

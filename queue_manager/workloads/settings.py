@@ -43,6 +43,8 @@ class PodsReadySettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """`pods_ready` None: waitForPodsReady is off. Retention None: for ever."""
+
     pods_ready: PodsReadySettings | None = field(default_factory=PodsReadySettings)
     manage_all: bool = False  # also Jobs without a queue name
     namespaces: LabelSelector = field(default_factory=LabelSelector)

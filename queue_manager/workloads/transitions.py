@@ -160,6 +160,7 @@ def _reset(check: AdmissionCheckState, now: datetime) -> AdmissionCheckState:
 
 
 def exceed_execution_time(draft: Draft, limit: int) -> None:
+    """It has run for its maximum, of `limit` seconds: deactivation follows, and a later run has all the time again."""
     target_deactivation(draft, labels.MAX_EXEC_TIME_EXCEEDED, labels.MAX_EXEC_TIME_MESSAGE)
     draft.put(accumulated_past_execution_time_seconds=None)
     draft.event("Warning", labels.MAX_EXEC_TIME_EXCEEDED, labels.max_exec_time_exceeded(limit))
@@ -270,5 +271,6 @@ def _restart_queue(draft: Draft) -> None:
 
 
 def finish(draft: Draft, reason: str, message: str) -> None:
+    """It has ended, for good: the first word about how stands."""
     if not draft.is_true(labels.FINISHED):
         draft.set(labels.FINISHED, "True", reason, message)

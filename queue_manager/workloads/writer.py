@@ -36,6 +36,8 @@ class _Order(NamedTuple):
 
 
 class WorkloadWriter:
+    """`write` a transition; what else wants to know of each write adds itself to `told`."""
+
     def __init__(self, runtime: Runtime, cache: Cache[Workload]) -> None:
         self._runtime = runtime
         self._cache = cache

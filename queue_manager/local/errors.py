@@ -112,7 +112,7 @@ def no_streams(subresource: str) -> StatusError:
     message = (
         f"{subresource} is not served here: containers are ordinary processes of this machine, in reach of a shell"
     )
-    return StatusError(404, "NotFound", message)
+    return StatusError(404, "NotFound", message, {"kind": "pods"})  # kubectl debug asks the details for a name
 
 
 def method_not_allowed() -> StatusError:

@@ -59,7 +59,7 @@ async def test_an_eviction_marks_the_disruption_and_deletes(world: World) -> Non
 async def test_the_ways_into_a_container_end_in_a_sentence(world: World, verb: str, way: str) -> None:
     await world.create(PODS, pod("p"))
     answer = await world.ask(verb, path(PODS, "p", subresource=way), {})
-    assert answer.status == 404
+    assert (answer.status, answer.body["details"]) == (404, {"kind": "pods"})
     assert answer.message.startswith(f"{way} is not served here: containers are ordinary processes")
     assert (await world.ask(verb, path(PODS, "q", subresource=way), {})).message == 'pods "q" not found'
 

@@ -8,7 +8,9 @@ For the whole Job, n is the number of failures after the newest success. Nothing
 a History: finish times keyed by pod UID. Each sync adds to it all finished pods that still exist, whether they are
 already counted or not. Adding is idempotent and has no order, so a sync that crashes and runs again changes
 nothing, and after a restart the History is rebuilt from the finished pods, which nobody deletes before the
-Job ends unless asked to. What is lost with a restart are only the failures whose pods were deleted as well.
+Job ends unless asked to (sluice/failed-pods-limit). Failures whose pods are deleted are still counted in status: as
+long as nothing has succeeded, all of them are failures in a row. When they were is lost, so that something is waited
+for only if one pod of them is left.
 """
 
 from __future__ import annotations
@@ -27,10 +29,19 @@ ZERO = timedelta(0)
 
 
 class History(Record):
-    """Finish times of the failed pods that are newer than the newest success, by pod UID."""
+    """Finish times of the failed pods that are newer than the newest success, by pod UID.
+
+    lost: how many failures came before them in a row, whose pods were gone when this History began.
+    """
 
     failures: Mapping[str, datetime] = {}
     last_success: datetime | None = None
+    lost: int = 0
+
+    @property
+    def number(self) -> int:
+        """How many failures there were in a row."""
+        return len(self.failures) + self.lost
 
     @property
     def last_failure(self) -> datetime | None:
@@ -39,8 +50,9 @@ class History(Record):
 
 def extend(history: History, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> History:
     """The history with these finished pods in it. A finish time once known stays; on a tie success wins."""
-    last_success = history.last_success
+    last_success, lost = history.last_success, history.lost
     for pod in succeeded:
+        lost = 0
         ended = finish_time(pod)
         if last_success is None or ended > last_success:
             last_success = ended
@@ -50,7 +62,7 @@ def extend(history: History, succeeded: Iterable[Pod], failed: Iterable[Pod]) ->
             failures[pod.metadata.uid] = finish_time(pod)
     if last_success is not None:
         failures = {uid: ended for uid, ended in failures.items() if ended > last_success}
-    return History(failures=failures, last_success=last_success)
+    return History(failures=failures, last_success=last_success, lost=lost)
 
 
 def base_of(job: Job, options: JobControllerOptions) -> float:
@@ -73,7 +85,7 @@ def remaining(history: History, now: datetime, base: float, maximum: float) -> t
     last = history.last_failure
     if last is None:
         return ZERO
-    return max(ZERO, last - now + delay(len(history.failures), base, maximum))
+    return max(ZERO, last - now + delay(history.number, base, maximum))
 
 
 def remaining_of_index(replaced: Pod, now: datetime, base: float, maximum: float) -> timedelta:

@@ -41,6 +41,7 @@ from job_controller.manage import Plan, manage
 from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import finish_time, is_ready, is_tracked
+from job_controller.pod_failure_policy import evaluate
 from job_controller.situation import Situation, look
 from job_controller.switches import effective
 from job_controller.verdict import Verdict, completed, deadline_in, judge, standing
@@ -94,8 +95,9 @@ def _to_track_again(s: Situation, plan: Plan) -> tuple[Pod, ...]:
 
 
 def _history(s: Situation, pods: Sequence[Pod], memory: Memory | None) -> backoff.History:
-    """The history of failures with this sync's pods. Without a memory it starts from all pods that still exist."""
-    history = memory.history if memory is not None else backoff.History()
+    """The history of failures with this sync's pods. Without a memory it starts from all pods that still exist, and
+    from the number of those that do not."""
+    history = memory.history if memory is not None else backoff.History(lost=_lost(s, pods))
     if s.per_index:
         return history
     succeeded, failed = s.succeeded, s.failed
@@ -107,6 +109,17 @@ def _history(s: Situation, pods: Sequence[Pod], memory: Memory | None) -> backof
         # A success matters only to failures before it. Those still to come ended later, or their pods exist.
         return history if not succeeded else backoff.extend(history, _last(succeeded), ())
     return backoff.extend(history, succeeded, failed)
+
+
+def _lost(s: Situation, pods: Sequence[Pod]) -> int:
+    """Failures that stand in status and have no pod any more; 0 if there was a success, for who knows which came after
+    it."""
+    counted = s.job.status.failed + len(s.uncounted.failed)
+    if s.per_index or s.succeeded_count or not counted:
+        return 0
+    policy, new = s.job.spec.pod_failure_policy, s.outcomes
+    kept = [pod for pod in _ended(pods, "Failed") if pod.metadata.uid not in new and evaluate(policy, pod).counts]
+    return max(0, counted - len(kept))
 
 
 def _ended(pods: Sequence[Pod], phase: str) -> list[Pod]:

@@ -100,7 +100,8 @@ def test_deadline_runs_from_the_start_time(now: float, fails: bool, requeue: flo
 def test_the_longest_deadline_does_not_come() -> None:
     decision = run(job(active_deadline_seconds=2**63 - 1), pod("a"), now=9)
     assert condition_texts(final(decision)) == []
-    assert decision.requeue_after is not None and decision.requeue_after > 2**62
+    assert decision.requeue_after is not None
+    assert decision.requeue_after > 2**62
 
 
 def test_zero_deadline_fails_without_a_pod() -> None:
@@ -145,6 +146,26 @@ def test_backoff_survives_a_restart_by_the_pods_that_are_kept() -> None:
     decision = run(job(status={"failed": 2}), *counted, now=12, memory=None)
     assert created(decision) == []
     assert decision.requeue_after == 18
+
+
+def test_backoff_survives_a_restart_by_the_number_of_those_that_are_not() -> None:
+    """sluice/failed-pods-limit has left one pod of three."""
+    kept = pod("c", "Failed", tracked=False, ended=10)
+    first = run(job(status={"failed": 3}), kept, now=12, memory=None)
+    assert created(first) == []
+    assert first.requeue_after == 38
+    second = run(job(status={"failed": 3}), kept, pod("d", "Failed", ended=60), now=61, memory=first.memory)
+    assert second.requeue_after == 79
+
+
+def test_failures_before_a_success_are_not_missed_after_a_restart() -> None:
+    kept = pod("c", "Failed", tracked=False, ended=10)
+    status = {"failed": 3, "succeeded": 1}
+    assert run(job(completions=2, status=status), kept, now=12, memory=None).requeue_after == 8
+    first = run(job(completions=2, status={"failed": 3}), kept, now=12, memory=None)
+    late = pod("d", "Succeeded", ended=9)
+    second = run(job(completions=2, status={"failed": 3}), kept, late, now=13, memory=first.memory)
+    assert second.requeue_after == 7
 
 
 def test_backoff_remembers_pods_that_were_deleted_meanwhile() -> None:

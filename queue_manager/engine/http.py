@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl as tls
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,8 +20,6 @@ import aiohttp
 
 from queue_manager.engine import kubeconfig
 from queue_manager.engine.transport import JSON, ApiError, Request, Response
-
-Authorization = Callable[[], Awaitable[str]]  # -> value of the Authorization header, or ""
 
 TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)  # seconds; that of a whole request is its own
 CLOSE_TIMEOUT = 1.0  # seconds; for connections to say that they are closed, which a TLS connection may never do
@@ -39,11 +37,10 @@ class HttpTransport:
         base_url: str,
         *,
         token: str = "",
-        authorization: Authorization | None = None,
+        authorization: kubeconfig.Authorization | None = None,
         ssl: tls.SSLContext | None = None,
         server_hostname: str | None = None,
         at_once: int = AT_ONCE,
-        user_agent: str = "sluice",
     ) -> None:
         """`token` is a fixed bearer token; `authorization` one that changes. `at_once`: requests in flight."""
         self.base_url = base_url.rstrip("/")
@@ -53,7 +50,7 @@ class HttpTransport:
         self._server_hostname = server_hostname
         self._at_once = asyncio.Semaphore(at_once)
         # identity: to compress a list costs the API server more than to send it (as controller-runtime does).
-        self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
+        self._headers = {"User-Agent": "sluice", "Accept-Encoding": "identity"}
         self._session: aiohttp.ClientSession | None = None
         self._streams: set[aiohttp.ClientResponse] = set()
 

@@ -32,8 +32,7 @@ class _Family:
 class Registry:
     """Implements `Metrics` of the job controller's ports, and gauges."""
 
-    def __init__(self, prefix: str = "") -> None:
-        self._prefix = prefix
+    def __init__(self) -> None:
         self._families: dict[str, _Family] = {}
         self._help: dict[str, str] = {}
         self._buckets: dict[str, tuple[float, ...]] = {}
@@ -102,15 +101,15 @@ class Registry:
             collect()
         lines: list[str] = []
         for name in sorted(self._families):
-            family, full = self._families[name], self._prefix + name
+            family = self._families[name]
             if name in self._help:
-                lines.append(f"# HELP {full} {_escape(self._help[name])}")
-            lines.append(f"# TYPE {full} {family.kind}")
+                lines.append(f"# HELP {name} {_escape(self._help[name])}")
+            lines.append(f"# TYPE {name} {family.kind}")
             for key, value in sorted(family.values.items()):
-                lines.append(f"{full}{_braces(self._with_added(name, key))} {_number(value)}")
+                lines.append(f"{name}{_braces(self._with_added(name, key))} {_number(value)}")
             for key, histogram in sorted(family.histograms.items()):
                 own = self._with_added(name, key)
-                lines += _histogram_lines(full, own, histogram, self._buckets.get(name, DEFAULT_BUCKETS))
+                lines += _histogram_lines(name, own, histogram, self._buckets.get(name, DEFAULT_BUCKETS))
         return "".join(line + "\n" for line in lines)
 
     def _family(self, name: str, kind: str) -> _Family:

@@ -39,12 +39,10 @@ class WorkQueue(Generic[K]):
         name: str = "",
         *,
         first_delay: float = FIRST_DELAY,
-        longest_delay: float = LONGEST_DELAY,
         metrics: Registry | None = None,
     ) -> None:
         self.name = name
         self._first_delay = first_delay
-        self._longest_delay = longest_delay
         self._metrics = metrics
         self._labels = {"name": name}
         self._line: deque[K] = deque()
@@ -99,7 +97,7 @@ class WorkQueue(Generic[K]):
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self._count("workqueue_retries_total")
-        self.add_after(key, min(self._longest_delay, self._first_delay * 2.0 ** min(failures, 32)))
+        self.add_after(key, min(LONGEST_DELAY, self._first_delay * 2.0 ** min(failures, 32)))
 
     def forget(self, key: K) -> None:
         """The next failure of this key is its first."""

@@ -20,13 +20,13 @@ START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def test_the_exposition_is_what_prometheus_reads() -> None:
-    registry = Registry("kueue_")
-    registry.describe("admitted_total", "How many\nwere admitted.")
-    registry.describe("wait_seconds", "Waiting.", (1, 5))
-    registry.inc("admitted_total", {"queue": 'a"b'}, 2)
-    registry.set("pending", {}, 0.5)
+    registry = Registry()
+    registry.describe("kueue_admitted_total", "How many\nwere admitted.")
+    registry.describe("kueue_wait_seconds", "Waiting.", (1, 5))
+    registry.inc("kueue_admitted_total", {"queue": 'a"b'}, 2)
+    registry.set("kueue_pending", {}, 0.5)
     for seconds in (0.5, 1, 3, 9):
-        registry.observe("wait_seconds", {"queue": "q"}, seconds)
+        registry.observe("kueue_wait_seconds", {"queue": "q"}, seconds)
     assert registry.exposition() == (
         "# HELP kueue_admitted_total How many\\nwere admitted.\n"
         "# TYPE kueue_admitted_total counter\n"

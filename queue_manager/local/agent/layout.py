@@ -3,6 +3,7 @@
     <root>/<pod uid>/order.json            that the node ends the pod, and why (see orders.py)
     <root>/<pod uid>/<container>/work/     the working directory and HOME of the container
     <root>/<pod uid>/<container>/<n>.log   stdout and stderr of its n-th start (n counts restarts from 0)
+    <root>/<pod uid>/<container>/<n>.eof   the log is complete
     <root>/<pod uid>/<container>/<n>.idx   when the log had which size (see logs.py)
     <root>/<pod uid>/<container>/<n>.pid   pid of the supervisor; its mtime is the start time
     <root>/<pod uid>/<container>/<n>.exit  exit code and a newline; its mtime is the finish time
@@ -43,6 +44,10 @@ class RunFiles:
         return Path(self.base + ".log")
 
     @property
+    def eof(self) -> Path:
+        return Path(self.base + ".eof")
+
+    @property
     def index(self) -> Path:
         return Path(self.base + ".idx")
 
@@ -63,7 +68,7 @@ class RunFiles:
         return _number_and_time(self.pid)
 
     def remove(self) -> None:
-        for path in (self.log, self.index, self.exit, self.pid, self.end):
+        for path in (self.log, self.eof, self.index, self.exit, self.pid, self.end):
             path.unlink(missing_ok=True)
 
     def read_exit(self) -> tuple[int, datetime] | None:

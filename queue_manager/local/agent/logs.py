@@ -1,7 +1,7 @@
 """Logs of containers: plain files, with an index of times beside them.
 
-A container writes straight into `<n>.log`, without a pipe: nothing is lost and nothing blocks when the agent is killed,
-and reading costs the writer nothing. The price is that lines carry no times of their own. The agent therefore notes
+What a container prints is written to `<n>.log` by a process that outlives the agent (see supervisor.py): nothing is
+lost and nothing blocks when the agent is killed. The price is that lines carry no times of their own. The agent notes
 about once a second how long a growing log has become, as lines `<seconds since 1970> <size>` in `<n>.idx`; a reader
 takes as the time of a line the first note that covers its end, else the mtime of the log. So `--timestamps`,
 `--since` and `--since-time` are exact to about a second. Of a long log the beginning is cut off (see trimming.py).
@@ -24,6 +24,7 @@ from typing import IO
 from job_controller.fields import Json
 from queue_manager.local.agent import trimming
 from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.supervisor import LINGER_SECONDS
 from queue_manager.local.agent.trimming import PIECE
 from queue_manager.local.errors import StatusError, bad_request
 
@@ -216,13 +217,17 @@ async def _pieces(run: RunFiles, wanted: Wanted) -> AsyncIterator[bytes]:
     with file:
         file.seek(await _begin(file, run, wanted))
         lines = _Dating(run)
+        waited = 0.0  # seconds, for the rest of the log of a container that has ended
         while True:
-            over = not wanted.follow or run.read_exit() is not None or not _is_alive(run)  # before reading: no gap
+            ended = run.read_exit() is not None or not _is_alive(run)
+            # Asked before reading: no gap.
+            over = not wanted.follow or (ended and (run.eof.exists() or waited >= LINGER_SECONDS))
             while piece := trimming.read(file):
                 yield lines.add(piece, file.tell()) if wanted.timestamps else piece
                 await asyncio.sleep(0)
             if over:
                 break
+            waited += POLL_SECONDS if ended else 0
             await asyncio.sleep(POLL_SECONDS)
         yield lines.end(file.tell())
 

@@ -13,6 +13,12 @@ lost. So each container is the foreground child of a `/bin/sh` in a session of i
   4. kills its process group and with it itself: background children end with their container, as they would
      with a PID namespace, even if no agent is alive.
 
+What the container prints goes through a pipe to one more process, which appends it to the log: a container that opens
+its output anew (`echo ... >/dev/stderr`) would truncate a file. That process is in a session of its own, so that no
+signal for the container reaches it, and nobody's child, so that nobody need wait for it. It ends when nobody can write
+any more, and says so with a file; a container counts as ended when that is there, and so its whole log, or after
+LINGER_SECONDS, for a child that left its session may hold the pipe. A full disk makes the container wait.
+
 Only SIGKILL sent to the group ends the shell without an exit code; whoever finds neither a process nor an exit code
 knows that the container was killed (137).
 
@@ -29,6 +35,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from queue_manager.local.agent.layout import RunFiles
 
@@ -43,18 +50,24 @@ if [ "$_sluice_end" ]; then (exit 143); else (trap - TERM; [ -e "$_sluice_run.en
 echo $? >"$_sluice_run.exit"
 kill -KILL 0
 """
+_LOG_SCRIPT = """\
+{ until cat <&3 >>"$1.log"; do [ -d "${1%/*}" ] || exit; sleep 1; done; echo >"$1.eof"; } &
+"""
 _RESET = [s for s in signal.valid_signals() if s < 32 and s not in (signal.SIGKILL, signal.SIGSTOP)]
 _POLL_SECONDS = 0.1
+_LOG_POLL_SECONDS = 0.005
+LINGER_SECONDS = 1.0  # from the end of a container to that of its log, at most
 KILLED = 128 + signal.SIGKILL
 
 
 class Process:
-    """A supervisor that runs. `on_exit` is called once, from the event loop, when it has ended."""
+    """A supervisor that runs. `on_exit` is called once, from the event loop, when it has ended and its log is whole."""
 
-    def __init__(self, run: RunFiles, pid: int, pidfd: int | None) -> None:
+    def __init__(self, run: RunFiles, pid: int, pidfd: int | None, log_starter: int | None = None) -> None:
         self.pid = pid
         self._run = run
         self._pidfd = pidfd
+        self._log_starter = log_starter  # a child of ours that ended at once
         self.ended = False
 
     def watch(self, on_exit: Callable[[], None]) -> None:
@@ -64,6 +77,8 @@ class Process:
             loop.add_reader(self._pidfd, self._end, on_exit)
         else:
             loop.call_later(_POLL_SECONDS, self._poll, on_exit)
+        if self._log_starter is not None:
+            _reap_soon(self._log_starter)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the whole process group. One that has ended is left alone."""
@@ -93,9 +108,16 @@ class Process:
 
     def _end(self, on_exit: Callable[[], None]) -> None:
         self.release()
-        self.ended = True
         _reap_or_exists(self.pid)
-        on_exit()
+        self._await_log(on_exit, asyncio.get_running_loop().time() + LINGER_SECONDS)
+
+    def _await_log(self, on_exit: Callable[[], None], deadline: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._run.eof.exists() or loop.time() >= deadline:
+            self.ended = True
+            on_exit()
+        else:
+            loop.call_later(_LOG_POLL_SECONDS, self._await_log, on_exit, deadline)
 
     def _poll(self, on_exit: Callable[[], None]) -> None:
         if _reap_or_exists(self.pid):
@@ -118,21 +140,40 @@ def keep_files_to_ourselves() -> None:
 def spawn(run: RunFiles, argv: Sequence[str], environment: Mapping[str, str], directory: str) -> Process:
     """Start a container. `argv[0]` is an absolute path; the environment is all that the process gets.
 
-    Takes about 0.4 ms, whatever the size of this process (posix_spawn shares its memory until exec).
+    Takes about a millisecond, whatever the size of this process (posix_spawn shares its memory until exec).
     Raises OSError when no process can be started.
     """
-    files = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(run.log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
-        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),  # what the shell itself says ("Terminated") is no output
-    ]
-    command = ["/bin/sh", "-c", _SCRIPT, "sluice-container", run.base, directory, *argv]
-    pid = os.posix_spawn(
-        "/bin/sh", command, environment, file_actions=files, setsid=True, setsigmask=[], setsigdef=_RESET
-    )
+    reading, writing = os.pipe()
+    try:
+        log_starter = _spawn_log(run, reading)
+        files = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, writing, 1),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),  # what the shell itself says is no output
+        ]
+        command = ["/bin/sh", "-c", _SCRIPT, "sluice-container", run.base, directory, *argv]
+        pid = _spawn(command, environment, files)
+    finally:
+        os.close(reading)
+        os.close(writing)
     with open(run.pid, "a") as file:  # the shell writes it too: either of the two may be killed first
         file.write(f"{pid}\n")
-    return Process(run, pid, _open(pid))
+    return Process(run, pid, _open(pid), log_starter)
+
+
+def _spawn_log(run: RunFiles, reading: int) -> int:
+    """Start the process that writes the log of a container. Returns the pid of who starts it, and ends."""
+    run.eof.unlink(missing_ok=True)
+    os.close(os.open(run.log, os.O_WRONLY | os.O_CREAT, 0o600))
+    nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    command = ["/bin/sh", "-c", _LOG_SCRIPT, "sluice-log", run.base]
+    return _spawn(command, {"PATH": os.defpath}, [*nothing, (os.POSIX_SPAWN_DUP2, reading, 3)])
+
+
+def _spawn(command: list[str], environment: Mapping[str, str], files: Sequence[tuple[Any, ...]]) -> int:
+    return os.posix_spawn(
+        command[0], command, environment, file_actions=files, setsid=True, setsigmask=[], setsigdef=_RESET
+    )
 
 
 def adopt(run: RunFiles) -> Process | None:
@@ -170,6 +211,11 @@ def _open(pid: int) -> int | None:
         return os.pidfd_open(pid)
     except (AttributeError, ProcessLookupError):
         return None
+
+
+def _reap_soon(pid: int) -> None:
+    if _reap_or_exists(pid):
+        asyncio.get_running_loop().call_later(_POLL_SECONDS, _reap_soon, pid)
 
 
 def _reap_or_exists(pid: int) -> bool:

@@ -1,7 +1,7 @@
 """Logs of a bounded length: what is old is cut off the front of the file, while its writer goes on at the end.
 
-A kubelet begins a new file every 10 MiB and keeps five. Here a container writes straight into its log, so the file must
-stay: a hole is punched into it instead. The disk gets its blocks back, and every other byte keeps its offset, for the
+A kubelet begins a new file every 10 MiB and keeps five. Here who writes the log knows of no kubelet, and so the file
+stays: a hole is punched into it instead. The disk gets its blocks back, and every other byte keeps its offset, for the
 writer as for those who read and for the index of times.
 """
 

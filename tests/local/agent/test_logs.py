@@ -27,6 +27,7 @@ def wrote(layout: Layout, text: str, number: int = 0) -> RunFiles:
     run.log.write_text(text)
     run.pid.write_text("1\n")
     run.exit.write_text("0\n")
+    run.eof.touch()
     return run
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import uuid
@@ -43,6 +44,21 @@ def exists(pid: int) -> bool:
         return False
 
 
+def pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def zombies() -> set[int]:
+    """Children of this process that nobody waited for."""
+    found = set()
+    for pid in pids():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+            if state == "Z" and int(parent) == os.getpid():
+                found.add(pid)
+    return found
+
+
 @pytest.mark.parametrize(("script", "code"), [("true", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill -15 $$", 143)])
 async def test_the_exit_code_is_written_down(run: RunFiles, script: str, code: int) -> None:
     _, ended = start(run, script)
@@ -56,6 +72,36 @@ async def test_output_of_both_streams_and_only_it_is_logged(run: RunFiles) -> No
     _, ended = start(run, "echo out; echo err >&2; kill -15 $$")
     await asyncio.wait_for(ended.wait(), 10)
     assert run.log.read_text() == "out\nerr\n"
+
+
+@pytest.mark.parametrize("again", ["echo b >/dev/stdout", "echo b >/dev/stderr", "echo b | tee /dev/stderr >/dev/null"])
+async def test_output_that_is_opened_anew_truncates_nothing(run: RunFiles, again: str) -> None:
+    _, ended = start(run, f"echo a; {again}; echo c")
+    await asyncio.wait_for(ended.wait(), 10)
+    assert run.log.read_text() == "a\nb\nc\n"
+
+
+@pytest.mark.parametrize("last", ["exit 0", "kill -9 $$", "kill -9 0"])
+async def test_when_a_container_has_ended_its_whole_output_is_there(run: RunFiles, last: str) -> None:
+    _, ended = start(run, f"head -c 1000000 /dev/zero; {last}")
+    await asyncio.wait_for(ended.wait(), 10)
+    assert run.log.stat().st_size == 1_000_000
+
+
+async def test_nothing_is_left_of_the_process_that_writes_a_log(run: RunFiles) -> None:
+    before = zombies()
+    _, ended = start(run, "echo $$")
+    await asyncio.wait_for(ended.wait(), 10)
+    await until(lambda: zombies() <= before)
+    await until(lambda: not any(run.base in supervisor.command_line(pid) for pid in pids()))
+
+
+async def test_a_process_that_left_and_holds_the_output_does_not_hold_up_the_end(run: RunFiles) -> None:
+    _, ended = start(run, "setsid sh -c 'touch left; exec sleep 1000' & while ! [ -e left ]; do sleep 0.01; done")
+    await asyncio.wait_for(ended.wait(), 10)
+    assert not run.eof.exists()
+    sweep.kill({uid_of(run)})
+    await until(run.eof.exists)
 
 
 async def test_sigterm_reaches_the_container_and_its_own_exit_code_counts(run: RunFiles) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from job_controller import reasons
 from job_controller.annotations import DIGITS, whole_number
 from job_controller.decision import Event
+from job_controller.fields import NOT_NEGATIVE
 from job_controller.labels import BACKOFF_SECONDS, FAILED_PODS_LIMIT
 from job_controller.model import Job
 
@@ -34,7 +35,7 @@ def unmanageable(job: Job) -> Event | None:
         counts = {"parallelism": spec.parallelism, "completions": spec.completions, "backoffLimit": spec.backoff_limit}
         for field, number in counts.items():
             if number is not None and number < 0:
-                wrong = f"spec.{field}: Invalid value: {number}: must be greater than or equal to 0"
+                wrong = f"spec.{field}: Invalid value: {number}: {NOT_NEGATIVE}"
                 break
     return Event("Warning", reasons.EVENT_INVALID_JOB, f"{wrong}; the Job is left alone") if wrong else None
 

@@ -6,7 +6,17 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from job_controller import names
-from job_controller.fields import FieldError, Json, duplicate, forbidden, invalid, not_found, not_supported, required
+from job_controller.fields import (
+    NOT_NEGATIVE,
+    FieldError,
+    Json,
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    not_supported,
+    required,
+)
 from job_controller.resources import validate_resources
 from job_controller.volumes import local_path_errors
 
@@ -19,7 +29,6 @@ _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _LIFE = frozenset(("lifecycle", *_PROBES))
 _SCHEMES = ("HTTP", "HTTPS")
-_NOT_NEGATIVE = "must be greater than or equal to 0"
 _ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
 _ONE_SOURCE = "may not have more than one field specified at a time"
 ID_RANGE = "must be between 0 and 2147483647, inclusive"
@@ -335,7 +344,7 @@ def _validate_probe(probe: Json, kind: str, path: str) -> list[FieldError]:
     for field in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
         value = probe.get(field) or 0
         if value < 0:
-            errors.append(invalid(f"{path}.{field}", value, _NOT_NEGATIVE))
+            errors.append(invalid(f"{path}.{field}", value, NOT_NEGATIVE))
     grace = probe.get("terminationGracePeriodSeconds")
     if grace is not None and kind == "readinessProbe":
         errors.append(invalid(f"{path}.terminationGracePeriodSeconds", grace, "must not be set for readinessProbes"))

@@ -13,6 +13,10 @@ from typing import Any, NamedTuple
 # work on these; decisions work on the Structs of `model`.
 Json = Any
 
+# What many kinds of values are refused with.
+NOT_NEGATIVE = "must be greater than or equal to 0"
+IMMUTABLE = "field is immutable"
+
 
 class FieldError(NamedTuple):
     """One refused value. `reason` is a metav1.CauseType, `message` the text after `<field>: `."""

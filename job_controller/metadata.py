@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from job_controller import names
-from job_controller.fields import FieldError, Json, forbidden, invalid, required
+from job_controller.fields import IMMUTABLE, NOT_NEGATIVE, FieldError, Json, forbidden, invalid, required
 from job_controller.selectors import validate_label_map
 
 NameCheck = Callable[[str], list[str]]
 
 ANNOTATIONS_LIMIT = 256 * 1024  # bytes of all keys and values together
-IMMUTABLE = "field is immutable"
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
@@ -31,7 +30,7 @@ def validate_metadata(
     errors = _validate_name(meta, path, name_check) + _validate_namespace(meta, path, namespaced)
     generation = meta.get("generation") or 0
     if generation < 0:
-        errors.append(invalid(f"{path}.generation", generation, "must be greater than or equal to 0"))
+        errors.append(invalid(f"{path}.generation", generation, NOT_NEGATIVE))
     errors += validate_label_map(meta.get("labels"), f"{path}.labels")
     errors += validate_annotations(meta.get("annotations"), f"{path}.annotations")
     errors += _validate_owners(meta.get("ownerReferences") or (), f"{path}.ownerReferences")

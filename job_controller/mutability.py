@@ -7,8 +7,7 @@ choose a node flavor before it resumes the Job.
 
 from __future__ import annotations
 
-from job_controller.fields import FieldError, Json, invalid
-from job_controller.metadata import IMMUTABLE
+from job_controller.fields import IMMUTABLE, FieldError, Json, invalid
 from job_controller.policies import printed_failure_policy, printed_success_policy
 from job_controller.quantities import MalformedQuantity, exact
 from job_controller.selectors import printed

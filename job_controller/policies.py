@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from job_controller import indexes, names
 from job_controller.fields import (
+    NOT_NEGATIVE,
     FieldError,
     Json,
     duplicate,
@@ -27,7 +28,6 @@ _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 _OPERATORS = ("In", "NotIn")
 _STATUSES = ("False", "True", "Unknown")
 _UNLIMITED = 2**31
-_NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
 def _go_list(values: Sequence[str]) -> str:
@@ -151,7 +151,7 @@ def _validate_success_rule(rule: Json, completions: int | None, path: str) -> li
     if count is not None:
         at = f"{path}.succeededCount"
         if count < 0:
-            errors.append(invalid(at, count, _NOT_NEGATIVE))
+            errors.append(invalid(at, count, NOT_NEGATIVE))
         if completions is not None and count > completions:
             text = f"must be less than or equal to {completions} (the number of specified completions)"
             errors.append(invalid(at, count, text))

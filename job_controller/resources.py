@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from job_controller import names
-from job_controller.fields import FieldError, Json, duplicate, forbidden, invalid, not_found, required
+from job_controller.fields import NOT_NEGATIVE, FieldError, Json, duplicate, forbidden, invalid, not_found, required
 from job_controller.quantities import MALFORMED, MalformedQuantity, Quantity, quantity
 
 _CONTAINER = ("cpu", "memory", "ephemeral-storage")
@@ -70,7 +70,7 @@ def _validate_amount(name: str, value: Any, path: str) -> list[FieldError]:
     if amount is None:
         return [*errors, invalid(path, value, MALFORMED)]
     if amount.nano < 0:
-        errors.append(invalid(path, value, "must be greater than or equal to 0"))
+        errors.append(invalid(path, value, NOT_NEGATIVE))
     if name not in _CONTAINER and amount.nano % 10**9 and _is_extended(name):
         errors.append(invalid(path, value, "must be an integer"))
     return errors

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from job_controller import indexes, names
-from job_controller.fields import FieldError, Json, duplicate, invalid, invalid_here, required
+from job_controller.fields import IMMUTABLE, NOT_NEGATIVE, FieldError, Json, duplicate, invalid, invalid_here, required
 from job_controller.metadata import validate_metadata, validate_metadata_update
 from job_controller.wire import parse_time
 
@@ -66,7 +66,7 @@ class _Update:
         for field in _COUNTERS:
             value = self.new.get(field) or 0
             if value < 0:
-                yield invalid(f"status.{field}", value, "must be greater than or equal to 0")
+                yield invalid(f"status.{field}", value, NOT_NEGATIVE)
         uncounted = self.new.get("uncountedTerminatedPods") or {}
         seen: set[str] = set()
         for field in ("succeeded", "failed"):
@@ -183,7 +183,7 @@ class _Update:
         yield from self._decreases()
         new, old = self.new.get("completionTime"), self.old.get("completionTime")
         if new and old and _time(new) != _time(old):
-            yield invalid("status.completionTime", new, "field is immutable")
+            yield invalid("status.completionTime", new, IMMUTABLE)
         start = self.new.get("startTime")
         if self.old.get("startTime") and self._time_changed("startTime") and not self._may_restart():
             yield invalid("status.startTime", start, "field is immutable for unsuspended job once set")

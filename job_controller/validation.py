@@ -7,7 +7,7 @@ can be seen by clients (spec: job-controller-measured.md, section 2.1).
 from __future__ import annotations
 
 from job_controller import labels, names
-from job_controller.fields import FieldError, Json, in_order, invalid, not_supported, required
+from job_controller.fields import NOT_NEGATIVE, FieldError, Json, in_order, invalid, not_supported, required
 from job_controller.metadata import validate_metadata, validate_metadata_update
 from job_controller.mutability import validate_immutable
 from job_controller.pod_template import validate_template
@@ -27,7 +27,6 @@ FAILED_INDEXES_LIMIT_MANY = 10_000
 _GENERATED = {labels.LEGACY_CONTROLLER_UID, labels.LEGACY_JOB_NAME, labels.CONTROLLER_UID, labels.JOB_NAME}
 _MODES = ("NonIndexed", "Indexed")
 _REPLACEMENT_POLICIES = ("Failed", "TerminatingOrFailed")
-_NOT_NEGATIVE = "must be greater than or equal to 0"
 _TOO_MANY_INDEXES = (
     "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
     "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
@@ -126,7 +125,7 @@ def _validate_numbers(spec: Json) -> list[FieldError]:
     ):
         value = spec.get(field)
         if value is not None and value < 0:
-            errors.append(invalid(f"spec.{field}", value, _NOT_NEGATIVE))
+            errors.append(invalid(f"spec.{field}", value, NOT_NEGATIVE))
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         errors.append(required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     return errors

@@ -16,6 +16,8 @@ from fractions import Fraction
 
 from job_controller import names, quantities
 from job_controller.fields import (
+    IMMUTABLE,
+    NOT_NEGATIVE,
     FieldError,
     Json,
     duplicate,
@@ -28,8 +30,6 @@ from job_controller.selectors import validate_label_map, validate_selector
 from queue_manager.api.labels import FINALIZER
 from queue_manager.api.workload_validation import prepare_workload, validate_tolerations, validate_workload
 
-NOT_NEGATIVE = "must be greater than or equal to 0"
-FIELD_IS_IMMUTABLE = "field is immutable"
 MAX_FLAVORS = 256
 MAX_COVERED_RESOURCES = 256
 MAX_QUOTAS_PER_GROUP = 512
@@ -255,7 +255,7 @@ def _validate_weight(spec: Json) -> list[FieldError]:
 def _validate_unchanged(new: Json, old: Json, field: str) -> list[FieldError]:
     if new.get(field) == old.get(field):
         return []
-    return [invalid(f"spec.{field}", new.get(field), FIELD_IS_IMMUTABLE)]
+    return [invalid(f"spec.{field}", new.get(field), IMMUTABLE)]
 
 
 # --- LocalQueue ----------------------------------------------------------------------------------------------

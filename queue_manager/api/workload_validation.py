@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from job_controller import names, quantities
 from job_controller.fields import (
+    IMMUTABLE,
+    NOT_NEGATIVE,
     FieldError,
     Json,
     duplicate,
@@ -25,7 +27,6 @@ from job_controller.selectors import validate_label_map
 from queue_manager.api.labels import ADMISSION_GATED_BY, ADMITTED, QUOTA_RESERVED
 
 ROOT = "<nil>"
-FIELD_IS_IMMUTABLE = "field is immutable"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # The order in which messages print the fields of a pod set.
 _PRINTED_FIRST = ("name", "template", "metadata", "spec", "initContainers", "containers", "restartPolicy", "count")
@@ -205,7 +206,7 @@ def _validate_resources(resources: Json, path: str) -> list[FieldError]:
                 errors.append(invalid(where, amount, str(malformed)))
                 continue
             if value.nano < 0:
-                errors.append(invalid(where, quantities.canonical(value), "must be greater than or equal to 0"))
+                errors.append(invalid(where, quantities.canonical(value), NOT_NEGATIVE))
     return errors
 
 
@@ -313,7 +314,7 @@ def _validate_change(new: Json, old: Json) -> list[FieldError]:
     new_status, old_status = new.get("status") or {}, old.get("status") or {}
     admissions = new_status.get("admission"), old_status.get("admission")
     if None not in admissions and admissions[0] != admissions[1]:
-        errors.append(invalid("status.admission", admissions[0], FIELD_IS_IMMUTABLE))
+        errors.append(invalid("status.admission", admissions[0], IMMUTABLE))
     errors += _validate_ready_checks_unchanged(new_status, old_status)
     errors += _validate_cluster_name(new_status, old_status)
     return errors + validate_admission_gates_update(_annotations(new), _annotations(old))
@@ -322,9 +323,9 @@ def _validate_change(new: Json, old: Json) -> list[FieldError]:
 def _validate_pod_sets_unchanged(new: list[Json], old: list[Json]) -> list[FieldError]:
     """Quota was given for these pods. Fewer of them need less, so a count may be lowered."""
     if len(new) != len(old):
-        return [invalid("spec.podSets", [_printed(pod_set) for pod_set in new], FIELD_IS_IMMUTABLE)]
+        return [invalid("spec.podSets", [_printed(pod_set) for pod_set in new], IMMUTABLE)]
     return [
-        invalid(f"spec.podSets.{i}", _printed(after), FIELD_IS_IMMUTABLE)
+        invalid(f"spec.podSets.{i}", _printed(after), IMMUTABLE)
         for i, (after, before) in enumerate(zip(new, old, strict=True))
         if not _same_or_fewer(after, before)
     ]
@@ -372,7 +373,7 @@ def _validate_ready_checks_unchanged(new: Json, old: Json) -> list[FieldError]:
             continue
         updates = check.get("podSetUpdates") or []
         if updates != (before.get("podSetUpdates") or []):
-            errors.append(invalid(f"status.admissionChecks[{i}].podSetUpdates", updates, FIELD_IS_IMMUTABLE))
+            errors.append(invalid(f"status.admissionChecks[{i}].podSetUpdates", updates, IMMUTABLE))
     return errors
 
 

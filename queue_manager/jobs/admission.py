@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from job_controller import names
-from job_controller.fields import FieldError, Json, forbidden, invalid
+from job_controller.fields import IMMUTABLE, FieldError, Json, forbidden, invalid
 from queue_manager.api import labels
 from queue_manager.api.workload_validation import validate_admission_gates, validate_admission_gates_update
 from queue_manager.engine.resources import JOBS
@@ -21,7 +21,6 @@ from queue_manager.workloads.settings import Bounds
 LABELS = "metadata.labels"
 ANNOTATIONS = "metadata.annotations"
 WEBHOOK = "vjob.kb.io"
-IMMUTABLE = "field is immutable"
 FALSE_TEXTS = ("0", "f", "F", "FALSE", "false", "False")  # what strconv.ParseBool takes for false
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from job_controller import metadata, names
-from job_controller.fields import FieldError, Json, invalid
+from job_controller.fields import IMMUTABLE, FieldError, Json, invalid
 from queue_manager.engine.resources import Resource
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.schema.schemas import TypedSchema
@@ -58,7 +58,7 @@ def builtin(
 def immutable(new: Json, old: Json, field: str, value: Any = None) -> list[FieldError]:
     """An error if a field (a dotted path) differs."""
     found, before = lookup(new, field), lookup(old, field)
-    return [] if found == before else [invalid(field, found if value is None else value, "field is immutable")]
+    return [] if found == before else [invalid(field, found if value is None else value, IMMUTABLE)]
 
 
 def lookup(tree: Json, path: str) -> Any:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from job_controller import names
-from job_controller.fields import FieldError, Json, forbidden, invalid, not_supported, required, show
+from job_controller.fields import NOT_NEGATIVE, FieldError, Json, forbidden, invalid, not_supported, required, show
 from queue_manager.engine.resources import NODES
 from queue_manager.local.kinds.build import builtin, lookup
 from queue_manager.local.kinds.kind import Column
@@ -67,7 +67,7 @@ def _validate_amounts(node: Json) -> list[FieldError]:
             path = f"status.{field}.{name}"
             errors += [invalid(path, name, text) for text in names.qualified_name(name)]
             if parse_quantity(amount)[0] < 0:
-                errors.append(invalid(path, amount, "must be greater than or equal to 0"))
+                errors.append(invalid(path, amount, NOT_NEGATIVE))
     return errors
 
 

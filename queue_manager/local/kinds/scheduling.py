@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from job_controller import names
-from job_controller.fields import FieldError, Json, forbidden, invalid, not_supported, required
+from job_controller.fields import NOT_NEGATIVE, FieldError, Json, forbidden, invalid, not_supported, required
 from queue_manager.engine.resources import PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.kind import Column
@@ -99,7 +99,7 @@ def _validate_lease(new: Json) -> list[FieldError]:
     if duration is not None and duration <= 0:
         errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
     if transitions is not None and transitions < 0:
-        errors.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+        errors.append(invalid("spec.leaseTransitions", transitions, NOT_NEGATIVE))
     return errors
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from job_controller.fields import FieldError, Json, forbidden, invalid, required
+from job_controller.fields import IMMUTABLE, FieldError, Json, forbidden, invalid, required
 from queue_manager.engine.resources import Resource
 from queue_manager.engine.transport import APPLY_PATCH
 from queue_manager.local import errors
@@ -149,7 +149,7 @@ def _fresh(tree: Json) -> Json:
 def _check_uid(call: Call, meta: dict[str, Any], uid: str) -> None:
     """A configuration may name the uid of the object it is meant for."""
     if meta.get("uid", uid) != uid:
-        problem = invalid("metadata.uid", meta["uid"], "field is immutable")
+        problem = invalid("metadata.uid", meta["uid"], IMMUTABLE)
         raise errors.invalid(call.resource, call.name, [problem, problem])
 
 

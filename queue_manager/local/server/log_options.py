@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from job_controller.fields import FieldError, Json, forbidden, invalid
+from job_controller.fields import NOT_NEGATIVE, FieldError, Json, forbidden, invalid
 from queue_manager.engine.resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.server.call import Call
@@ -37,7 +37,7 @@ def parse(call: Call) -> LogOptions:
     since = _time(call.option("sinceTime"))
     problems: list[FieldError] = []
     if tail is not None and tail < 0:
-        problems.append(invalid("tailLines", tail, "must be greater than or equal to 0"))
+        problems.append(invalid("tailLines", tail, NOT_NEGATIVE))
     if limit is not None and limit < 1:
         problems.append(invalid("limitBytes", limit, "must be greater than 0"))
     if seconds is not None and since is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from job_controller.fields import FieldError, Json, invalid, required
+from job_controller.fields import IMMUTABLE, FieldError, Json, invalid, required
 from queue_manager.engine.resources import NAMESPACES
 from queue_manager.local import errors
 from queue_manager.local.server.call import Call
@@ -114,7 +114,7 @@ def carry_over(call: Call, new: Json, old: Json) -> None:
     meta, before = new["metadata"], old["metadata"]
     if meta.get("uid") and meta["uid"] != before["uid"]:
         if call.request.method == "PATCH":
-            problem = invalid("metadata.uid", meta["uid"], "field is immutable")
+            problem = invalid("metadata.uid", meta["uid"], IMMUTABLE)
             raise errors.invalid(call.resource, call.name, [problem, problem])
         raise errors.conflict(call.resource, call.name, _another_object(call, meta["uid"], before["uid"]))
     version = meta.get("resourceVersion")
@@ -158,7 +158,7 @@ def check_finalizers(new: Json, old: Json) -> list[FieldError]:
 def check_immutable_name(new: Json, old: Json) -> list[FieldError]:
     """Name and namespace stay (a patch may have touched them)."""
     return [
-        invalid(f"metadata.{name}", new["metadata"].get(name), "field is immutable")
+        invalid(f"metadata.{name}", new["metadata"].get(name), IMMUTABLE)
         for name in ("name", "namespace")
         if new["metadata"].get(name) != old["metadata"].get(name)
     ]

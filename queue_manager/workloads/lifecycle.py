@@ -267,12 +267,24 @@ def _waiting(w: Workload, view: View, settings: Settings, now: datetime) -> Step
     reserved = w.condition(labels.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return None
-    why = blocker(w, view)
+    if reserved is None and blocker(w, view) is None:
+        return None
+    return _change_or_rest(w, now, lambda d: _say(d, view))
+
+
+def _say(draft: Draft, view: View) -> None:
+    """Decided anew on the newest state: the scheduler may have said something meanwhile."""
+    reserved = draft.condition(labels.QUOTA_RESERVED)
+    if reserved is not None and reserved.is_true:
+        return
+    why = blocker(draft.workload, view)
     if why is None and reserved is not None:
         why = _after_a_blocker(reserved.reason, view)
-    if why is None:
-        return _sync_admitted(w, now)
-    return _change_or_rest(w, now, lambda d: _say(d, why))
+    if why is not None:
+        transitions.block(draft, why.reason, why.message)
+    elif reserved is not None and draft.is_true(labels.ADMITTED):
+        # A reservation that somebody took away: without quota nothing is admitted.
+        transitions.block(draft, reserved.reason, reserved.message)
 
 
 def blocker(w: Workload, view: View) -> Why | None:
@@ -298,19 +310,6 @@ def _after_a_blocker(reason: str, view: View) -> Why | None:
     if view.bypassed is not None:
         return Why(view.bypassed.reason, labels.EQUIVALENT_MESSAGE)
     return Why(labels.PENDING_EVALUATION, labels.PENDING_EVALUATION_MESSAGE)
-
-
-def _say(draft: Draft, why: Why) -> None:
-    if not draft.is_true(labels.QUOTA_RESERVED):
-        transitions.block(draft, why.reason, why.message)
-
-
-def _sync_admitted(w: Workload, now: datetime) -> Step | None:
-    """A reservation that somebody took away: without quota nothing is admitted."""
-    reserved = w.condition(labels.QUOTA_RESERVED)
-    if reserved is None or not w.is_true(labels.ADMITTED):
-        return None
-    return _change_or_rest(w, now, lambda d: _say(d, Why(reserved.reason, reserved.message)))
 
 
 def _change_or_rest(w: Workload, now: datetime, apply: Callable[[Draft], None]) -> Step:

@@ -234,11 +234,14 @@ def end_backoff(draft: Draft) -> None:
     if state is not None and state.requeue_at is not None:
         draft.put(requeue_state=RequeueState(count=state.count) if state.count is not None else None)
     requeued = draft.condition(labels.REQUEUED)
-    if requeued is not None and not requeued.is_true and requeued.reason in _BACKED_OFF:
+    if requeued is not None and not requeued.is_true and not _waits_for_more(requeued.reason):
         draft.set(labels.REQUEUED, "True", labels.BACKOFF_FINISHED, labels.BACKOFF_FINISHED_MESSAGE)
 
 
-_BACKED_OFF = (labels.PODS_READY_TIMEOUT, labels.ADMISSION_CHECK)
+def _waits_for_more(reason: str) -> bool:
+    """Than for its time: for a user or for its queue. Any other reason is over with its time, also one of somebody
+    else's: who evicts for a reason of their own would find the Workload out of line for good."""
+    return reason in STOPPED_QUEUES or reason.startswith(labels.DEACTIVATED)
 
 
 def requeue(draft: Draft) -> None:

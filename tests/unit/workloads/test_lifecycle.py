@@ -92,6 +92,28 @@ def test_an_error_the_scheduler_named_stands_while_it_is_there():
     assert outcome(w)[0] == "PendingEvaluation"
 
 
+def test_what_the_scheduler_said_since_the_decision_stands():
+    """A reactivated Workload is refused at once, before the life cycle says that it waits to be tried."""
+    view = replace(VIEW, error="workload namespace doesn't match ClusterQueue selector")
+    change = step(make([condition("QuotaReserved", "False", "Deactivated")]), view)
+    assert isinstance(change, Change)
+    draft = Draft(make([condition("QuotaReserved", "False", "Misconfigured", view.error)]), at(20))
+    change.apply(draft)
+    reserved = draft.condition("QuotaReserved")
+    assert (reserved.reason, reserved.message) == ("Misconfigured", view.error)
+
+
+@pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck", "SomebodyElse"])
+def test_an_eviction_for_whatever_reason_is_over_with_its_backoff(reason):
+    """Somebody else's eviction has none, and must not keep the Workload out of line for good."""
+    w = make([condition("QuotaReserved", "False", "PendingEvaluation"), condition("Requeued", "False", reason)])
+    change = step(w)
+    assert isinstance(change, Change)
+    draft = Draft(w, at(20))
+    change.apply(draft)
+    assert draft.is_true("Requeued")
+
+
 def test_what_the_scheduler_said_is_left_alone():
     w = make([condition("QuotaReserved", "False", "ExceedsMaxQuota")])
     assert isinstance(step(w), Rest)

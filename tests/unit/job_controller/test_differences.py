@@ -20,7 +20,7 @@ from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.server.admission import Review
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.transport import LocalTransport
-from tests.unit.job_controller.build import deleted, indexed, job, pod, run
+from tests.unit.job_controller.build import created, deleted, indexed, job, pod, run
 from tests.unit.job_controller.test_on_the_api_server import Cluster, always, virtually
 from tests.unit.job_controller.world import World
 
@@ -123,6 +123,14 @@ def test_of_too_many_pods_those_go_first_whose_index_is_settled() -> None:
     stored = {"completedIndexes": "0", "succeeded": 1}
     pods = [pod("done", index=0, ready=True), pod("begun", "Pending", index=1), pod("more", index=2)]
     assert deleted(run(indexed(3, parallelism=2, status=stored), *pods)) == ["done"]
+
+
+def test_pod_of_a_settled_index_makes_room_for_an_open_one() -> None:
+    """Row 15: there are as many pods as are wanted, but one of them does again what is done."""
+    stored = {"completedIndexes": "0", "succeeded": 1}
+    pods = [pod("again", index=0), pod("second", index=2)]
+    assert deleted(run(indexed(3, status=stored), *pods)) == ["again"]
+    assert created(run(indexed(3, status=stored), pods[1])) == [1]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,8 @@ class Plan:
 
 
 def wanted_active(s: Situation) -> int:
-    parallelism = s.job.spec.parallelism if s.job.spec.parallelism is not None else 1
+    """How many pods should be active; of a work queue that has had a success, no more than there are (spec 2.6)."""
+    parallelism = s.job.spec.pods_at_once
     if s.completions is None:
         return len(s.active) if s.succeeded_count > 0 else parallelism
     return min(parallelism, max(0, s.completions - s.succeeded_count))

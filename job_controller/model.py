@@ -149,6 +149,11 @@ class JobSpec(Record):
     # The pod template as it stands on the wire: pods are made from it unread.
     template: dict[str, Any] = {}
 
+    @property
+    def pods_at_once(self) -> int:
+        """parallelism; 1 where it is left open, as an API server would fill it in."""
+        return 1 if self.parallelism is None else self.parallelism
+
 
 class UncountedTerminatedPods(Record):
     succeeded: tuple[str, ...] = ()

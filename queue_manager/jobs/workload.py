@@ -43,9 +43,8 @@ def queue_name(job: Job) -> str:
 
 
 def pod_count(spec: JobSpec) -> int:
-    """How many pods run at once."""
-    parallelism = 1 if spec.parallelism is None else spec.parallelism
-    return parallelism if spec.completions is None else min(parallelism, spec.completions)
+    """How many pods really run at once: never more than there are completions."""
+    return spec.pods_at_once if spec.completions is None else min(spec.pods_at_once, spec.completions)
 
 
 def pod_set(job: Job) -> Json:

@@ -129,7 +129,7 @@ def job_view(
         succeeded=shown.status.succeeded,
         failed=shown.status.failed,
         completions=shown.spec.completions,
-        parallelism=1 if shown.spec.parallelism is None else shown.spec.parallelism,
+        parallelism=shown.spec.pods_at_once,
         pods=pod_rows(shown, pods),
         indexes=indexes,
         retries=_retries(workload, told),

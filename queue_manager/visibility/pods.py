@@ -137,8 +137,9 @@ def works(job: Job) -> bool:
 def next_pod_at(job: Job, pods: Sequence[Pod], options: JobControllerOptions) -> datetime | None:
     """When the Job as a whole may replace failed pods; None: nothing waits (spec job-controller.md 2.8)."""
     job = effective(job, options.switches)
-    wanted = job.spec.parallelism if job.spec.parallelism is not None else 1
-    if not works(job) or job.spec.backoff_limit_per_index is not None or sum(map(is_active, pods)) >= wanted:
+    if not works(job) or job.spec.backoff_limit_per_index is not None:
+        return None
+    if sum(map(is_active, pods)) >= job.spec.pods_at_once:
         return None
     ended = [pod for pod in pods if is_terminal(pod)]
     seen = backoff.extend(

@@ -50,16 +50,9 @@ class Draft:
         """Set a condition; its transition time moves only with its status. False: it already said so."""
         message = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 4] + " ..."
         old = self.condition(type)
-        if old is not None and (old.status, old.reason, old.message) == (status, reason, message):
+        new = stated(old, type, status, reason, message, self.original.metadata.generation, self.now)
+        if new is old:
             return False
-        new = Condition(
-            type=type,
-            status=status,
-            reason=reason,
-            message=message,
-            observed_generation=self.original.metadata.generation,
-            last_transition_time=old.last_transition_time if old and old.status == status else self.now,
-        )
         conditions = self.status.conditions
         self.put(conditions=tuple(new if c is old else c for c in conditions) if old else (*conditions, new))
         return True
@@ -95,6 +88,22 @@ class Draft:
         if "requeueHistory" in status and self.status.requeue_history is not None:
             status["requeueHistory"] = {"since": None, **status["requeueHistory"]}
         return {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status}
+
+
+def stated(
+    old: Condition | None, type: str, status: str, reason: str, message: str, generation: int, now: datetime
+) -> Condition:
+    """The condition that says this; `old` itself if it does already. The transition time moves only with the status."""
+    if old is not None and (old.status, old.reason, old.message) == (status, reason, message):
+        return old
+    return Condition(
+        type=type,
+        status=status,
+        reason=reason,
+        message=message,
+        observed_generation=generation,
+        last_transition_time=old.last_transition_time if old is not None and old.status == status else now,
+    )
 
 
 def _wire(value: object) -> Json:

@@ -40,6 +40,7 @@ from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.state import Holding, QueueState
 from queue_manager.scheduling.tree import FlavorResource
+from queue_manager.workloads.draft import stated
 from queue_manager.workloads.scheduler import Scheduler, flavors_of
 
 BATCH_SECONDS = 1.0  # changes of Workloads are collected so long
@@ -230,19 +231,9 @@ class QueueStatusController:
         known = next((c for c in old if c.type == kind), None)
         if value is None:
             return tuple(c for c in old if c is not known)
-        status, reason, message = value
-        if known is not None and (known.status, known.reason, known.message) == (status, reason, message):
-            return old
         now = self._runtime.clock.now().astimezone(UTC).replace(microsecond=0)
-        new = Condition(
-            type=kind,
-            status=status,
-            reason=reason,
-            message=message,
-            observed_generation=queue.metadata.generation,
-            last_transition_time=known.last_transition_time if known and known.status == status else now,
-        )
-        return (*(c for c in old if c is not known), new)
+        new = stated(known, kind, *value, queue.metadata.generation, now)
+        return old if new is known else (*(c for c in old if c is not known), new)
 
     # --- in use ---
 

@@ -18,8 +18,8 @@ from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.perform import (
     CONFLICT,
+    METRICS_PREFIX,
     NOT_FOUND,
-    PREFIX,
     REFUSED,
     Errors,
     Performer,
@@ -35,12 +35,12 @@ from job_controller.sync import decide
 
 # How often one sync decides anew because somebody else wrote to the Job.
 ATTEMPTS = 4
-# Part of the batch window for which the first change after a rest waits for others.
+# The first change after a rest waits for others a GATHERING-th of the batch window.
 GATHERING = 10
-# A Job with more running pods than SMALL waits for more of their changes, in proportion and at most LONGEST times as
-# long: one look at 100 000 pods takes as long as the window of a small Job, and each one writes the whole status.
-SMALL = 200
-LONGEST = 10
+# A Job with more running pods than this waits for more of their changes, in proportion and up to so many windows: one
+# look at 100 000 pods takes as long as the window of a small Job, and each one writes the whole status.
+SMALL_JOB = 200
+MOST_WINDOWS = 10
 # For which news of a Job wait whose last sync failed, in seconds. Changes of its spec do not wait.
 TROUBLE_DELAY = 1.0
 # After a pod changed under our hands: until its change has reached us.
@@ -136,7 +136,7 @@ class JobController:
         """The batch window of a Job; that of its last pods is the shortest, for nothing more can be waited for."""
         job = self._cluster.job(key)
         running = job.status.active - self._ended.get(key, 0) if job is not None else 0
-        return self._window * min(LONGEST, max(1.0, running / SMALL))
+        return self._window * min(MOST_WINDOWS, max(1.0, running / SMALL_JOB))
 
     def _forget(self, job: Job) -> None:
         self._memories.pop(job.metadata.uid, None)
@@ -174,7 +174,7 @@ class JobController:
                 self._ended.pop(key, None)
                 self._troubled.discard(key)
             self._count("job_syncs_total", labels)
-            self._metrics.observe(PREFIX + "job_sync_duration_seconds", labels, (ended - began).total_seconds())
+            self._metrics.observe(METRICS_PREFIX + "job_sync_duration_seconds", labels, (ended - began).total_seconds())
 
     def _is_ours(self, job: Job | None) -> TypeIs[Job]:
         return job is not None and self.options.manages(job) and conditions.finished(job.status) is None
@@ -256,7 +256,7 @@ class JobController:
     # --- metrics ---
 
     def _count(self, name: str, labels: dict[str, str]) -> None:
-        self._metrics.inc(PREFIX + name, labels)
+        self._metrics.inc(METRICS_PREFIX + name, labels)
 
     def _count_tracked(self, old: Pod | None, new: Pod | None) -> None:
         before, after = (pod is not None and self._awaits_counting(pod) for pod in (old, new))

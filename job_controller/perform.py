@@ -29,7 +29,7 @@ from job_controller.ports import Cluster, Events, Metrics
 
 log = logging.getLogger(__name__)
 
-PREFIX = "job_controller_"
+METRICS_PREFIX = "job_controller_"
 NOT_FOUND, CONFLICT, REFUSED = 404, 409, 422  # HTTP; refused: the API server holds the object impossible
 
 T = TypeVar("T")
@@ -223,7 +223,7 @@ class Performer:
             self._count(count.name, count.labels, count.by)
 
     def _count(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
-        self._metrics.inc(PREFIX + name, labels, by)
+        self._metrics.inc(METRICS_PREFIX + name, labels, by)
 
 
 def is_namespace_terminating(error: Exception) -> bool:

@@ -20,8 +20,7 @@ from queue_manager.engine.resources import (
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.jobs import decide as d
-from queue_manager.jobs import pods
+from queue_manager.jobs import decide, pods
 from queue_manager.jobs.workload import prebuilt_name, priority_of, queue_name
 from queue_manager.workloads import overrides
 from queue_manager.workloads.controller import BY_OWNER
@@ -134,8 +133,8 @@ class JobQueueController:
         if not context.managed and not owned and context.parent is None:
             return
         self._tell_refused_overrides(job)
-        action = d.decide(job, owned, context)
-        if isinstance(action, d.Nothing):
+        action = decide.decide(job, owned, context)
+        if isinstance(action, decide.Nothing):
             return
         try:
             again = await self._perform(job, action)
@@ -151,10 +150,10 @@ class JobQueueController:
         if again:
             self.queue.add(key)
 
-    def _context(self, job: Job) -> d.Context:
+    def _context(self, job: Job) -> decide.Context:
         classes = {c.metadata.name: c for c in self._classes.values()}
         pod_classes = {c.metadata.name: c for c in self._pod_classes.values()}
-        return d.Context(
+        return decide.Context(
             pods=tuple(self._pods.lookup(_POD_OWNER, job.metadata.uid)) if job.spec.suspend else (),
             prebuilt=self._workloads.get(job.metadata.namespace, prebuilt_name(job)) if prebuilt_name(job) else None,
             parent=self._parent(job),
@@ -175,21 +174,21 @@ class JobQueueController:
             if text:
                 self._tell(job, Event("Warning", labels.INVALID_OVERRIDE, f"{text}; the configuration applies"))
 
-    def _parent(self, job: Job) -> d.Parent | None:
+    def _parent(self, job: Job) -> decide.Parent | None:
         """The nearest Job above one without a queue name that is managed itself."""
         if queue_name(job):
             return None
         above = job
-        for _ in range(d.MAX_ANCESTORS):
+        for _ in range(decide.MAX_ANCESTORS):
             owner = above.metadata.controller
             found = self._jobs.by_uid(owner.uid) if owner is not None else None
             if found is None:
                 return None
             if self._managed(found):
                 mine = self._workloads.lookup(BY_OWNER, found.metadata.uid)
-                return d.Parent(admitted=any(w.is_true(labels.ADMITTED) for w in mine))
+                return decide.Parent(admitted=any(w.is_true(labels.ADMITTED) for w in mine))
             above = found
-        return d.Parent(admitted=False, too_deep=True)
+        return decide.Parent(admitted=False, too_deep=True)
 
     def _managed(self, job: Job) -> bool:
         if not queue_name(job) and not self._settings.manage_all:
@@ -198,36 +197,36 @@ class JobQueueController:
         name = {"kubernetes.io/metadata.name": job.metadata.namespace}
         return self._settings.manages({**name, **(namespace.metadata.labels if namespace is not None else {})})
 
-    async def _perform(self, job: Job, action: d.Action) -> bool:
+    async def _perform(self, job: Job, action: decide.Action) -> bool:
         """Do it; then tell. True if there may be more to do at once."""
         client, meta = self._runtime.client, job.metadata
         match action:
-            case d.Create(tree, event):
+            case decide.Create(tree, event):
                 await client.create(WORKLOADS, meta.namespace, tree, type=Workload)
                 self._observe_creation(job)
                 self._tell(job, event)
-            case d.Delete(workload, told):
+            case decide.Delete(workload, told):
                 key = workload.metadata.key
                 await client.delete(WORKLOADS, key.namespace, key.name, uid=workload.metadata.uid)
                 self._tell(job, told)
-            case d.LetGo(workload):
+            case decide.LetGo(workload):
                 rest = [f for f in workload.metadata.finalizers if f != labels.FINALIZER]
                 await self._patch_workload(workload, {"metadata": {"finalizers": rest}})
-            case d.Update(workload, patch, told):
+            case decide.Update(workload, patch, told):
                 await self._patch_workload(workload, patch)
                 self._tell(job, told)
-            case d.SetStatus(workload, transition, told):
+            case decide.SetStatus(workload, transition, told):
                 await self._writer.write(workload, transition, labels.WORKLOAD_COMPONENT)
                 self._tell(job, told)
-            case d.PatchJob(patch, told):
+            case decide.PatchJob(patch, told):
                 job = await client.patch(JOBS, meta.namespace, meta.name, patch, type=Job)
                 self._tell(job, told)
-            case d.Tell(event):
+            case decide.Tell(event):
                 if self._told.get(meta.uid) != event:
                     self._told[meta.uid] = event
                     self._tell(job, event)
                 return False
-            case d.Nothing():
+            case decide.Nothing():
                 return False
         return True
 

@@ -21,7 +21,6 @@ from queue_manager.local.schema.fieldset import (
     in_order,
     is_member,
     node_of,
-    without,
 )
 
 _NOTHING: Any = object()
@@ -34,10 +33,6 @@ class Change(NamedTuple):
     added: FieldSet
     modified: FieldSet
     removed: FieldSet
-
-    def less(self, fields: FieldSet) -> Change:
-        """Without these fields and what lies below them."""
-        return Change(without(self.added, fields), without(self.modified, fields), without(self.removed, fields))
 
 
 # --- all fields of an object ---------------------------------------------------------------------------------

@@ -24,8 +24,6 @@ from queue_manager.local.cel.values import (
     whole,
 )
 
-Function = Callable[..., Any]
-
 # --- operators -----------------------------------------------------------------------------------------------
 
 

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from job_controller import wire
+
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 
 
-def short(seconds: float) -> str:
-    """One unit, rounded down: `59s`, `3m`, `23h`, `4d`, `2y`."""
-    if seconds < 0:
-        return "<invalid>" if int(seconds) < -1 else "0s"
-    for unit, below, letter in ((1, MINUTE, "s"), (MINUTE, HOUR, "m"), (HOUR, DAY, "h"), (DAY, YEAR, "d")):
-        if seconds < below:
-            return f"{int(seconds // unit)}{letter}"
-    return f"{int(seconds // YEAR)}y"
-
-
-# Below this many seconds: the unit to show, and the smaller unit to add unless it is 0.
+# Below this many seconds: the unit to show, and the smaller one to add if there is one and it is not 0 of it.
 _STEPS = (
     (2 * MINUTE, (1, "s"), None),
     (10 * MINUTE, (MINUTE, "m"), (1, "s")),
@@ -45,13 +37,7 @@ def human(seconds: float) -> str:
 
 def parse_time(text: str | None) -> datetime | None:
     """A time as objects carry it; None if there is none or it cannot be read."""
-    if not text:
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return time if time.tzinfo else None
+    return wire.parse_time(text) if text else None
 
 
 def since(text: str | None, now: datetime) -> str:

@@ -97,6 +97,7 @@ CLUSTER_QUEUE_STOPPED = "ClusterQueueStopped"
 CLUSTER_QUEUE_STOPPED_MESSAGE = "The ClusterQueue is stopped"
 LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
 LOCAL_QUEUE_STOPPED_MESSAGE = "The LocalQueue is stopped"
+EVICTED_DUE_TO = "EvictedDueTo"  # and the reason: that of the Event
 DEACTIVATED_DUE_TO = "DeactivatedDueTo"  # and the cause, where it was not a user
 DEACTIVATED_MESSAGE = "The workload is deactivated"
 REQUEUING_LIMIT_EXCEEDED = "RequeuingLimitExceeded"

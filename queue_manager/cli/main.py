@@ -11,9 +11,9 @@ from typing import TypeAlias
 from job_controller import quantities
 from queue_manager.cli import streams
 from queue_manager.cli.exits import EXIT_ERROR, Refusal
+from queue_manager.operator.permissions import ALL
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-CONTROLLERS = ("job-controller", "queue")
 MAX_NODES = 1000  # each has a watch of its own; more take longer to start than anybody waits
 
 
@@ -80,9 +80,9 @@ def parser() -> argparse.ArgumentParser:
     manager.add_argument(
         "--controllers",
         type=controllers,
-        default=CONTROLLERS,
+        default=ALL,
         metavar="A,B",
-        help=f"which to run (default: {','.join(CONTROLLERS)})",
+        help=f"which to run (default: {','.join(ALL)})",
     )
     manager.add_argument(
         "--metrics-port",
@@ -200,8 +200,8 @@ def node_count(text: str) -> int:
 def controllers(text: str) -> tuple[str, ...]:
     chosen = dict.fromkeys(part.strip() for part in text.split(",") if part.strip())
     for name in chosen:
-        if name not in CONTROLLERS:
-            raise argparse.ArgumentTypeError(f"{name!r} is no controller; there are: {', '.join(CONTROLLERS)}")
+        if name not in ALL:
+            raise argparse.ArgumentTypeError(f"{name!r} is no controller; there are: {', '.join(ALL)}")
     if not chosen:
         raise argparse.ArgumentTypeError("names no controller")
     return tuple(chosen)

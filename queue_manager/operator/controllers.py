@@ -13,11 +13,9 @@ from queue_manager.engine.reflector import SILENCE
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import throttled
 from queue_manager.jobs.queue_manager import add_queue_controllers
-from queue_manager.operator.permissions import JOB_CONTROLLER, QUEUE
+from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.transport import ClusterTransport
-
-ALL = (JOB_CONTROLLER, QUEUE)
 
 
 class Controllers:

@@ -29,6 +29,7 @@ from queue_manager.engine.resources import (
 )
 
 JOB_CONTROLLER, QUEUE = "job-controller", "queue"
+ALL = (JOB_CONTROLLER, QUEUE)
 READ = ("list", "watch")
 
 

@@ -17,9 +17,8 @@ from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.visibility.inbox import tries
 from queue_manager.visibility.wire import Event
+from queue_manager.workloads.attempts import MOST
 
-MOST = 10
-_EVICTED = "EvictedDueTo"
 _SAME = timedelta(seconds=2)  # an event is written a moment after the condition it tells of
 
 
@@ -112,9 +111,9 @@ def _of_events(workload: Workload, events: Iterable[Event]) -> list[tuple[dateti
             continue
         if event.reason == labels.ADMITTED:
             rungs.append((event.last, None, ""))
-        elif event.reason.startswith(_EVICTED):
+        elif event.reason.startswith(labels.EVICTED_DUE_TO):
             began = rungs.pop()[0] if rungs and rungs[-1][1] is None else None
-            rungs.append((began, event.last, event.reason.removeprefix(_EVICTED)))
+            rungs.append((began, event.last, event.reason.removeprefix(labels.EVICTED_DUE_TO)))
     return rungs
 
 

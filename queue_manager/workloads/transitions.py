@@ -136,7 +136,7 @@ def evict(
     _count_eviction(draft, kind or reason, cause)
     draft.put(admission_checks=tuple(_reset(check, draft.now) for check in draft.status.admission_checks))
     if not quiet:
-        draft.event("Normal", f"EvictedDueTo{reason}", message)
+        draft.event("Normal", f"{labels.EVICTED_DUE_TO}{reason}", message)
 
 
 def _count_eviction(draft: Draft, reason: str, cause: str) -> None:

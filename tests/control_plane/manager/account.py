@@ -12,8 +12,7 @@ from uuid import uuid4
 
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import Resource
-from queue_manager.operator.controllers import ALL
-from queue_manager.operator.permissions import rules
+from queue_manager.operator.permissions import ALL, rules
 from tests.control_plane.server import ControlPlane
 
 RBAC = ("rbac.authorization.k8s.io", "v1")

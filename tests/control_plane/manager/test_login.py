@@ -11,7 +11,7 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.resources import JOBS, PODS
 from queue_manager.engine.transport import ApiError
 from queue_manager.operator import preflight
-from queue_manager.operator.controllers import ALL
+from queue_manager.operator.permissions import ALL
 from queue_manager.operator.transport import ClusterTransport
 from tests.control_plane.manager.account import account
 from tests.control_plane.manager.process import until

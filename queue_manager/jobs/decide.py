@@ -39,6 +39,7 @@ from queue_manager.jobs.workload import (
     pod_set,
     prebuilt_name,
     queue_name,
+    reclaimed,
     uid_label,
     workload_name,
 )
@@ -305,7 +306,7 @@ def _mismatch(job: Job, workload: Workload, context: Context) -> Action:
         return Delete(workload, _event(labels.DELETED_WORKLOAD, f"Deleted not matching Workload: {key}"))
     wanted, seconds = pod_set(job), max_execution_time(job)
     left = pods.reclaimable(job, wanted["count"])
-    if _reclaimed(workload) > left:  # first: a Workload cannot be done with more pods than it asks for
+    if reclaimed(workload) > left:  # first: a Workload cannot be done with more pods than it asks for
         return SetStatus(workload, lambda d: _reclaim(d, left))
     message = f"Updated not matching Workload for suspended job: {key}"
     spec = {"podSets": [wanted], "maximumExecutionTimeSeconds": seconds}
@@ -352,16 +353,12 @@ def _report(job: Job, workload: Workload, context: Context) -> Action | None:
         if context.waits_for_pods and not draft.is_true(labels.FINISHED):
             transitions.pods_ready(draft, ready=pods.ready(job))
         count = pods.reclaimable(job, draft.original.spec.pod_sets[0].count)
-        if draft.is_true(labels.ADMITTED) and count > _reclaimed(draft.workload):
+        if draft.is_true(labels.ADMITTED) and count > reclaimed(draft.workload):
             _reclaim(draft, count)
 
     draft = Draft(workload, _ANY_TIME)
     report(draft)
     return SetStatus(workload, report) if draft.changed else None
-
-
-def _reclaimed(workload: Workload) -> int:
-    return next((r.count for r in workload.status.reclaimable_pods if r.name == "main"), 0)
 
 
 def _reclaim(draft: Draft, count: int) -> None:

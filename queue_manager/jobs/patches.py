@@ -15,7 +15,7 @@ from job_controller.fields import Json
 from job_controller.model import Job
 from queue_manager.api import labels
 from queue_manager.api.types import ResourceFlavor, Workload
-from queue_manager.jobs.workload import synchronous
+from queue_manager.jobs.workload import reclaimed, synchronous
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
@@ -79,8 +79,8 @@ def _smaller(job: Job, workload: Workload, count: int | None) -> tuple[Json, Jso
     What the user had set follows from the Workload, except where completions had capped the number of pods.
     """
     wanted = workload.spec.pod_sets[0]
-    if wanted.min_count is None or count is None or count >= wanted.count:
-        return {}, None
+    if wanted.min_count is None or count is None or count >= wanted.count - reclaimed(workload):
+        return {}, None  # also where all that are still to be run were admitted: completions must stay for the others
     size = {"parallelism": count, **({"completions": count} if synchronous(job) else {})}
     before = job.spec.parallelism
     return size, {labels.PARALLELISM: str(before)} if before is not None and before > wanted.count else None

@@ -81,6 +81,11 @@ def _unique_env(container: Json) -> Json:
     return container if len(last) == len(env) else {**container, "env": list(last.values())}
 
 
+def reclaimed(workload: Workload) -> int:
+    """How many of its pods are known to run no more."""
+    return next((r.count for r in workload.status.reclaimable_pods if r.name == "main"), 0)
+
+
 def synchronous(job: Job) -> bool:
     """With fewer pods admitted than asked for it is to have as many completions as pods."""
     return job.metadata.annotations.get(labels.COMPLETIONS_EQUAL_PARALLELISM, "") in labels.TRUE_TEXTS

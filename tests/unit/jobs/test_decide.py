@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from job_controller.model import Job
-from queue_manager.api.types import PriorityClassRef, ReclaimablePod, Workload
+from queue_manager.api.types import Admission, PriorityClassRef, ReclaimablePod, Workload
 from queue_manager.jobs import decide as d
 from queue_manager.jobs import pods
 from queue_manager.jobs.workload import Priority, matches, new_workload, priority_of, workload_name
@@ -268,6 +268,19 @@ def test_a_job_edited_to_fewer_pods_than_were_done_takes_those_back_before_its_w
     second = d.decide(edited, [draft.workload], CONTEXT)
     assert isinstance(second, d.Update)
     assert second.patch["spec"]["podSets"][0]["count"] == 1
+
+
+def test_a_job_that_may_be_smaller_keeps_its_size_when_all_that_is_missing_was_admitted():
+    """Three of six were done when it was evicted: with three completions it would be complete, and three never ran."""
+    least = {"kueue.x-k8s.io/job-min-parallelism": "2", "kueue.x-k8s.io/job-completions-equal-parallelism": "true"}
+    spec = {"parallelism": 6, "completions": 6, "completionMode": "Indexed"}
+    again = job(annotations=least, status={**CONFIRMED, "completedIndexes": "0-2", "succeeded": 3}, **spec)
+    w = workload(READY, *ADMITTED, of=again)
+    assigned = {"clusterQueue": "cq", "podSetAssignments": [{**ASSIGNMENT, "count": 3}]}
+    known = {"admission": msgspec.convert(assigned, Admission), "reclaimable_pods": (ReclaimablePod("main", 3),)}
+    w = msgspec.structs.replace(w, status=msgspec.structs.replace(w.status, **known))
+    patch = d.decide(again, [w], CONTEXT).patch
+    assert patch["spec"].keys() == {"suspend", "template"}
 
 
 def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ async def submit(client: Client, jobs: list[tuple[Manifest, dict[str, Any]]]) ->
 
     Raises Refusal with all that is wrong, each with its file and line, before anything is created.
     """
-    problems: list[str] = []
+    problems = list(_twice(jobs))
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=True)
         if answer.status >= 300:
@@ -98,6 +98,17 @@ async def submit(client: Client, jobs: list[tuple[Manifest, dict[str, Any]]]) ->
             raise Refusal("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
         rows.append(judge.row(msgspec.json.decode(answer.body, type=Job)))
     return rows
+
+
+def _twice(jobs: Sequence[tuple[Manifest, dict[str, Any]]]) -> Iterator[str]:
+    """Names that are given to more than one Job: no dry run sees that."""
+    first: dict[tuple[str, str], Manifest] = {}
+    for manifest, job in jobs:
+        meta = job["metadata"]
+        key = (str(meta["namespace"]), str(meta.get("name") or ""))
+        known = first.setdefault(key, manifest)
+        if key[1] and known is not manifest:
+            yield f"{manifest.place('metadata.name')}: {key[1]} is named by {known.place('metadata.name')} already"
 
 
 async def _post(client: Client, job: dict[str, Any], *, dry_run: bool) -> Response:

@@ -94,6 +94,12 @@ async def test_a_name_that_is_taken_keeps_all_back(client: Client, tmp_path: Pat
     assert await names(client) == ["a"]
 
 
+async def test_a_name_that_is_given_twice_keeps_all_back(client: Client, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=r"nothing was submitted:\n  .*jobs.yaml:25: a is named by .*jobs.yaml:3 already"):
+        await send(client, tmp_path, job("a"), job("b"), job("a"))
+    assert await names(client) == []
+
+
 async def test_when_the_server_changes_its_mind_one_is_told_what_is_there_already(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,7 +147,7 @@ def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
         return _prebuilt(job, owned, context)
     workload = _current(job, owned)
     if not context.managed and not _still_runs(job, workload):
-        return _abandon(owned)
+        return _stop_to_leave(job, workload, context) or _abandon(owned)
     end = conditions.finished(job.status)
     if end is not None:
         return _finish(job, owned, context)
@@ -228,6 +228,15 @@ def _current(job: Job, owned: Sequence[Workload]) -> Workload | None:
 def _still_runs(job: Job, workload: Workload | None) -> bool:
     """Its queue label is gone, but it still uses quota: it keeps its Workload until it stops or ends."""
     return workload is not None and workload.is_true(labels.ADMITTED) and not job.spec.suspend
+
+
+def _stop_to_leave(job: Job, workload: Workload | None, context: Context) -> Action | None:
+    """A stop that is under way is ended first: only the Workload knows the template as the user wrote it."""
+    if workload is None or not job.spec.suspend or conditions.finished(job.status) is not None:
+        return None
+    evicted = workload.condition(labels.EVICTED)
+    message = evicted.message if evicted is not None and evicted.is_true else labels.STOP_NOT_ADMITTED
+    return _stop(job, workload, message, context)
 
 
 def _abandon(owned: Sequence[Workload]) -> Action:

@@ -283,6 +283,19 @@ def test_a_job_that_may_be_smaller_keeps_its_size_when_all_that_is_missing_was_a
     assert patch["spec"].keys() == {"suspend", "template"}
 
 
+def test_a_job_that_leaves_its_queue_while_it_is_stopped_gets_its_template_back_first():
+    """Its Workload is the only one that knows it; with labels of the old queue it could never start in another."""
+    unmanaged = d.Context(managed=False, flavors=CONTEXT.flavors)
+    w = workload(*ADMITTED, EVICTED)
+    ends = job(annotations=STOPPING, status={**CONFIRMED, "terminating": 1}, labels={}, **RUNS)
+    assert isinstance(d.decide(ends, [w], unmanaged), d.Nothing)
+    stopped = job(annotations=STOPPING, status=CONFIRMED, labels={}, **RUNS)
+    restore = d.decide(stopped, [w], unmanaged)
+    assert restore.patch["spec"]["template"]["metadata"] == {"labels": {"kueue.x-k8s.io/podset": None}}
+    assert restore.patch["metadata"]["annotations"] == {"kueue.x-k8s.io/stopping": None}
+    assert isinstance(d.decide(job(status=CONFIRMED, labels={}), [w], unmanaged), d.Delete)
+
+
 def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():
     """Its Workload could not be started, and a user unsuspends it: it has no quota."""
     finished = workload(*ADMITTED, condition("Finished", "True", "FailedToStart", "conflict"))

@@ -9,7 +9,8 @@ lost. So each container is the foreground child of a `/bin/sh` in a session of i
      A SIGTERM that comes before the command has been started ends the container instead. A shell may lose one
      while it forks, so whoever sends it writes that down before, and the child, where SIGTERM is deadly from then
      on, looks whether it is written;
-  3. writes the exit code. The mtime of that file is the finish time, which saves a `date` process;
+  3. writes the exit code, as soon as there is room on the disk. The mtime of that file is the finish time, which
+     saves a `date` process;
   4. kills its process group and with it itself: background children end with their container, as they would
      with a PID namespace, even if no agent is alive.
 
@@ -39,7 +40,7 @@ from typing import Any
 
 from queue_manager.local.agent.layout import RunFiles
 
-# Its two variables have names that no container uses: an exported one of the same name would be changed.
+# Its variables have names that no container uses: an exported one of the same name would be changed.
 _SCRIPT = """\
 trap : HUP INT QUIT USR1 USR2 PIPE ALRM
 _sluice_end=; trap _sluice_end=1 TERM
@@ -47,7 +48,8 @@ ulimit -c 0; umask 022
 _sluice_run=$1; cd "$2" || exit; shift 2; unset OLDPWD
 echo $$ >>"$_sluice_run.pid"
 if [ "$_sluice_end" ]; then (exit 143); else (trap - TERM; [ -e "$_sluice_run.end" ] && exit 143; exec "$@" 2>&1); fi
-echo $? >"$_sluice_run.exit"
+_sluice_code=$? PATH=/bin:/usr/bin
+until echo "$_sluice_code" >"$_sluice_run.exit"; do [ -d "${_sluice_run%/*}" ] || break; sleep 1; done
 kill -KILL 0
 """
 _LOG_SCRIPT = """\

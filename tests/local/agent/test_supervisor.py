@@ -193,3 +193,27 @@ def test_the_data_directory_is_for_its_owner_only(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "pods")
     layout.prepare()
     assert (tmp_path / "pods").stat().st_mode & 0o777 == 0o700
+
+
+async def test_an_exit_code_waits_until_it_can_be_written(run: RunFiles) -> None:
+    """For a full disk, say: a container that ended well would count as killed, and run once more."""
+    run.exit.mkdir()
+    process, ended = start(run, "exit 3")
+    await until(lambda: "sleep" in children(process.pid))
+    assert not ended.is_set()
+    run.exit.rmdir()
+    await asyncio.wait_for(ended.wait(), 20)
+    known = run.read_exit()
+    assert known is not None
+    assert known[0] == 3
+
+
+def children(pid: int) -> list[str]:
+    """The names of the programs that a process has started."""
+    found = []
+    for child in pids():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            head, _, tail = Path(f"/proc/{child}/stat").read_text().rpartition(")")
+            if int(tail.split()[1]) == pid:
+                found.append(head.partition("(")[2])
+    return found

@@ -13,9 +13,17 @@ from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.transport import ApiError
 
 
+def home() -> Path:
+    """The user's home directory. Refusal where there is none: in a container one may be a mere number."""
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise Refusal("this user has no home directory; set HOME") from error
+
+
 def default_data_dir() -> Path:
     """Where `sluice up` keeps its cluster: $SLUICE_DATA_DIR, else ~/.sluice."""
-    return Path(os.environ.get("SLUICE_DATA_DIR") or Path.home() / ".sluice")
+    return Path(os.environ.get("SLUICE_DATA_DIR") or home() / ".sluice")
 
 
 def find_kubeconfig(chosen: str | None) -> Path:
@@ -28,7 +36,7 @@ def find_kubeconfig(chosen: str | None) -> Path:
     elif os.environ.get("KUBECONFIG"):
         candidates = [Path(part) for part in os.environ["KUBECONFIG"].split(os.pathsep) if part]
     else:
-        candidates = [default_data_dir() / "kubeconfig", Path.home() / ".kube" / "config"]
+        candidates = [default_data_dir() / "kubeconfig", home() / ".kube" / "config"]
     for candidate in candidates:
         if candidate.is_file():
             return candidate

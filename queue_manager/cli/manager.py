@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from queue_manager.cli.connection import home
 from queue_manager.cli.exits import EXIT_OK, Refusal
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
@@ -82,7 +83,7 @@ def reader(path: str | None, context: str | None) -> Callable[[], Access]:
     if path is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return kubeconfig.service_account
     files = [path] if path else (os.environ.get("KUBECONFIG") or "").split(os.pathsep)
-    candidates = [Path(file) for file in files if file] or [Path.home() / ".kube" / "config"]
+    candidates = [Path(file) for file in files if file] or [home() / ".kube" / "config"]
     chosen = next((file for file in candidates if file.is_file()), candidates[0])
     return lambda: kubeconfig.load(chosen, context)
 

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import getpass
 import logging
+import os
 import sys
 import time
 from contextlib import AsyncExitStack
@@ -30,7 +31,7 @@ from queue_manager.operator.preflight import CannotStart
 
 
 def run(args: argparse.Namespace) -> int:
-    data_dir = Path(args.data_dir).expanduser() if args.data_dir else default_data_dir()
+    data_dir = expanded(args.data_dir) if args.data_dir else default_data_dir()
     options = ClusterOptions(
         data_dir=data_dir.absolute(), nodes=args.nodes, cpu=args.cpu or "", memory=args.memory or "", port=args.port
     )
@@ -54,6 +55,22 @@ def run(args: argparse.Namespace) -> int:
         raise Refusal(f"cannot start: {error}") from error
 
 
+def expanded(path: str) -> Path:
+    """A path with its `~` resolved."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise Refusal(f"{path}: {error}") from error
+
+
+def user() -> str:
+    """The name of who runs this, or the number: in a container it may have no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
 def read_config(path: str | None) -> KueueConfig:
     """The configuration of a file, or the defaults. Raises Refusal with every error and its line."""
     if path is None:
@@ -72,7 +89,7 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
     began = time.monotonic()
     stop = asyncio.Event()
     stop_on_signals(stop)
-    say("!", "no sandbox", f"commands of Jobs run as plain processes of user {getpass.getuser()}")
+    say("!", "no sandbox", f"commands of Jobs run as plain processes of user {user()}")
 
     async def serve(runtime: Runtime, stack: AsyncExitStack) -> None:
         for url in await probes.serve(stack, probes.named(config), probes.routes(config, runtime, stop.is_set)):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.cli import up
 from queue_manager.cli.connection import connect, find_kubeconfig
 from queue_manager.cli.exits import EXIT_ERROR, Refusal
 from queue_manager.engine.resources import JOBS
@@ -85,3 +86,15 @@ async def test_an_unknown_context_is_refused_by_name(home: Path) -> None:
     with pytest.raises(Refusal, match="other"):
         async with connect(str(put(home / "config")), "other"):
             pass
+
+
+def test_a_user_without_name_and_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under any number."""
+    for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    with pytest.raises(Refusal, match="set HOME"):
+        find_kubeconfig(None)
+    with pytest.raises(Refusal, match="~nobody-of-this-name"):
+        up.expanded("~nobody-of-this-name/data")
+    assert up.user() == str(os.getuid())

@@ -169,13 +169,14 @@ def test_a_job_that_leaves_its_queue_takes_its_workload_out_of_line() -> None:
     """Row 5: in Kueue the Workload stays, and takes quota for ever (i13)."""
 
     async def story() -> None:
-        async with cluster(run=Outcome(ready_after=0.2, ends_after=5.0)) as c:
+        async with cluster(run=Outcome(ends_after=None)) as c:
             await c.queues(cpu="1")
             await c.submit("run")
             await c.submit("wait")
             await c.submit("next")
             await asyncio.sleep(1)
             await c.client.patch(JOBS, NS, "wait", {"metadata": {"labels": {QUEUE: None}}})
+            await c.client.delete(JOBS, NS, "run", propagation="Background")
             await c.until(c.running, ["next"])
             with pytest.raises(LookupError):
                 await c.workload("wait")

@@ -49,6 +49,9 @@ class Ledger:
 def settle(s: Situation, verdict: Verdict | None, keep: Set[str], removed: Set[str]) -> Ledger:
     """Note every tracked pod that has ended, up to the limit of one status.
 
+    Those that are noted already come first: a controller that died between noting and releasing may have left the
+    status full, and only their release makes room.
+
     `keep`: failed pods that must stay until they are replaced. `removed`: UIDs that this sync deletes because
     the Job ends.
     """
@@ -57,9 +60,11 @@ def settle(s: Situation, verdict: Verdict | None, keep: Set[str], removed: Set[s
     if s.active and (s.deleting or verdict is not None):
         pods = sorted(s.tracked, key=completion_index) if s.indexed else s.tracked
     noted = {*s.uncounted.succeeded, *s.uncounted.failed}
+    if noted:
+        pods = sorted(pods, key=lambda pod: pod.metadata.uid not in noted)
     for pod in pods:
         if _is_over(s, pod, verdict, keep, noted, removed):
-            if len(noted) + len(ledger.indexes) >= s.options.max_uncounted:
+            if len(noted) + len(ledger.indexes) >= s.options.max_uncounted and pod.metadata.uid not in noted:
                 ledger.full = True
                 break
             ledger.release.append(pod)

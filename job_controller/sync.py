@@ -292,7 +292,7 @@ def _creation_reason(s: Situation) -> str:
 
 
 def _requeue(s: Situation, verdict: Verdict | None, plan: Plan, ledger: accounting.Ledger) -> float | None:
-    waits = [0.0] if ledger.full else []
+    waits = [0.0] if ledger.full and ledger.release else []
     if verdict is None:
         waits += [seconds for seconds in (plan.wait, deadline_in(s)) if seconds is not None]
     return max(0.0, min(waits)) if waits else None

@@ -142,6 +142,19 @@ def test_one_status_notes_at_most_the_limit_and_the_job_goes_on_at_once() -> Non
     assert decision.requeue_after == 0
 
 
+@pytest.mark.parametrize("limit", [3, 5])
+def test_status_that_a_crash_left_full_is_emptied_first(limit: int) -> None:
+    """Five pods were noted, not yet released; those that ended since come before them in the cache. Also when the
+    limit was lowered meanwhile."""
+    pods = [pod(f"p{i}", "Succeeded") for i in range(12)]
+    noted = [f"p{i}" for i in range(7, 12)]
+    status = {"uncountedTerminatedPods": {"succeeded": noted}}
+    decision = run(job(parallelism=12, completions=12, status=status), *pods, max_uncounted=limit)
+    assert released(decision) == noted
+    assert final(decision).succeeded == 5
+    assert decision.requeue_after == 0
+
+
 def test_full_indexed_status_has_all_indexes_and_releases_up_to_the_limit() -> None:
     pods = [pod(f"p{i}", "Succeeded", i) for i in range(7)]
     decision = run(indexed(7), *pods, max_uncounted=5)

@@ -168,6 +168,8 @@ class WorkQueue(Generic[K]):
                 if key in self._again:
                     self._again.discard(key)
                     self._enqueue(key, self._line)
+            # A worker that had nothing to wait for, with more in line, would let nobody else come to run.
+            await asyncio.sleep(0)
 
     def _take(self) -> tuple[K, bool]:
         """The next key, and whether it is a newcomer."""

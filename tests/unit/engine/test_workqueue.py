@@ -228,6 +228,23 @@ def test_cancelling_a_waiting_run_loses_no_key() -> None:
     assert seen == ["a"]
 
 
+def test_a_key_that_adds_itself_for_ever_leaves_the_loop_to_others() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue()
+
+        async def worker(key: str) -> None:
+            queue.add(key)
+
+        queue.add("a")
+        working = asyncio.create_task(queue.run(worker, 1))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        queue.close()
+        await working
+
+    asyncio.run(main())
+
+
 def test_metrics_tell_waiting_working_and_repeating() -> None:
     metrics = Registry()
 

@@ -216,7 +216,8 @@ def adoption(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def duplicates(draw: st.DrawFn) -> Theme:
-    """Pods whose index, or whose count of failures, somebody has changed."""
+    """Pods whose index, or whose count of failures, somebody has changed. None gets an index that is settled already,
+    see DIFFERENCES.md."""
     spec = _indexed(draw)
     if draw(st.integers(0, 2)) == 0:
         spec["podReplacementPolicy"] = "Failed"
@@ -230,23 +231,32 @@ def duplicates(draw: st.DrawFn) -> Theme:
         name = "job-index-ignored-failure-count" if ignored else "job-index-failure-count"
         return do("annotate", at=at, annotations={PREFIX + name: value})
 
-    return (
-        spec,
-        draw(
-            _steps(
-                st.builds(renumber, ONE, index),
-                st.builds(renumber, ONE, index),
-                st.builds(recount, ONE, count, st.booleans()),
-                _at("succeed"),
-                _fail(),
-                _at("succeed", among="deleting"),
-                do("end"),
-                _spec(parallelism=ONE),
-                st.integers(1, 4).map(lambda n: do("spec", completions=n, parallelism=n)),
-            )
-        ),
-        {},
+    happenings = draw(
+        _steps(
+            st.builds(renumber, ONE, index),
+            st.builds(renumber, ONE, index),
+            st.builds(recount, ONE, count, st.booleans()),
+            _at("succeed"),
+            _fail(),
+            _at("succeed", among="deleting"),
+            do("end"),
+            _spec(parallelism=ONE),
+            st.integers(1, 4).map(lambda n: do("spec", completions=n, parallelism=n)),
+        )
     )
+    return spec, _before_the_first_end(happenings), {}
+
+
+def _before_the_first_end(happenings: list[Step]) -> list[Step]:
+    """Without changes of an index after a pod may have ended."""
+    ends = [number for number, step in enumerate(happenings) if step.verb in ("succeed", "fail", "end")]
+    first = min(ends, default=len(happenings))
+    name = PREFIX + "job-completion-index"
+    return [
+        step
+        for number, step in enumerate(happenings)
+        if number < first or name not in step.options.get("annotations", {})
+    ]
 
 
 @st.composite

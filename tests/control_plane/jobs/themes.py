@@ -134,7 +134,7 @@ def success(draw: st.DrawFn) -> Theme:
 def suspension(draw: st.DrawFn) -> Theme:
     """What is edited while a Job is suspended, and how it resumes. Not that it ends at that very moment, see
     DIFFERENCES.md."""
-    spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(ONE), "parallelism": draw(ONE)}
+    spec: Spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(ONE), "parallelism": draw(ONE)}
     if draw(st.integers(0, 2)):
         spec["suspend"] = True
     if draw(st.booleans()):
@@ -262,7 +262,7 @@ def _before_the_first_end(happenings: list[Step]) -> list[Step]:
 @st.composite
 def policies(draw: st.DrawFn) -> Theme:
     """podFailurePolicy over several containers and conditions."""
-    spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 4)), "parallelism": 2}
+    spec: Spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 4)), "parallelism": 2}
     actions = ["FailJob", "Ignore", "Ignore", "Count"] + ["FailIndex"] * ("backoffLimitPerIndex" in spec) * 2
     codes = st.lists(st.sampled_from([1, 2, 3, 42]), min_size=1, max_size=3, unique=True).map(sorted)
     on_codes = st.builds(
@@ -326,7 +326,7 @@ def policies(draw: st.DrawFn) -> Theme:
 @st.composite
 def removal(draw: st.DrawFn) -> Theme:
     """Jobs that are deleted in each way, and created again under their names."""
-    spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 3)), "parallelism": 2}
+    spec: Spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 3)), "parallelism": 2}
     if draw(st.integers(0, 3)) == 0:
         spec["suspend"] = True
     ways = st.sampled_from(["Orphan", "Background", "Foreground", "Foreground"])
@@ -356,7 +356,7 @@ def removal(draw: st.DrawFn) -> Theme:
 @st.composite
 def restarts(draw: st.DrawFn) -> Theme:
     """Containers that are restarted in place."""
-    spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 3)), "parallelism": 2}
+    spec: Spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 3)), "parallelism": 2}
     spec["backoffLimit"] = draw(st.integers(0, 4))
     run = st.builds(lambda at, n, ready: do("run", at=at, restarts=n, ready=ready), ONE, ONE, st.booleans())
     return (
@@ -380,7 +380,7 @@ def restarts(draw: st.DrawFn) -> Theme:
 @st.composite
 def tampering(draw: st.DrawFn) -> Theme:
     """Somebody writes into the status."""
-    spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 4)), "parallelism": 2}
+    spec: Spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 4)), "parallelism": 2}
 
     def condition(kind: str) -> Step:
         entry = {"type": kind, "status": "True", "reason": "Custom", "message": "by user"}

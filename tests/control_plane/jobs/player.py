@@ -128,7 +128,7 @@ class Player:
         **which: Json,
     ) -> None:
         """`side`, `prepare`: exit codes of a second container and of an init container of these names."""
-        status = {"phase": "Failed"} if bare else _status("Failed", code, ago)
+        status: Json = {"phase": "Failed"} if bare else _status("Failed", code, ago)
         status["conditions"] = [*status.get("conditions", ()), *conditions]
         if side is not None:
             status["containerStatuses"].append(_container("side", side, ago))

@@ -70,6 +70,7 @@ class Process:
         self._run = run
         self._pidfd = pidfd
         self._log_starter = log_starter  # a child of ours that ended at once
+        self._gone = False  # the supervisor; its log may still be written
         self.ended = False
 
     def watch(self, on_exit: Callable[[], None]) -> None:
@@ -84,7 +85,7 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the whole process group. One that has ended is left alone."""
-        if not self.ended and not self._has_ended():
+        if not self._gone and not self._has_ended():
             if number == signal.SIGTERM:
                 self._run.end.touch()
             with contextlib.suppress(ProcessLookupError):
@@ -110,6 +111,7 @@ class Process:
 
     def _end(self, on_exit: Callable[[], None]) -> None:
         self.release()
+        self._gone = True  # before its pid is given to another process
         _reap_or_exists(self.pid)
         self._await_log(on_exit, asyncio.get_running_loop().time() + LINGER_SECONDS)
 

@@ -102,7 +102,7 @@ def job_view(
     state = job_state(job, workload, now) if job is not None else "Orphaned"
     if job is None and workload is not None:
         state = state_without_job(workload, now)
-    reason, message = why(job, workload, state)
+    reason, message = why(job, workload, state, now)
     waiting, running = spans(shown, workload, now)
     admission = workload.status.admission if workload is not None else None
     ref = workload.spec.priority_class_ref if workload is not None else None

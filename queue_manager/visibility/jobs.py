@@ -20,7 +20,7 @@ objects sees the same state:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -28,6 +28,10 @@ from job_controller import conditions
 from job_controller.model import Job
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
+from queue_manager.jobs.workload import prebuilt_name
+
+LOOKED_AT_WITHIN = timedelta(seconds=15)  # a new Job by its queue
+NOT_QUEUED = "NotQueued"
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -81,7 +85,7 @@ _ORDER = (
 
 def job_row(job: Job, workload: Workload | None, now: datetime) -> JobRow:
     state = job_state(job, workload, now)
-    reason, message = why(job, workload, state)
+    reason, message = why(job, workload, state, now)
     waiting, running = spans(job, workload, now)
     status = job.status
     return JobRow(
@@ -150,14 +154,29 @@ def _ended(job: Job) -> str:
     return "Succeeded" if end.type == "Complete" else "Failed"
 
 
-def why(job: Job | None, workload: Workload | None, state: str) -> tuple[str, str]:
+def is_left_alone(job: Job, now: datetime) -> bool:
+    """It names a queue, and has had no Workload for longer than it takes to look at it."""
+    created = job.metadata.creation_timestamp
+    return created is not None and now - created >= LOOKED_AT_WITHIN
+
+
+def _not_queued(job: Job, now: datetime) -> tuple[str, str]:
+    prebuilt = prebuilt_name(job)
+    if prebuilt:
+        return NOT_QUEUED, f"the Workload that it names, {prebuilt}, is not there or belongs to another Job"
+    if is_left_alone(job, now):
+        return NOT_QUEUED, "it has no Workload; sluice show has the event that tells why"
+    return "", ""
+
+
+def why(job: Job | None, workload: Workload | None, state: str, now: datetime) -> tuple[str, str]:
     """Reason token and sentence behind the state; both empty where the state says it all."""
     if job is not None and state in ("Failed", "Succeeded"):
         kind = "Failed" if state == "Failed" else "Complete"
         condition = next(c for c in job.status.conditions if c.type == kind and c.is_true)
         return condition.reason, condition.message
     if workload is None:
-        return "", ""
+        return _not_queued(job, now) if job is not None and state == "Pending" else ("", "")
     finished = workload.condition(labels.FINISHED)
     if finished is not None and finished.is_true:  # and its Job is not: it could not be started, or left the queue
         return finished.reason, finished.message

@@ -21,6 +21,7 @@ from queue_manager.api.types import Condition, Workload
 from queue_manager.jobs.workload import prebuilt_name
 from queue_manager.visibility.inbox import typed
 from queue_manager.visibility.indexes import IndexMap
+from queue_manager.visibility.jobs import is_left_alone
 from queue_manager.visibility.pods import next_pod_at
 from queue_manager.visibility.wire import Pod
 from queue_manager.workloads.lifecycle import execution_deadline
@@ -28,7 +29,6 @@ from queue_manager.workloads.requeuing import Deadline, Unscheduled, give_up_at,
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.unscheduled import unschedulable
 
-LOOKED_AT_WITHIN = timedelta(seconds=15)
 LEFT_ALONE = (
     "nothing: the queue leaves it alone. Its namespace is not managed (managedJobsNamespaceSelector), no queue manager "
     "runs, or an event tells why"
@@ -107,10 +107,7 @@ def _unseen(job: Job, now: datetime) -> str:
     prebuilt = prebuilt_name(job)
     if prebuilt:
         return f"starts by the Workload that it names, {prebuilt}, which is not there or belongs to another Job"
-    created = job.metadata.creation_timestamp
-    if created is None or now - created < LOOKED_AT_WITHIN:
-        return "the queue is about to look at it for the first time"
-    return LEFT_ALONE
+    return LEFT_ALONE if is_left_alone(job, now) else "the queue is about to look at it for the first time"
 
 
 # --- states ------------------------------------------------------------------------------------------------

@@ -71,7 +71,21 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         ("UnsatisfiedAdmissionChecks", "open"),
     ),
     ("suspended without a queue", "Suspended", job(queue=""), None, ("", "")),
-    ("not seen by its queue yet", "Pending", job(), None, ("", "")),
+    ("not seen by its queue yet", "Pending", job(created=46), None, ("", "")),
+    (
+        "left alone by its queue",
+        "Pending",
+        job(created=45),
+        None,
+        ("NotQueued", "it has no Workload; sluice show has the event that tells why"),
+    ),
+    (
+        "without the Workload that it names",
+        "Pending",
+        job(created=60, annotations={"kueue.x-k8s.io/prebuilt-workload-name": "mine"}),
+        None,
+        ("NotQueued", "the Workload that it names, mine, is not there or belongs to another Job"),
+    ),
     (
         "waits for quota",
         "Pending",

@@ -165,7 +165,10 @@ def _not_queued(job: Job, now: datetime) -> tuple[str, str]:
     if prebuilt:
         return NOT_QUEUED, f"the Workload that it names, {prebuilt}, is not there or belongs to another Job"
     if is_left_alone(job, now):
-        return NOT_QUEUED, "it has no Workload; sluice show has the event that tells why"
+        return (
+            NOT_QUEUED,
+            "its queue has not taken it up: an event tells why (sluice show), or its namespace is not managed",
+        )
     return "", ""
 
 

@@ -77,7 +77,10 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         "Pending",
         job(created=45),
         None,
-        ("NotQueued", "it has no Workload; sluice show has the event that tells why"),
+        (
+            "NotQueued",
+            "its queue has not taken it up: an event tells why (sluice show), or its namespace is not managed",
+        ),
     ),
     (
         "without the Workload that it names",

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -54,6 +55,7 @@ from queue_manager.local.switched_off import SwitchedOff
 from queue_manager.shallow_yaml import FastLoader
 
 USER = "system:sluice"
+DIGEST = "sluice/definition"  # annotation of a CustomResourceDefinition: of the file it came from
 Report = Callable[[str, str], None]
 Watch = Callable[[Runtime, AsyncExitStack], Awaitable[None]]
 """Called once, before anything starts, with what runs the controllers; what it opens ends with the cluster."""
@@ -172,17 +174,25 @@ def _limit(config: KueueConfig) -> RateLimit | None:
 
 async def install_crds(client: Client) -> None:
     """Make the queue's kinds those of this version; a definition that is up to date is not written."""
-    existing = {crd["metadata"]["name"]: crd for crd in await client.list(CRDS)}
+    existing = {crd["metadata"]["name"]: crd["metadata"] for crd in await client.list(CRDS)}
     for file in sorted(assets.crds().glob("*.yaml")):
-        wanted: dict[str, Any] = yaml.load(file.read_text(), FastLoader)
-        old = existing.get(wanted["metadata"]["name"])
-        digest = {"sluice/definition": hashlib.sha256(file.read_bytes()).hexdigest()[:16]}
-        wanted["metadata"]["annotations"] = {**wanted["metadata"].get("annotations", {}), **digest}
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+        group, _, plural = file.stem.partition("_")
+        old = existing.get(f"{plural}.{group}")
         if old is None:
-            await client.create(CRDS, "", wanted)
-        elif old["metadata"].get("annotations", {}).get("sluice/definition") != digest["sluice/definition"]:
-            wanted["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-            await client.replace(CRDS, wanted)
+            await client.create(CRDS, "", _definition(file, digest))
+        elif old.get("annotations", {}).get(DIGEST) != digest:
+            wanted = _definition(file, digest)
+            version = {"resourceVersion": old["resourceVersion"]}
+            await client.replace(CRDS, {**wanted, "metadata": {**wanted["metadata"], **version}})
+
+
+@cache
+def _definition(file: Path, digest: str) -> dict[str, Any]:
+    """The definition in a file of this digest, which it gets along. Read once: it takes longer than to install it."""
+    tree: dict[str, Any] = yaml.load(file.read_text(), FastLoader)
+    tree["metadata"].setdefault("annotations", {})[DIGEST] = digest
+    return tree
 
 
 def sum_of(nodes: list[NodeSpec], resource: str) -> str:

@@ -7,6 +7,7 @@ such chains. Every step of a comprehension is counted, so that no rule can hold 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from queue_manager.local.cel.library import CONSTANTS, FUNCTIONS, METHODS, NAMESPACED
@@ -45,12 +46,20 @@ class Scope(dict[str, Any]):
 
 
 Program = Callable[[Scope], Any]
+REMEMBERED = 1024  # characters of a text whose program is kept
 _MACROS = ("all", "exists", "exists_one", "existsOne", "map", "filter", "optMap", "optFlatMap")
 
 
 def compile_text(text: str, variables: Iterable[str]) -> Program:
     """A function of a Scope with these variables. Raises SyntaxProblem."""
-    return _compile(parse(text), frozenset(variables))
+    known = frozenset(variables)
+    return _remembered(text, known) if len(text) <= REMEMBERED else _compile(parse(text), known)
+
+
+@lru_cache(maxsize=256)
+def _remembered(text: str, known: frozenset[str]) -> Program:
+    """Every cluster of a test has the same rules, and a definition is checked before it is installed."""
+    return _compile(parse(text), known)
 
 
 def _compile(node: Node, known: frozenset[str]) -> Program:

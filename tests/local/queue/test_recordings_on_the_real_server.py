@@ -38,4 +38,5 @@ def scene(control_plane: ControlPlane, webhooks: Webhooks) -> Iterator[Webhooks]
 @pytest.mark.parametrize("name", TWENTY)
 async def test_the_recording_is_reproduced(name: str, control_plane: ControlPlane, scene: Webhooks) -> None:
     trace = load(name)
-    assert compared(trace, await play(trace, partial(real_world, control_plane, scene))) == {}
+    played = await play(trace, partial(real_world, control_plane, scene))
+    assert compared(trace, played, in_real_time=True) == {}

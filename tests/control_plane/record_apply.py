@@ -37,7 +37,7 @@ def _created(real: Real) -> tuple[int, Any]:
         status, body = real.ask("POST", "/apis/demo.example.com/v1/namespaces/default/ruled", cases.asked())
         if status != 404 or time.monotonic() > deadline:
             return status, body
-        time.sleep(0.2)
+        time.sleep(0.2)  # a kind is served a moment after its definition is stored
 
 
 def _write(name: str, records: list[Any]) -> None:

@@ -161,7 +161,7 @@ def _wait_ready(plane: ControlPlane, processes: list[subprocess.Popen[bytes]]) -
             with urllib.request.urlopen(request, context=plane.ssl_context(), timeout=2) as answer:
                 if answer.status == 200:
                     return
-        time.sleep(0.1)
+        time.sleep(0.1)  # it tells nobody when it is ready
     logs = "\n".join(log.read_text()[-2000:] for log in sorted(plane.folder.glob("*.log")))
     raise RuntimeError(f"the control plane did not become ready within {READY_WITHIN:.0f} s:\n{logs}")
 

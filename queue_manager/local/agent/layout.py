@@ -1,7 +1,7 @@
 """Where the agent keeps what it knows of a pod: plain files that survive any crash of the agent.
 
     <root>/<pod uid>/order.json            that the node ends the pod, and why (see orders.py)
-    <root>/<pod uid>/<container>/work/     the working directory and HOME of the container
+    <root>/<pod uid>/<container>/work      the working directory and HOME of the container
     <root>/<pod uid>/<container>/<n>.log   stdout and stderr of its n-th start (n counts restarts from 0)
     <root>/<pod uid>/<container>/<n>.eof   the log is complete
     <root>/<pod uid>/<container>/<n>.idx   when the log had which size (see logs.py)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -72,7 +73,9 @@ class TimeIndex:
 
     def write(self, run: RunFiles) -> None:
         notes = zip(self.times, self.sizes, strict=True)
-        run.index.write_text("".join(f"{time.timestamp():.3f} {size}\n" for time, size in notes))
+        new = run.index.with_suffix(".new")  # whole or not at all
+        new.write_text("".join(f"{time.timestamp():.3f} {size}\n" for time, size in notes))
+        new.replace(run.index)
 
     def cut(self, end: int) -> TimeIndex:
         """Without what it says of bytes before `end`."""
@@ -121,18 +124,20 @@ class LogIndexer:
             size = _size(run.log)
             if size > known:
                 self._runs[run] = size
-                with open(run.index, "a") as file:
+                self._shorten(run, known, size)
+                # On a full disk lines lose their exact times; the log that filled it is shortened all the same.
+                with contextlib.suppress(OSError), open(run.index, "a") as file:
                     file.write(f"{self._now().timestamp():.3f} {size}\n")
-            self._shorten(run, known, size)
         again = asyncio.get_running_loop().call_later
         self._timer = again(INDEX_SECONDS, self._tick) if self._runs else None
 
     def _shorten(self, run: RunFiles, known: int, size: int) -> None:
         end = trimming.surplus(size)
         if end > trimming.surplus(known):
-            TimeIndex.read(run).cut(end).write(run)
             # Gigabytes take a tenth of a second.
             asyncio.get_running_loop().run_in_executor(None, trimming.cut, run.log, end)
+            with contextlib.suppress(OSError):  # a full disk: the index stays longer than it need be
+                TimeIndex.read(run).cut(end).write(run)
 
 
 class LogSource:

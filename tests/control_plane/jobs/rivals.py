@@ -43,7 +43,7 @@ class Rival:
             with contextlib.suppress(OSError):
                 if self._get("/healthz") == "ok":
                     return
-            time.sleep(0.05)
+            time.sleep(0.05)  # it tells nobody when it is ready
         raise RuntimeError(f"{self.log.stem} is not healthy:\n{self.log.read_text()[-2000:]}")
 
     def _get(self, path: str) -> str:

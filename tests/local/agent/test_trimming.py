@@ -84,6 +84,18 @@ async def test_the_index_of_times_loses_what_it_says_of_the_beginning(layout: La
     assert long.index.read_text() == f"3.000 {30 * MIB}\n{NOW.timestamp():.3f} {75 * MIB}\n"
 
 
+async def test_a_log_whose_times_cannot_be_noted_is_shortened_too(layout: Layout, long: RunFiles) -> None:
+    """As on the full disk that it made."""
+    indexer = LogIndexer(lambda: NOW)
+    indexer.add(long)
+    long.index.mkdir()
+    await until(lambda: on_disk(long.log) <= KEPT + STEP)
+    with open(long.log, "a") as log:
+        log.write(numbered(STEP))
+    await until(lambda: on_disk(long.log) <= KEPT + STEP)
+    indexer.close()
+
+
 async def test_a_reader_that_was_overtaken_goes_on_at_the_next_whole_line(layout: Layout, long: RunFiles) -> None:
     with open(long.log, "rb", buffering=0) as file:
         assert len(trimming.read(file)) == PIECE

@@ -45,6 +45,24 @@ def test_what_the_encoding_has_no_letter_for_is_a_question_mark() -> None:
     assert (done.stdout, done.stderr) == ("? store        x\n", "")
 
 
+# The command, interrupted as soon as anything is read beyond the module that starts it.
+INTERRUPTED = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, *args):
+        if name not in ("__future__", "queue_manager", "queue_manager.cli", "queue_manager.cli.main"):
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from queue_manager.cli.main import main
+sys.exit(main(["crds"]))
+"""
+
+
+def test_a_ctrl_c_before_the_command_is_read_ends_it_without_a_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("count", ["0", "-1", "1.5", "1001", "100000000000", "9" * 5000])
 def test_more_nodes_than_anybody_waits_for_are_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

@@ -1,12 +1,14 @@
 """Which Events are written, which are counted on an earlier one, and which are too many.
 
-The three filters of client-go's EventCorrelator, in its order and with its figures:
+The three filters of client-go's EventCorrelator, in its order and with its figures. The version of the object makes no
+difference.
 
 1. *Aggregation*: Events about one object that differ only in their message are one group. From the tenth
    different message within ten minutes on, the group is told as one Event whose message starts with
    "(combined from similar events): ".
 2. *Counting*: an Event like an earlier one (after aggregation) raises that one's count.
-3. *Spam*: one object may cause 25 Events at once and then one per five minutes; the rest is not written.
+3. *Spam*: one object may cause 25 Events of one reason at once and then one per five minutes; the rest is not written.
+   There the 25 are of a type, whatever the reason: the 25 pods of a Job leave no room for the news that it is complete.
 
 Memory is bounded: of more than 4096 entries of a kind the longest unused are forgotten.
 """
@@ -23,7 +25,7 @@ MAX_ENTRIES = 4096
 MAX_SIMILAR = 10  # different messages told singly
 SIMILAR_WITHIN = 600.0  # seconds
 COMBINED = "(combined from similar events): "
-BURST = 25.0  # Events of one object
+BURST = 25.0  # Events of one object and reason
 REFILL = 1 / 300  # Events per second
 
 V = TypeVar("V")
@@ -72,7 +74,7 @@ class Correlator:
         else:
             told.count += 1
             told.message = text
-        return told if self._may(source, now) else None
+        return told if self._may(group, now) else None
 
     def written(self, occurrence: Occurrence, name: str) -> None:
         """The Event exists under this name: from now on it is counted up."""
@@ -88,11 +90,11 @@ class Correlator:
             group.messages[message] = None
         return len(group.messages) >= MAX_SIMILAR
 
-    def _may(self, source: Hashable, now: datetime) -> bool:
-        bucket = self._buckets.get(source)
+    def _may(self, group: Hashable, now: datetime) -> bool:
+        bucket = self._buckets.get(group)
         if bucket is None:
             bucket = _Bucket(BURST, now)
-            self._buckets.put(source, bucket)
+            self._buckets.put(group, bucket)
         elapsed = max(0.0, (now - bucket.filled).total_seconds())
         bucket.tokens = min(BURST, bucket.tokens + elapsed * REFILL)
         bucket.filled = now

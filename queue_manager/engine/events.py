@@ -47,6 +47,11 @@ class Reference(NamedTuple):
     uid: str
     resource_version: str
 
+    @property
+    def object(self) -> tuple[str, ...]:
+        """Which object it is, in whatever version."""
+        return self[:-1]
+
 
 class Pending(NamedTuple):
     """An Event that waits for its delivery; `time` is when it was recorded."""
@@ -118,7 +123,7 @@ class EventRecorder:
 
     async def _deliver(self, event: Pending) -> None:
         occurrence = self._correlator.take(
-            (self.component, *event.regarding), event.type, event.reason, event.message, event.time
+            (self.component, *event.regarding.object), event.type, event.reason, event.message, event.time
         )
         if occurrence is None:
             self._count("events_suppressed_total")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from job_controller.model import ObjectMeta, Pod
 from queue_manager.engine import events as module
 from queue_manager.engine.client import Client
@@ -119,6 +121,16 @@ async def test_too_many_waiting_events_are_dropped_and_counted(served: Served, m
     assert (recorder.dropped, len(served[0].objects)) == (3, 2)
 
 
+async def test_a_new_version_of_the_object_does_not_make_the_same_event_another(served: Served) -> None:
+    server, transport = served
+    recorder = EventRecorder(Client(transport), Standing(), "c")
+    for version in ("7", "8"):
+        meta = msgspec.structs.replace(POD.metadata, resource_version=version)
+        recorder.event(msgspec.structs.replace(POD, metadata=meta), "Warning", "FailedCreate", "again")
+    await delivered(recorder)
+    assert [event["count"] for event in server.objects.values()] == [2]
+
+
 async def test_a_flood_of_lost_events_is_told_in_few_lines(served: Served, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(module, "MAX_PENDING", 0)
     recorder = EventRecorder(Client(served[1]), Standing(), "c")
@@ -147,11 +159,12 @@ def test_similar_events_far_apart_are_told_singly() -> None:
         assert occurrence.message == f"pod {number}"
 
 
-def test_one_object_may_cause_25_events_and_then_one_in_five_minutes() -> None:
+def test_one_object_may_cause_25_events_of_a_reason_and_then_one_in_five_minutes() -> None:
     correlator = Correlator()
 
     def told(count: int, now: datetime) -> int:
-        return sum(correlator.take(("c", "u"), "Normal", f"R{n}", "m", now) is not None for n in range(count))
+        return sum(correlator.take(("c", "u"), "Normal", "Created", f"pod {n}", now) is not None for n in range(count))
 
     assert told(40, NOW) == 25
     assert told(40, NOW + timedelta(minutes=10)) == 2
+    assert correlator.take(("c", "u"), "Normal", "Completed", "Job completed", NOW) is not None

@@ -138,12 +138,19 @@ def noted_status(s: Situation, ledger: Ledger, failed_indexes: frozenset[int]) -
     per_index = s.job.spec.backoff_limit_per_index is not None
     return msgspec.structs.replace(
         status,
-        succeeded=len(s.completed) if s.indexed else status.succeeded + gone_succeeded,
+        succeeded=_succeeded(s) if s.indexed else status.succeeded + gone_succeeded,
         failed=status.failed + gone_failed,
         completed_indexes=text_of(s.completed) if s.indexed else "",
         failed_indexes=text_of(failed_indexes) if per_index else None,
         uncounted_terminated_pods=uncounted,
     )
+
+
+def _succeeded(s: Situation) -> int:
+    """The number of completed indexes. It falls as completions do, which the API allows only as long as parallelism is
+    the same (spec 1.7, 8): where that has been changed since, the number stays, or nothing could be written at all."""
+    done = len(s.completed)
+    return done if s.completions == s.job.spec.pods_at_once else max(done, s.job.status.succeeded)
 
 
 def counted_status(status: JobStatus, released: Set[str], indexed: bool) -> JobStatus:

@@ -262,7 +262,7 @@ def _ending_events(s: Situation, status: JobStatus, verdict: Verdict) -> tuple[E
     if verdict.type == "Failed":
         return (Event("Warning", verdict.reason, verdict.message),)
     events = [Event("Normal", reasons.EVENT_COMPLETED, reasons.COMPLETED_MESSAGE)]
-    if s.completions is not None and status.succeeded > s.completions:
+    if not s.indexed and s.completions is not None and status.succeeded > s.completions:
         events.insert(0, Event("Warning", reasons.EVENT_TOO_MANY_SUCCEEDED, reasons.TOO_MANY_SUCCEEDED_MESSAGE))
     return tuple(events)
 

@@ -174,6 +174,14 @@ def test_indexes_beyond_the_new_completions_drop_out() -> None:
     assert (written.completed_indexes, written.succeeded) == ("0", 1)
 
 
+def test_success_is_not_taken_back_where_the_api_refuses_that() -> None:
+    """completions were lowered from 4 to 2, and parallelism, before anybody looked, to 1."""
+    status = {"completedIndexes": "0,2-3", "succeeded": 3}
+    decision = run(indexed(2, 1, status=status), pod("a", "Succeeded", 1))
+    assert (final(decision).completed_indexes, final(decision).succeeded) == ("0,1", 3)
+    assert events(decision) == ["Normal Completed Job completed"]
+
+
 def test_nothing_is_written_at_rest() -> None:
     status = {"active": 1, "ready": 1, "terminating": 0, "uncountedTerminatedPods": {}}
     assert run(job(status=status), pod("a", ready=True)).steps == ()

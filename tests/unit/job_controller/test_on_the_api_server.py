@@ -124,6 +124,24 @@ async def test_job_runs_to_completion_in_few_writes() -> None:
 
 
 @virtually
+async def test_a_smaller_job_whose_parallelism_changes_too_ends_all_the_same() -> None:
+    cluster = Cluster()
+
+    def script(pod: Pod) -> Outcome:
+        ends = {"0": 1, "3": 1, "4": 1}.get(pod.metadata.annotations["batch.kubernetes.io/job-completion-index"], 60)
+        return Outcome(ends_after=ends)
+
+    async with cluster.controllers(script):
+        await cluster.submit(completions=5, parallelism=5, completionMode="Indexed")
+        await asyncio.sleep(30)
+        for spec in ({"completions": 2, "parallelism": 2}, {"parallelism": 1}):
+            await cluster.user.patch(JOBS, "default", "j", {"spec": spec})
+        status = await cluster.finished()
+        assert (status["completedIndexes"], types(status)) == ("0,1", ["SuccessCriteriaMet", "Complete"])
+        assert "StatusUpdateRefused" not in await cluster.events()
+
+
+@virtually
 async def test_a_large_job_is_looked_at_less_often_and_its_end_is_not_waited_for() -> None:
     """Four hundred pods that end ten a second: the window of a second is two at first, for the last pods it is one."""
     cluster = Cluster()

@@ -33,6 +33,7 @@ from queue_manager.jobs import patches, pods
 from queue_manager.jobs.workload import (
     Priority,
     injected,
+    made_for,
     matches,
     max_execution_time,
     new_workload,
@@ -147,7 +148,7 @@ def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
         return _prebuilt(job, owned, context)
     workload = _current(job, owned)
     if not context.managed and not _still_runs(job, workload):
-        return _stop_to_leave(job, workload, context) or _abandon(owned)
+        return _stop_to_leave(job, workload, context) or _abandon(job, owned)
     end = conditions.finished(job.status)
     if end is not None:
         return _finish(job, owned, context)
@@ -191,6 +192,9 @@ def _prebuilt(job: Job, owned: Sequence[Workload], context: Context) -> Action:
     """A Job that brings its Workload along: it is taken over, never made, edited or deleted (spec 7.2)."""
     if conditions.finished(job.status) is not None:
         return _finish(job, owned, context)
+    others = [w for w in owned if w.metadata.name != prebuilt_name(job)]
+    if others and job.spec.suspend:  # it named another one before, or none
+        return _stop_to_leave(job, others[0], context) or _abandon(job, others)
     workload = context.prebuilt
     if workload is None:
         if job.spec.suspend:
@@ -239,14 +243,22 @@ def _stop_to_leave(job: Job, workload: Workload | None, context: Context) -> Act
     return _stop(job, workload, message, context)
 
 
-def _abandon(owned: Sequence[Workload]) -> Action:
-    """The Job has left the queue: its Workload must not stay in line, nor hold quota."""
+def _abandon(job: Job, owned: Sequence[Workload]) -> Action:
+    """The Job has left the queue, or these for another one: they must not stay in line for it, nor hold its quota.
+
+    What somebody else made is theirs again, as it was before the Job took it over.
+    """
     for workload in owned:
         if workload.metadata.deletion_timestamp is None:
-            return Delete(workload)
+            return Delete(workload) if made_for(job, workload) else Update(workload, _without_owner(job, workload))
         if labels.FINALIZER in workload.metadata.finalizers:
             return LetGo(workload)
     return Nothing()
+
+
+def _without_owner(job: Job, workload: Workload) -> Json:
+    others = [o for o in workload.metadata.owner_references if o.uid != job.metadata.uid]
+    return {"metadata": {"ownerReferences": msgspec.to_builtins(others), "labels": {labels.JOB_UID: None}}}
 
 
 def _let_go(workload: Workload) -> Action:

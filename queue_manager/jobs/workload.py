@@ -33,8 +33,17 @@ class Priority(NamedTuple):
 
 def workload_name(job_name: str, uid: str) -> str:
     """`job-<name>-<5 hex>`; the hash tells two Jobs of one name apart."""
+    return f"{f'job-{job_name}'[: MAX_NAME - HASH_LENGTH - 1]}-{_hash(job_name, uid)}"
+
+
+def _hash(job_name: str, uid: str) -> str:
     digest = hashlib.sha1(f"Job\nbatch\n{job_name}\n{uid}".encode(), usedforsecurity=False).hexdigest()
-    return f"{f'job-{job_name}'[: MAX_NAME - HASH_LENGTH - 1]}-{digest[:HASH_LENGTH]}"
+    return digest[:HASH_LENGTH]
+
+
+def made_for(job: Job, workload: Workload) -> bool:
+    """It was made for this Job, here or by Kueue (which may cut names shorter), and not by somebody who brought it."""
+    return workload.metadata.name.endswith(f"-{_hash(job.metadata.name, job.metadata.uid)}")
 
 
 def queue_name(job: Job) -> str:

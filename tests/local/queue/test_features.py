@@ -101,6 +101,31 @@ def test_a_prebuilt_workload_is_taken_over_and_starts_its_job() -> None:
     run(story())
 
 
+def test_a_prebuilt_workload_outlives_its_job_in_the_queue_and_is_taken_over_again() -> None:
+    """It is its user's: nobody else deletes it."""
+
+    async def story() -> None:
+        async with cluster(a=Outcome(ready_after=0.2, ends_after=3.0)) as c:
+            await c.queues("1")
+            await c.submit("like")
+            await c.until(c.running, ["like"])
+            await make_prebuilt(c, "like")
+            await c.submit("a", labels={"kueue.x-k8s.io/prebuilt-workload-name": "pre"})
+
+            async def owners() -> list[str]:
+                meta = (await c.client.get(WORKLOADS, NS, "pre"))["metadata"]
+                return [o["name"] for o in meta.get("ownerReferences") or ()]
+
+            await c.until(owners, ["a"])
+            for queue, expected in ((None, list[str]()), ("lq", ["a"])):
+                await c.client.patch(JOBS, NS, "a", {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": queue}}})
+                await c.until(owners, expected)
+            await c.client.delete(JOBS, NS, "like", propagation="Background")
+            await c.until(lambda: finished(c, "a"), "Succeeded")
+
+    run(story())
+
+
 async def finished(c: Cluster, job: str) -> str:
     return (await c.condition(job, "Finished") or ("", ""))[1]
 

@@ -51,6 +51,7 @@ def reclaimable(job: Job, wanted: int) -> int:
         done = len(stored_completed(job)) + len(stored_failed(job))
     if wanted <= 1 or done == 0:
         return 0
-    # Without completions (a work queue) no pod replaces one that has succeeded.
-    total = wanted if spec.completions is None or synchronous(job) else spec.completions
+    total = wanted if synchronous(job) else spec.completions
+    if total is None:
+        total = spec.pods_at_once  # a work queue: no pod replaces one that has succeeded, nor joins later
     return min(wanted, max(0, wanted - max(0, total - done)))

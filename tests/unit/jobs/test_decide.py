@@ -253,6 +253,12 @@ def test_pods_that_were_not_admitted_are_not_taken_for_done():
     assert pods.reclaimable(cut, 10) == 1
 
 
+def test_pods_of_a_work_queue_that_were_not_admitted_will_not_run_either():
+    """Ten are wanted, four were admitted, and one of those has succeeded: only three more will run, ever."""
+    some = job(False, status={"succeeded": 1}, parallelism=4, completions=None)
+    assert pods.reclaimable(some, 10) == 7
+
+
 def test_a_job_edited_to_fewer_pods_than_were_done_takes_those_back_before_its_workload_follows():
     """Two of four had succeeded when it was evicted; a Workload of one pod cannot be done with two."""
     spec = {"completions": 4, "completionMode": "Indexed"}
@@ -294,6 +300,30 @@ def test_a_job_that_leaves_its_queue_while_it_is_stopped_gets_its_template_back_
     assert restore.patch["spec"]["template"]["metadata"] == {"labels": {"kueue.x-k8s.io/podset": None}}
     assert restore.patch["metadata"]["annotations"] == {"kueue.x-k8s.io/stopping": None}
     assert isinstance(d.decide(job(status=CONFIRMED, labels={}), [w], unmanaged), d.Delete)
+
+
+PREBUILT = {"kueue.x-k8s.io/prebuilt-workload-name": "mine"}
+
+
+def brought(*conditions) -> Workload:
+    """A Workload that its user made, taken over by the Job."""
+    return workload(*conditions, name="mine", labels={"kueue.x-k8s.io/job-uid": "job-uid", "team": "x"})
+
+
+def test_a_job_that_leaves_its_queue_leaves_the_workload_that_it_brought_to_its_user():
+    action = d.decide(job(labels=PREBUILT), [brought()], d.Context(managed=False, prebuilt=brought()))
+    assert isinstance(action, d.Update)
+    assert action.patch == {"metadata": {"ownerReferences": [], "labels": {"kueue.x-k8s.io/job-uid": None}}}
+
+
+def test_a_job_that_names_another_workload_leaves_the_one_before():
+    """Else that would be admitted one day, and hold quota that no Job uses."""
+    queued = {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/prebuilt-workload-name": "other"}
+    action = d.decide(job(labels=queued), [brought(*ADMITTED)], CONTEXT)
+    assert isinstance(action, d.Update)
+    assert action.patch["metadata"]["ownerReferences"] == []
+    own = workload()
+    assert d.decide(job(labels=queued), [own], CONTEXT) == d.Delete(own)
 
 
 def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():

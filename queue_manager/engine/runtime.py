@@ -117,6 +117,11 @@ class Runtime:
         """Run a coroutine function beside the workers until the runtime stops. It may return; it must not fail."""
         self._part(_Part(f"task {getattr(run, '__qualname__', '')}", run, self._tasks))
 
+    def hurry(self) -> None:
+        """Have all that waits for a time looked at now: the time may have come without a timer."""
+        for queue in self._queues:
+            queue.hurry()
+
     # --- life ---
 
     @property

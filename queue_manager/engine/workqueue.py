@@ -92,6 +92,15 @@ class WorkQueue(Generic[K]):
             timer.cancel()
         self._timers[key] = due, loop.call_at(due, self._due, key)
 
+    def hurry(self) -> None:
+        """Add all that is delayed now: each will find out how long it still has to wait."""
+        for _, timer in self._timers.values():
+            timer.cancel()
+        delayed = list(self._timers)
+        self._timers.clear()
+        for key in delayed:
+            self.add(key)
+
     def add_rate_limited(self, key: K) -> None:
         """Add the key after a delay that doubles with each call, until it is forgotten."""
         failures = self._failures.get(key, 0)

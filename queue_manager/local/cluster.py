@@ -25,6 +25,7 @@ from queue_manager import assets
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.clock_jumps import follow_clock
 from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.pod_keeping import add_pod_keeping
 from queue_manager.engine.resources import CRDS
@@ -131,6 +132,7 @@ class LocalCluster:
         transport = throttled(LocalTransport(server, USER), _limit(self.config))
         runtime = Runtime(transport, clock, rng, silence=None)
         self.client = runtime.client
+        follow_clock(runtime)
         await self._watch(runtime, stack)
         await install_crds(self.client)
         await ensure_system_classes(self.client)

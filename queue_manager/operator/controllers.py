@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.clock_jumps import follow_clock
 from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.reflector import SILENCE
 from queue_manager.engine.runtime import Runtime
@@ -32,6 +33,7 @@ class Controllers:
         self._stop = asyncio.Event()
         self._task: asyncio.Task[object] | None = None
         self.runtime.task(transport.follow)
+        follow_clock(self.runtime)
         chosen = list(chosen)
         if JOB_CONTROLLER in chosen:
             run_job_controller(self.runtime, config.job_controller.options(manage="ManagedBy"))

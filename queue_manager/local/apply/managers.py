@@ -30,7 +30,7 @@ from queue_manager.local.schema.fieldset import (
     union,
     without,
 )
-from queue_manager.local.schema.schemas import TypedSchema
+from queue_manager.local.schema.typed import TypedSchema
 
 UPDATE, APPLY = "Update", "Apply"
 MEMO = 256  # new objects of a kind that are remembered ...

@@ -15,7 +15,8 @@ from job_controller.fields import Json
 from queue_manager.engine.resources import Resource
 from queue_manager.local.kinds.crds import OBJECT_META, CustomSchema
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.schema.schemas import TypedSchema, definitions
+from queue_manager.local.schema.shapes import definitions
+from queue_manager.local.schema.typed import TypedSchema
 
 _PREFIX = "#/components/schemas/"
 _GVK = "x-kubernetes-group-version-kind"

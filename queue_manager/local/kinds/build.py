@@ -10,7 +10,7 @@ from job_controller import metadata, names
 from job_controller.fields import IMMUTABLE, FieldError, Json, invalid
 from queue_manager.engine.resources import Resource
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.schema.schemas import TypedSchema
+from queue_manager.local.schema.typed import TypedSchema
 
 Check = Callable[[Json], list[FieldError]]
 UpdateCheck = Callable[[Json, Json], list[FieldError]]

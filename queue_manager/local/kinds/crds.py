@@ -18,8 +18,9 @@ from queue_manager.local.kinds.kind import Column, Kind
 from queue_manager.local.kinds.tables import AGE, NAME, age
 from queue_manager.local.schema.memo import text_of
 from queue_manager.local.schema.patience import OUT_OF_BUDGET, Overtime, patiently
-from queue_manager.local.schema.schemas import Undecodable, Walk, shape_of
+from queue_manager.local.schema.shapes import shape_of
 from queue_manager.local.schema.structural import Node, duplicate_fields
+from queue_manager.local.schema.typed import Undecodable, Walk
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 

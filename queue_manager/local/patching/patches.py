@@ -18,7 +18,7 @@ from queue_manager.local.errors import StatusError, bad_request, unsupported_med
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.patching.strategic import BadPatch, go, strategic_merge
 from queue_manager.local.schema.jsontext import parse_json
-from queue_manager.local.schema.schemas import TypedSchema
+from queue_manager.local.schema.typed import TypedSchema
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED = 3 * 1024 * 1024  # bytes that all copy operations of one patch may add

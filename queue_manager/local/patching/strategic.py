@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from job_controller.fields import Json
-from queue_manager.local.schema.schemas import Shape
+from queue_manager.local.schema.shapes import Shape
 
 DIRECTIVE = "$patch"
 RETAIN = "$retainKeys"

@@ -10,7 +10,7 @@ from queue_manager.local.errors import StatusError, bad_request
 from queue_manager.local.kinds.crds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.schema.jsontext import parse_json
-from queue_manager.local.schema.schemas import definitions
+from queue_manager.local.schema.shapes import definitions
 from queue_manager.local.server.exchange import (
     JSON_TYPE,
     Request,

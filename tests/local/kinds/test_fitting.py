@@ -13,8 +13,9 @@ import yaml
 
 from queue_manager.local.schema.fitting import Fit
 from queue_manager.local.schema.jsontext import parse_json
-from queue_manager.local.schema.schemas import Shape, TypedSchema, Undecodable, Walk
+from queue_manager.local.schema.shapes import Shape
 from queue_manager.local.schema.structural import Node
+from queue_manager.local.schema.typed import TypedSchema, Undecodable, Walk
 
 ROOT = Path(__file__).parents[3]
 DEFINITION = yaml.safe_load((ROOT / "config/crds/kueue.x-k8s.io_workloads.yaml").read_text())

@@ -9,8 +9,8 @@ a History: finish times keyed by pod UID. Each sync adds to it all finished pods
 already counted or not. Adding is idempotent and has no order, so a sync that crashes and runs again changes
 nothing, and after a restart the History is rebuilt from the finished pods, which nobody deletes before the
 Job ends unless asked to (sluice/failed-pods-limit). Failures whose pods are deleted are still counted in status: as
-long as nothing has succeeded, all of them are failures in a row. When they were is lost, so that something is waited
-for only if one pod of them is left.
+long as nothing has succeeded, all of them are failures in a row. When they were is lost, so that the last of
+them is kept, whatever the limit, until it is replaced.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def _all_useful(s: Situation, settled: frozenset[int]) -> bool:
 
 
 def _with_common_backoff(s: Situation, missing: int, history: History) -> Plan:
-    wait = backoff.remaining(history, s.now, *_scale(s))
+    wait = common_wait(s, history)
     if wait:
         return Plan(wait=wait.total_seconds())
     number = min(missing, s.options.max_creates)
@@ -86,6 +86,11 @@ def _with_common_backoff(s: Situation, missing: int, history: History) -> Plan:
         PodPlan(index=index) for index, _ in zip(free_indexes(s.completions or 0, taken), range(number), strict=False)
     ]
     return Plan(create=tuple(plans), wait=_next_batch(missing, number))
+
+
+def common_wait(s: Situation, history: History) -> timedelta:
+    """How long the whole Job still has to wait with new pods; indexes that are limited for themselves wait alone."""
+    return backoff.remaining(history, s.now, *_scale(s))
 
 
 def _next_batch(missing: int, number: int) -> float | None:

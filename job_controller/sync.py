@@ -37,7 +37,7 @@ from job_controller.decision import (
     WriteStatus,
 )
 from job_controller.labels import FAILED_PODS_LIMIT
-from job_controller.manage import Plan, manage
+from job_controller.manage import Plan, common_wait, manage
 from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import finish_time, is_ready, is_tracked
@@ -167,7 +167,9 @@ def _steps(
         # An ignored failure may leave no trace in status: its count belongs to the pod's release.
         steps.append(ReleasePods(tuple(ledger.release), tuple(accounting.action_counts(ledger))))
     final, final_events, final_counts = _after_release(s, status, ledger, verdict)
-    prune = _to_prune(s, owned, ledger)
+    limit = whole_number(job, FAILED_PODS_LIMIT)
+    wait = common_wait(s, memory.history).total_seconds() if limit == 0 and verdict is None else 0.0
+    prune = _to_prune(owned, ledger, 1 if wait else limit)
     if prune and not pods_done:
         steps.append(PrunePods(prune))
     if final != status:
@@ -176,7 +178,7 @@ def _steps(
         steps=tuple(steps),
         events=complained,
         memory=memory,
-        requeue_after=_requeue(s, verdict, plan, ledger),
+        requeue_after=_requeue(s, verdict, plan, ledger, wait),
         action=_action(s, plan, ending, pods_done),
     )
 
@@ -267,9 +269,12 @@ def _ending_events(s: Situation, status: JobStatus, verdict: Verdict) -> tuple[E
     return tuple(events)
 
 
-def _to_prune(s: Situation, owned: Sequence[Pod], ledger: accounting.Ledger) -> tuple[Pod, ...]:
-    """Counted failed pods beyond the limit that the Job's annotation sets, oldest first."""
-    limit = whole_number(s.job, FAILED_PODS_LIMIT)
+def _to_prune(owned: Sequence[Pod], ledger: accounting.Ledger, limit: int | None) -> tuple[Pod, ...]:
+    """Counted failed pods beyond the limit that the Job's annotation sets, oldest first.
+
+    The caller keeps one where the limit is 0 as long as it is not replaced: the wait counts from its end, which stands
+    nowhere else.
+    """
     if limit is None:
         return ()
     released = {pod.metadata.uid for pod in ledger.release}
@@ -291,8 +296,11 @@ def _creation_reason(s: Situation) -> str:
     return "recreate_terminating_or_failed" if failed or s.terminating else "new"
 
 
-def _requeue(s: Situation, verdict: Verdict | None, plan: Plan, ledger: accounting.Ledger) -> float | None:
+def _requeue(s: Situation, verdict: Verdict | None, plan: Plan, ledger: accounting.Ledger, wait: float) -> float | None:
+    """`wait`: until the last failed pod can be pruned too, or 0."""
     waits = [0.0] if ledger.full and ledger.release else []
+    if wait:
+        waits.append(wait)
     if verdict is None:
         waits += [seconds for seconds in (plan.wait, deadline_in(s)) if seconds is not None]
     return max(0.0, min(waits)) if waits else None

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from job_controller.decision import Memory
+from job_controller.decision import Decision, Memory, PrunePods
 from tests.unit.job_controller.build import (
     at,
     condition_texts,
@@ -193,13 +193,29 @@ def test_annotation_sets_the_base_of_the_backoff() -> None:
 
 
 def test_annotation_limits_the_failed_pods_kept() -> None:
-    from job_controller.decision import PrunePods
-
     tidy = job(annotations={"sluice/failed-pods-limit": "1"}, status={"failed": 2})
     pods = [pod("old", "Failed", tracked=False, ended=0), pod("mid", "Failed", tracked=False, ended=3)]
     decision = run(tidy, *pods, pod("new", "Failed", ended=6), now=6)
     pruned = [p.metadata.name for step in decision.steps if isinstance(step, PrunePods) for p in step.pods]
     assert pruned == ["old", "mid"]
+
+
+def test_where_no_failed_pods_are_kept_the_last_one_stays_until_it_is_replaced() -> None:
+    """Nothing else tells a controller that has been restarted how long to wait."""
+
+    def pruned(decision: Decision) -> list[str]:
+        return [p.metadata.name for step in decision.steps if isinstance(step, PrunePods) for p in step.pods]
+
+    tidy = job(annotations={"sluice/failed-pods-limit": "0"}, status={"failed": 2})
+    pods = pod("old", "Failed", tracked=False, ended=0), pod("new", "Failed", tracked=False, ended=6)
+    waiting = run(tidy, *pods, now=7, memory=None)
+    assert (created(waiting), pruned(waiting), waiting.requeue_after) == ([], ["old"], 19)
+    due = run(tidy, pods[1], now=26, memory=None)
+    assert (created(due), pruned(due)) == ([None], ["new"])
+    paused = job(annotations={"sluice/failed-pods-limit": "0"}, suspend=True, status={"failed": 2})
+    assert run(paused, pods[1], now=7, memory=None).requeue_after == 19
+    over = job(annotations={"sluice/failed-pods-limit": "0"}, backoff_limit=1, status={"failed": 2})
+    assert pruned(run(over, pods[1], now=7, memory=None)) == ["new"]
 
 
 def test_deletion_counts_as_failure_at_once_unless_only_failed_pods_are_replaced() -> None:

@@ -142,6 +142,18 @@ async def test_a_smaller_job_whose_parallelism_changes_too_ends_all_the_same() -
 
 
 @virtually
+async def test_the_end_of_a_job_is_told_however_many_pods_it_had() -> None:
+    cluster = Cluster()
+    async with cluster.controllers(always()):
+        await cluster.submit(completions=40, parallelism=40)
+        await cluster.finished()
+        await asyncio.sleep(10)
+        told = {event["message"]: event["count"] for event in await cluster.user.list(EVENTS, "default")}
+    assert told["Job completed"] == 1
+    assert sum(told.values()) == 26
+
+
+@virtually
 async def test_a_large_job_is_looked_at_less_often_and_its_end_is_not_waited_for() -> None:
     """Four hundred pods that end ten a second: the window of a second is two at first, for the last pods it is one."""
     cluster = Cluster()

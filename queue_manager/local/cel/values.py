@@ -6,6 +6,7 @@ compares across types. Lists that a schema declares to be sets or maps are equal
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -13,6 +14,8 @@ from types import MappingProxyType
 from typing import Any
 
 from queue_manager.local.cel.parser import Uint
+
+Function = Callable[..., Any]  # that a rule can call
 
 
 class CelError(Exception):

@@ -10,10 +10,14 @@ from io import StringIO
 from typing import Any
 
 import msgspec
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+WIDE = 1000
+LEGIBLE = 20  # letters in a line: what text that wraps needs at least
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -30,15 +34,19 @@ class Column:
 
 def table(columns: Sequence[Column], rows: Sequence[object]) -> Table:
     drawn = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
+    cells = [[printable(column.cell(row)) for row in rows] for column in columns]
+    for column, texts in zip(columns, cells, strict=True):
+        longest = max((cell_len(line) for text in [column.heading, *texts] for line in text.splitlines()), default=0)
         drawn.add_column(
             column.heading,
+            min_width=min(longest, LEGIBLE) if column.wrap else longest,
             justify="right" if column.right else "left",
             no_wrap=not column.wrap,
             overflow="fold" if column.wrap else "ellipsis",
         )
-    for row in rows:
-        drawn.add_row(*(Text(printable(c.cell(row)), style=c.style(row) if c.style else "") for c in columns))
+    for number, row in enumerate(rows):
+        styles = (column.style(row) if column.style else "" for column in columns)
+        drawn.add_row(*(Text(texts[number], style) for texts, style in zip(cells, styles, strict=True)))
     return drawn
 
 
@@ -53,13 +61,21 @@ def show(form: str, columns: Sequence[Column], rows: Sequence[object], empty: st
 
 
 def show_table(drawn: RenderableType) -> None:
-    """Print a table, or several: on a terminal in its width, into a pipe or file with nothing cut off or padded."""
-    if sys.stdout.isatty():
-        Console(highlight=False).print(drawn)
+    """Print a table, or several: on a terminal in its width, into a pipe or file with nothing cut off or padded.
+
+    So too on a terminal that is too narrow: it breaks the lines itself, where cells cut short would hide names.
+    """
+    console = Console(highlight=False)
+    if sys.stdout.isatty() and _least_width(console, drawn) <= console.width:
+        console.print(drawn)
         return
     text = StringIO()
-    Console(file=text, highlight=False, width=1000).print(drawn)
+    Console(file=text, highlight=False, width=WIDE).print(drawn)
     sys.stdout.write("\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n")
+
+
+def _least_width(console: Console, drawn: RenderableType) -> int:
+    return Measurement.get(console, console.options.update_width(WIDE), drawn).minimum
 
 
 def printable(text: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 
 import msgspec
 import pytest
@@ -42,6 +44,18 @@ def test_a_duration_has_two_units(seconds: float, text: str) -> None:
 def test_a_pipe_gets_every_word_and_no_padding(capsys: pytest.CaptureFixture[str]) -> None:
     output.show("table", COLUMNS, [Row("a" * 200, "b" * 300), Row("c")], "none")
     assert capsys.readouterr().out == f"NAME{' ' * 198}TEXT\n{'a' * 200}  {'b' * 300}\nc\n"
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(44, ["NAME", "n" * 20, ""]), (43, ["NAME", "n" * 20])])
+def test_a_terminal_too_narrow_for_a_table_breaks_its_lines_and_hides_no_name(
+    columns: int, lines: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With room for 20 letters of the text it is wrapped, on a second line here; with less it is for the terminal."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    two = (*COLUMNS[:1], output.Column("", lambda row: ""), *COLUMNS[1:])
+    output.show("table", two, [Row("n" * 20, "word " * 7)], "none")
+    assert [line.split("  ")[0] for line in re.sub("\x1b.*?m", "", capsys.readouterr().out).splitlines()] == lines
 
 
 def test_json_has_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.control_plane.jobs.history import History, Step, do
+from tests.control_plane.jobs.meddling import MEDDLING
 from tests.control_plane.jobs.themes import THEMES, Theme
 
 SIZE = st.integers(1, 4)
@@ -167,7 +168,7 @@ def histories(number: int, start: int) -> list[History]:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(st.one_of(mixtures(), *(theme() for theme in THEMES)))
+    @given(st.one_of(mixtures(), *(theme() for theme in (*THEMES, *MEDDLING))))
     def collect(drawn: Theme) -> None:
         spec, happenings, template = drawn
         if "podFailurePolicy" in spec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ from job_controller.model import Object, Record
 Json = Any
 NOTES = ("job-completion-index", "job-index-failure-count", "job-index-ignored-failure-count")
 PREFIX = "batch.kubernetes.io/"
+OWN_PREFIX = "sluice/"
 
 
 class Seen(Object):
@@ -77,13 +79,27 @@ def _pod(pod: Seen) -> str:
         f"index {notes[0]} failures {notes[1]} ignored {notes[2]}",
         pod.status.get("phase", ""),
         "deleting" if meta.deletion_timestamp is not None else "",
-        "owned" if meta.controller is not None else "",
+        ",".join(sorted(f"{o.kind}{' controls' * o.controller}" for o in meta.owner_references)),
         ",".join(finalizers),
         pod.spec.get("hostname", ""),
         meta.generate_name,
-        ",".join(sorted(meta.labels)),
+        ",".join(f"{name}={'' if name.endswith('uid') else value}" for name, value in sorted(meta.labels.items())),
+        ",".join(
+            f"{name}={value}"
+            for name, value in sorted(meta.annotations.items())
+            if not name.startswith((PREFIX, OWN_PREFIX))
+        ),
+        json.dumps(_plan(pod), sort_keys=True),
     ]
     return " | ".join(parts)
+
+
+def _plan(pod: Seen) -> Json:
+    """What a Job may change in its template, or its controller in a pod."""
+    spec = {name: pod.spec[name] for name in ("nodeSelector", "tolerations", "schedulingGates") if name in pod.spec}
+    for group in ("initContainers", "containers"):
+        spec[group] = [[c.get("image"), c.get("resources"), c.get("env")] for c in pod.spec.get(group, ())]
+    return spec
 
 
 def without_names(text: str, namespace: str) -> str:

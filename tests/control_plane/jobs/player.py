@@ -17,6 +17,7 @@ from tests.control_plane.jobs.picture import PREFIX, Seen
 
 Json = Any
 NODE = "node-a"
+FOREIGN = "example.com/hold"  # a finalizer
 LONG_AGO = 700  # seconds: a failure that old is not waited for
 PATIENCE = 120.0  # seconds that an `until` may take
 TERMINAL = ("Succeeded", "Failed")
@@ -57,7 +58,9 @@ class Player:
     async def clean(self) -> None:
         """Take everything away, so that neither controller has to keep it."""
         with contextlib.suppress(ApiError):
+            await self._do_let()
             await self._user.delete(JOBS, self._namespace, JOB, propagation="Background")
+        await self._do_free(among="all")
         await self._each(self._arena.pods_in(self._namespace), lambda pod: self._delete(pod, 0))
 
     async def _attempt(self, act: Awaitable[object]) -> int:
@@ -99,14 +102,19 @@ class Player:
     async def _do_bind(self, **which: Json) -> None:
         await self._each(self._chosen(**which), self._bind)
 
-    async def _do_run(self, ready: bool = True, restarts: int = 0, **which: Json) -> None:
+    async def _do_run(self, ready: bool = True, restarts: int = 0, init: int | None = None, **which: Json) -> None:
+        """`init`: restarts of each init container."""
         pods = self._chosen(**which)
         since = {pod.metadata.uid: self._ready_since(position) for position, pod in enumerate(pods)}
 
         async def run(pod: Seen) -> None:
             if not pod.spec.get("nodeName"):
                 await self._bind(pod)
-            await self._report(pod, _status("Running", ready=ready, restarts=restarts, since=since[pod.metadata.uid]))
+            status = _status("Running", ready=ready, restarts=restarts, since=since[pod.metadata.uid])
+            if init is not None:
+                names = [container["name"] for container in pod.spec.get("initContainers", ())]
+                status["initContainerStatuses"] = [_container(name, None, 0, restarts=init) for name in names]
+            await self._report(pod, status)
 
         await self._each(pods, run)
 
@@ -139,6 +147,9 @@ class Player:
     async def _do_condition(self, type: str, status: str = "True", **which: Json) -> None:
         condition = {"type": type, "status": status, "lastTransitionTime": _time(0)}
         await self._each(self._chosen(**which), lambda pod: self._report(pod, {"conditions": [condition]}))
+
+    async def _do_phase(self, phase: str, **which: Json) -> None:
+        await self._each(self._chosen(**which), lambda pod: self._report(pod, {"phase": phase}))
 
     async def _do_end(self, phase: str = "Failed", code: int = 143, **which: Json) -> None:
         """The kubelet has ended pods that were being deleted."""
@@ -187,13 +198,53 @@ class Player:
     async def _do_disown(self, **which: Json) -> None:
         await self._each(self._chosen(**which), lambda pod: self._edit(pod, {"ownerReferences": None}))
 
-    async def _do_stray(self, labels: Json, name: str = "stray", tracked: bool = False) -> None:
-        """A pod without owner."""
+    async def _do_hold(self, **which: Json) -> None:
+        """Somebody else's finalizer."""
+        await self._each(self._chosen(**which), lambda pod: self._edit(pod, {"finalizers": [FOREIGN]}))
+
+    async def _do_free(self, **which: Json) -> None:
+        gone = {"$deleteFromPrimitiveList/finalizers": [FOREIGN]}
+        await self._each(self._chosen(**which), lambda pod: self._edit(pod, gone))
+
+    async def _do_own(self, how: str, **which: Json) -> None:
+        """Owner references: the Job's `plain` (no controller) or as it was (`job`), `foreign`, or one `extra`."""
+        other = {"apiVersion": "example.com/v1", "kind": "Other", "name": "other", "uid": "other"}
+        owner = self._owner()
+
+        async def own(pod: Seen) -> None:
+            kept = (
+                [{**owner, "controller": pod.metadata.controller is not None}] if pod.metadata.owner_references else []
+            )
+            owners = {
+                "plain": [{**owner, "controller": False}],
+                "job": [owner],
+                "foreign": [{**other, "controller": True}],
+                "extra": [*kept, other],
+            }
+            await self._edit(pod, {"ownerReferences": owners[how]})
+
+        await self._each(self._chosen(**which), own)
+
+    def _owner(self) -> Json:
+        job = self._arena.job(self._namespace)
+        uid = job.metadata.uid if job is not None else "none"
+        return {"apiVersion": "batch/v1", "kind": "Job", "name": JOB, "uid": uid, "controller": True}
+
+    async def _do_stray(
+        self, labels: Json, name: str = "stray", tracked: bool = False, owned: bool = False, annotations: Json = None
+    ) -> None:
+        """A pod without owner; or an `owned` one that the Job has not made."""
         finalizers = [self._arena.finalizer(self._side)] if tracked else []
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "labels": labels, "finalizers": finalizers},
+            "metadata": {
+                "name": name,
+                "labels": labels,
+                "annotations": annotations,
+                "finalizers": finalizers,
+                "ownerReferences": [self._owner()] if owned else [],
+            },
             "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "work"}]},
         }
         await self._user.create(PODS, self._namespace, body)
@@ -215,6 +266,18 @@ class Player:
 
     async def _do_status(self, **changes: Json) -> None:
         await self._user.patch(JOBS, self._namespace, JOB, {"status": changes}, subresource="status")
+
+    async def _do_note(self, kind: str, **which: Json) -> None:
+        """UIDs of real pods among the uncounted."""
+        uids = [pod.metadata.uid for pod in self._chosen(**which)]
+        await self._do_status(uncountedTerminatedPods={kind: uids})
+
+    async def _do_keep(self) -> None:
+        """A finalizer that nobody but us takes off."""
+        await self._user.patch(JOBS, self._namespace, JOB, {"metadata": {"finalizers": [FOREIGN]}})
+
+    async def _do_let(self) -> None:
+        await self._user.patch(JOBS, self._namespace, JOB, {"metadata": {"finalizers": None}})
 
     async def _do_remove(self, propagation: str = "Background") -> None:
         await self._user.delete(JOBS, self._namespace, JOB, propagation=propagation)

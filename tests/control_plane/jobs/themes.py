@@ -28,7 +28,7 @@ DISRUPTION = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionB
 ANY = {"among": "all"}
 
 
-def _steps(*choices: st.SearchStrategy[Any] | Step) -> st.SearchStrategy[list[Step]]:
+def steps_of(*choices: st.SearchStrategy[Any] | Step) -> st.SearchStrategy[list[Step]]:
     """Each choice is a step, several that belong together, or a strategy for either."""
     drawn = [st.just(choice) if isinstance(choice, Step) else choice for choice in choices]
 
@@ -38,19 +38,19 @@ def _steps(*choices: st.SearchStrategy[Any] | Step) -> st.SearchStrategy[list[St
     return st.lists(st.one_of(drawn), min_size=2, max_size=MOST).map(flat)
 
 
-def _at(verb: str, **options: Any) -> st.SearchStrategy[Step]:
+def at_one(verb: str, **options: Any) -> st.SearchStrategy[Step]:
     return ONE.map(lambda at: do(verb, at=at, **options))
 
 
-def _spec(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+def spec_change(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
     return st.fixed_dictionaries(fields).map(lambda changes: do("spec", **changes))
 
 
-def _fail() -> st.SearchStrategy[Step]:
+def failure() -> st.SearchStrategy[Step]:
     return st.builds(lambda at, code: do("fail", at=at, code=code), ONE, CODES)
 
 
-def _indexed(draw: st.DrawFn, most: int = 4, *, elastic: bool = False) -> Spec:
+def indexed(draw: st.DrawFn, most: int = 4, *, elastic: bool = False) -> Spec:
     completions = draw(st.integers(1, most))
     parallelism = completions if elastic else draw(st.integers(1, most))
     spec: Spec = {"completionMode": "Indexed", "completions": completions, "parallelism": parallelism}
@@ -64,26 +64,26 @@ def _indexed(draw: st.DrawFn, most: int = 4, *, elastic: bool = False) -> Spec:
 @st.composite
 def elastic(draw: st.DrawFn) -> Theme:
     """Indexed Jobs that grow and shrink, also while pods terminate."""
-    spec = _indexed(draw, elastic=True)
+    spec = indexed(draw, elastic=True)
     if draw(st.integers(0, 3)):
         spec["podReplacementPolicy"] = "Failed"
     size = st.integers(0, 5).map(lambda n: do("spec", completions=n, parallelism=n))
     return (
         spec,
         draw(
-            _steps(
+            steps_of(
                 size,
                 size,
                 st.builds(lambda n, m: do("spec", completions=n, parallelism=n, maxFailedIndexes=m), ONE, ONE),
-                _spec(parallelism=ONE),
-                _spec(suspend=st.booleans()),
+                spec_change(parallelism=ONE),
+                spec_change(suspend=st.booleans()),
                 RUN,
-                _at("succeed"),
-                _fail(),
+                at_one("succeed"),
+                failure(),
                 st.builds(lambda at: [RUN, do("delete", at=at)], SOME),
-                _at("delete", grace=0),
+                at_one("delete", grace=0),
                 do("end"),
-                _at("end", phase="Succeeded"),
+                at_one("end", phase="Succeeded"),
             )
         ),
         {},
@@ -93,7 +93,7 @@ def elastic(draw: st.DrawFn) -> Theme:
 @st.composite
 def success(draw: st.DrawFn) -> Theme:
     """successPolicy with ranges and counts, together with limits of failed indexes."""
-    spec = _indexed(draw, 6)
+    spec = indexed(draw, 6)
     last = spec["completions"] - 1
 
     def text(first: int, second: int) -> str:
@@ -111,19 +111,19 @@ def success(draw: st.DrawFn) -> Theme:
     return (
         spec,
         draw(
-            _steps(
+            steps_of(
                 RUN,
-                _at("succeed"),
-                _at("succeed"),
+                at_one("succeed"),
+                at_one("succeed"),
                 ONE.map(lambda index: do("succeed", index=index)),
-                _fail(),
-                _spec(suspend=st.booleans()),
-                _spec(maxFailedIndexes=ONE),
-                _spec(backoffLimit=ONE),
-                _spec(parallelism=ONE),
+                failure(),
+                spec_change(suspend=st.booleans()),
+                spec_change(maxFailedIndexes=ONE),
+                spec_change(backoffLimit=ONE),
+                spec_change(parallelism=ONE),
                 st.integers(1, 6).map(lambda n: do("spec", completions=n, parallelism=n)),
-                _at("end"),
-                _at("end", phase="Succeeded"),
+                at_one("end"),
+                at_one("end", phase="Succeeded"),
             )
         ),
         {},
@@ -134,7 +134,7 @@ def success(draw: st.DrawFn) -> Theme:
 def suspension(draw: st.DrawFn) -> Theme:
     """What is edited while a Job is suspended, and how it resumes. Not that it ends at that very moment, see
     DIFFERENCES.md."""
-    spec: Spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(ONE), "parallelism": draw(ONE)}
+    spec: Spec = indexed(draw) if draw(st.booleans()) else {"completions": draw(ONE), "parallelism": draw(ONE)}
     if draw(st.integers(0, 2)):
         spec["suspend"] = True
     if draw(st.booleans()):
@@ -145,25 +145,25 @@ def suspension(draw: st.DrawFn) -> Theme:
     return (
         spec,
         draw(
-            _steps(
+            steps_of(
                 do("spec", suspend=True),
                 do("spec", suspend=False),
                 do("spec", suspend=False, parallelism=0),
                 st.builds(lambda d, s: do("spec", activeDeadlineSeconds=d, suspend=s), deadline, st.booleans()),
                 deadline.map(lambda d: do("spec", activeDeadlineSeconds=d)),
-                _spec(ttlSecondsAfterFinished=st.sampled_from([None, 3600, 2147483647])),
-                _spec(parallelism=ONE),
-                _spec(backoffLimit=ONE),
+                spec_change(ttlSecondsAfterFinished=st.sampled_from([None, 3600, 2147483647])),
+                spec_change(parallelism=ONE),
+                spec_change(backoffLimit=ONE),
                 st.integers(0, 4).map(lambda n: do("spec", completions=n, parallelism=n)),
                 st.sampled_from(["a", "b"]).map(
                     lambda zone: do("spec", template={"spec": {"nodeSelector": {"zone": zone}}})
                 ),
                 RUN,
-                _at("succeed"),
-                _fail(),
+                at_one("succeed"),
+                failure(),
                 do("end"),
-                _at("end", phase="Succeeded"),
-                _at("strip"),
+                at_one("end", phase="Succeeded"),
+                at_one("strip"),
             )
         ),
         {},
@@ -188,7 +188,7 @@ def adoption(draw: st.DrawFn) -> Theme:
     return (
         spec,
         draw(
-            _steps(
+            steps_of(
                 st.builds(
                     lambda name, found, tracked: do("stray", labels=found, name=name, tracked=tracked),
                     names,
@@ -197,17 +197,17 @@ def adoption(draw: st.DrawFn) -> Theme:
                 ),
                 st.builds(lambda at, found: do("label", at=at, labels=found, **ANY), ONE, labels),
                 st.builds(lambda at, found: do("label", at=at, labels=found, **ANY), ONE, labels),
-                _at("disown", **ANY),
+                at_one("disown", **ANY),
                 RUN,
-                _at("run"),
-                _at("succeed"),
-                _at("succeed"),
-                _fail(),
+                at_one("run"),
+                at_one("succeed"),
+                at_one("succeed"),
+                failure(),
                 st.just([do("remove", propagation="Orphan"), do("recreate")]),
                 do("remove", propagation="Orphan"),
                 do("recreate"),
-                _spec(suspend=st.booleans()),
-                _spec(parallelism=ONE),
+                spec_change(suspend=st.booleans()),
+                spec_change(parallelism=ONE),
             )
         ),
         {},
@@ -218,7 +218,7 @@ def adoption(draw: st.DrawFn) -> Theme:
 def duplicates(draw: st.DrawFn) -> Theme:
     """Pods whose index, or whose count of failures, somebody has changed. None gets an index that is settled already,
     see DIFFERENCES.md."""
-    spec = _indexed(draw)
+    spec = indexed(draw)
     if draw(st.integers(0, 2)) == 0:
         spec["podReplacementPolicy"] = "Failed"
     index = st.sampled_from(["0", "0", "1", "2", "7", "abc", "-1", "01", "+1", "2147483648", None])
@@ -232,15 +232,15 @@ def duplicates(draw: st.DrawFn) -> Theme:
         return do("annotate", at=at, annotations={PREFIX + name: value})
 
     happenings = draw(
-        _steps(
+        steps_of(
             st.builds(renumber, ONE, index),
             st.builds(renumber, ONE, index),
             st.builds(recount, ONE, count, st.booleans()),
-            _at("succeed"),
-            _fail(),
-            _at("succeed", among="deleting"),
+            at_one("succeed"),
+            failure(),
+            at_one("succeed", among="deleting"),
             do("end"),
-            _spec(parallelism=ONE),
+            spec_change(parallelism=ONE),
             st.integers(1, 4).map(lambda n: do("spec", completions=n, parallelism=n)),
         )
     )
@@ -262,7 +262,7 @@ def _before_the_first_end(happenings: list[Step]) -> list[Step]:
 @st.composite
 def policies(draw: st.DrawFn) -> Theme:
     """podFailurePolicy over several containers and conditions."""
-    spec: Spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 4)), "parallelism": 2}
+    spec: Spec = indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 4)), "parallelism": 2}
     actions = ["FailJob", "Ignore", "Ignore", "Count"] + ["FailIndex"] * ("backoffLimitPerIndex" in spec) * 2
     codes = st.lists(st.sampled_from([1, 2, 3, 42]), min_size=1, max_size=3, unique=True).map(sorted)
     on_codes = st.builds(
@@ -303,20 +303,20 @@ def policies(draw: st.DrawFn) -> Theme:
     return (
         spec,
         draw(
-            _steps(
+            steps_of(
                 RUN,
                 fails,
                 fails,
                 fails,
-                _at("succeed"),
-                _at("condition", type="DisruptionTarget"),
-                _at("condition", type="example.com/Odd", status="Unknown"),
-                _at("delete"),
+                at_one("succeed"),
+                at_one("condition", type="DisruptionTarget"),
+                at_one("condition", type="example.com/Odd", status="Unknown"),
+                at_one("delete"),
                 st.builds(lambda at: [RUN, do("delete", at=at)], SOME),
-                _at("end"),
-                _at("end", code=3),
-                _at("end", phase="Succeeded"),
-                _spec(backoffLimit=ONE),
+                at_one("end"),
+                at_one("end", code=3),
+                at_one("end", phase="Succeeded"),
+                spec_change(backoffLimit=ONE),
             )
         ),
         template,
@@ -326,27 +326,27 @@ def policies(draw: st.DrawFn) -> Theme:
 @st.composite
 def removal(draw: st.DrawFn) -> Theme:
     """Jobs that are deleted in each way, and created again under their names."""
-    spec: Spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 3)), "parallelism": 2}
+    spec: Spec = indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 3)), "parallelism": 2}
     if draw(st.integers(0, 3)) == 0:
         spec["suspend"] = True
     ways = st.sampled_from(["Orphan", "Background", "Foreground", "Foreground"])
     return (
         spec,
         draw(
-            _steps(
+            steps_of(
                 RUN,
-                _at("run"),
-                _at("succeed"),
-                _fail(),
+                at_one("run"),
+                at_one("succeed"),
+                failure(),
                 ways.map(lambda way: do("remove", propagation=way)),
                 ways.map(lambda way: do("remove", propagation=way)),
                 do("recreate"),
                 do("recreate"),
                 do("end"),
-                _at("end", phase="Succeeded"),
-                _at("strip", **ANY),
-                _spec(suspend=st.booleans()),
-                _spec(parallelism=ONE),
+                at_one("end", phase="Succeeded"),
+                at_one("strip", **ANY),
+                spec_change(suspend=st.booleans()),
+                spec_change(parallelism=ONE),
             )
         ),
         {},
@@ -356,20 +356,20 @@ def removal(draw: st.DrawFn) -> Theme:
 @st.composite
 def restarts(draw: st.DrawFn) -> Theme:
     """Containers that are restarted in place."""
-    spec: Spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 3)), "parallelism": 2}
+    spec: Spec = indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 3)), "parallelism": 2}
     spec["backoffLimit"] = draw(st.integers(0, 4))
     run = st.builds(lambda at, n, ready: do("run", at=at, restarts=n, ready=ready), ONE, ONE, st.booleans())
     return (
         spec,
         draw(
-            _steps(
+            steps_of(
                 run,
                 run,
-                _at("succeed"),
-                _fail(),
-                _spec(backoffLimit=st.integers(0, 6)),
-                _spec(suspend=st.booleans()),
-                _spec(parallelism=ONE),
+                at_one("succeed"),
+                failure(),
+                spec_change(backoffLimit=st.integers(0, 6)),
+                spec_change(suspend=st.booleans()),
+                spec_change(parallelism=ONE),
                 do("end", phase="Succeeded"),
             )
         ),
@@ -379,34 +379,45 @@ def restarts(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def tampering(draw: st.DrawFn) -> Theme:
-    """Somebody writes into the status."""
-    spec: Spec = _indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 4)), "parallelism": 2}
+    """Somebody writes into the status. Not the end of a Job that is suspended, see DIFFERENCES.md."""
+    spec: Spec = indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 4)), "parallelism": 2}
 
     def condition(kind: str) -> Step:
         entry = {"type": kind, "status": "True", "reason": "Custom", "message": "by user"}
         return do("status", conditions=[entry])
 
-    return (
-        spec,
-        draw(
-            _steps(
-                RUN,
-                _at("succeed"),
-                _fail(),
-                st.sampled_from(["FailureTarget", "SuccessCriteriaMet", "example.com/Odd"]).map(condition),
-                st.sampled_from(["failed", "succeeded"]).map(
-                    lambda kind: do("status", uncountedTerminatedPods={kind: ["ghost"]})
-                ),
-                ONE.map(lambda n: do("status", active=n)),
-                ONE.map(lambda n: do("status", terminating=n)),
-                ONE.map(lambda n: do("status", failed=n)),
-                do("end"),
-                _spec(suspend=st.booleans()),
-                _spec(parallelism=ONE),
-            )
-        ),
-        {},
+    happenings = draw(
+        steps_of(
+            RUN,
+            at_one("succeed"),
+            failure(),
+            st.sampled_from(["FailureTarget", "SuccessCriteriaMet", "example.com/Odd"]).map(condition),
+            st.sampled_from(["failed", "succeeded"]).map(
+                lambda kind: do("status", uncountedTerminatedPods={kind: ["ghost"]})
+            ),
+            ONE.map(lambda n: do("status", active=n)),
+            ONE.map(lambda n: do("status", terminating=n)),
+            ONE.map(lambda n: do("status", failed=n)),
+            do("end"),
+            spec_change(suspend=st.booleans()),
+            spec_change(parallelism=ONE),
+        )
     )
+    return spec, without_ends_while_suspended(happenings), {}
+
+
+def without_ends_while_suspended(happenings: list[Step]) -> list[Step]:
+    """Without verdicts that somebody writes on a Job that does not run."""
+    kept: list[Step] = []
+    suspended = False
+    for step in happenings:
+        suspended = step.options.get("suspend", suspended)
+        ends = {"FailureTarget", "SuccessCriteriaMet", "Complete"} & {
+            c["type"] for c in step.options.get("conditions") or ()
+        }
+        if not (suspended and ends):
+            kept.append(step)
+    return kept
 
 
 THEMES: tuple[Callable[[], st.SearchStrategy[Theme]], ...] = (

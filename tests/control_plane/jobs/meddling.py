@@ -1,0 +1,313 @@
+"""Histories in which somebody else's hands are in a Job's affairs: themes (themes.py) of what neither the Job's owner
+nor a kubelet does in an ordinary life of a pod, and of fields that are rarely edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+
+from tests.control_plane.jobs.history import Step, do
+from tests.control_plane.jobs.picture import PREFIX
+from tests.control_plane.jobs.themes import (
+    ANY,
+    CODES,
+    MANUAL,
+    ONE,
+    RUN,
+    Spec,
+    Theme,
+    at_one,
+    failure,
+    indexed,
+    spec_change,
+    steps_of,
+    without_ends_while_suspended,
+)
+
+ENDED = {"among": "ended"}
+DELETING = {"among": "deleting"}
+
+
+def _any_spec(draw: st.DrawFn, most: int = 4) -> Spec:
+    """An Indexed Job, a plain one or a work queue."""
+    kind = draw(st.sampled_from(["indexed", "indexed", "plain", "queue"]))
+    spec: Spec = indexed(draw, most) if kind == "indexed" else {"parallelism": draw(st.integers(1, 3))}
+    if kind == "plain":
+        spec["completions"] = draw(st.integers(1, most))
+    if draw(st.integers(0, 2)) == 0:
+        spec["podReplacementPolicy"] = draw(st.sampled_from(["Failed", "TerminatingOrFailed"]))
+    return spec
+
+
+@st.composite
+def held(draw: st.DrawFn) -> Theme:
+    """Pods, and the Job itself, that a foreign finalizer keeps after their deletion. Deletions only where they are no
+    failures yet: the wait for a replacement is in the way of what comes after."""
+    spec = _any_spec(draw)
+    spec["podReplacementPolicy"] = "Failed"
+    return (
+        spec,
+        draw(
+            steps_of(
+                RUN,
+                at_one("hold", **ANY),
+                at_one("hold"),
+                do("hold"),
+                do("free", **ANY),
+                at_one("free", **DELETING),
+                at_one("delete"),
+                at_one("delete", grace=0),
+                at_one("delete", grace=0, **ENDED),
+                at_one("phase", phase="Failed", **DELETING),
+                at_one("phase", phase="Succeeded", **DELETING),
+                at_one("succeed"),
+                failure(),
+                do("keep"),
+                st.sampled_from(["Background", "Foreground", "Orphan"]).map(lambda way: do("remove", propagation=way)),
+                do("let"),
+                spec_change(suspend=st.booleans()),
+                spec_change(parallelism=ONE),
+                st.integers(1, 4).map(lambda n: do("spec", completions=n, parallelism=n)),
+            )
+        ),
+        {},
+    )
+
+
+@st.composite
+def ownership(draw: st.DrawFn) -> Theme:
+    """Owner references that somebody edits: no longer a controller, another's, one more; and pods with one from the
+    start that the Job never made. No suspension, see DIFFERENCES.md."""
+    spec = _any_spec(draw)
+    if draw(st.booleans()):
+        spec |= MANUAL
+    made = st.builds(
+        lambda name, tracked, index: do(
+            "stray",
+            name=name,
+            labels={"app": "work"},
+            tracked=tracked,
+            owned=True,
+            annotations={PREFIX + "job-completion-index": index} if index is not None else {},
+        ),
+        st.sampled_from(["stray-a", "stray-b"]),
+        st.booleans(),
+        st.sampled_from([None, "0", "1", "3", "9"]),
+    )
+    return (
+        spec,
+        draw(
+            steps_of(
+                RUN,
+                *(at_one("own", how=how, **ANY) for how in ("plain", "foreign", "extra", "job")),
+                at_one("disown", **ANY),
+                at_one("strip", **ANY),
+                made,
+                at_one("succeed"),
+                failure(),
+                do("end"),
+                spec_change(parallelism=ONE),
+            )
+        ),
+        {},
+    )
+
+
+@st.composite
+def phases(draw: st.DrawFn) -> Theme:
+    """Phases that a kubelet never reports: Unknown, an end without a container, an end taken back or reversed."""
+    spec = _any_spec(draw)
+    kinds = st.sampled_from(["living", "ended", "ended", "deleting", "all"])
+    names = st.sampled_from(["Pending", "Running", "Unknown", "Succeeded", "Failed"])
+    return (
+        spec,
+        draw(
+            steps_of(
+                RUN,
+                st.builds(lambda at, kind, name: do("phase", at=at, among=kind, phase=name), ONE, kinds, names),
+                st.builds(lambda at, kind, name: do("phase", at=at, among=kind, phase=name), ONE, kinds, names),
+                at_one("succeed"),
+                failure(),
+                at_one("fail", bare=True),
+                at_one("hold"),
+                at_one("delete", **ENDED),
+                spec_change(suspend=st.booleans()),
+                spec_change(parallelism=ONE),
+            )
+        ),
+        {},
+    )
+
+
+@st.composite
+def templates(draw: st.DrawFn) -> Theme:
+    """What may be edited in the template of a suspended Job, when, and with which pods it goes on."""
+    spec = _any_spec(draw)
+    if draw(st.booleans()):
+        spec["suspend"] = True
+    zone = st.sampled_from(["a", "b"])
+    toleration = {"key": "sluice", "operator": "Exists"}
+    more = zone.map(lambda z: {"containers": [{"name": "main", "image": "work", "resources": {"limits": {"cpu": z}}}]})
+    wide = {"containers": [{"name": "main", "image": "work", "resources": {"requests": {"cpu": "1"}}}]}
+    other = {"containers": [{"name": "main", "image": "other"}]}
+    pods = st.one_of(
+        zone.map(lambda z: {"spec": {"nodeSelector": {"zone": z}}}),
+        st.just({"spec": {"nodeSelector": None}}),
+        st.just({"spec": {"tolerations": [toleration]}}),
+        st.just({"spec": wide}),
+        more.map(lambda found: {"spec": found}),
+        st.just({"spec": other}),
+        st.just({"spec": {"schedulingGates": [{"name": "example.com/gate"}]}}),
+        zone.map(lambda z: {"metadata": {"labels": {"zone": z}}}),
+        st.just({"metadata": {"labels": {"app": None}}}),
+        zone.map(lambda z: {"metadata": {"annotations": {"zone": z, PREFIX + "job-completion-index": "7"}}}),
+        st.just({"metadata": {"finalizers": ["example.com/hold"]}}),
+    )
+    return (
+        spec,
+        draw(
+            steps_of(
+                pods.map(lambda found: do("spec", template=found)),
+                pods.map(lambda found: do("spec", template=found)),
+                st.builds(lambda found, flag: do("spec", template=found, suspend=flag), pods, st.booleans()),
+                do("spec", suspend=True),
+                do("spec", suspend=False),
+                do("spec", suspend=False),
+                RUN,
+                at_one("succeed"),
+                failure(),
+                do("end"),
+            )
+        ),
+        {},
+    )
+
+
+@st.composite
+def forgeries(draw: st.DrawFn) -> Theme:
+    """Somebody writes into the status what a controller alone should: indexes, conditions, UIDs of real pods.
+
+    Not what sends the built-in controller round in circles (Suspended=False, which it cannot put right), and not the
+    number of completed indexes, which it puts right only with the next change.
+    """
+    spec = _any_spec(draw)
+    if "completionMode" in spec and draw(st.integers(0, 2)) == 0:
+        spec["successPolicy"] = {"rules": [{"succeededCount": draw(st.integers(1, spec["completions"]))}]}
+    listed = st.sampled_from(["", "0", "1", "0,1", "0-2", "3", "7", "x"])
+
+    def condition(kind: str) -> Step:
+        return do("status", conditions=[{"type": kind, "status": "True", "reason": "Custom", "message": "by user"}])
+
+    happenings = draw(
+        steps_of(
+            RUN,
+            at_one("succeed"),
+            at_one("succeed"),
+            failure(),
+            listed.map(lambda text: do("status", completedIndexes=text)),
+            listed.map(lambda text: do("status", failedIndexes=text)),
+            *([] if "completionMode" in spec else [ONE.map(lambda n: do("status", succeeded=n))]),
+            ONE.map(lambda n: do("status", ready=n)),
+            st.sampled_from(["Suspended", "Suspended", "SuccessCriteriaMet", "Complete"]).map(condition),
+            st.builds(
+                lambda at, kind, among: do("note", at=at, kind=kind, among=among),
+                ONE,
+                st.sampled_from(["succeeded", "failed"]),
+                st.sampled_from(["living", "all", "ended"]),
+            ),
+            do("status", conditions=None),
+            do("status", terminating=None, ready=None),
+            spec_change(suspend=st.booleans()),
+            spec_change(parallelism=ONE),
+            do("end"),
+        )
+    )
+    return spec, without_ends_while_suspended(happenings), {}
+
+
+@st.composite
+def sidecars(draw: st.DrawFn) -> Theme:
+    """Sidecars and init containers that restart or outlive the others, with limits of both kinds."""
+    spec = _any_spec(draw)
+    spec["backoffLimit"] = draw(st.integers(0, 4))
+    main = {"name": "main", "image": "work"}
+    beside = {"name": "beside", "image": "work", "restartPolicy": "Always"}
+    template = {"containers": [main], "initContainers": [{"name": "prepare", "image": "work"}, beside]}
+    if draw(st.booleans()):
+        template["restartPolicy"] = "OnFailure"
+    else:
+        codes = st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=2, unique=True).map(sorted)
+        rule = st.builds(
+            lambda action, values, name: {
+                "action": action,
+                "onExitCodes": {"operator": "In", "values": values, "containerName": name},
+            },
+            st.sampled_from(["FailJob", "Ignore", "Count"]),
+            codes,
+            st.sampled_from(["main", "beside", "prepare"]),
+        )
+        spec.pop("podReplacementPolicy", None)
+        spec["podFailurePolicy"] = {"rules": draw(st.lists(rule, min_size=1, max_size=3))}
+    run = st.builds(
+        lambda at, n, m, ready: do("run", at=at, restarts=n, init=m, ready=ready), ONE, ONE, ONE, st.booleans()
+    )
+    fail = st.builds(lambda at, code, prepare: do("fail", at=at, code=code, prepare=prepare), ONE, CODES, CODES)
+    return (
+        spec,
+        draw(
+            steps_of(
+                run,
+                run,
+                fail,
+                at_one("succeed"),
+                spec_change(backoffLimit=st.integers(0, 6)),
+                spec_change(suspend=st.booleans()),
+                spec_change(parallelism=ONE),
+                do("end", phase="Succeeded"),
+            )
+        ),
+        template,
+    )
+
+
+@st.composite
+def deadlines(draw: st.DrawFn) -> Theme:
+    """Deadlines that pass: with pods that run, terminate or are replaced, while suspended, and at the resumption."""
+    spec = _any_spec(draw)
+    if draw(st.integers(0, 2)) == 0:
+        spec["suspend"] = True
+    if draw(st.integers(0, 3)) == 0:
+        spec["activeDeadlineSeconds"] = draw(st.integers(0, 2))
+    soon = st.sampled_from([0, 1, 2, None])
+    return (
+        spec,
+        draw(
+            steps_of(
+                RUN,
+                at_one("succeed"),
+                failure(),
+                soon.map(lambda n: do("spec", activeDeadlineSeconds=n)),
+                st.integers(1, 2).map(lambda n: do("spec", activeDeadlineSeconds=n, suspend=False)),
+                soon.map(lambda n: do("spec", activeDeadlineSeconds=n, suspend=True)),
+                do("spec", suspend=True),
+                at_one("hold"),
+                at_one("end"),
+                do("end", phase="Succeeded"),
+                do("free", **ANY),
+            )
+        ),
+        {},
+    )
+
+
+MEDDLING: tuple[Callable[[], st.SearchStrategy[Theme]], ...] = (
+    held,
+    ownership,
+    phases,
+    templates,
+    forgeries,
+    sidecars,
+    deadlines,
+)

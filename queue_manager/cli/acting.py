@@ -8,6 +8,7 @@ import msgspec
 
 from queue_manager.cli import output
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK
+from queue_manager.cli.streams import printable
 from queue_manager.engine.transport import ApiError
 
 _CODES = {"failed": EXIT_ERROR, "refused": EXIT_NEVER}
@@ -61,4 +62,4 @@ def line(row: Done) -> str:
     name = f"{row.namespace}/{row.name}" if row.namespace else row.name
     kind = "" if row.kind == "Job" else f"{row.kind} "
     would = "would be " if row.dry_run and row.result not in (*_CODES, "unchanged") else ""
-    return output.printable(f"{kind}{name} {would}{row.result}: {row.note}")
+    return printable(f"{kind}{name} {would}{row.result}: {row.note}")

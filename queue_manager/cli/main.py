@@ -32,14 +32,14 @@ def command(argv: Sequence[str] | None) -> int:
         code: int = import_module(f"queue_manager.cli.{args.command.replace('-', '_')}").run(args)
         sys.stdout.flush()
     except Refusal as refusal:
-        print(f"sluice {args.command}: {refusal}", file=sys.stderr)  # noqa: T201
+        print(streams.printable(f"sluice {args.command}: {refusal}"), file=sys.stderr)  # noqa: T201
         return refusal.code
     except BrokenPipeError:  # the reader of a pipe has had enough
         streams.give_up()
         return EXIT_ERROR
     except OSError as error:  # no room for what was to be printed, say
         streams.give_up()
-        print(f"sluice {args.command}: {error}", file=sys.stderr)  # noqa: T201
+        print(streams.printable(f"sluice {args.command}: {error}"), file=sys.stderr)  # noqa: T201
         return EXIT_ERROR
     return code
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,9 +15,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from queue_manager.cli.streams import printable
+
 WIDE = 1000
 LEGIBLE = 20  # letters in a line: what text that wraps needs at least
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,6 @@ def show_table(drawn: RenderableType) -> None:
 
 def _least_width(console: Console, drawn: RenderableType) -> int:
     return Measurement.get(console, console.options.update_width(WIDE), drawn).minimum
-
-
-def printable(text: str) -> str:
-    """The text without what would steer the terminal: messages may come from anybody's Job."""
-    return _STEERING.sub("�", text)
 
 
 def duration(seconds: float) -> str:

@@ -20,6 +20,7 @@ from queue_manager.cli import output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.ps import STYLES
+from queue_manager.cli.streams import printable
 from queue_manager.cli.targets import Target, find, key_of
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine.client import Client, O
@@ -239,14 +240,14 @@ def facts(view: JobView, now: datetime) -> Table:
     drawn.add_column(no_wrap=True, style="dim")
     drawn.add_column(overflow="fold")
     state = Text(view.state, style=STYLES.get(view.state, ""))
-    why = output.printable(joined(view.reason, view.message))
+    why = printable(joined(view.reason, view.message))
     drawn.add_row("state", Text.assemble(state, f"  {why}" if why else ""))
     for i, following in enumerate(view.next):
         when = f"{ahead(following.at, now)} ({stamp(following.at)}): " if following.at is not None else ""
-        drawn.add_row("next" if i == 0 else "", Text(output.printable(f"{when}{following.what}")))
+        drawn.add_row("next" if i == 0 else "", Text(printable(f"{when}{following.what}")))
     for name, text in lines(view, now):
         if text:
-            drawn.add_row(name, Text(output.printable(text)))
+            drawn.add_row(name, Text(printable(text)))
     return drawn
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
+
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def prepare() -> None:
@@ -30,3 +33,8 @@ def give_up() -> None:
     """Nobody takes what is printed: forget the rest, at which the interpreter would fail once more when it ends."""
     with contextlib.suppress(OSError, ValueError):  # no file at all, but what a test put there
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def printable(text: str) -> str:
+    """The text without what would steer the terminal: messages may come from anybody's Job, file or cluster."""
+    return _STEERING.sub("�", text)

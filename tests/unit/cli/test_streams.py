@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,24 @@ def test_a_reader_that_has_had_enough_is_told_nothing() -> None:
 def test_what_the_encoding_has_no_letter_for_is_a_question_mark() -> None:
     done = shell(f'PYTHONIOENCODING=latin-1 {sys.executable} -c "{MARK}"')
     assert (done.stdout, done.stderr) == ("? store        x\n", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "code"),
+    [
+        ("submit -f", 'apiVersion: v1\nkind: "Job\\e[2J\\x9b2J"\n', 2),
+        ("check-config", 'kind: Configuration\n"foo\\e[2J\\x9b2J": 1\n', 2),
+        ("ps --kubeconfig", 'contexts: []\ncurrent-context: "a\\e[2J\\x9b2J"\n', 3),
+    ],
+)
+def test_what_a_file_says_cannot_steer_the_terminal_when_it_is_refused(
+    command: str, text: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text(text)
+    assert main.main([*command.split(), str(tmp_path / "file")]) == code
+    said = capsys.readouterr().err
+    assert str(tmp_path / "file") in said
+    assert not set("\x1b\x9b") & set(said)
 
 
 # The command, interrupted as soon as anything is read beyond the module that starts it.

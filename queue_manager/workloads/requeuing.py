@@ -17,6 +17,7 @@ cause and the message of an eviction, and which timeout counts.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from math import ceil
 from typing import NamedTuple
 
 from queue_manager.api import labels
@@ -67,14 +68,14 @@ def _attempt_deadline(w: Workload, own: PodsReadySettings, unscheduled: Unschedu
         since, seconds = ready.last_transition_time, own.recovery_timeout
         if since is None or seconds is None or seconds <= 0:
             return None
-        return Deadline(_not_before(since, own) + timedelta(seconds=seconds), labels.WAIT_FOR_RECOVERY)
+        return Deadline(_after(seconds, _not_before(since, own)), labels.WAIT_FOR_RECOVERY)
     if admitted is None or admitted.last_transition_time is None:
         return None
     timeout = own.timeout
     if unscheduled is not None and own.unschedulable_timeout is not None:
         timeout = own.unschedulable_timeout
     began = _not_before(admitted.last_transition_time, own)
-    return Deadline(began + timedelta(seconds=timeout), labels.WAIT_FOR_START)
+    return Deadline(_after(timeout, began), labels.WAIT_FOR_START)
 
 
 def _not_before(time: datetime, own: PodsReadySettings) -> datetime:
@@ -86,7 +87,12 @@ def give_up_at(w: Workload, own: PodsReadySettings | None) -> datetime | None:
     if own is None or own.give_up_after is None:
         return None
     since = attempts.not_ready_since(w)
-    return None if since is None else since + timedelta(seconds=own.give_up_after)
+    return None if since is None else _after(own.give_up_after, since)
+
+
+def _after(seconds: float, time: datetime) -> datetime:
+    """In whole seconds, as a draft has no others: between two of them a deadline would be over, and yet not over."""
+    return time + timedelta(seconds=ceil(seconds))
 
 
 def time_out(draft: Draft, settings: Settings, jitter: float, unscheduled: Unscheduled | None = None) -> None:

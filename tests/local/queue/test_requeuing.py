@@ -49,6 +49,16 @@ def test_a_job_sets_its_own_timeout_and_limit_within_bounds() -> None:
     run(story())
 
 
+def test_a_timeout_of_fractions_of_a_second_costs_no_looks_in_between() -> None:
+    async def story() -> None:
+        async with cluster("waitForPodsReady: {timeout: 2500ms}", a=HANGS) as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(lambda: target(c, "a"), ("True", "PodsReadyTimeout"), seconds=5)
+
+    run(story())
+
+
 def test_a_change_of_the_annotation_is_followed_by_the_workload() -> None:
     async def story() -> None:
         async with cluster(BOUNDS, a=HANGS) as c:

@@ -55,6 +55,23 @@ def test_time_without_ready_pods_counts_over_all_tries():
     assert requeuing.pods_deadline(w, settings(give_up_after=700)) == Deadline(at(100), "WaitForStart", last=True)
 
 
+FRACTIONS = {"timeout": 0.3, "recovery_timeout": 2.5, "unschedulable_timeout": 1.001, "give_up_after": 7.7}
+
+
+@pytest.mark.parametrize(("conditions", "stuck"), [(RUNNING, None), (RUNNING, STUCK), (LOST, None)])
+def test_when_a_timeout_of_fractions_of_a_second_is_over_it_is_over_for_what_is_written_too(conditions, stuck):
+    """Times on the wire are whole seconds: for up to one second it was evicted, in vain, as fast as the loop turns."""
+    w, view = workload(conditions=conditions), View(cluster_queue="cq", unscheduled=stuck)
+    for own in (settings(**FRACTIONS), settings(**{**FRACTIONS, "give_up_after": 0.2})):
+        wait = next_step(w, view, own, at(10.1))
+        assert isinstance(wait, Wait)
+        step = next_step(w, view, own, wait.until)
+        assert isinstance(step, Change)
+        draft = Draft(w, wait.until)
+        step.apply(draft)
+        assert draft.changed
+
+
 def test_who_waited_in_line_past_the_end_still_has_one_whole_attempt():
     w = workload(conditions=RUNNING, status=history(since=-600))
     own = settings(give_up_after=500)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.engine.resources import CONFIG_MAPS, JOBS, PODS
+from queue_manager.engine.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS
 from tests.contract.bodies import config_map, job, pod
 from tests.contract.session import Session
 
@@ -161,3 +161,9 @@ async def test_bad_options(s: Session, body: object) -> None:
     await s.create(config_map(), silent=True)
     await s.delete(CONFIG_MAPS, "a", body)
     await s.get(CONFIG_MAPS, "a")
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+async def test_namespaces_that_every_cluster_has_are_not_deleted(s: Session, name: str) -> None:
+    await s.ask("DELETE", NAMESPACES.path(name=name))
+    await s.ask("DELETE", NAMESPACES.path(name=name), dryRun="All")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS
+from queue_manager.engine.resources import CONFIG_MAPS, JOBS, NAMESPACES, NODES, PODS
 from queue_manager.engine.transport import MERGE_PATCH
 from tests.contract.bodies import config_map, job, pod
 from tests.contract.session import Session
@@ -235,13 +235,14 @@ async def test_a_pod_is_bound_once(s: Session) -> None:
     await s.get(PODS, "p")
 
 
+POD_LIMIT = {"type": "Pod", "max": {"cpu": "1"}}
 FINALIZED: list[Json] = [
     config_map("o"),
     job("o"),
     pod("o"),
     {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "o"}},
     {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "o"}},
-    {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "o"}, "spec": {"limits": []}},
+    {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "o"}, "spec": {"limits": [POD_LIMIT]}},
     {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "o"}, "spec": {}},
 ]
 
@@ -255,3 +256,47 @@ async def test_names_of_finalizers_are_judged_on_update_as_on_creation_by_most_k
         answer = await s.ask("PATCH", f"{path}/o", patch, content_type=MERGE_PATCH, silent=True)
         s.follow({"finalizers": names, "status": answer.status})
     await s.ask("PATCH", f"{path}/o", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH, silent=True)
+
+
+async def test_a_new_image_does_not_bring_another_pull_policy_along(s: Session) -> None:
+    await s.create(pod(), silent=True)
+    await s.replace(pod("p", {"containers": [{"name": "main", "image": "app:2"}]}))
+    await s.replace(pod("p", {"containers": [{"name": "main", "image": "app"}]}))
+
+
+async def test_gates_of_a_pod_are_only_taken_away(s: Session) -> None:
+    gates = [{"name": f"example.com/{name}"} for name in "abc"]
+    await s.create(pod("p", {"schedulingGates": gates[:1]}), silent=True)
+    await s.replace(pod("p", {"schedulingGates": gates}))
+
+
+@pytest.mark.parametrize("obj", FINALIZED, ids=lambda obj: obj["kind"])
+async def test_some_kinds_are_created_by_a_put(s: Session, obj: Json) -> None:
+    await s.replace(obj)
+    await s.replace(obj, dryRun="All")
+    await s.replace(obj | {"metadata": {"name": "o", "resourceVersion": "1"}})
+
+
+async def test_what_a_node_reports_is_checked_whoever_reports_it(s: Session) -> None:
+    name = f"{s.namespace}-node"
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    assert (await s.ask("POST", NODES.path(), node, silent=True)).status == 201
+    address = {"type": "InternalIP", "address": "10.0.0.1"}
+    for status in (
+        {"allocatable": {"cpu": "-1"}},
+        {"allocatable": {"example.com/gpu": "1.5", "kubernetes.io/x": "1.5", "cpu": "1.5"}},
+        {"addresses": [address, address]},
+    ):
+        path = NODES.path(name=name, subresource="status")
+        await s.ask("PATCH", path, {"status": status}, content_type=MERGE_PATCH)
+    await s.ask("DELETE", NODES.path(name=name), silent=True)
+
+
+def limits(**item: Json) -> Json:
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [item]}}
+
+
+async def test_limits_are_possible(s: Session) -> None:
+    await s.create(limits(type="PersistentVolumeClaim", default={"storage": "1Gi"}))
+    await s.create(limits(type="Pod", maxLimitRequestRatio={"cpu": "0.5"}))
+    await s.create(limits(type="Pod", min={"cpu": "1"}, max={"cpu": "2"}, maxLimitRequestRatio={"cpu": "3"}))

@@ -139,3 +139,12 @@ async def test_a_watch_in_another_form(s: Session, accept: str) -> None:
     answer = await s.transport.request(Request("GET", s.path(CONFIG_MAPS), query=query, accept=accept))
     for line in answer.body.splitlines():
         s.follow({"event": s.normal.tree(s.decoded(line))})
+
+
+async def test_the_end_of_the_initial_state_is_told_to_who_takes_bookmarks(s: Session) -> None:
+    await s.create(config_map(), silent=True)
+    asked = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": "0"}
+    async with s.watch(CONFIG_MAPS, **asked) as watch:
+        await watch.take(1)
+        await s.create(config_map("b"), silent=True)
+        await watch.take(1)

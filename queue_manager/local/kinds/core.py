@@ -13,6 +13,7 @@ from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.limit_ranges import default_limits, validate_limits
 from queue_manager.local.kinds.tables import AGE, NAME, age
+from queue_manager.local.schema.fieldset import of_paths
 
 CORE = "io.k8s.api.core.v1."
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -65,6 +66,7 @@ NAMESPACE = builtin(
     },
     columns=(NAME, Column("Status", "string", "Whether the namespace is in use or goes away"), AGE),
     row=_namespace_row,
+    extra={"generated": lambda _: of_paths(("f:spec", "f:finalizers"))},
 )
 
 # --- config maps and secrets -------------------------------------------------------------------------------
@@ -188,4 +190,5 @@ LIMIT_RANGE = builtin(
     prepare_update=lambda new, _old: default_limits(new),
     create=validate_limits,
     update=lambda new, _old: validate_limits(new),
+    extra={"created_by_update": True},
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from job_controller import names
-from job_controller.fields import FieldError, Json, duplicate, forbidden, invalid
+from job_controller.fields import FieldError, Json, duplicate, forbidden, invalid, required
 from queue_manager.local.schema.values import parse_quantity
 
 _STANDARD = ("Pod", "Container", "PersistentVolumeClaim")
@@ -14,9 +14,8 @@ _STANDARD = ("Pod", "Container", "PersistentVolumeClaim")
 def default_limits(object: Json) -> None:
     """Of a container, the default limit follows from the maximum, the default request from the default limit
     or the minimum."""
-    if "spec" in object:
-        object["spec"].setdefault("limits", None)
-    for item in (object.get("spec") or {}).get("limits") or []:
+    object.setdefault("spec", {}).setdefault("limits", None)
+    for item in object["spec"]["limits"] or []:
         if item.get("type") != "Container":
             continue
         limits = {**(item.get("max") or {}), **(item.get("default") or {})}
@@ -52,11 +51,29 @@ def _validate_item(item: Json, kind: str, path: str) -> list[FieldError]:
         for field in ("default", "defaultRequest"):
             if item.get(field):
                 errors.append(forbidden(f"{path}.{field}", "may not be specified when `type` is 'Pod'"))
+        item = {field: value for field, value in item.items() if field not in ("default", "defaultRequest")}
     resources = sorted(
         {name for field in ("max", "min", "default", "defaultRequest") for name in item.get(field) or {}}
     )
     for name in resources:
         errors += _validate_order(item, name, path)
+    if kind == "PersistentVolumeClaim" and not any("storage" in (item.get(field) or {}) for field in ("min", "max")):
+        text = "either minimum or maximum storage value is required, but neither was provided"
+        errors.append(required(f"{path}.limits", text))
+    return errors + _validate_ratios(item, path)
+
+
+def _validate_ratios(item: Json, path: str) -> list[FieldError]:
+    """A limit is never below its request, and cannot be further above it than the range is wide."""
+    errors = []
+    for name, amount in sorted((item.get("maxLimitRequestRatio") or {}).items()):
+        at, ratio = f"{path}.maxLimitRequestRatio[{name}]", _number(amount)
+        if ratio < 1:
+            errors.append(invalid(at, amount, f"ratio {amount} is less than 1"))
+        low, high = ((item.get(field) or {}).get(name) for field in ("min", "max"))
+        if low is not None and high is not None and _number(low) and ratio > _number(high) / _number(low):
+            text = f"ratio {amount} is greater than max/min = {float(_number(high) / _number(low)):f}"
+            errors.append(invalid(at, amount, text))
     return errors
 
 

@@ -5,8 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from job_controller import names
-from job_controller.fields import NOT_NEGATIVE, FieldError, Json, forbidden, invalid, not_supported, required, show
+from job_controller import metadata, names
+from job_controller.fields import (
+    NOT_NEGATIVE,
+    FieldError,
+    Json,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    show,
+)
 from queue_manager.engine.resources import NODES
 from queue_manager.local.kinds.build import builtin, lookup
 from queue_manager.local.kinds.kind import Column
@@ -65,25 +75,48 @@ def _validate_amounts(node: Json) -> list[FieldError]:
     for field in ("capacity", "allocatable"):
         for name, amount in (lookup(node, f"status.{field}") or {}).items():
             path = f"status.{field}.{name}"
-            errors += [invalid(path, name, text) for text in names.qualified_name(name)]
-            if parse_quantity(amount)[0] < 0:
+            number = parse_quantity(amount)[0]
+            if number < 0:
                 errors.append(invalid(path, amount, NOT_NEGATIVE))
+            if number.denominator != 1 and (name == "pods" or _is_extended(name)):
+                errors.append(invalid(path, amount, "must be an integer"))
+    return errors
+
+
+def _is_extended(name: str) -> bool:
+    """Whether a resource is counted in whole pieces that only its vendor knows."""
+    return "/" in name and "kubernetes.io/" not in name
+
+
+def _validate_addresses(node: Json) -> list[FieldError]:
+    errors: list[FieldError] = []
+    addresses = lookup(node, "status.addresses") or []
+    for index, address in enumerate(addresses):
+        if address in addresses[:index]:
+            shown = {"Type": address.get("type") or "", "Address": address.get("address") or ""}
+            errors.append(duplicate(f"status.addresses[{index}]", shown))
     return errors
 
 
 def _validate_update(new: Json, old: Json) -> list[FieldError]:
-    errors = _validate(new)
-    for field in ("podCIDR", "providerID"):
+    """Of a node and of its status alike."""
+    errors = _validate(new) + _validate_addresses(new)
+    for field, path in (("podCIDR", "spec.podCIDRs"), ("providerID", "spec.providerID")):
         before, after = lookup(old, f"spec.{field}"), lookup(new, f"spec.{field}")
         if before and before != after:
-            errors.append(forbidden("spec", f'node updates may not change {field} except from "" to valid'))
+            errors.append(forbidden(path, f'node updates may not change {field} except from "" to valid'))
     return errors
+
+
+def _validate_status(new: Json, old: Json) -> list[FieldError]:
+    return metadata.validate_metadata_update(new["metadata"], old["metadata"]) + _validate_update(new, old)
 
 
 def _row(node: Json, now: datetime) -> list[Any]:
     status = node.get("status") or {}
     info = status.get("nodeInfo") or {}
     addresses: dict[str, str] = {}
+    kernel = info.get("kernelVersion") or "<unknown>"
     for address in status.get("addresses") or []:
         addresses.setdefault(address.get("type", ""), address.get("address", ""))
     return [
@@ -95,7 +128,7 @@ def _row(node: Json, now: datetime) -> list[Any]:
         addresses.get("InternalIP") or "<none>",
         addresses.get("ExternalIP") or "<none>",
         info.get("osImage") or "<unknown>",
-        info.get("kernelVersion") or "<unknown>",
+        f"{kernel} ({info['architecture']})" if info.get("architecture") else kernel,
         info.get("containerRuntimeVersion") or "<unknown>",
     ]
 
@@ -123,6 +156,7 @@ NODE = builtin(
     prepare_status=_prepare,
     create=_validate,
     update=_validate_update,
+    validate_status=_validate_status,
     fields=lambda tree: {"spec.unschedulable": "true" if lookup(tree, "spec.unschedulable") else "false"},
     columns=(
         NAME,

@@ -189,11 +189,14 @@ def _validate_deadline(spec: Json, before: Json) -> list[FieldError]:
 
 def _validate_gates(spec: Json, before: Json) -> list[FieldError]:
     was = {gate.get("name") for gate in before.get("schedulingGates") or []}
-    added = [gate["name"] for gate in spec.get("schedulingGates") or [] if gate.get("name") not in was]
-    if not added:
-        return []
-    detail = f"only deletion is allowed, but found new scheduling gate '{added[0]}'"
-    return [forbidden("spec.schedulingGates", detail)]
+    return [
+        forbidden(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
+        )
+        for index, gate in enumerate(spec.get("schedulingGates") or [])
+        if gate.get("name") not in was
+    ]
 
 
 def _validate_tolerations(spec: Json, before: Json) -> list[FieldError]:
@@ -211,9 +214,6 @@ def _take_over(changed: Json, before: Json) -> None:
     for field in ("containers", "initContainers"):
         for container, was in zip(changed.get(field) or [], before.get(field) or [], strict=True):
             container["image"] = was.get("image")
-            for key in ("imagePullPolicy",):
-                if key in was:
-                    container[key] = was[key]
     for field in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
         _restore(changed, before, field)
     if (before.get("terminationGracePeriodSeconds") or 0) < 0 and changed.get("terminationGracePeriodSeconds") == 1:

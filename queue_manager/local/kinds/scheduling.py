@@ -89,6 +89,7 @@ RUNTIME_CLASS = builtin(
     update=lambda new, old: _validate_runtime_class(new) + immutable(new, old, "handler"),
     columns=(NAME, Column("Handler", "string", "What runs the containers"), AGE),
     row=lambda o, now: [o["metadata"]["name"], o.get("handler") or "", age(o, now)],
+    extra={"created_by_update": True},
 )
 
 
@@ -113,8 +114,10 @@ LEASE = builtin(
     generation=False,
     finalizers_on_update=False,
     has_status=False,
+    prepare_create=lambda lease: lease.setdefault("spec", {}),
     create=_validate_lease,
     update=lambda new, _old: _validate_lease(new),
     columns=(NAME, Column("Holder", "string", "Who holds it"), AGE),
     row=_lease_row,
+    extra={"created_by_update": True},
 )

@@ -163,7 +163,8 @@ class ApiServer:
                     raise errors.from_the_future(asked, self.store.revision)
                 return self._shown(call, 200, self._writer.require(call).data)
             case "PUT":
-                return self._shown(call, 200, self._writer.update(call))
+                data = self._writer.update(call)
+                return self._shown(call, 201 if call.created else 200, data)
             case "PATCH":
                 data = self._writer.patch(call)
                 return self._shown(call, 201 if call.created else 200, data)

@@ -59,7 +59,7 @@ class Call:
     subresource: str
     view: View
     warnings: list[str] = field(default_factory=list)
-    created: bool = False  # by an apply that found nothing
+    created: bool = False  # by an apply or a PUT that found nothing
 
     @property
     def resource(self) -> Resource:

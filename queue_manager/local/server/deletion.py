@@ -32,6 +32,7 @@ from queue_manager.local.storage.store import Store, Stored, decode
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 DEFAULT_GRACE = 30
 TURN = 50  # objects of a collection that are deleted at a stretch: some ten milliseconds
+IMMORTAL = ("default", "kube-system", "kube-public")  # namespaces that every cluster has
 DELETE_OPTIONS = Resource("meta.k8s.io", "v1", "", "DeleteOptions")
 KEPT_CHILDREN = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "
@@ -139,7 +140,9 @@ class Deleter:
         self._admission = admission
 
     def delete(self, call: Call, options: DeleteOptions, stored: Stored | None = None) -> Outcome:
-        """Delete or mark one object. Raises 404, 409, 422."""
+        """Delete or mark one object. Raises 403, 404, 409, 422."""
+        if call.resource == NAMESPACES and call.name in IMMORTAL:
+            raise errors.forbidden(NAMESPACES, call.name, "this namespace may not be deleted")
         if not options.propagation and call.kind.default_propagation == "Orphan":
             call.warnings.append(KEPT_CHILDREN)
         stored = stored or self._store.get(call.table, call.namespace, call.name)

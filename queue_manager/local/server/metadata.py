@@ -54,6 +54,10 @@ def _check_namespace(call: Call, meta: dict[str, Any]) -> None:
     meta["namespace"] = call.namespace
 
 
+# Built-in kinds that are replaced only by a client that has seen them, as custom kinds are.
+CONDITIONAL = ("customresourcedefinitions", "leases", "runtimeclasses")
+
+
 def check_name(call: Call, meta: dict[str, Any]) -> None:
     """The object names itself as the URL does. Raises 400."""
     name = meta.get("name", "")
@@ -67,7 +71,7 @@ def check_name(call: Call, meta: dict[str, Any]) -> None:
 
 def require_version(call: Call, meta: dict[str, Any]) -> None:
     """Some kinds are replaced only by a client that has seen them. Raises 422."""
-    conditional = "crd" in call.kind.extra or call.resource.plural in ("customresourcedefinitions", "leases")
+    conditional = "crd" in call.kind.extra or call.resource.plural in CONDITIONAL
     if conditional and meta.get("resourceVersion") in (None, "", "0"):
         problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         named = replace(call.resource, kind=call.resource.plural)

@@ -91,7 +91,7 @@ class View:
 
     def bookmark(self, revision: int, *, initial_events_end: bool = False) -> bytes:
         """A watch event that says only how far the watch has come."""
-        meta: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        meta: dict[str, Any] = {"resourceVersion": str(revision)}
         if initial_events_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         resource = self._kind.resource

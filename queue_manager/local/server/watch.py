@@ -71,7 +71,7 @@ class Watch:
             start += len(batch)
             yield view.events([("ADDED", stored) for stored in batch], store.now())
         del initial
-        if self._send_end:
+        if self._send_end and self._bookmarks:
             yield view.bookmark(self._revision, initial_events_end=True)
         async for chunk in self._follow(position):
             yield chunk

@@ -41,6 +41,9 @@ class Writer:
         check_write_options(call, "CreateOptions")
         obj = read_object(call.request, call.kind)
         self._decoded(call, obj)
+        return self._create(call, obj)
+
+    def _create(self, call: Call, obj: Json) -> bytes:
         meta = metadata.check_envelope(call, obj)
         if call.resource.namespaced:
             metadata.require_namespace(self._store, call, meta.get("name", ""))
@@ -81,12 +84,17 @@ class Writer:
     # --- update --------------------------------------------------------------------------------------------
 
     def update(self, call: Call) -> bytes:
-        """PUT of an object or of its status. Raises 400, 404, 409, 413, 415, 422."""
+        """PUT of an object (for some kinds of a new one too) or of its status. Raises as `create` and `patch` do."""
         check_write_options(call, "UpdateOptions")
         new = read_object(call.request, call.kind)
         self._decoded(call, new)
         meta = metadata.check_envelope(call, new)
         metadata.check_name(call, meta)
+        if "created_by_update" in call.kind.extra and not self._store.get(call.table, call.namespace, call.name):
+            meta.pop("resourceVersion", None)
+            created = self._create(call, new)
+            call.created = True
+            return created
         old = call.load(self.require(call))
         metadata.require_version(call, meta)
         return self.replace(call, new, old)

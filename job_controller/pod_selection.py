@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from job_controller.model import Job, LabelSelector, LabelSelectorRequirement, Pod
-from job_controller.pod_facts import LONG_AGO, completion_index
+from job_controller.pod_facts import completion_index
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+_NO_TIME = datetime.max.replace(tzinfo=UTC)  # goes before every time, as with the built-in controller
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
@@ -77,8 +78,8 @@ def removal_order(pods: Iterable[Pod]) -> list[Pod]:
     """The pods, those whose loss costs least first.
 
     Unassigned before bound, pending before running, unready before ready; then the one ready for a shorter
-    time, with more restarts, created later. Of equal ones, as with the built-in controller, those of the lower
-    completion index; the UID makes the order total.
+    time, with more restarts (of its containers, then of its sidecars), created later. Of equal ones, as with the
+    built-in controller, those of the lower completion index; the UID makes the order total.
     """
     return sorted(pods, key=_worth)
 
@@ -90,12 +91,12 @@ def _worth(pod: Pod) -> tuple[bool, int, bool, float, int, int, float, int, str]
     sidecar_restarts = _sidecar_restarts(pod) if pod.spec.init_containers else 0
     return (
         bool(pod.spec.node_name),
-        _PHASES.get(pod.status.phase, 1),
+        _PHASES.get(pod.status.phase, 0),
         ready_since is not None,
         -ready_since.timestamp() if ready_since is not None else 0.0,
         -restarts,
         -sidecar_restarts,
-        -(pod.metadata.creation_timestamp or LONG_AGO).timestamp(),
+        -(pod.metadata.creation_timestamp or _NO_TIME).timestamp(),
         completion_index(pod),
         pod.metadata.uid,
     )
@@ -109,7 +110,7 @@ def _sidecar_restarts(pod: Pod) -> int:
 def _ready_since(pod: Pod) -> datetime | None:
     for condition in pod.status.conditions:
         if condition.type == "Ready" and condition.status == "True":
-            return condition.last_transition_time or LONG_AGO
+            return condition.last_transition_time or _NO_TIME
     return None
 
 

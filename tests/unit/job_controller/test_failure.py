@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from job_controller.decision import Decision, Memory, PrunePods
+from job_controller.model import Pod
 from tests.unit.job_controller.build import (
     at,
     condition_texts,
@@ -84,6 +85,22 @@ def test_restarts_in_place_count_for_the_limit(limit: int, restarts: int, fails:
     assert bool(condition_texts(final(decision))) is fails
 
 
+@pytest.mark.parametrize(
+    ("pods", "fails"),
+    [
+        ([pod("a", restarts=2), pod("b", "Pending", restarts=1)], True),
+        ([pod("a", restarts=2), pod("b", restarts=1, deleted=0, grace=30)], True),
+        ([pod("a", restarts=2), pod("b", "Unknown", restarts=1)], False),
+        ([pod("a", restarts=2), pod("b", "Succeeded", restarts=1)], False),
+    ],
+)
+def test_restarts_count_of_all_pods_that_run_or_will(pods: list[Pod], fails: bool) -> None:
+    told = job(
+        backoff_limit=3, restart_policy="OnFailure", parallelism=2, completions=2, pod_replacement_policy="Failed"
+    )
+    assert (condition_texts(final(run(told, *pods, now=1))) != []) is fails
+
+
 def test_restarts_do_not_matter_to_jobs_that_never_restart_in_place() -> None:
     assert condition_texts(final(run(job(backoff_limit=0), pod("a", restarts=9)))) == []
 
@@ -139,6 +156,32 @@ def test_success_resets_the_backoff_and_wins_a_tie() -> None:
     pods = [pod("a", "Failed", ended=5), pod("b", "Failed", ended=7), pod("s", "Succeeded", ended=7)]
     assert created(run(job(completions=2), *pods, now=7)) == [None]
     assert created(run(job(completions=2), *pods, pod("c", "Failed", ended=8), now=8)) == []
+
+
+@pytest.mark.parametrize("order", [("early", "late"), ("late", "early")])
+def test_the_newest_success_resets_the_backoff_in_whatever_order_pods_come(order: tuple[str, str]) -> None:
+    ends = {"early": 2, "late": 7}
+    pods = [pod("a", "Failed", ended=5), *(pod(name, "Succeeded", ended=ends[name]) for name in order)]
+    assert created(run(job(completions=3), *pods, now=8)) == [None]
+
+
+def test_a_success_is_remembered_for_failures_that_come_to_light_later() -> None:
+    first = run(job(completions=2), pod("s", "Succeeded", ended=9), pod("a"), now=9)
+    status = {"succeeded": 1}
+    failed = pod("a", "Failed", ended=5)
+    assert created(run(job(completions=2, status=status), failed, now=10, memory=first.memory)) == [None]
+
+
+def test_a_finish_time_once_known_stays() -> None:
+    """A pod that is being deleted has failed when that began; its containers end later."""
+    first = run(job(), pod("a", deleted=0, grace=30), now=1)
+    ended = pod("a", "Failed", deleted=0, grace=30, ended=20)
+    assert run(job(), ended, now=21, memory=first.memory).requeue_after is None
+    assert created(run(job(), ended, now=21, memory=first.memory)) == [None]
+
+
+def test_a_pod_being_deleted_delays_its_replacement_after_a_restart_too() -> None:
+    assert run(job(), pod("a", deleted=0, grace=30), now=1, memory=None).requeue_after == 9
 
 
 def test_backoff_survives_a_restart_by_the_pods_that_are_kept() -> None:
@@ -200,6 +243,18 @@ def test_annotation_limits_the_failed_pods_kept() -> None:
     assert pruned == ["old", "mid"]
 
 
+def test_only_counted_failures_are_pruned() -> None:
+    tidy = job(annotations={"sluice/failed-pods-limit": "0"}, parallelism=5, completions=5, status={"failed": 1})
+    others = pod("going", "Failed", tracked=False, deleted=0), pod("done", "Succeeded", tracked=False), pod("runs")
+    decision = run(tidy, pod("old", "Failed", tracked=False, ended=0), *others, now=60)
+    assert [p.metadata.name for step in decision.steps if isinstance(step, PrunePods) for p in step.pods] == ["old"]
+
+
+def test_a_verdict_that_stands_is_not_announced_again() -> None:
+    target = {"type": "FailureTarget", "status": "True", "reason": "BackoffLimitExceeded"}
+    assert kinds(run(job(status={"conditions": [target]}), pod("a")))[0] == "DeletePods"
+
+
 def test_where_no_failed_pods_are_kept_the_last_one_stays_until_it_is_replaced() -> None:
     """Nothing else tells a controller that has been restarted how long to wait."""
 
@@ -231,6 +286,11 @@ def test_terminating_pods_take_places_when_only_failed_pods_are_replaced() -> No
     pods = [pod("a", deleted=0, grace=30), pod("b")]
     decision = run(job(parallelism=3, completions=9, pod_replacement_policy="Failed"), *pods, now=99)
     assert len(created(decision)) == 1
+
+
+def test_the_index_of_a_terminating_pod_waits_for_its_end_when_only_failed_pods_are_replaced() -> None:
+    decision = run(indexed(3, 2, pod_replacement_policy="Failed"), pod("a", index=0, deleted=0, grace=30), now=99)
+    assert created(decision) == [1]
 
 
 # --- backoff limit per index ---
@@ -312,6 +372,10 @@ def test_explicit_backoff_limit_counts_failures_that_still_wait() -> None:
 def test_index_in_backoff_does_not_block_a_later_one() -> None:
     decision = run(indexed(2, 1, backoff_limit_per_index=3), pod("a", "Failed", 0, annotations=fc(0)), now=1)
     assert created(decision) == [1]
+
+
+def test_no_more_indexes_run_at_once_than_parallelism_says() -> None:
+    assert created(run(indexed(5, 2, backoff_limit_per_index=3))) == [0, 1]
 
 
 def test_settled_indexes_get_no_new_pod() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from job_controller.decision import TrackPods
 from job_controller.labels import CONTROLLER_UID, DELETING
-from job_controller.model import LabelSelector
+from job_controller.model import LabelSelector, Pod
 from job_controller.pod_selection import claims, matches, removal_order
 from tests.unit.job_controller.build import UID, created, deleted, final, indexed, job, kinds, pod, run
 
@@ -43,6 +43,28 @@ def test_of_pods_equal_in_all_else_the_lower_index_goes_first() -> None:
     ]
 
 
+def counted(name: str, app: tuple[int, ...], sidecar: int = 0, init: int = 0) -> Pod:
+    """A pod with these container restarts, of a sidecar, and of an init container that has ended."""
+    found = msgspec.to_builtins(pod(name, created=ord(name[0])))
+    found["spec"]["initContainers"] = [{"name": "init"}, {"name": "side", "restartPolicy": "Always"}]
+    found["status"]["containerStatuses"] = [{"name": str(i), "restartCount": n} for i, n in enumerate(app)]
+    restarts = (("init", init), ("side", sidecar))
+    found["status"]["initContainerStatuses"] = [{"name": name, "restartCount": n} for name, n in restarts]
+    return msgspec.convert(found, Pod)
+
+
+def test_the_container_restarted_most_often_counts_then_the_sidecar_and_never_an_init_container() -> None:
+    order = [counted("a", (1, 5)), counted("b", (4, 4), sidecar=9), counted("d", (4,), sidecar=3)]
+    order += [counted("e", (0, 4)), counted("c", (4, 0), init=8), counted("f", ())]
+    assert names(removal_order(reversed(order))) == names(order)
+
+
+def test_a_pod_that_does_not_say_since_when_it_is_ready_goes_before_those_that_do() -> None:
+    """As with the built-in controller: no time comes before any time."""
+    silent = pod("a", conditions=[("Ready", "True")], created=1)
+    assert names(removal_order([pod("b", ready=True, created=9), silent])) == ["a", "b"]
+
+
 def test_lower_parallelism_removes_the_surplus_and_creates_nothing() -> None:
     decision = run(
         job(parallelism=1, completions=9),
@@ -74,6 +96,11 @@ def test_wrong_and_doubled_indexes_are_removed() -> None:
     assert created(decision) == []
 
 
+@pytest.mark.parametrize("index", [None, 3, 4])
+def test_an_index_that_the_job_does_not_have_is_removed_even_where_there_is_room(index: int | None) -> None:
+    assert deleted(run(indexed(3), pod("odd", index=index), pod("fine", index=2))) == ["odd"]
+
+
 def test_scaling_an_elastic_job_down_removes_the_high_indexes() -> None:
     assert sorted(deleted(run(indexed(1), *(pod(f"p{i}", index=i) for i in range(3))))) == ["p1", "p2"]
 
@@ -99,8 +126,17 @@ def test_pod_of_a_deletion_under_way_is_left_alone() -> None:
         ({"matchLabels": {"a": "1"}}, {"a": "1", "b": "2"}, True),
         ({"matchLabels": {"a": "1"}}, {"a": "2"}, False),
         ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}, {"a": "2"}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}, {"a": "3"}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]}, {}, False),
         ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {"a": "1"}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {"a": "2"}, True),
         ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"a": ""}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {"a": ""}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "Above", "values": ["1"]}]}, {"a": "2"}, False),
+        ({"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]}, {"a": "1"}, False),
+        ({"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"a": "2"}, False),
         ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {}, True),
     ],
 )
@@ -120,6 +156,16 @@ def test_pods_are_adopted_and_released_by_the_selector() -> None:
     dying = pod("dying", owner=None, deleted=0)
     found = claims(job(), [mine, lost], [orphan, stranger, dying])
     assert (names(found.owned), names(found.adopt), names(found.release)) == (["mine"], ["orphan"], ["lost"])
+
+
+def test_a_pod_must_meet_all_of_a_selector_to_be_kept() -> None:
+    """As users write selectors with manualSelector, not only the one label that is generated."""
+    expressions = [{"key": "tier", "operator": "In", "values": ["a"]}]
+    chosen = job(selector={"matchLabels": {CONTROLLER_UID: UID}, "matchExpressions": expressions})
+    kept = pod("kept", labels={CONTROLLER_UID: UID, "tier": "a"})
+    other = pod("other", labels={CONTROLLER_UID: UID, "tier": "b"})
+    found = claims(chosen, [kept, other], [])
+    assert (names(found.owned), names(found.release)) == (["kept"], ["other"])
 
 
 def test_deleted_job_neither_adopts_nor_releases() -> None:

@@ -161,6 +161,15 @@ def test_success_rules(rules: list[dict[str, Any]], succeeded: set[int], message
     assert matched(policy, succeeded, 5) == message
 
 
+def test_a_rule_may_list_two_thousand_million_indexes() -> None:
+    """Written out they would end the controller, and all other Jobs with it."""
+    most = 2**31 - 1
+    rules = [{"succeededIndexes": f"0-{most - 1}"}, {"succeededIndexes": f"0,5-{most - 1}", "succeededCount": 2}]
+    policy = msgspec.convert({"rules": rules}, SuccessPolicy)
+    assert matched(policy, {0, 4}, most) is None
+    assert matched(policy, {0, 4, most - 1}, most) == "Matched rules at index 1"
+
+
 def test_success_policy_deletes_the_rest_uncounted() -> None:
     job_ = indexed(3, success_policy={"rules": [{"succeededIndexes": "0"}]})
     pods = [pod("a", "Succeeded", 0), pod("b", index=1), pod("c", index=2)]

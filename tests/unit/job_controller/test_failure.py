@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from job_controller.decision import Decision, Memory, PrunePods
+from job_controller.decision import CreatePods, Decision, Memory, PrunePods
 from job_controller.model import Pod
 from tests.unit.job_controller.build import (
     at,
@@ -334,6 +334,29 @@ def test_replacement_carries_the_counts_of_the_pod_it_replaces(
     decision = run(job_, failed, now=now)
     plans = [plan for step in decision.steps if isinstance(step, CreatePods) for plan in step.plans]
     assert [(plan.failures, plan.ignored) for plan in plans] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "due", "failures"),
+    [
+        ((0, 0, 9), (1, 0, 5), 25, 2),  # the higher count is the later try, whatever the clocks of nodes say
+        ((0, 1, 9), (1, 1, 5), 45, 2),
+        ((1, 0, 5), (0, 2, 4), 44, 1),
+        ((1, 0, 5), (1, 0, 9), 29, 2),
+    ],
+)
+def test_of_two_failed_pods_of_an_index_the_last_try_is_replaced(
+    first: tuple[int, int, float], second: tuple[int, int, float], due: float, failures: int
+) -> None:
+    pods = [
+        pod(name, "Failed", 0, annotations=fc(failed, ignored), ended=ended)
+        for name, (failed, ignored, ended) in (("a", first), ("b", second))
+    ]
+    for some in (pods, pods[::-1]):
+        early = run(indexed(1, backoff_limit_per_index=9), *some, now=due - 0.5)
+        assert (created(early), early.requeue_after) == ([], 0.5)
+        plans = run(indexed(1, backoff_limit_per_index=9), *some, now=due).steps
+        assert [plan.failures for step in plans if isinstance(step, CreatePods) for plan in step.plans] == [failures]
 
 
 def test_index_fails_when_its_pod_had_the_last_try() -> None:

@@ -32,6 +32,8 @@ SIDECAR = {"initContainers": [{"name": "side", "restartPolicy": "Always"}, {"nam
     ("metadata", "spec", "status", "second"),
     [
         ({}, {}, {"containerStatuses": [ended("a", 3), ended("b", 7)], "conditions": [unready(9)]}, 7),
+        ({}, {}, {"containerStatuses": [ended("b", 7), ended("a", 3)], "conditions": [unready(9)]}, 7),
+        ({}, {}, {"conditions": [{**unready(8), "status": "True"}, {**unready(7), "type": "Initialized"}]}, 1),
         ({}, {}, {"containerStatuses": [ended("a", 3), ended("b", None)], "conditions": [unready(9)]}, 9),
         ({}, SIDECAR, {"containerStatuses": [ended("a", 3)], "initContainerStatuses": [ended("side", 8)]}, 8),
         ({}, SIDECAR, {"containerStatuses": [ended("a", 3)], "initContainerStatuses": [ended("side", None)],

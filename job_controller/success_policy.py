@@ -35,4 +35,4 @@ def _number_of(succeeded: Set[int], listed: Intervals, total: int) -> int:
     if total <= len(succeeded):
         return sum(index in succeeded for index in expand(listed))
     firsts = [first for first, _ in listed]
-    return sum(0 <= index - firsts[0] and index <= listed[bisect_right(firsts, index) - 1][1] for index in succeeded)
+    return sum(index >= firsts[0] and index <= listed[bisect_right(firsts, index) - 1][1] for index in succeeded)

@@ -202,8 +202,7 @@ def _prebuilt(job: Job, owned: Sequence[Workload], context: Context) -> Action:
         return PatchJob(patches.suspend(job, mark=False), _event(labels.JOB_STOPPED, labels.STOP_MISSING_PREBUILT))
     owner = workload.metadata.controller
     if owner is None:
-        references = [*msgspec.to_builtins(workload.metadata.owner_references), owner_reference(job)]
-        return Update(workload, {"metadata": {"ownerReferences": references, "labels": uid_label(job)}})
+        return Update(workload, _take_over(job, workload))
     if owner.uid != job.metadata.uid:
         return Tell(Event("Warning", labels.OUT_OF_SYNC, f"Workload {workload.metadata.key} belongs to {owner.name}"))
     if workload.metadata.deletion_timestamp is not None:
@@ -250,15 +249,27 @@ def _abandon(job: Job, owned: Sequence[Workload]) -> Action:
     """
     for workload in owned:
         if workload.metadata.deletion_timestamp is None:
-            return Delete(workload) if made_for(job, workload) else Update(workload, _without_owner(job, workload))
+            return Delete(workload) if made_for(job, workload) else Update(workload, _hand_back(job, workload))
         if labels.FINALIZER in workload.metadata.finalizers:
             return LetGo(workload)
     return Nothing()
 
 
-def _without_owner(job: Job, workload: Workload) -> Json:
-    others = [o for o in workload.metadata.owner_references if o.uid != job.metadata.uid]
-    return {"metadata": {"ownerReferences": msgspec.to_builtins(others), "labels": {labels.JOB_UID: None}}}
+def _take_over(job: Job, workload: Workload) -> Json:
+    """Who brought it does not have to know of our finalizer; deleted without it, it could not restore a Job that runs,
+    and its quota would be free while the pods still use it."""
+    meta = workload.metadata
+    references = [*msgspec.to_builtins(meta.owner_references), owner_reference(job)]
+    kept = list(dict.fromkeys((*meta.finalizers, labels.FINALIZER)))
+    return {"metadata": {"ownerReferences": references, "labels": uid_label(job), "finalizers": kept}}
+
+
+def _hand_back(job: Job, workload: Workload) -> Json:
+    """The reverse of taking it over."""
+    meta = workload.metadata
+    references = msgspec.to_builtins([o for o in meta.owner_references if o.uid != job.metadata.uid])
+    kept = [f for f in meta.finalizers if f != labels.FINALIZER]
+    return {"metadata": {"ownerReferences": references, "labels": {labels.JOB_UID: None}, "finalizers": kept}}
 
 
 def _let_go(workload: Workload) -> Action:

@@ -126,6 +126,27 @@ def test_a_prebuilt_workload_outlives_its_job_in_the_queue_and_is_taken_over_aga
     run(story())
 
 
+def test_the_job_of_a_prebuilt_workload_that_is_deleted_is_stopped_and_restored_before_its_quota_is_free() -> None:
+    """Its user made it without our finalizer: it was gone at once, and the labels of its queue stayed in the Job."""
+
+    async def story() -> None:
+        async with cluster(a=Outcome(ready_after=0.2, ends_after=None, stops_within=3.0)) as c:
+            await c.queues("2")
+            await c.submit("like")
+            await c.until(c.running, ["like"])
+            await make_prebuilt(c, "like")
+            await c.submit("a", labels={"kueue.x-k8s.io/prebuilt-workload-name": "pre"})
+            await c.until(c.running, ["a", "like"])
+            await c.submit("next")
+            await c.client.delete(WORKLOADS, NS, "pre")
+            await c.until(c.running, ["like", "next"])
+            assert not (await c.job("a")).get("status", {}).get("terminating")
+            template = (await c.job("a"))["spec"]["template"]["metadata"]
+            assert not any("kueue" in key for key in (*template["labels"], *template.get("annotations", ())))
+
+    run(story())
+
+
 async def finished(c: Cluster, job: str) -> str:
     return (await c.condition(job, "Finished") or ("", ""))[1]
 

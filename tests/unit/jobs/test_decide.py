@@ -313,7 +313,8 @@ def brought(*conditions) -> Workload:
 def test_a_job_that_leaves_its_queue_leaves_the_workload_that_it_brought_to_its_user():
     action = d.decide(job(labels=PREBUILT), [brought()], d.Context(managed=False, prebuilt=brought()))
     assert isinstance(action, d.Update)
-    assert action.patch == {"metadata": {"ownerReferences": [], "labels": {"kueue.x-k8s.io/job-uid": None}}}
+    off = {"ownerReferences": [], "labels": {"kueue.x-k8s.io/job-uid": None}, "finalizers": []}
+    assert action.patch == {"metadata": off}
 
 
 def test_a_job_that_names_another_workload_leaves_the_one_before():

@@ -5,7 +5,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from queue_manager.api.labels import DEACTIVATED_FOR
+from queue_manager.api.labels import (
+    ADMISSION_GATED_BY,
+    DEACTIVATED_FOR,
+    UNSATISFIED_CHECKS,
+    UNSATISFIED_CHECKS_MESSAGE,
+)
 from queue_manager.queueing.pending import Why
 from queue_manager.workloads.draft import Draft
 from queue_manager.workloads.lifecycle import (
@@ -271,6 +276,117 @@ def test_an_orphan_is_finished_unless_the_collector_was_faster():
     assert isinstance(step(make(), gone), Change)
     deleting = {"deletionTimestamp": "2026-01-01T00:00:01Z", "finalizers": [KUEUE]}
     assert step(make(meta=deleting), gone) == RemoveFinalizer()
+
+
+DELETING = {"deletionTimestamp": "2026-01-01T00:00:01Z"}
+
+
+@pytest.mark.parametrize(
+    ("w", "view", "expected"),
+    [
+        (make(meta={**DELETING, "finalizers": [KUEUE]}), VIEW, Rest()),  # the Job controller stops the Job first
+        (make(meta={**DELETING, "finalizers": [KUEUE], "ownerReferences": []}), VIEW, RemoveFinalizer()),
+        (make(meta={**DELETING, "finalizers": ["theirs"], "ownerReferences": []}), VIEW, Rest()),
+        (make(FINISHED, meta={**DELETING, "finalizers": [KUEUE]}), VIEW, RemoveFinalizer()),
+        (make(FINISHED, meta={**DELETING, "finalizers": ["theirs"]}), VIEW, Rest()),
+        (make(FINISHED), replace(VIEW, owner_gone=True), Wait(at(70))),
+    ],
+)
+def test_who_is_let_go_and_who_is_left_to_others(w, view, expected):
+    assert step(w, view, Settings(retain_finished=60)) == expected
+
+
+RESERVED = [condition("QuotaReserved", "True"), condition("Admitted", "False", "UnsatisfiedAdmissionChecks")]
+
+
+@pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        (replace(VIEW, local_queue_exists=False), ("Misconfigured", "LocalQueue lq is terminating or missing")),
+        (replace(VIEW, local_queue_stop="Hold"), ("Suspended", "LocalQueue lq is stopped")),
+        (replace(VIEW, cluster_queue_exists=False), ("Misconfigured", "ClusterQueue cq is terminating or missing")),
+        (replace(VIEW, cluster_queue_terminating=True), ("Misconfigured", "ClusterQueue cq is terminating or missing")),
+        (replace(VIEW, cluster_queue_stop="Hold"), ("Suspended", "ClusterQueue cq is stopped")),
+        (replace(VIEW, cluster_queue_stop="HoldAndDrain"), ("Suspended", "ClusterQueue cq is stopped")),
+    ],
+)
+def test_a_queue_that_is_gone_or_stopped_takes_back_what_it_only_reserved(view, said):
+    waiting = {"name": "a", "state": "Pending", "message": "", "lastTransitionTime": "2026-01-01T00:00:01Z"}
+    w = make(RESERVED, status={**ADMISSION, "admissionChecks": [waiting]})
+    view = replace(view, checks=("a",))
+    assert outcome(w, view) == said
+    draft = Draft(w, at(20))
+    step(w, view).apply(draft)
+    assert draft.status.admission is None
+    assert not draft.events
+    admitted = Draft(make(RUNNING, status=ADMISSION), at(20))
+    step(w, view).apply(admitted)  # the checks passed meanwhile: it is for the drain, if there is one, to evict it
+    assert not admitted.changed
+
+
+def test_a_queue_that_takes_workloads_takes_back_nothing():
+    waiting = {"name": "a", "state": "Pending", "message": "", "lastTransitionTime": "2026-01-01T00:00:01Z"}
+    unsatisfied = condition("Admitted", "False", UNSATISFIED_CHECKS, UNSATISFIED_CHECKS_MESSAGE)
+    w = make([RESERVED[0], unsatisfied], status={**ADMISSION, "admissionChecks": [waiting]})
+    assert step(w, replace(VIEW, checks=("a",))) == Rest()
+
+
+def test_an_evicted_workload_without_a_job_gives_its_quota_back_at_once():
+    conditions = [*RUNNING, condition("Evicted", "True", "Preempted", "by another")]
+    w = make(conditions, status=ADMISSION, meta={"ownerReferences": []})
+    draft = Draft(w, at(20))
+    step(w).apply(draft)
+    assert not draft.is_true("QuotaReserved")
+    assert draft.condition("PodsReady") is None  # there were none
+
+
+@pytest.mark.parametrize(
+    ("active", "reason", "said"),
+    [
+        (True, "Preempted", ("PendingEvaluation", "by another")),
+        (False, "Deactivated", ("Deactivated", "The workload is deactivated")),
+    ],
+)
+def test_quota_given_back_says_whether_it_waits_for_quota_or_for_a_user(active, reason, said):
+    conditions = [*RUNNING, condition("Evicted", "True", reason, "by another")]
+    w = make(conditions, status=ADMISSION, meta={"ownerReferences": []}, spec={"active": active})
+    assert outcome(w) == said
+
+
+def test_the_maximum_time_that_a_run_exceeded_is_over_only_once():
+    spec = {"maximumExecutionTimeSeconds": 100}
+    w = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION, spec=spec)
+    change = step(w, seconds=110)
+    for newer in (
+        make([*RUNNING, condition("Evicted", "True")], status=ADMISSION, spec=spec),
+        make([RUNNING[0], condition("Admitted", "True", "Admitted", seconds=90)], status=ADMISSION, spec=spec),
+        make([condition("QuotaReserved", "False")], spec=spec),
+        make(RUNNING, status=ADMISSION),
+    ):
+        draft = Draft(newer, at(110))
+        change.apply(draft)
+        assert not draft.changed
+    draft = Draft(w, at(110))
+    change.apply(draft)
+    assert draft.condition("DeactivationTarget").reason == "MaximumExecutionTimeExceeded"
+
+
+def test_a_gate_is_named_until_it_is_opened_and_holds_back_nothing_that_has_quota():
+    gated = {"annotations": {ADMISSION_GATED_BY: "example.com/a"}}
+    w = make(meta=gated)
+    draft = Draft(w, at(20))
+    step(w).apply(draft)
+    assert draft.condition("QuotaReserved").message == "Admission is gated by: example.com/a"
+    assert [event.message for event in draft.events] == ["Workload admission is gated by: example.com/a"]
+    assert step(draft.workload) == Rest()
+    opened = make([condition("QuotaReserved", "False", "AdmissionGated"), condition("Admitted", "False")])
+    assert outcome(opened)[0] == "PendingEvaluation"
+    running = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION, meta=gated)
+    assert step(running) == Rest()
+    for change in (step(w), step(opened)):
+        newer = Draft(running, at(20))
+        change.apply(newer)
+        assert not newer.changed
 
 
 def test_no_step_follows_a_step_for_ever():

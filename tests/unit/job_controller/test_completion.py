@@ -97,6 +97,22 @@ def test_noted_pod_is_not_noted_twice_after_a_crash_before_its_release() -> None
     assert final(decision).succeeded == 1
 
 
+def test_a_noted_pod_that_is_still_there_is_one_success_or_one_failure() -> None:
+    """Between noting and release it stands in the status and among the pods."""
+    succeeded = job(parallelism=2, completions=2, status={"uncountedTerminatedPods": {"succeeded": ["a"]}})
+    decision = run(succeeded, pod("a", "Succeeded"))
+    assert (created(decision), condition_texts(final(decision))) == ([None], [])
+    failed = job(backoff_limit=1, status={"uncountedTerminatedPods": {"failed": ["a"]}})
+    assert condition_texts(final(run(failed, pod("a", "Failed"), now=99))) == []
+
+
+def test_a_running_pod_that_was_noted_is_released() -> None:
+    """Its Job failed and took it along, and a crash left it so: it holds up the end of the Job no longer."""
+    target = {"type": "FailureTarget", "status": "True", "reason": "R", "message": "m"}
+    told = job(status={"uncountedTerminatedPods": {"failed": ["a"]}, "conditions": [target]})
+    assert released(run(told, pod("a"), pod("b"), pods_done=True)) == ["a"]
+
+
 def test_pod_noted_as_failed_stays_failed_when_its_phase_flips() -> None:
     status = {"uncountedTerminatedPods": {"failed": ["a"]}}
     written = final(run(job(status=status), pod("a", "Succeeded")))

@@ -52,13 +52,15 @@ def on_condition(action: str, type: str, status: str = "True") -> dict[str, Any]
         ([on_codes("FailJob", "In", 1, 2)], 3, [], None),
         ([on_codes("Count", "NotIn", 1)], 3, [], "Count"),
         ([on_codes("Count", "NotIn", 1)], 1, [], None),
-        ([on_codes("Ignore", "NotIn", 0)], 0, [], None),  # containers that succeeded are not looked at
+        ([on_codes("Ignore", "NotIn", 5)], 0, [], None),  # containers that succeeded are not looked at
         ([on_codes("FailJob", "In", 1, container="c")], 1, [], "FailJob"),
         ([on_codes("FailJob", "In", 1, container="other")], 1, [], None),
         ([on_codes("FailJob", "Around", 1)], 1, [], None),  # unknown operator
         ([on_codes("Explode", "In", 1), on_codes("Count", "In", 1)], 1, [], "Count"),  # unknown action
         ([on_condition("Ignore", "DisruptionTarget")], 1, [("DisruptionTarget", "True")], "Ignore"),
         ([on_condition("Ignore", "DisruptionTarget")], 1, [("DisruptionTarget", "False")], None),
+        ([on_condition("Ignore", "D")], 1, [("X", "True"), ("D", "True")], "Ignore"),  # any of the pod's
+        ([{"action": "Ignore", "onPodConditions": [{"type": "D"}, {"type": "E"}]}], 1, [("E", "True")], "Ignore"),
         ([on_condition("FailIndex", "X", "Unknown")], 1, [("X", "Unknown")], "FailIndex"),
         ([on_condition("Ignore", "D"), on_codes("FailJob", "In", 1)], 1, [("D", "True")], "Ignore"),  # first wins
         ([], 1, [], None),

@@ -349,7 +349,7 @@ def _synchronise(job: Job, workload: Workload, context: Context) -> Action | Non
     """What may be changed on the Job and is then followed: queue, priority class, admission gates."""
     key, name = workload.metadata.key, queue_name(job)
     if workload.spec.queue_name != name and not workload.is_true(labels.QUOTA_RESERVED) and context.managed:
-        return Update(workload, {"spec": {"queueName": name}})
+        return Update(workload, {"spec": {"queueName": name or None}})
     wanted = job.metadata.labels.get(labels.PRIORITY_CLASS, "")
     have = workload.spec.priority_class_ref
     ours = have is not None and have.group == labels.GROUP

@@ -204,6 +204,22 @@ def test_a_change_of_queue_is_followed_while_waiting_and_refused_while_running()
     run(story())
 
 
+def test_where_all_jobs_are_managed_one_without_its_queue_name_is_in_line_nowhere() -> None:
+    """The API refuses an empty queueName: its Workload stayed in the old line, and the Job was started from it."""
+
+    async def story() -> None:
+        async with cluster("manageJobsWithoutQueueName: true") as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.submit("wait")
+            await c.until(lambda: _reason(c, "wait"), "WaitingForQuota")
+            await c.client.patch(JOBS, NS, "wait", {"metadata": {"labels": {QUEUE: None}}})
+            await c.until(lambda: _reason(c, "wait"), "Misconfigured")
+            assert "queueName" not in (await c.workload("wait"))["spec"]
+
+    run(story())
+
+
 def test_a_deleted_workload_stops_its_job_and_a_new_one_queues_behind() -> None:
     async def story() -> None:
         async with cluster() as c:

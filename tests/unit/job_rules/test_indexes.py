@@ -93,6 +93,8 @@ def test_the_lenient_reader_skips_clips_and_stops(text: str, found: list[int]) -
         ("3-5", 'too large index: "5"'),
         ("2,1", "non-increasing order, previous: 2, current: 1"),
         ("2-2", "non-increasing order, previous: 2, current: 2"),
+        ("2,2", "non-increasing order, previous: 2, current: 2"),
+        ("1-2,2-4", "non-increasing order, previous: 2, current: 2"),
         ("99999999999999999999", 'cannot convert string to integer for index: "99999999999999999999"'),
     ],
 )

@@ -22,7 +22,13 @@ MOST = 7  # happenings
 ONE = st.integers(0, 4)
 SOME = st.lists(ONE, min_size=1, max_size=3, unique=True)
 CODES = st.sampled_from([1, 2, 3, 42])
-MANUAL = {"manualSelector": True, "selector": {"matchLabels": {"app": "work"}}}
+SELECTORS: tuple[Spec, ...] = (
+    {"matchLabels": {"app": "work"}},
+    {"matchExpressions": [{"key": "app", "operator": "In", "values": ["work", "play"]}]},
+    {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["other"]}]},
+    {"matchExpressions": [{"key": "app", "operator": "Exists"}, {"key": "away", "operator": "DoesNotExist"}]},
+    {},
+)
 RUN = do("run")
 DISRUPTION = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
 ANY = {"among": "all"}
@@ -44,6 +50,11 @@ def at_one(verb: str, **options: Any) -> st.SearchStrategy[Step]:
 
 def spec_change(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
     return st.fixed_dictionaries(fields).map(lambda changes: do("spec", **changes))
+
+
+def manual() -> st.SearchStrategy[Spec]:
+    """A selector that the user chose; all of them select the template's labels."""
+    return st.sampled_from(SELECTORS).map(lambda selector: {"manualSelector": True, "selector": selector})
 
 
 def failure() -> st.SearchStrategy[Step]:
@@ -173,7 +184,7 @@ def suspension(draw: st.DrawFn) -> Theme:
 @st.composite
 def adoption(draw: st.DrawFn) -> Theme:
     """Pods that are adopted and let go, by labels, owner references and a Job that is orphaned and created again."""
-    spec: Spec = {"parallelism": draw(st.integers(0, 3)), **MANUAL}
+    spec: Spec = {"parallelism": draw(st.integers(0, 3)), **draw(manual())}
     kind = draw(st.sampled_from(["plain", "queue", "indexed"]))
     if kind != "queue":
         spec["completions"] = draw(st.integers(1, 4))
@@ -184,7 +195,7 @@ def adoption(draw: st.DrawFn) -> Theme:
     if draw(st.integers(0, 2)) == 0:
         spec["podReplacementPolicy"] = "Failed"
     names = st.sampled_from(["stray-a", "stray-b"])
-    labels = st.sampled_from([{"app": "work"}, {"app": "work"}, {"app": "other"}])
+    labels = st.sampled_from([{"app": "work"}, {"app": "work"}, {"app": "other"}, {"away": "1"}])
     return (
         spec,
         draw(

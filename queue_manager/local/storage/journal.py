@@ -2,7 +2,8 @@
 
 `commit` is one transaction. SQLite in WAL mode with synchronous=NORMAL survives the death of the process at any
 moment (kill -9) without losing a commit; a power cut may lose the last ones but never leaves half of one.
-The lock is flock(2) on a file beside the database: the kernel lets go of it however the process ends.
+The lock is flock(2) on a file beside the database: the kernel lets go of it however the process ends. It also tells
+whether the directory is still there: SQLite would go on writing to a file that nobody can open any more.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ class Journal:
     def commit(self, revision: int, rows: list[Row]) -> None:
         """Keep all rows or none; returns when they are safe. Raises OSError."""
         run = self._connection.execute
+        if not self._is_there():
+            raise OSError(f"{self._file.parent} was removed while a cluster runs from it: stop it and start it anew")
         try:
             run("BEGIN IMMEDIATE")
             self._connection.executemany(_UPSERT, [row for row in rows if row.data is not None])
@@ -104,6 +107,12 @@ class Journal:
                 run("ROLLBACK")
             raise OSError(f"cannot write the object database: {error}") from error
 
+    def _is_there(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(_lock_file(self._file.parent)), os.fstat(self._lock))
+        except FileNotFoundError:
+            return False
+
     def close(self) -> None:
         """Release the database and the lock. May be called again."""
         if self._lock >= 0:
@@ -112,9 +121,13 @@ class Journal:
             self._lock = -1
 
 
+def _lock_file(directory: Path) -> Path:
+    return directory / "lock"
+
+
 def _take_lock(path: Path) -> int:
     """An open, locked file that holds our pid."""
-    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(_lock_file(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import sqlite3
 from collections.abc import Iterable
@@ -202,6 +203,24 @@ def test_kill_9_releases_the_lock_and_loses_no_commit(tmp_path: Path) -> None:
     revision, rows = journal.load()
     assert (revision, [row.key for row in rows]) == (7, ["a/b"])
     journal.close()
+
+
+@pytest.mark.parametrize("anew", [False, True])
+async def test_nothing_is_promised_once_the_directory_was_removed(tmp_path: Path, anew: bool) -> None:
+    """Not even when another cluster begins in its place: SQLite would write on, to a file without a name."""
+    world = World(Journal.open(tmp_path / "data"))
+    shutil.rmtree(tmp_path / "data")
+    other = Journal.open(tmp_path / "data") if anew else None
+    answer = await world.ask("POST", PODS.path("default"), pod("a"))
+    assert (answer.status, answer.body["message"]) == (
+        500,
+        "Internal error occurred: "
+        f"{tmp_path / 'data'} was removed while a cluster runs from it: stop it and start it anew",
+    )
+    assert len((await world.ask("GET", PODS.path())).body["items"]) == 0
+    world.store.close()
+    if other is not None:
+        other.close()
 
 
 def test_a_file_that_is_no_database_is_refused_and_the_lock_is_free(tmp_path: Path) -> None:

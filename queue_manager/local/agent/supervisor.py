@@ -87,7 +87,8 @@ class Process:
         """Send a signal to the whole process group. One that has ended is left alone."""
         if not self._gone and not self._has_ended():
             if number == signal.SIGTERM:
-                self._run.end.touch()
+                with contextlib.suppress(OSError):  # no room on the disk: only one that has just begun would lose it
+                    self._run.end.touch()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import uuid
 from collections.abc import Iterator
@@ -110,6 +111,15 @@ async def test_sigterm_reaches_the_container_and_its_own_exit_code_counts(run: R
     process.signal(signal.SIGTERM)
     await asyncio.wait_for(ended.wait(), 10)
     assert (run.read_exit() or (None,))[0] == 7
+
+
+async def test_sigterm_reaches_a_container_whose_files_cannot_be_written(run: RunFiles) -> None:
+    """As on a full disk: that it was to end cannot be written down, and it must end all the same."""
+    process, ended = start(run, "echo ready; while :; do sleep 0.05; done")
+    await until(lambda: run.log.exists() and run.log.read_text() == "ready\n")
+    shutil.rmtree(run.container)
+    process.signal(signal.SIGTERM)
+    await asyncio.wait_for(ended.wait(), 10)
 
 
 async def test_a_container_that_was_asked_to_end_before_it_began_does_not_begin(run: RunFiles) -> None:

@@ -72,14 +72,14 @@ class WorkloadController:
         queue = new or old
         if queue is None or (old is not None and new is not None and not _matters(old, new)):
             return
-        self._look_at_members(self._scheduler.queues.local_queues_of(queue.metadata.name))
+        self._look_at_cluster_queue(queue.metadata.name)
 
     def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
         check = new or old
         if check is not None and (old is None or new is None or old.active != new.active):
             for name in self._scheduler.state.queues:
                 if check.metadata.name in self._scheduler.state.checks_of(name):
-                    self._look_at_members(self._scheduler.queues.local_queues_of(name))
+                    self._look_at_cluster_queue(name)
 
     def _on_unscheduled(self, job_uid: str) -> None:
         """Another timeout may count now."""
@@ -87,6 +87,13 @@ class WorkloadController:
         if waiting is not None and waiting.unschedulable_timeout is not None:
             for workload in self._workloads.lookup(BY_OWNER, job_uid):
                 self.queue.add(workload.metadata.key)
+
+    def _look_at_cluster_queue(self, name: str) -> None:
+        """Who waits for it, and who holds its quota: their LocalQueue may be gone, or lead elsewhere by now."""
+        self._look_at_members(self._scheduler.queues.local_queues_of(name))
+        for holding in self._scheduler.state.holdings.values():
+            if holding.cluster_queue == name:
+                self.queue.add(holding.key)
 
     def _look_at_members(self, queues: list[Key]) -> None:
         for key in self._scheduler.workloads_of(queues):

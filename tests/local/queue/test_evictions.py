@@ -313,6 +313,25 @@ def test_a_drained_cluster_queue_takes_its_workloads_back_in_their_old_order() -
 STOPPED = "The ClusterQueue is stopped"
 
 
+@pytest.mark.parametrize("again", [None, "elsewhere"])
+def test_a_drained_cluster_queue_evicts_those_too_whose_local_queue_is_gone_or_leads_elsewhere(
+    again: str | None,
+) -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            await c.client.delete(LOCAL_QUEUES, NS, "lq")
+            if again is not None:
+                await c.local_queue("lq", again)
+            await asyncio.sleep(2)
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "HoldAndDrain"}})
+            await c.until(c.running, [])
+
+    run(story())
+
+
 def test_a_held_local_queue_starts_nothing_and_says_so() -> None:
     async def story() -> None:
         async with cluster() as c:

@@ -6,10 +6,12 @@ rules are pure functions of the Job and the little that is around it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from job_controller import names
+from job_controller.annotations import integer
 from job_controller.fields import IMMUTABLE, FieldError, Json, forbidden, invalid
 from queue_manager.api import labels
 from queue_manager.api.workload_validation import validate_admission_gates, validate_admission_gates_update
@@ -22,6 +24,7 @@ LABELS = "metadata.labels"
 ANNOTATIONS = "metadata.annotations"
 WEBHOOK = "vjob.kb.io"
 FALSE_TEXTS = ("0", "f", "F", "FALSE", "false", "False")  # what strconv.ParseBool takes for false
+_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII).fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,11 @@ def _positive(values: Json, key: str, path: str, allowed: Callable[[int], bool],
     if key not in values:
         return []
     text = values[key]
-    if not text.lstrip("+-").isdecimal() or len(text.lstrip("+-")) < len(text) - 1:
-        return [invalid(path, text, f'strconv.Atoi: parsing "{text}": invalid syntax')]
-    return [] if allowed(int(text)) else [invalid(path, int(text), detail)]
+    number = integer(text, bits=64)
+    if number is None:
+        why = "value out of range" if _NUMBER(text) else "invalid syntax"
+        return [invalid(path, text, f'strconv.Atoi: parsing "{text}": {why}')]
+    return [] if allowed(number) else [invalid(path, number, detail)]
 
 
 def _validate_synchronous_completions(notes: Json, spec: Json) -> list[FieldError]:

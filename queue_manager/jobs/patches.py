@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from job_controller.annotations import integer
 from job_controller.fields import Json
 from job_controller.model import Job
 from queue_manager.api import labels
@@ -91,8 +92,8 @@ def _restored_size(job: Job, workload: Workload) -> Json:
     wanted = workload.spec.pod_sets[0]
     if wanted.min_count is None or job.spec.parallelism is None or job.spec.parallelism >= wanted.count:
         return {}
-    note = job.metadata.annotations.get(labels.PARALLELISM, "")
-    size: dict[str, Json] = {"parallelism": int(note) if note.isdecimal() else wanted.count}
+    noted = integer(job.metadata.annotations.get(labels.PARALLELISM, ""))
+    size: dict[str, Json] = {"parallelism": wanted.count if noted is None else max(0, noted)}
     if synchronous(job):
         size["completions"] = wanted.count
     return size

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from job_controller.annotations import integer
 from job_controller.fields import Json
 from job_controller.model import Job, JobSpec
 from job_controller.pods import owner_reference
@@ -64,10 +65,16 @@ def pod_set(job: Job) -> Json:
         "template": clean_template(job.spec.template),
         "topologyRequest": {"podIndexLabel": labels.POD_INDEX_LABEL},
     }
-    minimum = job.metadata.annotations.get(labels.MIN_PARALLELISM, "")
-    if minimum.isdecimal():
-        result["minCount"] = int(minimum)
+    minimum = min_parallelism(job)
+    if minimum is not None:
+        result["minCount"] = minimum
     return result
+
+
+def min_parallelism(job: Job) -> int | None:
+    """How many pods will do, by the Job's annotation; None if only all of them will."""
+    number = integer(job.metadata.annotations.get(labels.MIN_PARALLELISM, ""))
+    return number if number is not None and number > 0 else None
 
 
 def clean_template(template: Mapping[str, Json]) -> Json:
@@ -101,9 +108,9 @@ def synchronous(job: Job) -> bool:
 
 
 def max_execution_time(job: Job) -> int | None:
-    """Seconds, by the Job's label; None without a limit, or with one that is no positive number."""
-    text = job.metadata.labels.get(labels.MAX_EXEC_TIME, "")
-    return int(text) if text.isdecimal() and int(text) > 0 else None
+    """Seconds, by the Job's label; None without a limit, or with one that is no positive number of 32 bits."""
+    number = integer(job.metadata.labels.get(labels.MAX_EXEC_TIME, ""))
+    return number if number is not None and number > 0 else None
 
 
 def new_workload(

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from job_controller.annotations import integer
 from job_controller.fields import Json
 from job_controller.model import Key
 from queue_manager.api import labels
@@ -128,8 +129,7 @@ def _held(workload: Workload) -> bool:
 
 
 def _rank(workload: Workload, queued_at: datetime) -> Rank:
-    sequence = workload.metadata.annotations.get(labels.SEQUENCE, "")
-    arrival = int(sequence) if sequence.isdecimal() else 0
+    arrival = integer(workload.metadata.annotations.get(labels.SEQUENCE, ""), bits=64) or 0
     return Rank(-(workload.spec.priority or 0), int(queued_at.timestamp()), arrival, workload.metadata.uid)
 
 

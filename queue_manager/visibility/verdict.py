@@ -12,9 +12,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from job_controller.model import Job
-from queue_manager.api import labels
 from queue_manager.api.types import ClusterQueue, ResourceFlavor, ResourceGroup
-from queue_manager.jobs.workload import pod_count
+from queue_manager.jobs.workload import min_parallelism, pod_count
 from queue_manager.scheduling.amounts import Amounts, text
 from queue_manager.scheduling.info import PODS
 from queue_manager.scheduling.matching import refusal
@@ -75,8 +74,8 @@ def least(job: Job) -> Amounts:
 
 
 def smallest_count(job: Job) -> int:
-    minimum = job.metadata.annotations.get(labels.MIN_PARALLELISM, "")
-    return min(int(minimum), pod_count(job.spec)) if minimum.isdecimal() else pod_count(job.spec)
+    minimum, all_of_them = min_parallelism(job), pod_count(job.spec)
+    return all_of_them if minimum is None else min(minimum, all_of_them)
 
 
 def _never_in(group: ResourceGroup, asked: Amounts, job: Job, node: Node, flavors: Mapping[str, ResourceFlavor]) -> str:

@@ -33,10 +33,11 @@ def test_priority_comes_first_then_time_then_arrival():
         "StrictFIFO",
         pending("young", created=5),
         pending("second", created=1, annotations={"sluice/sequence": "12"}),
+        pending("odd", created=1, annotations={"sluice/sequence": "9" * 5000}),
         pending("first", created=1, annotations={"sluice/sequence": "9"}, uid="zzz"),
         pending("high", created=9, priority=10),
     )
-    assert drain(queue) == ["high", "first", "second", "young"]
+    assert drain(queue) == ["high", "odd", "first", "second", "young"]
 
 
 def test_besteffort_parks_all_equal_workloads_with_one_refusal():

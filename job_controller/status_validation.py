@@ -137,9 +137,9 @@ class _Update:
         indexed = self.spec.get("completionMode") == "Indexed"
         per_index = self.spec.get("backoffLimitPerIndex") is not None
         completions = self.spec.get("completions")
-        if completed_changed and indexed and completions is not None:
+        if completed_changed and completions is not None:
             yield from _malformed("completedIndexes", completed, completions)
-        if failed_changed and failed is not None and per_index and indexed and completions is not None:
+        if failed_changed and failed is not None and per_index and completions is not None:
             yield from _malformed("failedIndexes", failed, completions)
         if completed_changed and completed and not indexed:
             text = "cannot set non-empty completedIndexes when non-indexed completion mode"
@@ -147,7 +147,7 @@ class _Update:
         if failed_changed and failed is not None and not per_index:
             text = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
             yield invalid("status.failedIndexes", failed, text)
-        if (completed_changed or failed_changed) and failed is not None and indexed and completions is not None:
+        if (completed_changed or failed_changed) and failed is not None and completions is not None:
             index = indexes.first_overlap(completed, failed, completions)
             if index is not None:
                 text = f"failedIndexes and completedIndexes overlap at index: {index}"

@@ -225,3 +225,17 @@ def test_values_are_printed_as_go_prints_them(value: Any, text: str) -> None:
     assert show(value) == text
     if isinstance(value, str):
         assert quote(value) == text
+
+
+def test_indexes_of_a_job_that_is_not_indexed_are_read_all_the_same() -> None:
+    """As a real server answers: what is wrong with them is said besides that they have no place there."""
+    stored = job()
+    stored["spec"] |= {"completions": 2, "parallelism": 2}
+    new = {**stored, "status": {"completedIndexes": "1,2", "failedIndexes": "1"}}
+    errors = [str(error).rsplit(": ", 2)[-2:] for error in status_validation.validate_status_update(new, stored)]
+    assert [": ".join(error) for error in errors] == [
+        'too large index: "2"',
+        '"1,2": cannot set non-empty completedIndexes when non-indexed completion mode',
+        '"1": cannot set non-null failedIndexes when backoffLimitPerIndex is null',
+        "failedIndexes and completedIndexes overlap at index: 1",
+    ]

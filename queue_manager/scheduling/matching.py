@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from job_controller.annotations import integer
 from job_controller.fields import Json
 from queue_manager.api.types import ResourceFlavor, Taint
 
@@ -72,15 +73,7 @@ def _expression_matches(value: str, expression: Json) -> bool:
             return True
         case "DoesNotExist":
             return False
-        case "Gt":
-            return _number(value) is not None and bool(values) and (_number(value) or 0) > (_number(values[0]) or 0)
-        case "Lt":
-            return _number(value) is not None and bool(values) and (_number(value) or 0) < (_number(values[0]) or 0)
+        case "Gt" | "Lt" as operator:
+            have, bound = integer(value, bits=64), integer(values[0], bits=64) if values else None
+            return have is not None and bound is not None and (have > bound if operator == "Gt" else have < bound)
     return False
-
-
-def _number(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None

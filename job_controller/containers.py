@@ -227,6 +227,8 @@ def _validate_source(variable: Json, path: str) -> list[FieldError]:
         errors.append(required(f"{path}.resourceFieldRef.resource"))
     for kind in ("configMapKeyRef", "secretKeyRef"):
         if kind in source:
+            name = source[kind].get("name", "")
+            errors += [invalid(f"{path}.{kind}.name", name, text) for text in names.dns_subdomain(name)]
             errors += _validate_key(source[kind].get("key", ""), f"{path}.{kind}.key")
     if not source:
         kinds = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"

@@ -60,11 +60,15 @@ def not_found(field: str, value: object, detail: str = "") -> FieldError:
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
-    return FieldError("FieldValueTooMany", field, f"Too many: {actual}: must have at most {limit} items")
+    return FieldError("FieldValueTooMany", field, f"Too many: {actual}: must have at most {_several(limit, 'item')}")
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
+    return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {_several(limit, 'byte')}")
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def show(value: object) -> str:

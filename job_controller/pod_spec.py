@@ -204,8 +204,8 @@ def _validate_names(spec: Json, path: str) -> list[FieldError]:
     if "overhead" in spec:
         errors += validate_resources({"limits": spec["overhead"]}, (), f"{path}.overhead")
     if "os" in spec and spec["os"].get("name") not in _OPERATING_SYSTEMS:
-        name, at = spec["os"].get("name"), f"{path}.os.name"
-        errors.append(not_supported(at, name, _OPERATING_SYSTEMS) if name else required(at))
+        name, at = spec["os"].get("name"), f"{path}.os"
+        errors.append(not_supported(at, name, _OPERATING_SYSTEMS) if name else required(f"{at}.name"))
     return errors
 
 

@@ -29,7 +29,17 @@ LABEL = (
     "an alphanumeric character (e.g. 'my-name',  or '123-abc', "
     "regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
+SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
 REFUSED: list[tuple[Any, list[str]]] = [
+    (
+        container(env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"key": "k"}}}]),
+        [f'{MAIN}.env[0].valueFrom.configMapKeyRef.name: Invalid value: "": {SUBDOMAIN}'],
+    ),
+    (pod(os={"name": "beos"}), ['spec.os: Unsupported value: "beos": supported values: "linux", "windows"']),
     (pod(containers=[]), ["spec.containers: Required value"]),
     (pod(containers=[{}]), [f"{MAIN}.name: Required value", f"{MAIN}.image: Required value"]),
     (pod(containers=[{"name": "Main", "image": "a"}]), [f'{MAIN}.name: Invalid value: "Main": {LABEL}']),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -220,7 +221,7 @@ def _text(value: Json) -> str:
 def _columns(declared: Any) -> tuple[tuple[Column, ...], Callable[[Json, datetime], list[Any]]]:
     """The name, then what the definition asks for; the age if it asks for nothing."""
     if not declared:
-        return (NAME, AGE), lambda tree, now: [tree["metadata"].get("name", ""), age(tree, now)]
+        return (NAME, replace(AGE, type="date")), lambda tree, now: [tree["metadata"].get("name", ""), age(tree, now)]
     columns = tuple(
         Column(c["name"], c["type"], c.get("description", ""), c.get("format", ""), c.get("priority", 0))
         for c in declared

@@ -10,19 +10,14 @@ and accepted then: most writes change a few fields of a large object, and cost n
 
 from __future__ import annotations
 
-import base64
-import binascii
 import copy
-import ipaddress
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from datetime import date
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
-from uuid import UUID
 
-from job_controller.fields import FieldError, Json, invalid, not_supported, required, show, too_many
-from queue_manager.local.schema import values
+from job_controller.fields import FieldError, Json, invalid, not_supported, required, show, too_long, too_many
 from queue_manager.local.schema.fitting import Fit
+from queue_manager.local.schema.formats import has_format
 from queue_manager.local.schema.jsontext import Repeated
 
 _MISSING: Any = object()
@@ -189,14 +184,14 @@ class Node:
         schema = self.schema
         longest, shortest = schema.get("maxLength"), schema.get("minLength")
         if longest is not None and len(value) > longest:
-            yield FieldError("FieldValueTooLong", path, f"Too long: may not be more than {longest} bytes")
-            return
-        if shortest is not None and len(value) < shortest:
-            yield _in_body(path, value, f"should be at least {shortest} chars long")
-        if self.pattern is not None and not self.pattern.search(value):
-            yield _in_body(path, value, f"should match '{schema['pattern']}'")
+            yield too_long(path, longest)
+        else:
+            if shortest is not None and len(value) < shortest:
+                yield _in_body(path, value, f"should be at least {shortest} chars long")
+            if self.pattern is not None and not self.pattern.search(value):
+                yield _in_body(path, value, f"should match '{schema['pattern']}'")
         form = schema.get("format") or ""
-        if form in _FORMATS and "string" in self.types and not _FORMATS[form](value):
+        if form and "string" in self.types and not has_format(value, form):
             yield FieldError(
                 "FieldValueTypeInvalid",
                 path,
@@ -225,12 +220,14 @@ class Node:
                 yield _in_body(path, value, f"should be greater than or equal to {_shown(least)}")
 
     def _check_list(self, value: list[Json], path: str, old: Json) -> Iterator[FieldError]:
+        yield from self._check_items(value, path, old)
         most, least = self.schema.get("maxItems"), self.schema.get("minItems")
         if most is not None and len(value) > most:
             yield too_many(path, len(value), most)
-            return
         if least is not None and len(value) < least:
             yield _in_body(path, len(value), f"should have at least {least} items")
+
+    def _check_items(self, value: list[Json], path: str, old: Json) -> Iterator[FieldError]:
         if self.item is None:
             return
         before = _by_key(old, self.keys) if self.list_type == "map" and isinstance(old, list) else None
@@ -341,33 +338,6 @@ def _unsupported(path: str, value: Json, allowed: list[Json]) -> FieldError:
 def _shown(number: Json) -> str:
     whole = isinstance(number, float) and number.is_integer()
     return str(int(number) if whole else number)
-
-
-# --- formats of strings --------------------------------------------------------------------------------------
-
-
-def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
-    def check(text: str) -> bool:
-        try:
-            parse(text)
-        except (ValueError, binascii.Error):
-            return False
-        return True
-
-    return check
-
-
-_DURATION = re.compile(r"-?(\d+(\.\d+)?\s*(ns|us|µs|ms|s|m|h|d|w)\s*)+|0")
-_FORMATS: dict[str, Callable[[str], bool]] = {
-    "date-time": _parses(values.time),
-    "date": _parses(lambda text: date.fromisoformat(text) if len(text) == 10 else int("x")),
-    "byte": _parses(lambda text: base64.b64decode(text, validate=True)),
-    "ipv4": _parses(ipaddress.IPv4Address),
-    "ipv6": _parses(ipaddress.IPv6Address),
-    "cidr": _parses(lambda text: ipaddress.ip_network(text, strict=False)),
-    "uuid": _parses(lambda text: UUID(text) if len(text) in (32, 36) else int("x")),
-    "duration": _parses(lambda text: text if _DURATION.fullmatch(text) else int("x")),
-}
 
 
 def duplicate_fields(value: Json, path: str = "") -> list[str]:

@@ -80,6 +80,7 @@ def _create(writer: Writes, store: Store, call: Call, config: Json) -> bytes:
         why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
         raise errors.conflict(call.resource, call.name, why)
     meta.pop("resourceVersion", None)
+    _refuse_nulls(call, new)
     call.created = True
     return writer.applied_create(call, new)
 
@@ -91,16 +92,20 @@ def _update(writer: Writes, store: Store, call: Call, config: Json, stored: Stor
     meta = metadata.check_envelope(call, new)
     metadata.check_name(call, meta)
     _check_uid(call, meta, old["metadata"]["uid"])
+    _refuse_nulls(call, new)
+    return writer.applied_update(call, new, old)
+
+
+def _refuse_nulls(call: Call, new: Json) -> None:
     schema = call.kind.schema
     if isinstance(schema, CustomSchema):
         problems = list(_nulls(schema.node, new, ""))
         if problems:
             raise errors.invalid(call.resource, call.name, problems + schema.broken_rules(problems, new))
-    return writer.applied_update(call, new, old)
 
 
 def _nulls(node: Node, value: Json, path: str) -> Iterator[FieldError]:
-    """What became null by being taken away, and may not be. Only sent objects have such nulls dropped."""
+    """What an apply makes null and may not be. Only objects that were sent as a whole have such nulls dropped."""
     if isinstance(value, list) and node.item is not None:
         for index, item in enumerate(value):
             yield from _nulls(node.item, item, f"{path}[{index}]")

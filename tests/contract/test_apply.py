@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import CONFIG_MAPS, JOBS, PODS, Resource
+from queue_manager.engine.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, Resource
 from queue_manager.engine.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from tests.contract.bodies import config_map, definition, job, pod, thing, things
 from tests.contract.session import Answer, Session
@@ -271,3 +271,10 @@ async def test_a_change_of_labels_alone_is_an_ownership_of_labels(m: Session) ->
     await apply(m, "one", labelled(config_map("a", {"k": "v"}), x="1"))
     await apply(m, "two", labelled({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}, y="2"))
     await m.patch(things(m.group), "a", {}, APPLY, fieldManager="one")
+
+
+async def test_labels_that_a_job_takes_from_its_template_belong_to_who_sent_them(s: Session) -> None:
+    s.show_managed_fields()
+    spec = job()["spec"]["template"]["spec"]
+    await s.create(job("j", {"template": {"metadata": {"labels": {"team": "a"}}, "spec": spec}}))
+    await s.ask("GET", NAMESPACES.path(name=s.namespace))

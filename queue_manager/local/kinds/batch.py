@@ -20,10 +20,13 @@ _MADE = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "ba
 
 
 def _generated(job: Json) -> FieldSet:
-    """What creation adds to a Job besides defaults: its selector and labels, which belong to nobody."""
+    """What creation adds to a Job besides defaults: its selector and labels, which belong to nobody.
+
+    The labels of a Job that has none are by default those of its template, and belong to who sent these.
+    """
     found = of_paths(("f:spec", "f:selector")) if not lookup(job, "spec.selector") else {}
     for path in ("metadata", "spec.template.metadata"):
-        labels = lookup(job, f"{path}.labels") or {}
+        labels = lookup(job, f"{path}.labels") or lookup(job, "spec.template.metadata.labels") or {}
         above = (*(f"f:{step}" for step in path.split(".")), "f:labels")
         if labels:
             found = union(found, of_paths(*((*above, f"f:{name}") for name in _MADE if name not in labels)))

@@ -23,9 +23,14 @@ def status_changes(old: JobStatus, new: JobStatus) -> Tree:
 
 
 def release(pod: Pod, *, this_version: bool = False) -> Tree:
-    """Take the finalizer off: strategic merge, so that other finalizers may come and go meanwhile."""
+    """Take the finalizer off: strategic merge, so that other finalizers may come and go meanwhile.
+
+    A mark goes with it, wherever it is from: a pod that is done would be tracked, and counted, again and again.
+    """
     tracking = [finalizer for finalizer in pod.metadata.finalizers if finalizer in TRACKING_FINALIZERS]
     metadata: Tree = {"uid": pod.metadata.uid}
+    if DELETING in pod.metadata.annotations:
+        metadata["annotations"] = {DELETING: None}
     if tracking:
         metadata["$deleteFromPrimitiveList/finalizers"] = tracking
     if this_version:

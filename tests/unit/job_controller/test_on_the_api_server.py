@@ -142,6 +142,18 @@ async def test_a_smaller_job_whose_parallelism_changes_too_ends_all_the_same() -
 
 
 @virtually
+async def test_a_pod_that_has_our_mark_from_elsewhere_is_counted_once() -> None:
+    """By its template, say, or from a Job that has left it to this one in the midst of a deletion."""
+    cluster = Cluster()
+    async with cluster.controllers(always()):
+        spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}
+        template = {"metadata": {"annotations": {"sluice/deleting": "true"}}, "spec": spec}
+        await cluster.submit(completions=5, parallelism=1, template=template)
+        await cluster.finished()
+        assert len(await cluster.pods()) == 5
+
+
+@virtually
 async def test_the_end_of_a_job_is_told_however_many_pods_it_had() -> None:
     cluster = Cluster()
     async with cluster.controllers(always()):

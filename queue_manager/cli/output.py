@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from rich.text import Text
 from queue_manager.cli.streams import printable
 
 WIDE = 1000
+DRAWN = 500  # rows: each takes milliseconds, and nobody looks at more of them on a terminal
 LEGIBLE = 20  # letters in a line: what text that wraps needs at least
 
 
@@ -54,10 +56,31 @@ def show(form: str, columns: Sequence[Column], rows: Sequence[object], empty: st
     """Print rows as a table or as a JSON list; `empty` is what a person reads when there are none."""
     if form == "json":
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows, order="deterministic")).decode() + "\n")
-    elif rows:
+    elif rows and sys.stdout.isatty() and len(rows) <= DRAWN:
         show_table(table(columns, rows))
+    elif rows:
+        sys.stdout.write("".join(plain(columns, rows)))
     else:
         sys.stdout.write(empty + "\n")
+
+
+def plain(columns: Sequence[Column], rows: Sequence[object]) -> Iterator[str]:
+    """The lines of a table for a pipe, as show_table prints them there, but of thousands of rows in no time."""
+    cells = [[_lines(column.heading), *(_lines(printable(column.cell(row))) for row in rows)] for column in columns]
+    widths = [max(cell_len(line) for lines in texts for line in lines) for texts in cells]
+    for row in zip(*cells, strict=True):
+        for texts in zip_longest(*row, fillvalue=""):
+            padded = (_padded(*each) for each in zip(texts, widths, columns, strict=True))
+            yield "  ".join(padded).rstrip() + "\n"
+
+
+def _lines(text: str) -> list[str]:
+    return text.expandtabs().splitlines() or [""]
+
+
+def _padded(text: str, width: int, column: Column) -> str:
+    space = " " * (width - cell_len(text))
+    return space + text if column.right else text + space
 
 
 def show_table(drawn: RenderableType) -> None:

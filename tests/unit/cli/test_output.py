@@ -58,6 +58,17 @@ def test_a_terminal_too_narrow_for_a_table_breaks_its_lines_and_hides_no_name(
     assert [line.split("  ")[0] for line in re.sub("\x1b.*?m", "", capsys.readouterr().out).splitlines()] == lines
 
 
+def test_a_pipe_gets_what_is_drawn_for_people_without_the_drawing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Drawing takes milliseconds a row. Wide letters, several lines in a cell, and numbers to the right."""
+    columns = (*COLUMNS[:1], output.Column("", lambda row: f"{len(row.name)}\n!", right=True), *COLUMNS[1:])
+    rows = [Row("漢字", "b"), Row("[red]c[/red]", "d\ne\n\nf"), Row(""), Row("a\tb", "  g ")]
+    output.show("table", columns, rows, "none")
+    printed = capsys.readouterr().out
+    output.show_table(output.table(columns, rows))
+    assert printed == capsys.readouterr().out
+    assert printed.splitlines()[:3] == ["NAME              TEXT", "漢字           2  b", "               !"]
+
+
 def test_json_has_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:
     output.show("json", COLUMNS, [Row("a", "b")], "none")
     assert json.loads(capsys.readouterr().out) == [{"name": "a", "longText": "b"}]

@@ -58,6 +58,7 @@ async def connect(kubeconfig: str | None, context: str | None) -> AsyncIterator[
     except ApiError as error:
         raise Refusal(f"{error.status} {error.reason}: {error.message}") from error
     except OSError as error:
-        raise Refusal(f"no answer from the cluster of {path}: {error}; is `sluice up` running?") from error
+        why = str(error) or "it took too long"  # a timeout says nothing
+        raise Refusal(f"no answer from the cluster of {path}: {why}; is `sluice up` running?") from error
     finally:
         await transport.close()

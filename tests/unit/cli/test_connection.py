@@ -76,7 +76,7 @@ async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(hom
 async def test_a_cluster_that_stands_still_is_told_from_one_that_is_not_there(home: Path) -> None:
     """A timeout has no words of its own."""
     path = put(home / "config")
-    with pytest.raises(Refusal, match="no answer from the cluster of .*: it took too long; is `sluice up` running"):
+    with pytest.raises(Refusal, match="it took too long; is `sluice up` running"):
         async with connect(str(path), None):
             raise TimeoutError
 

@@ -141,3 +141,39 @@ async def test_what_was_wrong_before_may_stay(s: Session) -> None:
 async def test_definitions_with_rules_that_do_not_compile_are_refused(s: Session, case: Json) -> None:
     body = definition(s.group, ruled({"rule": case["rule"]}))
     await s.ask("POST", CRDS.path(), body, dryRun="All", differs=case.get("differs", ""))
+
+
+PRINTED = (
+    "'%s %s %s'.format([self.a, self.s, self.f])",
+    "'%d 100%%'.format([self.a])",
+    "'%f %.2f %.0f'.format([self.f, self.f, self.f])",
+    "'%e'.format([self.f])",
+    "'%b %b %o'.format([self.a, true, self.a])",
+    "'%x %X %x %x'.format([self.a, self.s, b'ab', -255])",
+    "'%s %s'.format([self.l, self.m])",
+    "'%s'.format([[1, 2.5, true, 'x', null]])",
+    "'%s %s %s'.format([duration('90s'), timestamp('2026-01-01T00:00:00.5Z'), type(self.a)])",
+    "'%s %s %s'.format([null, 1.5e30, -0.1])",
+)
+
+
+async def test_a_message_is_composed(s: Session) -> None:
+    fields: Json = {
+        "a": {"type": "integer"},
+        "s": {"type": "string"},
+        "f": {"type": "number"},
+        "l": {"type": "array", "items": {"type": "integer"}},
+        "m": {"type": "object", "additionalProperties": {"type": "string"}},
+    }
+    rules = {
+        f"r{index}": {
+            "type": "object",
+            "properties": fields,
+            "x-kubernetes-validations": [{"rule": "false", "messageExpression": text}],
+        }
+        for index, text in enumerate(PRINTED)
+    }
+    await s.define(definition(s.group, {"type": "object", "properties": rules}))
+    value = {"a": 11, "s": "ab", "f": 1234.5, "l": [1, 2], "m": {"y": "1", "x": "2"}}
+    for name in rules:
+        await s.create(thing(s.group, **{name: value}))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from queue_manager.local.cel import formats, lists, networks, quantities, texts, times
+from queue_manager.local.cel import formats, lists, networks, printing, quantities, texts, times
 from queue_manager.local.cel.operators import (
     add,
     arithmetic,
@@ -91,6 +91,7 @@ METHODS: dict[str, Function] = {
     "size": size,
     **texts.METHODS,
     **lists.METHODS,
+    **printing.METHODS,
     **quantities.METHODS,
     **networks.METHODS,
     **formats.METHODS,

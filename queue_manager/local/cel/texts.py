@@ -49,7 +49,7 @@ def _char_at(value: str, index: int) -> str:
 
 def _replace(value: str, old: str, new: str, limit: int = -1) -> str:
     found = as_text(value).count(as_text(old))
-    _affordable(len(value) + (found if limit < 0 else min(found, limit)) * len(as_text(new)))
+    affordable(len(value) + (found if limit < 0 else min(found, limit)) * len(as_text(new)))
     return value.replace(old, new, limit)
 
 
@@ -72,11 +72,11 @@ def _ascii(change: Callable[[str], str]) -> Function:
 
 
 def _join(value: list[str], by: str = "") -> str:
-    _affordable(sum(len(as_text(item)) + len(by) for item in value))
+    affordable(sum(len(as_text(item)) + len(by) for item in value))
     return by.join(value)
 
 
-def _affordable(length: int) -> None:
+def affordable(length: int) -> None:
     """Refuse a text of more memory than its parts have, before it is made."""
     if length > MAX_TEXT:
         raise OutOfBudget

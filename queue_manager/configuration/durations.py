@@ -10,7 +10,8 @@ LONGEST = 2**63 - 1  # nanoseconds, about 292 years: what Go can hold
 EXAMPLES = 'a duration such as "30s", "5m" or "1h30m"'
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_part = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+# One way to read a number only, or a long one that has no unit is tried in all ways: users write these.
+_part = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _whole = re.compile(rf"[+-]?(?:{_part.pattern})+", re.ASCII).fullmatch
 
 
@@ -28,8 +29,10 @@ def parse(text: str) -> timedelta:
 
 def _nanoseconds(number: str, unit: str) -> int:
     whole, _, decimals = number.partition(".")
-    scale: int = 10 ** len(decimals)
-    return int(whole + decimals or "0") * _UNITS[unit] // scale
+    whole, decimals = whole.lstrip("0"), decimals[:18]  # further decimals are less than a nanosecond, of hours too
+    if len(whole) > len(str(LONGEST)):
+        return LONGEST + 1
+    return int(whole + decimals or "0") * _UNITS[unit] // 10 ** len(decimals)
 
 
 def render(duration: timedelta) -> str:

@@ -26,6 +26,8 @@ from queue_manager.configuration import durations
         ("250us", 0.00025, "250µs"),
         ("1500µs", 0.0015, "1.5ms"),
         ("36h", 129600, "36h0m0s"),
+        ("0" * 5000 + "2s", 2, "2s"),
+        ("0.5" + "0" * 5000 + "s", 0.5, "500ms"),
     ],
 )
 def test_a_duration_is_read_and_printed_as_go_does(text: str, seconds: float, printed: str) -> None:
@@ -35,6 +37,13 @@ def test_a_duration_is_read_and_printed_as_go_does(text: str, seconds: float, pr
 
 @pytest.mark.parametrize("text", ["", "soon", "5", "5 m", "m", "1d", "-", "1h-3m", "1s ", "٣s", "1e3s", "9" * 30 + "h"])
 def test_what_go_does_not_read_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not|longer"):
+        durations.parse(text)
+
+
+@pytest.mark.parametrize("text", ["1" * 200_000, "1" * 200_000 + "s", "1." + "1" * 200_000, "1s" * 100_000 + "1"])
+def test_a_long_text_is_refused_at_once(text: str) -> None:
+    """Annotations of Jobs may be that long, and whoever reads them serves all users."""
     with pytest.raises(ValueError, match=r"not|longer"):
         durations.parse(text)
 

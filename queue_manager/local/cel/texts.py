@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 from queue_manager.local.cel.values import CelError, Function, OutOfBudget, no_overload
+from queue_manager.local.schema.patterns import PatternError, compiled
 
 MAX_TEXT = 10_000_000  # characters of one text
 
@@ -18,13 +18,12 @@ def as_text(value: Any) -> str:
     return value
 
 
-@lru_cache(512)
 def pattern(text: str) -> re.Pattern[str]:
     """A regular expression. Raises CelError."""
     try:
-        return re.compile(re.sub(r"\\z$", r"\\Z", text))
-    except re.error as error:
-        raise CelError(f"error parsing regexp: {error}") from error
+        return compiled(text)
+    except PatternError as error:
+        raise CelError(str(error)) from error
 
 
 def matches(value: Any, regex: Any) -> bool:

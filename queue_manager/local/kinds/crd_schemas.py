@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from job_controller.fields import FieldError, Json, forbidden, invalid, not_supported, required
+from queue_manager.local.schema.patterns import PatternError, compiled
 from queue_manager.local.schema.structural import Node
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -62,9 +61,9 @@ def _validate_pattern(schema: Json, path: str) -> list[FieldError]:
     if not pattern:
         return []
     try:
-        re.compile(pattern)
-    except re.error as error:
-        detail = f"must be a valid regular expression, but isn't: error parsing regexp: {error}"
+        compiled(pattern)
+    except PatternError as error:
+        detail = f"must be a valid regular expression, but isn't: {error}"
         return [invalid(f"{path}.pattern", pattern, detail)]
     return []
 

@@ -18,6 +18,7 @@ from msgspec import UNSET, Meta
 
 from job_controller.fields import Json
 from queue_manager.local.schema.memo import Passed, text_of
+from queue_manager.local.schema.patterns import translated
 
 Distinct = Callable[[Json], bool]
 
@@ -122,12 +123,14 @@ def _plain(schema: Json, form: str) -> Any:
 
 
 def _string(schema: Json) -> Any:
-    bounds = _bounds(schema, min_length="minLength", max_length="maxLength", pattern="pattern")
+    bounds = _bounds(schema, min_length="minLength", max_length="maxLength")
     form = schema.get("format")
     if form == "date-time" and "pattern" not in schema:
         bounds["pattern"] = _TIME
     elif form:
         raise _NoType
+    elif schema.get("pattern"):
+        bounds["pattern"] = translated(schema["pattern"])
     return _with(str, bounds)
 
 

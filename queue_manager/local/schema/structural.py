@@ -19,6 +19,7 @@ from job_controller.fields import FieldError, Json, invalid, not_supported, requ
 from queue_manager.local.schema.fitting import Fit
 from queue_manager.local.schema.formats import has_format
 from queue_manager.local.schema.jsontext import Repeated
+from queue_manager.local.schema.patterns import compiled
 
 _MISSING: Any = object()
 _COMBINATIONS = ("allOf", "anyOf", "oneOf", "not")
@@ -63,7 +64,7 @@ class Node:
         self.required: tuple[str, ...] = tuple(schema.get("required") or ())
         self.list_type = schema.get("x-kubernetes-list-type", "")
         self.keys: tuple[str, ...] = tuple(schema.get("x-kubernetes-list-map-keys") or ())
-        self.pattern = re.compile(schema["pattern"]) if schema.get("pattern") else None
+        self.pattern = compiled(schema["pattern"]) if schema.get("pattern") else None
         self.combined = {key: _nodes(schema[key]) for key in _COMBINATIONS if schema.get(key)}
         below = [*self.children.values(), *filter(None, (self.additional, self.item))]
         self.defaulting: bool = any(node.default is not _MISSING or node.defaulting for node in below)

@@ -14,6 +14,7 @@ import time
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from shlex import quote
 
 from queue_manager import assets
 from queue_manager.cli.connection import default_data_dir
@@ -122,8 +123,8 @@ def say_next(cluster: LocalCluster, seconds: float) -> None:
         sample = sample.relative_to(Path.cwd())
     sys.stdout.write(
         f"\nReady in {seconds:.1f} s. In another terminal:\n"
-        f"  export KUBECONFIG={cluster.kubeconfig}\n"
-        f"  sluice submit -f {sample}\n"
+        f"  export KUBECONFIG={quote(str(cluster.kubeconfig))}\n"
+        f"  sluice submit -f {quote(str(sample))}\n"
         f"  sluice ps\n"
         "Ctrl-C stops the cluster; what it knows stays.\n"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from queue_manager.cli import up
 from queue_manager.cli.connection import connect, find_kubeconfig
 from queue_manager.cli.exits import EXIT_ERROR, Refusal
+from queue_manager.configuration import KueueConfig
 from queue_manager.engine.resources import JOBS
+from queue_manager.local.cluster import ClusterOptions, LocalCluster
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -106,3 +109,12 @@ def test_a_user_without_name_and_home_is_told_what_to_set(monkeypatch: pytest.Mo
     with pytest.raises(Refusal, match="~nobody-of-this-name"):
         up.expanded("~nobody-of-this-name/data")
     assert up.user() == str(os.getuid())
+
+
+def test_what_up_says_to_type_can_be_typed_whatever_the_name_of_the_home(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = LocalCluster(ClusterOptions(data_dir=tmp_path / "my home"), KueueConfig())
+    up.say_next(cluster, 1.0)
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "KUBECONFIG" in line)
+    assert shlex.split(line) == ["export", f"KUBECONFIG={tmp_path / 'my home' / 'kubeconfig'}"]

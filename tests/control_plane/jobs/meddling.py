@@ -199,8 +199,9 @@ def templates(draw: st.DrawFn) -> Theme:
 def forgeries(draw: st.DrawFn) -> Theme:
     """Somebody writes into the status what a controller alone should: indexes, conditions, UIDs of real pods.
 
-    Not what sends the built-in controller round in circles (Suspended=False, which it cannot put right), not the number of
-    completed indexes, which it puts right only with the next change, and not UIDs of pods that run, see DIFFERENCES.md.
+    Not what sends the built-in controller round in circles (Suspended=False, which it cannot put right), not the number
+    of completed indexes, which it puts right only with the next change, and not UIDs of pods that run, see
+    DIFFERENCES.md.
     """
     spec = _any_spec(draw)
     if "completionMode" in spec and draw(st.integers(0, 2)) == 0:

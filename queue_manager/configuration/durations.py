@@ -32,7 +32,8 @@ def _nanoseconds(number: str, unit: str) -> int:
     whole, decimals = whole.lstrip("0"), decimals[:18]  # further decimals are less than a nanosecond, of hours too
     if len(whole) > len(str(LONGEST)):
         return LONGEST + 1
-    return int(whole + decimals or "0") * _UNITS[unit] // 10 ** len(decimals)
+    scale: int = 10 ** len(decimals)
+    return int(whole + decimals or "0") * _UNITS[unit] // scale
 
 
 def render(duration: timedelta) -> str:

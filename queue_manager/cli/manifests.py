@@ -129,7 +129,7 @@ def _documents(name: str, text: str) -> Iterator[Manifest]:
             _bound(name, root)
             _check_keys(name, root, set())
             tree = loader.construct_document(root)
-            yield Manifest(name, _as_json(name, root, tree), root)
+            yield from _unpacked(Manifest(name, _as_json(name, root, tree), root))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise _Unreadable(f"{name}:{mark.line + 1 if mark else 1}: {error.problem or error.context}") from error
@@ -139,6 +139,20 @@ def _documents(name: str, text: str) -> Iterator[Manifest]:
         raise _Unreadable(f"{name}:1: nested too deeply") from error
     finally:
         loader.dispose()
+
+
+def _unpacked(manifest: Manifest) -> Iterator[Manifest]:
+    """What a List holds (`kubectl get -o yaml` writes one), each with its place; anything else as it is."""
+    items, found = manifest.tree.get("items"), _child(manifest.root, "items")
+    if not str(manifest.tree.get("kind")).endswith("List") or not isinstance(items, list) or found is None:
+        yield manifest
+        return
+    for tree, root in zip(items, found[1].value, strict=True):
+        if not isinstance(root, yaml.MappingNode):
+            raise _Unreadable(
+                f"{manifest.source}:{root.start_mark.line + 1}: an item is a mapping with apiVersion and kind"
+            )
+        yield from _unpacked(Manifest(manifest.source, tree, root))
 
 
 def _check_keys(name: str, node: yaml.Node, seen: set[int]) -> None:

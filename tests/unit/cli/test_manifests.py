@@ -85,6 +85,36 @@ def test_an_anchor_may_be_used_again_and_merged(tmp_path: Path) -> None:
     assert manifest.tree == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "y": 2}}
 
 
+LIST = """\
+apiVersion: v1
+kind: List
+items:
+  - apiVersion: batch/v1
+    kind: Job
+    metadata: {name: a}
+  - apiVersion: batch/v1
+    kind: JobList
+    items:
+      - kind: Job
+        metadata:
+          name: b
+"""
+
+
+def test_a_list_is_what_it_holds_each_with_its_own_lines(tmp_path: Path) -> None:
+    found = read(tmp_path, LIST)
+    assert [(one.tree["metadata"]["name"], one.place("metadata.name").rpartition(":")[2]) for one in found] == [
+        ("a", "6"),
+        ("b", "12"),
+    ]
+
+
+def test_an_item_that_is_no_object_is_refused_with_its_line(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "kind: List\nitems:\n  - x\n") == (
+        "nothing was submitted:\n  /f.yaml:3: an item is a mapping with apiVersion and kind"
+    )
+
+
 def test_json_may_be_indented_with_tabs(tmp_path: Path) -> None:
     (manifest,) = read(tmp_path, '{\n\t"kind": "Job",\n\t"a": "x\\ty"\n}', "f.json")
     assert manifest.tree == {"kind": "Job", "a": "x\ty"}

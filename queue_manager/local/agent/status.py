@@ -206,7 +206,7 @@ def _conditions(view: View, current: str) -> list[Json]:
     found = [
         _condition("PodReadyToStartContainers", not over),
         _condition("Initialized", *_initialized(view, current)),
-        _condition("Ready", *ready),
+        _condition("Ready", *_ready_for_all(view, ready)),
         _condition("ContainersReady", *ready),
         _condition("PodScheduled", True),
     ]
@@ -255,6 +255,20 @@ def _containers_ready(view: View, current: str) -> tuple[bool, str, str]:
     if unready:
         return False, "ContainersNotReady", f"containers with unready status: {_go_list(unready)}"
     return True, "", ""
+
+
+def _ready_for_all(view: View, containers: tuple[bool, str, str]) -> tuple[bool, str, str]:
+    """Beside ready containers, what others have to say of the pod: its readiness gates (GeneratePodReadyCondition)."""
+    if not containers[0]:
+        return containers
+    known = {c["type"]: c["status"] for c in (view.pod.get("status") or {}).get("conditions") or ()}
+    closed = []
+    for gate in (g["conditionType"] for g in view.pod["spec"].get("readinessGates") or ()):
+        if gate not in known:
+            closed.append(f'corresponding condition of pod readiness gate "{gate}" does not exist.')
+        elif known[gate] != "True":
+            closed.append(f'the status of pod readiness gate "{gate}" is not "True", but {known[gate]}')
+    return (False, "ReadinessGatesNotReady", ", ".join(closed)) if closed else containers
 
 
 def _go_list(names: Iterable[str]) -> str:

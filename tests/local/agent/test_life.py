@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.engine.resources import PODS
 from tests.local.agent.world import World, condition, running, terminated, waiting
 
 
@@ -231,6 +232,19 @@ async def test_a_startup_probe_keeps_a_container_unready_until_it_succeeds(world
         await world.create("sleep 0.5; touch up; sleep 1000", container={"startupProbe": probe("[ -e up ]")})
         pod = await world.when(running)
         assert condition(pod, "Ready")["status"] == "False"
+        await world.when(lambda pod: condition(pod, "Ready")["status"] == "True")
+
+
+async def test_a_pod_with_a_readiness_gate_is_ready_when_others_say_so_too(world: World) -> None:
+    async with world.running():
+        await world.create("sleep 1000", readinessGates=[{"conditionType": "example.com/warm"}])
+        pod = await world.when(running)
+        assert condition(pod, "ContainersReady")["status"] == "True"
+        assert condition(pod, "Ready")["reason"] == "ReadinessGatesNotReady"
+        warm = {"status": {"conditions": [{"type": "example.com/warm", "status": "True"}]}}
+        await world.client.patch(
+            PODS, "default", "pod", warm, subresource="status", content_type="application/strategic-merge-patch+json"
+        )
         await world.when(lambda pod: condition(pod, "Ready")["status"] == "True")
 
 

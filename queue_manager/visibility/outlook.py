@@ -148,7 +148,7 @@ def _backoff(workload: Workload, around: Surroundings) -> list[Next]:
     tried = f"retry {count}" + (f" of {limit}" if limit is not None else "") if count else "again"
     at = state.requeue_at if state is not None else None
     end = _end_of_tries(workload, around.settings)
-    if at is not None and end is not None and end < at:
+    if at is not None and end is not None and end <= at:
         return [Next(at=end, what="is deactivated: its pods were not ready for too long (giveUpAfter)")]
     return [Next(at=at, what=f"back in line of {workload.spec.queue_name} ({tried})"), *_obstacles(around)]
 

@@ -245,7 +245,7 @@ def _wait_for_retry(w: Workload, settings: Settings, at: datetime, now: datetime
     evicted = w.condition(labels.EVICTED)
     timed_out = evicted is not None and evicted.reason == labels.PODS_READY_TIMEOUT
     end = requeuing.give_up_at(w, requeuing.settings_for(w, settings)) if timed_out else None
-    if end is not None and end < at:
+    if end is not None and end <= at:  # a wait to the very end has nothing left to be tried in
         return Wait(end) if now < end else Change(requeuing.give_up)
     return Wait(at) if now < at else Change(transitions.end_backoff)
 

@@ -7,8 +7,9 @@ Theory. An admitted Workload whose pods are not ready has one deadline, the earl
     its last          first time that its pods were not ready, over all tries + giveUpAfter
 
 At an attempt's deadline it is evicted and backs off, unless it had as many retries as it may. At the last one it is
-deactivated, also while it backs off; but not while it waits in line for quota, which is no fault of its own, so each
-admission is followed by at least one whole attempt.
+deactivated, also while it backs off, and at the end of a backoff that ends with it; but not while it waits in line for
+quota, which is no fault of its own: who is admitted when the last one is over, or at that very second, has a whole
+attempt.
 
 `Unscheduled` is told from the pods at the time of the decision. It is no part of the Workload's state: it changes the
 cause and the message of an eviction, and which timeout counts.
@@ -57,7 +58,7 @@ def pods_deadline(w: Workload, settings: Settings, unscheduled: Unscheduled | No
     attempt = _attempt_deadline(w, own, unscheduled)
     end = give_up_at(w, own)
     began = admitted.last_transition_time
-    if end is None or began is None or end < began or (attempt is not None and attempt.at < end):
+    if end is None or began is None or end <= began or (attempt is not None and attempt.at < end):
         return attempt
     return None if attempt is None else Deadline(end, attempt.waits_for, last=True)
 

@@ -80,11 +80,11 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
         [(90, "back in line of q (retry 1 of 2)")],
     ),
     (
-        "backoff that giveUpAfter ends",
+        "backoff that ends with giveUpAfter",
         job(),
         workload(
             conditions=[cond("Evicted", reason="PodsReadyTimeout"), UNREADY],
-            status={**requeue(1, 90), "requeueHistory": {"since": wire(20), "attempts": []}},
+            status={**requeue(1, 80), "requeueHistory": {"since": wire(20), "attempts": []}},
         ),
         Surroundings(settings=Settings(pods_ready=PodsReadySettings(timeout=30, give_up_after=60))),
         [(80, "is deactivated: its pods were not ready for too long (giveUpAfter)")],

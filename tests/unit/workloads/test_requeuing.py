@@ -72,9 +72,11 @@ def test_when_a_timeout_of_fractions_of_a_second_is_over_it_is_over_for_what_is_
         assert draft.changed
 
 
-def test_who_waited_in_line_past_the_end_still_has_one_whole_attempt():
+@pytest.mark.parametrize("after", [500, 610])
+def test_who_waited_in_line_to_the_end_or_past_it_still_has_one_whole_attempt(after):
+    """It was admitted 610 s after its pods were first not ready."""
     w = workload(conditions=RUNNING, status=history(since=-600))
-    own = settings(give_up_after=500)
+    own = settings(give_up_after=after)
     assert requeuing.pods_deadline(w, own) == Deadline(at(310), "WaitForStart")
     draft = timed_out(w, own, 310)
     assert draft.is_true("DeactivationTarget")
@@ -90,17 +92,18 @@ def test_when_the_time_is_over_it_is_deactivated_whatever_the_count():
     )
 
 
-def test_time_also_ends_a_backoff():
+@pytest.mark.parametrize("retry", [1000, 600])
+def test_time_also_ends_a_backoff_even_one_that_ends_with_it(retry):
     """Its deactivation then names the limit, so that retention and the inbox see one of ours."""
     conditions = [
         condition("QuotaReserved", "False", "PendingEvaluation"),
         condition("Evicted", "True", "PodsReadyTimeout"),
         condition("Requeued", "False", "PodsReadyTimeout"),
     ]
-    state = {"requeueState": {"count": 3, "requeueAt": wire(1000)}, **history(since=0)}
+    state = {"requeueState": {"count": 3, "requeueAt": wire(retry)}, **history(since=0)}
     w, own = workload(conditions=conditions, status=state), settings(give_up_after=600)
     assert next_step(w, VIEW, own, at(20)) == Wait(at(600))
-    assert next_step(w, VIEW, settings(give_up_after=1200), at(20)) == Wait(at(1000))
+    assert next_step(w, VIEW, settings(give_up_after=1200), at(20)) == Wait(at(retry))
     step = next_step(w, VIEW, own, at(600))
     assert isinstance(step, Change)
     draft = Draft(w, at(600))

@@ -199,10 +199,6 @@ class WorkQueue(Generic[K]):
             self._idle.append(future)
             try:
                 await future
-            except BaseException:
-                if future.done() and not future.cancelled():
-                    self._wake()  # the key that woke us is for another
-                raise
             finally:
                 if future in self._idle:
                     self._idle.remove(future)

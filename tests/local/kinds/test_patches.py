@@ -118,6 +118,20 @@ CONTRADICTIONS = [
         {"spec": {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "q", "image": "i"}]}},
         "The order in patch list:\n[map[image:i name:q]]\n doesn't match $setElementOrder list:\n[map[name:a]]\n",
     ),
+    (
+        {
+            "spec": {
+                "$setElementOrder/containers": [{"name": "x"}, {"name": "y"}],
+                "containers": [{"name": n} for n in "yx"],
+            }
+        },
+        "The order in patch list:\n[map[name:y] map[name:x]]\n doesn't match $setElementOrder list:\n"
+        "[map[name:x] map[name:y]]\n",
+    ),
+    (
+        {"spec": {"containers": [{"name": "x", "$patch": "merge"}]}},
+        "merging lists cannot yet be specified in the patch",
+    ),
 ]
 
 
@@ -126,6 +140,13 @@ def test_a_patch_that_contradicts_itself_is_refused(patch: Any, message: str) ->
     with pytest.raises(StatusError) as error:
         strategic(patch)
     assert (error.value.code, error.value.message) == (500, message)
+
+
+@pytest.mark.parametrize("meta", [{"$retainKeys": "labels"}, {"$retainKeys": ["name"], "labels": {}}])
+def test_keys_are_retained_by_name_and_all_that_the_patch_sets(meta: Any) -> None:
+    with pytest.raises(StatusError) as error:
+        strategic({"metadata": meta})
+    assert (error.value.code, error.value.message) == (400, "invalid patch format of retainKeys")
 
 
 # --- JSON patch ----------------------------------------------------------------------------------------------
@@ -145,6 +166,11 @@ OPERATIONS = [
     ([{"op": "copy", "from": "/l", "path": "/m/c"}], {"l": [1, 2], "m": {"a/b": 1, "c": [1, 2]}}),
     ([{"op": "test", "path": "/l/0", "value": 1}], {"l": [1, 2], "m": {"a/b": 1}}),
     ([{"op": "test", "path": "/none", "value": None}], {"l": [1, 2], "m": {"a/b": 1}}),
+    ([{"op": "test", "path": "/l", "value": [1, 2]}], {"l": [1, 2], "m": {"a/b": 1}}),
+    ([{"op": "test", "path": "/m", "value": {"a/b": 1}}], {"l": [1, 2], "m": {"a/b": 1}}),
+    ([{"op": "test", "path": "", "value": {"l": [1, 2], "m": {"a/b": 1}}}], {"l": [1, 2], "m": {"a/b": 1}}),
+    ([{"op": "replace", "path": "/l/1", "value": 9}], {"l": [1, 9], "m": {"a/b": 1}}),
+    ([{"op": "replace", "path": "", "value": {"n": 1}}], {"n": 1}),
 ]
 
 
@@ -166,6 +192,14 @@ REJECTED: list[Any] = [
     {"op": "remove", "path": "/l/-"},
     {"op": "remove", "path": ""},
     {"op": "move", "from": "/x", "path": "/y"},
+    {"op": "test", "path": "/l", "value": [1]},
+    {"op": "test", "path": "/l", "value": [1, 2, 3]},
+    {"op": "test", "path": "/l", "value": [1, 3]},
+    {"op": "test", "path": "", "value": {}},
+    {"op": "test", "path": "", "value": {"l": [1, 3]}},
+    {"op": "replace", "path": "/l/2", "value": 1},
+    {"op": "remove", "path": "/l/-3"},
+    {"op": "copy", "from": "/x/y", "path": "/y"},
 ]
 
 

@@ -83,6 +83,53 @@ def test_a_list_from_a_restored_server_replaces_everything() -> None:
     assert cache.values() == [restored]
 
 
+def test_what_we_deleted_is_there_again_on_a_restored_server() -> None:
+    cache = a_cache(thing("a", "u", 5))
+    cache.forget(thing("a", "u", 5))
+    cache.reset([thing("a", "u", 5)], 8)
+    assert cache.get("n", "a") is not None
+
+
+def test_a_list_older_than_an_object_does_not_tell_that_it_is_gone() -> None:
+    """It was made and deleted by us after the list was taken: the watch has yet to tell both."""
+    made = thing("a", "u", 15)
+    for forget in (lambda cache: cache.forget(made), lambda cache: cache.forget_uid("u")):
+        cache = a_cache()
+        cache.learn(made)
+        forget(cache)
+        cache.reset([], 12)
+        cache.observe(made)
+        assert cache.get("n", "a") is None
+
+
+def test_what_was_deleted_before_anything_was_known_of_it_stays_out() -> None:
+    cache = a_cache()
+    cache.forget_uid("u")
+    cache.reset([], 12)
+    cache.observe(thing("a", "u", 13))
+    assert cache.get("n", "a") is None
+
+
+def test_a_list_deletes_what_has_its_own_revision() -> None:
+    cache = a_cache(thing("a", "u", 5))
+    cache.learn(thing("a", "u", 12))
+    cache.reset([], 12)
+    assert len(cache) == 0
+
+
+def test_all_that_the_watch_tells_moves_its_progress_and_never_back() -> None:
+    cache = a_cache()
+    cache.observe(thing("a", "u", 11))
+    assert cache.progress == 11
+    cache.observe_deleted(thing("a", "u", 12))
+    assert cache.progress == 12
+    cache.advance(20)
+    cache.observe(thing("b", "v", 15))
+    cache.observe_deleted(thing("b", "v", 16))
+    cache.advance(17)
+    assert cache.progress == 20
+
+
 def test_an_object_that_left_the_selector_may_come_back() -> None:
     cache = a_cache(thing("a", "u", 5))
     cache.forget_uid("u", 12)

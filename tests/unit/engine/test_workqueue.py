@@ -7,10 +7,12 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_manager.engine.metrics import Registry
+from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.simulation.virtual import run_virtual
@@ -186,6 +188,87 @@ def test_an_addition_now_does_not_cancel_one_for_later() -> None:
 
     run_virtual(main())
     assert seen == [0, 10]
+
+
+def times_of_work(fill: Callable[[WorkQueue[str]], None]) -> list[tuple[str, float]]:
+    """What is worked on when, in 100 seconds of a queue that `fill` was called with."""
+    seen: list[tuple[str, float]] = []
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+
+        async def worker(key: str) -> None:
+            seen.append((key, asyncio.get_running_loop().time()))
+
+        fill(queue)
+        await work(queue, worker, 100)
+
+    run_virtual(main())
+    return seen
+
+
+@pytest.mark.parametrize("seconds", [0, -5])
+def test_a_delay_that_is_over_is_none(seconds: float) -> None:
+    assert times_of_work(lambda queue: queue.add_after("a", seconds)) == [("a", 0)]
+
+
+def test_what_is_delayed_can_be_hurried_and_is_not_added_a_second_time() -> None:
+    def fill(queue: WorkQueue[str]) -> None:
+        queue.add_after("a", 30)
+        queue.add_after("b", 40)
+        asyncio.get_running_loop().call_at(10, queue.hurry)
+        asyncio.get_running_loop().call_at(20, queue.add_after, "a", 5)
+
+    assert times_of_work(fill) == [("a", 10), ("b", 10), ("a", 25)]
+
+
+def test_a_closed_queue_takes_nothing_not_even_for_later() -> None:
+    def fill(queue: WorkQueue[str]) -> None:
+        queue.add_after("a", 30)
+        asyncio.get_running_loop().call_at(10, queue.close)
+        asyncio.get_running_loop().call_at(20, queue.add_after, "b", 5)
+        asyncio.get_running_loop().call_at(20, queue.add, "c")
+
+    assert times_of_work(fill) == []
+
+
+def test_it_is_idle_with_nothing_in_line_and_nothing_in_hands() -> None:
+    idle: list[bool] = []
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+
+        async def worker(_key: str) -> None:
+            idle.append(queue.idle)
+
+        idle.append(queue.idle)
+        queue.add("a")
+        idle.append(queue.idle)
+        await work(queue, worker, 1)
+        idle.append(queue.idle)
+
+    run_virtual(main())
+    assert idle == [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [(OSError("away"), "WARNING"), (ApiError(409, "Conflict", "c"), "WARNING"), (KeyError("k"), "ERROR")],
+)
+def test_only_a_failure_that_is_no_part_of_life_is_an_error(
+    error: Exception, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+
+        async def worker(_key: str) -> None:
+            raise error
+
+        queue.add("a")
+        await work(queue, worker, 0.5)
+
+    run_virtual(main())
+    assert [(record.levelname, record.exc_info is not None) for record in caplog.records] == [(level, level == "ERROR")]
 
 
 def test_closing_lets_what_is_in_hand_finish_and_the_rest_go() -> None:

@@ -12,7 +12,8 @@ import orjson
 
 from job_controller.fields import Json
 from queue_manager.local.discovery import openapi, openapi_v2
-from queue_manager.local.kinds.crds import CustomSchema, version_order
+from queue_manager.local.kinds.crd_versions import version_order
+from queue_manager.local.kinds.crds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.kinds.registry import Registry
 

@@ -9,6 +9,7 @@ from job_controller.fields import FieldError, Json, forbidden, invalid, not_supp
 from queue_manager.engine.resources import CRDS
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.crd_schemas import validate_schema
+from queue_manager.local.kinds.crd_versions import validate_deprecation, validate_stored
 from queue_manager.local.schema.patience import Overtime, patiently
 
 _LABEL_1035 = (
@@ -79,17 +80,27 @@ def _validate(crd: Json) -> list[FieldError]:
             errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
     if spec.get("scope") not in ("Cluster", "Namespaced"):
         errors.append(not_supported("spec.scope", spec.get("scope") or "", ("Cluster", "Namespaced")))
-    errors += _validate_versions(crd, spec) + _validate_names(spec["names"])
-    strategy = lookup(spec, "conversion.strategy")
-    if strategy == "Webhook":
-        errors.append(not_supported("spec.conversion.strategy", strategy, ("None",)))
-    elif strategy != "None":
-        errors.append(not_supported("spec.conversion.strategy", strategy, ("None", "Webhook")))
+    errors += _validate_versions(crd, spec) + _validate_names(spec["names"]) + _validate_conversion(spec)
     if spec.get("preserveUnknownFields"):
         detail = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         )
         errors.append(invalid("spec.preserveUnknownFields", True, detail))
+    return errors
+
+
+def _validate_conversion(spec: Json) -> list[FieldError]:
+    path = "spec.conversion"
+    strategy = lookup(spec, "conversion.strategy")
+    if not strategy:
+        return [required(f"{path}.strategy")]
+    if strategy == "Webhook":
+        return [not_supported(f"{path}.strategy", strategy, ("None",))]
+    errors = [] if strategy == "None" else [not_supported(f"{path}.strategy", strategy, ("None", "Webhook"))]
+    webhook = lookup(spec, "conversion.webhook") or {}
+    for field, shown in (("clientConfig", "webhookClientConfig"), ("conversionReviewVersions",) * 2):
+        if webhook.get(field):
+            errors.append(forbidden(f"{path}.{shown}", "should not be set when strategy is not set to Webhook"))
     return errors
 
 
@@ -99,6 +110,7 @@ def _validate_versions(crd: Json, spec: Json) -> list[FieldError]:
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         errors += _label(f"{path}.name", version.get("name") or "")
+        errors += validate_deprecation(version, path)
         errors += _validate_version(version, path, "spec.validation" if len(versions) == 1 else f"{path}.schema")
     found = [version.get("name") for version in versions]
     shown = [_go_version(version) for version in versions]
@@ -106,9 +118,7 @@ def _validate_versions(crd: Json, spec: Json) -> list[FieldError]:
         errors.append(invalid("spec.versions", shown, "must contain unique version names"))
     if sum(bool(version.get("storage")) for version in versions) != 1:
         errors.append(invalid("spec.versions", shown, "must have exactly one version marked as storage version"))
-    if not lookup(crd, "status.storedVersions"):
-        errors.append(invalid("status.storedVersions", None, "must have at least one stored version"))
-    return errors
+    return errors + validate_stored(crd)
 
 
 def _go_version(version: Json) -> Json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from job_controller import metadata
 from job_controller.fields import FieldError, Json, invalid, show
 from queue_manager.engine.resources import Resource
 from queue_manager.local.errors import bad_request
+from queue_manager.local.kinds.crd_versions import version_extra, version_order
 from queue_manager.local.kinds.durations import since
 from queue_manager.local.kinds.jsonpath import compile_path, find
 from queue_manager.local.kinds.kind import Column, Kind
@@ -71,6 +72,10 @@ class CustomSchema:
         self._check_metadata(body)
         self._prune(body)
 
+    def complete(self, body: Json) -> None:
+        """Defaults in place."""
+        self.node.fill(body)
+
     def _prune(self, body: Json, old: Json | None = None) -> list[str]:
         found: list[str] = []
         head = {name: body.pop(name) for name in ("apiVersion", "kind", "metadata") if name in body}
@@ -106,28 +111,21 @@ def _brings_metadata(new: Json, old: Json) -> bool:
 def custom_kinds(crd: Json) -> list[Kind]:
     """The served versions, the preferred one first."""
     served = [version for version in crd["spec"]["versions"] if version.get("served")]
-    return [_kind(crd, version) for version in sorted(served, key=lambda v: version_order(v["name"]))]
+    schemas = {version["name"]: _schema(crd, version) for version in crd["spec"]["versions"]}
+    return [_kind(crd, version, schemas) for version in sorted(served, key=lambda v: version_order(v["name"]))]
 
 
-def version_order(name: str) -> tuple[Any, ...]:
-    """Releases before betas before alphas, newer before older, others last by name."""
-    head, _, rest = name.removeprefix("v").partition("beta")
-    stage = 1
-    if not rest:
-        head, _, rest = name.removeprefix("v").partition("alpha")
-        stage = 2 if rest else 0
-    if not name.startswith("v") or not head.isdigit() or (rest and not rest.isdigit()):
-        return (3, name)
-    return (stage, -int(head), -int(rest or 0))
+def _schema(crd: Json, version: Json) -> CustomSchema:
+    definition = (version.get("schema") or {}).get("openAPIV3Schema") or {"x-kubernetes-preserve-unknown-fields": True}
+    return CustomSchema(definition, crd["spec"]["names"]["kind"], version["name"])
 
 
-def _kind(crd: Json, version: Json) -> Kind:
+def _kind(crd: Json, version: Json, schemas: Mapping[str, CustomSchema]) -> Kind:
     spec = crd["spec"]
     names = spec["names"]
     namespaced = spec.get("scope") == "Namespaced"
     resource = Resource(spec["group"], version["name"], names["plural"], names["kind"], namespaced)
-    definition = (version.get("schema") or {}).get("openAPIV3Schema") or {"x-kubernetes-preserve-unknown-fields": True}
-    schema = CustomSchema(definition, names["kind"], version["name"])
+    schema = schemas[version["name"]]
     columns, row = _columns(version.get("additionalPrinterColumns"))
     subresources = version.get("subresources") or {}
     return Kind(
@@ -147,7 +145,11 @@ def _kind(crd: Json, version: Json) -> Kind:
         fields=_fields(version.get("selectableFields") or ()),
         columns=columns,
         row=row,
-        extra={"crd": crd["metadata"]["name"], "list_kind": names.get("listKind") or f"{names['kind']}List"},
+        extra={
+            "crd": crd["metadata"]["name"],
+            "list_kind": names.get("listKind") or f"{names['kind']}List",
+            **version_extra(crd, version, schemas),
+        },
     )
 
 

@@ -94,6 +94,8 @@ class ApiServer:
         form = negotiate(request.headers.get("accept", ""))
         view = View(kind, form, request.query.get("includeObject", ""))
         call = Call(request, kind, target.namespace, target.name, target.subresource, view)
+        if "deprecated" in kind.extra:
+            call.warnings.append(kind.extra["deprecated"])
         try:
             several = request.method == "DELETE" and not call.name
             answer = await self._delete_collection(call) if several else self._verb(call)
@@ -220,7 +222,12 @@ class ApiServer:
         return self._shown(call, outcome.status, body)
 
     def _watch(self, call: Call) -> Stream:
-        watch = Watch(self.store, call, lambda: self._closing)
+        resource, kind = call.resource, call.kind
+
+        def served() -> bool:
+            return self.registry.find(resource.group, resource.version, resource.plural) is kind
+
+        watch = Watch(self.store, call, lambda: self._closing, served)
         return Stream(200, {"Content-Type": "application/json"}, watch.chunks())
 
     def _shown(self, call: Call, status: int, data: bytes) -> Response:
@@ -244,19 +251,23 @@ class ApiServer:
         """Serve the kinds that CustomResourceDefinitions define, and no others."""
         if change.resource != str(CRDS):
             return
+        definition = decode(change.new)
         if change.type == "DELETED":
-            definition = decode(change.new)
             self.registry.remove(definition)
             spec = definition.get("spec") or {}
             table = f"{(spec.get('names') or {}).get('plural')}.{spec.get('group')}"
             asyncio.get_running_loop().call_soon(self._drop_objects, table)
-        else:
-            self.registry.install(decode(change.new))
+        elif change.old is None or decode(change.old)["spec"] != definition["spec"]:
+            self.registry.install(definition)
+            self.store.wake_all()  # watches of what it was end: clients come again, and see the new one
 
     def _drop_objects(self, table: str) -> None:
-        """A kind that is no longer served takes its objects with it."""
-        for stored in list(self.store.scan(table)):
+        """A kind that is no longer served takes its objects with it, and its watches, once they have shown that."""
+        dropped = list(self.store.scan(table))
+        for stored in dropped:
             self.store.remove(table, decode(stored))
+        if not dropped:
+            self.store.wake_all()
 
 
 def _is_missing_status(call: Call) -> bool:

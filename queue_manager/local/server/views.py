@@ -41,6 +41,7 @@ class View:
         self._include = include_object or "Metadata"
         self._headers = True
         self._translated = "from_stored" in kind.extra
+        self._head = _heads(kind.resource)[0]
         # Items of a list say what they are only where they are custom objects; so do those of a real server.
         self._named = isinstance(kind.schema, CustomSchema)
 
@@ -116,7 +117,9 @@ class View:
         return orjson.dumps({name: value for name, value in tree.items() if name not in ("apiVersion", "kind")})
 
     def _json(self, data: bytes) -> bytes:
-        return orjson.dumps(self._tree(data)) if self._translated else data
+        if not self._translated or data.startswith(self._head):
+            return data
+        return orjson.dumps(self._tree(data))
 
     def _tree(self, data: bytes) -> Json:
         return shown(self._kind, orjson.loads(data))

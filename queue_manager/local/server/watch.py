@@ -5,9 +5,9 @@ A watch starts from a state or from a revision, then follows the resource's hist
     initial state (ADDED ...) -> [bookmark: initial events end] -> changes -> ... -> end
 
 With a resourceVersion there is no initial state (unless sendInitialEvents asks for it). It ends at its time limit,
-when the server closes, or with an ERROR event 410 when history no longer reaches its position: at the start
-(the client was away too long) or later (it reads too slowly). A change is shown as seen through the selectors: an
-object that starts to match is ADDED, one that stops to match is DELETED.
+when the server closes, when the definition of its kind changes, or with an ERROR event 410 when history no longer
+reaches its position: at the start (the client was away too long) or later (it reads too slowly). A change is shown as
+seen through the selectors: an object that starts to match is ADDED, one that stops to match is DELETED.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ BATCH_WEIGHT = 1 << 20
 class Watch:
     """One watch, prepared: everything that can be refused has been by the time it is made."""
 
-    def __init__(self, store: Store, call: Call, closing: Callable[[], bool]) -> None:
+    def __init__(self, store: Store, call: Call, closing: Callable[[], bool], served: Callable[[], bool]) -> None:
         check_watch_options(call)
         self._store = store
         self._call = call
         self._closing = closing
+        self._served = served
         self._selection = Selection(call)
         self._history = store.history(call.table)
         self._seconds = float(number(call, "timeoutSeconds")) or DEFAULT_SECONDS
@@ -101,7 +102,7 @@ class Watch:
                     self._revision = self._store.committed
                     yield self._call.view.bookmark(self._revision)
                     continue
-            if now >= end:
+            if now >= end or not self._served():
                 return
             await self._history.wait(min(end, bookmark_at if self._bookmarks else end) - now)
 

@@ -1,0 +1,106 @@
+"""Custom kinds of several versions: each object is served in all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queue_manager.engine.resources import CRDS, Resource
+from queue_manager.engine.transport import MERGE_PATCH
+from tests.contract.bodies import definition, thing, things
+from tests.contract.session import Session
+
+Json = Any
+OLD: Json = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}
+NEW: Json = {"type": "object", "properties": {"a": {"type": "string"}, "c": {"type": "integer", "default": 5}}}
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+def two_versions(group: str, **old: Any) -> Json:
+    """v1beta1 is what is stored, and deprecated."""
+    body = definition(group, OLD, name="v1beta1", deprecated=True, **old)
+    body["spec"]["versions"] += definition(group, NEW, storage=False)["spec"]["versions"]
+    return body
+
+
+def beta(group: str, name: str, /, **spec: Any) -> Json:
+    return thing(group, name, **spec) | {"apiVersion": f"{group}/v1beta1"}
+
+
+async def define(s: Session) -> tuple[Resource, Resource]:
+    await s.define(two_versions(s.group))
+    return Resource(s.group, "v1beta1", "things", "Thing"), things(s.group)
+
+
+async def test_an_object_is_read_in_the_version_asked_for(s: Session) -> None:
+    """A list of one version had items of another, with fields that it does not know."""
+    for version in (old := await define(s))[0], old[1]:
+        kind = beta if version.version == "v1beta1" else thing
+        await s.create(kind(s.group, version.version, a="x", b=1, c=2))
+    for version in old:
+        await s.get(version, "v1beta1")
+        await s.get(version, "v1")
+        await s.list(version)
+        await s.list(version, accept=TABLE)
+        async with s.watch(version) as watch:
+            await watch.take(2)
+
+
+async def test_an_object_is_changed_in_any_version(s: Session) -> None:
+    """A patch in another version than the object was written in was refused."""
+    old, new = await define(s)
+    await s.create(beta(s.group, "t", a="x", b=1))
+    await s.patch(new, "t", {"spec": {"a": "y"}}, MERGE_PATCH)
+    await s.get(old, "t")
+    await s.patch(old, "t", {"spec": {"b": 2}}, MERGE_PATCH)
+    await s.get(new, "t")
+    await s.patch(new, "t", {"status": {"done": True}}, MERGE_PATCH, "status")
+    await s.get(old, "t")
+    await s.delete(new, "t")
+    await s.get(old, "t")
+
+
+async def test_a_version_that_may_be_stored_stays_in_the_definition(s: Session) -> None:
+    await define(s)
+    name = f"things.{s.group}"
+    only_new = definition(s.group, NEW)["spec"]["versions"]
+    await s.patch(CRDS, name, {"spec": {"versions": only_new}}, MERGE_PATCH)
+    await s.patch(CRDS, name, {"status": {"storedVersions": ["v1"]}}, MERGE_PATCH, "status", silent=True)
+    changed = await s.patch(CRDS, name, {"spec": {"versions": only_new}}, MERGE_PATCH, silent=True)
+    assert changed.body["status"]["storedVersions"] == ["v1"], changed.body
+
+
+async def test_a_watch_ends_when_the_definition_of_its_kind_changes(s: Session) -> None:
+    """What it knows of the kind is out of date: the client comes again."""
+    old, _ = await define(s)
+    async with s.watch(old) as watch:
+        changed = two_versions(s.group)["spec"]["versions"]
+        changed[0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = NEW
+        await s.patch(CRDS, f"things.{s.group}", {"spec": {"versions": changed}}, MERGE_PATCH, silent=True)
+        await watch.next()
+
+
+@pytest.mark.parametrize(
+    "warning", ["use another one", "", "x" * 257, "two\nlines"], ids=["short", "empty", "long", "two"]
+)
+async def test_the_warning_of_a_deprecated_version_is_its_own(s: Session, warning: str) -> None:
+    body = two_versions(s.group, deprecationWarning=warning)
+    if warning.startswith("use"):
+        await s.define(body)
+        await s.list(Resource(s.group, "v1beta1", "things", "Thing"))
+        del body["spec"]["versions"][0]["deprecated"]
+        body["metadata"]["name"] = f"things.other.{s.group}"
+        body["spec"]["group"] = f"other.{s.group}"
+    await s.ask("POST", CRDS.path(), body, dryRun="All")
+
+
+@pytest.mark.parametrize(
+    "conversion",
+    [{}, {"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"]}}],
+    ids=["nothing", "webhook"],
+)
+async def test_a_conversion_has_a_strategy(s: Session, conversion: Json) -> None:
+    body = two_versions(s.group)
+    body["spec"]["conversion"] = conversion
+    await s.ask("POST", CRDS.path(), body, dryRun="All")

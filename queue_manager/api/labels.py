@@ -158,6 +158,7 @@ FINISHED_WORKLOAD = "FinishedWorkload"
 JOB_STARTED = "Started"
 JOB_STOPPED = "Stopped"
 INVALID_OVERRIDE = "InvalidOverride"  # ours
+QUEUEING_REFUSED = "QueueingRefused"  # ours: what the queue has to write for a Job is not accepted
 PRIORITY_CLASS_NOT_FOUND = "WorkloadPriorityClassNotFound"
 ADMISSION_CHECK_REJECTED = "AdmissionCheckRejected"
 UPDATED_ADMISSION_CHECK = "UpdatedAdmissionCheck"

@@ -106,13 +106,10 @@ def _positive(values: Json, key: str, path: str, allowed: Callable[[int], bool],
 
 
 def _validate_synchronous_completions(notes: Json, spec: Json) -> list[FieldError]:
-    if labels.COMPLETIONS_EQUAL_PARALLELISM not in notes:
-        return []
-    path, text = f"{ANNOTATIONS}[{labels.COMPLETIONS_EQUAL_PARALLELISM}]", notes[labels.COMPLETIONS_EQUAL_PARALLELISM]
-    if text not in labels.TRUE_TEXTS + FALSE_TEXTS:
-        return [invalid(path, text, f'strconv.ParseBool: parsing "{text}": invalid syntax')]
-    if text in FALSE_TEXTS:
-        return []
+    text = notes.get(labels.COMPLETIONS_EQUAL_PARALLELISM)
+    if text not in labels.TRUE_TEXTS:
+        return _validate_truth(notes)
+    path = f"{ANNOTATIONS}[{labels.COMPLETIONS_EQUAL_PARALLELISM}]"
     if spec.get("completionMode", "NonIndexed") == "NonIndexed":
         return [invalid(path, text, "should not be enabled for NonIndexed jobs")]
     completions = spec.get("completions")
@@ -122,10 +119,32 @@ def _validate_synchronous_completions(notes: Json, spec: Json) -> list[FieldErro
     return []
 
 
+def _validate_truth(notes: Json) -> list[FieldError]:
+    text = notes.get(labels.COMPLETIONS_EQUAL_PARALLELISM)
+    if text is None or text in labels.TRUE_TEXTS + FALSE_TEXTS:
+        return []
+    path = f"{ANNOTATIONS}[{labels.COMPLETIONS_EQUAL_PARALLELISM}]"
+    return [invalid(path, text, f'strconv.ParseBool: parsing "{text}": invalid syntax')]
+
+
+def without_effect(own: Json, notes: Json) -> list[FieldError]:
+    """Labels and annotations of a Job that no webhook saw, as far as nobody can read them: they count as absent."""
+    path = f"{ANNOTATIONS}[{labels.MIN_PARALLELISM}]"
+    errors = _validate_max_exec_time(own)
+    errors += _positive(notes, labels.MIN_PARALLELISM, path, lambda n: n > 0, "should be greater than 0")
+    return errors + _validate_truth(notes)
+
+
 def validate_job_update(new: Json, old: Json, around: Surroundings) -> list[FieldError]:
-    """A Job, and its change."""
+    """A Job, and its change.
+
+    What was wrong with it before, as nobody looked then or the namespace was not managed, is no fault of the change: a
+    Job that can no more be changed can neither be started nor stopped.
+    """
     resized = _validate_parallelism_change(new, old)
-    errors = _validate_alone(new, partial=not resized and _chooses_size(new, old))
+    partial = not resized and _chooses_size(new, old)
+    known = _validate_alone(old, partial=partial)
+    errors = [error for error in _validate_alone(new, partial=partial) if error not in known]
     now, was = _labels(new), _labels(old)
     suspended = _suspended(new) and _suspended(old)
     errors += _validate_queue_change(new, now, was, around)

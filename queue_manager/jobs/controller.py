@@ -20,7 +20,7 @@ from queue_manager.engine.resources import (
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.jobs import decide, pods
+from queue_manager.jobs import admission, decide, pods
 from queue_manager.jobs.workload import prebuilt_name, priority_of, queue_name
 from queue_manager.workloads import overrides
 from queue_manager.workloads.controller import BY_OWNER
@@ -29,6 +29,7 @@ from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.writer import Gone, WorkloadWriter
 
 WORKERS = 10
+REFUSALS = (400, 403, 409, 413, 422)  # answers about what was asked for, not about the server's state
 CREATION_LATENCY = "kueue_workload_creation_latency_seconds"
 _BY_CLASS = "workload-priority-class"  # indexes of Jobs and of Workloads, by the class that each names
 _BY_PARENT = "parent"
@@ -89,12 +90,13 @@ class JobQueueController:
         workload = new or old
         if workload is None:
             return
-        owner = workload.metadata.controller
-        job = self._jobs.by_uid(owner.uid) if owner is not None else None
-        if job is not None:
-            self.queue.add(job.metadata.key)
-            for child in self._jobs.lookup(_BY_PARENT, job.metadata.uid):
-                self.queue.add(child.metadata.key)
+        owners = [*controller_uid(workload), *(controller_uid(old) if old is not None else ())]
+        for uid in dict.fromkeys(owners):  # one that it belonged to until now has none any more
+            job = self._jobs.by_uid(uid)
+            if job is not None:
+                self.queue.add(job.metadata.key)
+                for child in self._jobs.lookup(_BY_PARENT, uid):
+                    self.queue.add(child.metadata.key)
         for waiting in self._jobs.lookup(_BY_PREBUILT, str(workload.metadata.key)):
             self.queue.add(waiting.metadata.key)
 
@@ -143,7 +145,8 @@ class JobQueueController:
         except ApiError as error:
             if error.status == 404:
                 return
-            if error.status != 409:
+            if error.status != 409 or (isinstance(action, decide.Create) and not await self._is_ours(job, action)):
+                self._tell_refusal(job, error)
                 raise
             again = True  # somebody else wrote; what they wrote is on its way into the cache
             await self._refresh(job)
@@ -166,13 +169,18 @@ class JobQueueController:
         )
 
     def _tell_refused_overrides(self, job: Job) -> None:
-        """Where admission did not refuse them, the Job is told once that the configuration applies."""
-        errors = overrides.errors(job.metadata.annotations, self._settings.bounds)
-        text = "; ".join(map(str, errors))
+        """Where admission did not refuse them, the Job is told once what they mean."""
+        own, notes = job.metadata.labels, job.metadata.annotations
+        meaning = {
+            "the configuration applies": overrides.errors(notes, self._settings.bounds),
+            "this has no effect": admission.without_effect(own, notes),
+        }
+        said = ["; ".join([*map(str, errors), what]) for what, errors in meaning.items() if errors]
+        text = "; ".join(said)
         if text != self._refused.get(job.metadata.uid, "") and not finished(job.status):
             self._refused[job.metadata.uid] = text
             if text:
-                self._tell(job, Event("Warning", labels.INVALID_OVERRIDE, f"{text}; the configuration applies"))
+                self._tell(job, Event("Warning", labels.INVALID_OVERRIDE, text))
 
     def _parent(self, job: Job) -> decide.Parent | None:
         """The nearest Job above one without a queue name that is managed itself."""
@@ -222,9 +230,7 @@ class JobQueueController:
                 job = await client.patch(JOBS, meta.namespace, meta.name, patch, type=Job)
                 self._tell(job, told)
             case decide.Tell(event):
-                if self._told.get(meta.uid) != event:
-                    self._told[meta.uid] = event
-                    self._tell(job, event)
+                self._tell_once(job, event)
                 return False
             case decide.Nothing():
                 return False
@@ -247,6 +253,22 @@ class JobQueueController:
         await self._runtime.client.get(JOBS, meta.namespace, meta.name, type=Job)
         for workload in self._workloads.lookup(BY_OWNER, meta.uid):
             await self._runtime.client.get(WORKLOADS, meta.namespace, workload.metadata.name, type=Workload)
+
+    async def _is_ours(self, job: Job, action: decide.Create) -> bool:
+        """Whether what is there already under this name was made for this Job, by an answer that did not arrive."""
+        meta = action.workload["metadata"]
+        found = await self._runtime.client.get(WORKLOADS, meta["namespace"], meta["name"], type=Workload)
+        return found.metadata.controller is not None and found.metadata.controller.uid == job.metadata.uid
+
+    def _tell_refusal(self, job: Job, error: ApiError) -> None:
+        """Once for each text. Only what the server will say again: not that it is busy, or that we are too many."""
+        if error.status in REFUSALS:
+            self._tell_once(job, Event("Warning", labels.QUEUEING_REFUSED, f"Cannot be queued: {error.message}"))
+
+    def _tell_once(self, job: Job, event: Event) -> None:
+        if self._told.get(job.metadata.uid) != event:
+            self._told[job.metadata.uid] = event
+            self._tell(job, event)
 
     def _tell(self, job: Job, event: Event | None) -> None:
         if event is not None:

@@ -60,6 +60,7 @@ def job(suspend=True, parallelism=3, annotations=None, **labels):
 
 MIN = {"kueue.x-k8s.io/job-min-parallelism": "1"}
 GATE = "kueue.x-k8s.io/admission-gated-by"
+SYNC = "kueue.x-k8s.io/job-completions-equal-parallelism"
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,10 @@ GATE = "kueue.x-k8s.io/admission-gated-by"
             "cannot add admission gate after creation",
         ),
         (job(annotations={GATE: "example.com/g"}, queue_name="a"), job(queue_name="a"), False, ""),
+        # What was wrong before is no fault of the change, else such a Job could neither be started nor stopped.
+        (job(annotations={SYNC: "maybe"}, queue_name="a"), job(False, 1, {SYNC: "maybe"}, queue_name="a"), False, ""),
+        (job(annotations={SYNC: "maybe"}), job(annotations={SYNC: "perhaps"}), False, "invalid syntax"),
+        (job(False, queue_name="A_b"), job(queue_name="A_b"), False, ""),
     ],
 )
 def test_what_may_change(old, new, default_queue, words):

@@ -1,0 +1,87 @@
+"""Jobs that no webhook saw, and what else keeps a Job from having its Workload: it is told, once, and mended in place."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from queue_manager.engine.resources import JOBS, LOCAL_QUEUES, WORKLOADS
+from tests.local.queue.cluster import NS, Cluster, cluster
+from tests.local.queue.places import run
+
+pytestmark = pytest.mark.usefixtures("place")
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+async def _reason(c: Cluster, job: str) -> str | None:
+    found = await c.condition(job, "QuotaReserved")
+    return found[1] if found else None
+
+
+@pytest.mark.parametrize(
+    ("queue", "notes", "field"),
+    [
+        ("Bad_Name", {}, "spec.queueName"),
+        ("lq", {"kueue.x-k8s.io/job-min-parallelism": "2"}, "minCount"),
+    ],
+)
+def test_a_job_that_no_webhook_saw_and_that_can_have_no_workload_is_told_why_once(
+    queue: str, notes: dict[str, str], field: str
+) -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            c.world.admission.clear()
+            await c.queues()
+            await c.submit("a", queue=queue, annotations=notes)
+            await asyncio.sleep(5)  # three tries
+            told = [event for event in await c.events("a") if event[1] == "QueueingRefused"]
+            assert len(told) == 1
+            assert told[0][0] == "Warning"
+            assert field in told[0][2]
+            notes_off = dict.fromkeys(notes)
+            await c.client.patch(JOBS, NS, "a", {"metadata": {"labels": {QUEUE: "lq"}, "annotations": notes_off}})
+            await c.until(c.running, ["a"])
+
+    run(story())
+
+
+def test_what_no_webhook_saw_and_nobody_can_read_has_no_effect_and_the_job_is_told() -> None:
+    """Nor does the webhook, once it is there, keep such a Job from being started and stopped."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            rules = c.world.admission[:]
+            c.world.admission.clear()
+            notes = {"kueue.x-k8s.io/job-completions-equal-parallelism": "maybe"}
+            await c.submit("a", queue="later", labels={"kueue.x-k8s.io/max-exec-time-seconds": "1h"}, annotations=notes)
+            c.world.admission[:] = rules
+            await c.client.patch(JOBS, NS, "a", {"metadata": {"labels": {QUEUE: "lq"}}})
+            await c.until(c.running, ["a"])
+            await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "HoldAndDrain"}})
+            await c.until(c.running, [])
+            (told,) = [text for _, reason, text in await c.events("a") if reason == "InvalidOverride"]
+            assert told.startswith('metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]: Invalid value: "1h": ')
+            assert told.endswith('ParseBool: parsing "maybe": invalid syntax; this has no effect')
+
+    run(story())
+
+
+def test_a_workload_that_lost_its_owner_is_in_the_way_of_a_new_one_which_is_told_and_tried_at_leisure() -> None:
+    """It is somebody's by now; the Job says so, and has one of its own once the name is free."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="0")
+            await c.submit("a")
+            await c.until(lambda: _reason(c, "a"), "ExceedsMaxQuota")
+            name = (await c.workload("a"))["metadata"]["name"]
+            await c.client.patch(WORKLOADS, NS, name, {"metadata": {"ownerReferences": None, "finalizers": None}})
+            await asyncio.sleep(5)
+            assert [e[0] for e in await c.events("a") if e[1] == "QueueingRefused"] == ["Warning"]
+            await c.client.delete(WORKLOADS, NS, name)
+            await c.until(lambda: _reason(c, "a"), "ExceedsMaxQuota", seconds=65)
+
+    run(story())

@@ -1,4 +1,4 @@
-"""Jobs that no webhook saw, and what else keeps a Job from having its Workload: it is told, once, and mended in place."""
+"""Jobs that no webhook saw, and what else keeps a Job from having a Workload: told once, and mended in place."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ from queue_manager.engine.resources import (
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.jobs import admission, decide, pods
+from queue_manager.jobs import actions, admission, pods
+from queue_manager.jobs.decide import MAX_ANCESTORS, decide
 from queue_manager.jobs.workload import prebuilt_name, priority_of, queue_name
 from queue_manager.workloads import overrides
 from queue_manager.workloads.controller import BY_OWNER
@@ -135,8 +136,8 @@ class JobQueueController:
         if not context.managed and not owned and context.parent is None:
             return
         self._tell_refused_overrides(job)
-        action = decide.decide(job, owned, context)
-        if isinstance(action, decide.Nothing):
+        action = decide(job, owned, context)
+        if isinstance(action, actions.Nothing):
             return
         try:
             again = await self._perform(job, action)
@@ -145,7 +146,7 @@ class JobQueueController:
         except ApiError as error:
             if error.status == 404:
                 return
-            if error.status != 409 or (isinstance(action, decide.Create) and not await self._is_ours(job, action)):
+            if error.status != 409 or (isinstance(action, actions.Create) and not await self._is_ours(job, action)):
                 self._tell_refusal(job, error)
                 raise
             again = True  # somebody else wrote; what they wrote is on its way into the cache
@@ -153,10 +154,10 @@ class JobQueueController:
         if again:
             self.queue.add(key)
 
-    def _context(self, job: Job) -> decide.Context:
+    def _context(self, job: Job) -> actions.Context:
         classes = {c.metadata.name: c for c in self._classes.values()}
         pod_classes = {c.metadata.name: c for c in self._pod_classes.values()}
-        return decide.Context(
+        return actions.Context(
             pods=tuple(self._pods.lookup(_POD_OWNER, job.metadata.uid)) if job.spec.suspend else (),
             prebuilt=self._workloads.get(job.metadata.namespace, prebuilt_name(job)) if prebuilt_name(job) else None,
             parent=self._parent(job),
@@ -182,21 +183,21 @@ class JobQueueController:
             if text:
                 self._tell(job, Event("Warning", labels.INVALID_OVERRIDE, text))
 
-    def _parent(self, job: Job) -> decide.Parent | None:
+    def _parent(self, job: Job) -> actions.Parent | None:
         """The nearest Job above one without a queue name that is managed itself."""
         if queue_name(job):
             return None
         above = job
-        for _ in range(decide.MAX_ANCESTORS):
+        for _ in range(MAX_ANCESTORS):
             owner = above.metadata.controller
             found = self._jobs.by_uid(owner.uid) if owner is not None else None
             if found is None:
                 return None
             if self._managed(found):
                 mine = self._workloads.lookup(BY_OWNER, found.metadata.uid)
-                return decide.Parent(admitted=any(w.is_true(labels.ADMITTED) for w in mine))
+                return actions.Parent(admitted=any(w.is_true(labels.ADMITTED) for w in mine))
             above = found
-        return decide.Parent(admitted=False, too_deep=True)
+        return actions.Parent(admitted=False, too_deep=True)
 
     def _managed(self, job: Job) -> bool:
         if not queue_name(job) and not self._settings.manage_all:
@@ -205,34 +206,34 @@ class JobQueueController:
         name = {"kubernetes.io/metadata.name": job.metadata.namespace}
         return self._settings.manages({**name, **(namespace.metadata.labels if namespace is not None else {})})
 
-    async def _perform(self, job: Job, action: decide.Action) -> bool:
+    async def _perform(self, job: Job, action: actions.Action) -> bool:
         """Do it; then tell. True if there may be more to do at once."""
         client, meta = self._runtime.client, job.metadata
         match action:
-            case decide.Create(tree, event):
+            case actions.Create(tree, event):
                 await client.create(WORKLOADS, meta.namespace, tree, type=Workload)
                 self._observe_creation(job)
                 self._tell(job, event)
-            case decide.Delete(workload, told):
+            case actions.Delete(workload, told):
                 key = workload.metadata.key
                 await client.delete(WORKLOADS, key.namespace, key.name, uid=workload.metadata.uid)
                 self._tell(job, told)
-            case decide.LetGo(workload):
+            case actions.LetGo(workload):
                 rest = [f for f in workload.metadata.finalizers if f != labels.FINALIZER]
                 await self._patch_workload(workload, {"metadata": {"finalizers": rest}})
-            case decide.Update(workload, patch, told):
+            case actions.Update(workload, patch, told):
                 await self._patch_workload(workload, patch)
                 self._tell(job, told)
-            case decide.SetStatus(workload, transition, told):
+            case actions.SetStatus(workload, transition, told):
                 await self._writer.write(workload, transition, labels.WORKLOAD_COMPONENT)
                 self._tell(job, told)
-            case decide.PatchJob(patch, told):
+            case actions.PatchJob(patch, told):
                 job = await client.patch(JOBS, meta.namespace, meta.name, patch, type=Job)
                 self._tell(job, told)
-            case decide.Tell(event):
+            case actions.Tell(event):
                 self._tell_once(job, event)
                 return False
-            case decide.Nothing():
+            case actions.Nothing():
                 return False
         return True
 
@@ -254,7 +255,7 @@ class JobQueueController:
         for workload in self._workloads.lookup(BY_OWNER, meta.uid):
             await self._runtime.client.get(WORKLOADS, meta.namespace, workload.metadata.name, type=Workload)
 
-    async def _is_ours(self, job: Job, action: decide.Create) -> bool:
+    async def _is_ours(self, job: Job, action: actions.Create) -> bool:
         """Whether what is there already under this name was made for this Job, by an answer that did not arrive."""
         meta = action.workload["metadata"]
         found = await self._runtime.client.get(WORKLOADS, meta["namespace"], meta["name"], type=Workload)

@@ -17,21 +17,29 @@ no pod of the Job is left, not even one that is terminating.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-import msgspec
-
 from job_controller import conditions
-from job_controller.fields import Json
-from job_controller.model import Job, Pod
-from job_controller.pods import owner_reference
+from job_controller.model import Job
 from queue_manager.api import labels
-from queue_manager.api.types import ReclaimablePod, ResourceFlavor, Workload
+from queue_manager.api.types import ReclaimablePod, Workload
 from queue_manager.jobs import patches, pods
+from queue_manager.jobs.actions import (
+    Action,
+    Context,
+    Create,
+    Delete,
+    LetGo,
+    Nothing,
+    Parent,
+    PatchJob,
+    SetStatus,
+    Tell,
+    Update,
+)
 from queue_manager.jobs.workload import (
-    Priority,
+    hand_back,
     injected,
     made_for,
     matches,
@@ -41,7 +49,7 @@ from queue_manager.jobs.workload import (
     prebuilt_name,
     queue_name,
     reclaimed,
-    uid_label,
+    take_over,
     workload_name,
 )
 from queue_manager.workloads import overrides, transitions
@@ -49,93 +57,6 @@ from queue_manager.workloads.draft import Draft, Event
 
 MAX_ANCESTORS = 10
 _ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # where only it matters whether something changes
-
-
-@dataclass(frozen=True, slots=True)
-class Parent:
-    """A managed Job above this one: the child runs when it does, and has no Workload of its own."""
-
-    admitted: bool
-    too_deep: bool = False  # the chain of owners is longer than anybody follows
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What else decides. `priority` None: the Job names a class that does not exist."""
-
-    managed: bool = True
-    priority: Priority | None = field(default_factory=Priority)
-    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
-    waits_for_pods: bool = True
-    labels_to_copy: tuple[str, ...] = ()
-    overrides: Mapping[str, str] = field(default_factory=dict)  # annotations of the Job that hold
-    pods: tuple[Pod, ...] = ()  # those of the Job, as the API shows them
-    prebuilt: Workload | None = None  # the one the Job names, if it names one and that exists
-    parent: Parent | None = None  # the managed Job it belongs to
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Make the Workload; `workload` is its manifest. Events are told after the write, about the Job."""
-
-    workload: Json
-    event: Event
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete a Workload that does not stand for the Job any more."""
-
-    workload: Workload
-    event: Event | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LetGo:
-    """Remove our finalizer from a Workload that is being deleted."""
-
-    workload: Workload
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """Patch spec or metadata of the Workload."""
-
-    workload: Workload
-    patch: Json
-    event: Event | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SetStatus:
-    """Write the Workload's status through the one writer of it."""
-
-    workload: Workload
-    transition: Callable[[Draft], None]
-    event: Event | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PatchJob:
-    """Merge-patch the Job: its start, or one half of its stop."""
-
-    patch: Json
-    event: Event | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """Nothing can be done but to say why."""
-
-    event: Event
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """All is as it should be, or somebody else has the next move."""
-
-
-Action = Create | Delete | LetGo | Update | SetStatus | PatchJob | Tell | Nothing
 
 
 def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
@@ -202,7 +123,7 @@ def _prebuilt(job: Job, owned: Sequence[Workload], context: Context) -> Action:
         return PatchJob(patches.suspend(job, mark=False), _event(labels.JOB_STOPPED, labels.STOP_MISSING_PREBUILT))
     owner = workload.metadata.controller
     if owner is None:
-        return Update(workload, _take_over(job, workload))
+        return Update(workload, take_over(job, workload))
     if owner.uid != job.metadata.uid:
         return Tell(Event("Warning", labels.OUT_OF_SYNC, f"Workload {workload.metadata.key} belongs to {owner.name}"))
     if workload.metadata.deletion_timestamp is not None:
@@ -249,27 +170,10 @@ def _abandon(job: Job, owned: Sequence[Workload]) -> Action:
     """
     for workload in owned:
         if workload.metadata.deletion_timestamp is None:
-            return Delete(workload) if made_for(job, workload) else Update(workload, _hand_back(job, workload))
+            return Delete(workload) if made_for(job, workload) else Update(workload, hand_back(job, workload))
         if labels.FINALIZER in workload.metadata.finalizers:
             return LetGo(workload)
     return Nothing()
-
-
-def _take_over(job: Job, workload: Workload) -> Json:
-    """Who brought it does not have to know of our finalizer; deleted without it, it could not restore a Job that runs,
-    and its quota would be free while the pods still use it."""
-    meta = workload.metadata
-    references = [*msgspec.to_builtins(meta.owner_references), owner_reference(job)]
-    kept = list(dict.fromkeys((*meta.finalizers, labels.FINALIZER)))
-    return {"metadata": {"ownerReferences": references, "labels": uid_label(job), "finalizers": kept}}
-
-
-def _hand_back(job: Job, workload: Workload) -> Json:
-    """The reverse of taking it over."""
-    meta = workload.metadata
-    references = msgspec.to_builtins([o for o in meta.owner_references if o.uid != job.metadata.uid])
-    kept = [f for f in meta.finalizers if f != labels.FINALIZER]
-    return {"metadata": {"ownerReferences": references, "labels": {labels.JOB_UID: None}, "finalizers": kept}}
 
 
 def _let_go(workload: Workload) -> Action:

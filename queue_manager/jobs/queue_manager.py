@@ -16,6 +16,7 @@ from queue_manager.jobs.controller import JobQueueController
 from queue_manager.queueing.queues import Position
 from queue_manager.workloads.admission import QueueAdmission
 from queue_manager.workloads.controller import WorkloadController
+from queue_manager.workloads.ledger import Ledger
 from queue_manager.workloads.metrics import QueueMetrics
 from queue_manager.workloads.queue_status import QueueStatusController
 from queue_manager.workloads.scheduler import Scheduler
@@ -27,6 +28,7 @@ from queue_manager.workloads.writer import WorkloadWriter
 class QueueManager:
     """The queue as others see it; all answers are from memory and of this moment."""
 
+    ledger: Ledger
     scheduler: Scheduler
     writer: WorkloadWriter
     jobs: JobQueueController
@@ -37,7 +39,7 @@ class QueueManager:
 
     def positions(self, cluster_queue: str) -> list[Position]:
         """Pending Workloads of a ClusterQueue in the order in which they will be tried."""
-        return self.scheduler.queues.positions(cluster_queue)
+        return self.ledger.queues.positions(cluster_queue)
 
     @property
     def idle(self) -> bool:
@@ -49,21 +51,22 @@ def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager
     """Construct all controllers of the queue on a runtime that has not started yet."""
     settings = settings_of(config)
     writer = WorkloadWriter(runtime, runtime.cache(WORKLOADS, Workload))
-    scheduler = Scheduler(runtime, settings, writer)
-    workloads = WorkloadController(runtime, settings, scheduler, writer)
+    ledger = Ledger(runtime, settings)
+    scheduler = Scheduler(runtime, settings, ledger, writer)
+    workloads = WorkloadController(runtime, settings, ledger, writer)
     jobs = JobQueueController(runtime, settings, writer)
-    status = QueueStatusController(runtime, scheduler)
-    metrics = QueueMetrics(runtime, scheduler, writer, config.metrics)
+    status = QueueStatusController(runtime, ledger)
+    metrics = QueueMetrics(runtime, ledger, writer, config.metrics)
     lookup = _Lookup(runtime, settings)
 
     def reconfigure(new: KueueConfig) -> None:
         lookup.settings = taken_over(lookup.settings, settings_of(new), runtime.clock.now())
-        for controller in (jobs, workloads, scheduler):
-            controller.use(lookup.settings)
+        for user in (jobs, workloads, scheduler, ledger):
+            user.use(lookup.settings)
         metrics.chosen = new.metrics
 
     admission = (JobAdmission(lookup), QueueAdmission())
-    return QueueManager(scheduler, writer, jobs, workloads, status, admission, reconfigure)
+    return QueueManager(ledger, scheduler, writer, jobs, workloads, status, admission, reconfigure)
 
 
 class _Lookup:

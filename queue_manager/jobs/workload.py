@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+import msgspec
+
 from job_controller.annotations import integer
 from job_controller.fields import Json
 from job_controller.model import Job, JobSpec
@@ -194,6 +196,25 @@ def prebuilt_name(job: Job) -> str:
     """The Workload that somebody made for this Job; empty if we make it."""
     own, notes = job.metadata.labels, job.metadata.annotations
     return own.get(labels.PREBUILT_WORKLOAD, "") or notes.get(labels.PREBUILT_WORKLOAD, "")
+
+
+def take_over(job: Job, workload: Workload) -> Json:
+    """The patch that makes a Workload this Job's own, with our finalizer.
+
+    Deleted without it, it could not restore a Job that runs, and its quota would be free while the pods still use it.
+    """
+    meta = workload.metadata
+    references = [*msgspec.to_builtins(meta.owner_references), owner_reference(job)]
+    kept = list(dict.fromkeys((*meta.finalizers, labels.FINALIZER)))
+    return {"metadata": {"ownerReferences": references, "labels": uid_label(job), "finalizers": kept}}
+
+
+def hand_back(job: Job, workload: Workload) -> Json:
+    """The patch that reverses it."""
+    meta = workload.metadata
+    references = msgspec.to_builtins([o for o in meta.owner_references if o.uid != job.metadata.uid])
+    kept = [f for f in meta.finalizers if f != labels.FINALIZER]
+    return {"metadata": {"ownerReferences": references, "labels": {labels.JOB_UID: None}, "finalizers": kept}}
 
 
 def uid_label(job: Job) -> dict[str, str]:

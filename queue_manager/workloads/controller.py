@@ -14,8 +14,8 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.workloads import lifecycle
+from queue_manager.workloads.ledger import Ledger
 from queue_manager.workloads.lifecycle import next_step
-from queue_manager.workloads.scheduler import Scheduler
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.unscheduled import UnscheduledPods
 from queue_manager.workloads.writer import Gone, WorkloadWriter
@@ -27,10 +27,10 @@ BY_OWNER = "owner"  # index of Workloads, by the uid of the Job that each stands
 class WorkloadController:
     """Brings each Workload forward by one step at a time."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, scheduler: Scheduler, writer: WorkloadWriter) -> None:
+    def __init__(self, runtime: Runtime, settings: Settings, ledger: Ledger, writer: WorkloadWriter) -> None:
         self._runtime = runtime
         self._settings = settings
-        self._scheduler = scheduler
+        self._ledger = ledger
         self._writer = writer
         self._rng: Random = runtime.rng
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
@@ -77,8 +77,8 @@ class WorkloadController:
     def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
         check = new or old
         if check is not None and (old is None or new is None or old.active != new.active):
-            for name in self._scheduler.state.queues:
-                if check.metadata.name in self._scheduler.state.checks_of(name):
+            for name in self._ledger.state.queues:
+                if check.metadata.name in self._ledger.state.checks_of(name):
                     self._look_at_cluster_queue(name)
 
     def _on_unscheduled(self, job_uid: str) -> None:
@@ -90,13 +90,13 @@ class WorkloadController:
 
     def _look_at_cluster_queue(self, name: str) -> None:
         """Who waits for it, and who holds its quota: their LocalQueue may be gone, or lead elsewhere by now."""
-        self._look_at_members(self._scheduler.queues.local_queues_of(name))
-        for holding in self._scheduler.state.holdings.values():
+        self._look_at_members(self._ledger.queues.local_queues_of(name))
+        for holding in self._ledger.state.holdings.values():
             if holding.cluster_queue == name:
                 self.queue.add(holding.key)
 
     def _look_at_members(self, queues: list[Key]) -> None:
-        for key in self._scheduler.workloads_of(queues):
+        for key in self._ledger.workloads_of(queues):
             self.queue.add(key)
 
     # --- one step ---
@@ -105,7 +105,7 @@ class WorkloadController:
         workload = self._workloads.get(key.namespace, key.name)
         if workload is None:
             return
-        view = replace(self._scheduler.view(workload), unscheduled=self._unscheduled.of(workload))
+        view = replace(self._ledger.view(workload), unscheduled=self._unscheduled.of(workload))
         if await self._owner_gone(workload):
             view = replace(view, owner_gone=True)
         step = next_step(workload, replace(view, jitter=self._rng.random()), self._settings, self._runtime.clock.now())

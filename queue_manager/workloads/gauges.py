@@ -11,7 +11,7 @@ from queue_manager.api import labels
 from queue_manager.api.types import Workload, stops
 from queue_manager.scheduling.state import Holding
 from queue_manager.scheduling.tree import FlavorResource
-from queue_manager.workloads.scheduler import Scheduler
+from queue_manager.workloads.ledger import Ledger
 
 BLOCKED = "sluice_cluster_queue_blocked_by_never_fitting_head"
 UNITS = {"cpu": 1000}  # amounts of cpu are thousandths
@@ -61,23 +61,23 @@ def described() -> Iterator[tuple[str, str]]:
 
 
 def gauges(
-    scheduler: Scheduler, workloads: Iterable[Workload], shown: Callable[[Key], bool], *, resources: bool
+    ledger: Ledger, workloads: Iterable[Workload], shown: Callable[[Key], bool], *, resources: bool
 ) -> Iterator[Gauge]:
     """All series. `shown`: whether a LocalQueue has its own; `resources`: also quotas and usage."""
-    for name in scheduler.state.queues:
-        yield from _of_cluster_queue(scheduler, name)
+    for name in ledger.state.queues:
+        yield from _of_cluster_queue(ledger, name)
         if resources:
-            yield from _quotas(scheduler, name)
-    yield from _counted(scheduler, list(workloads), shown)
-    holdings = [h for queue in scheduler.state.queues.values() for h in queue.holdings.values()]
-    for key in scheduler.queues.local_queues:
+            yield from _quotas(ledger, name)
+    yield from _counted(ledger, list(workloads), shown)
+    holdings = [h for queue in ledger.state.queues.values() for h in queue.holdings.values()]
+    for key in ledger.queues.local_queues:
         if shown(key):
-            yield from _of_local_queue(scheduler, key, [h for h in holdings if h.queue == key], resources=resources)
+            yield from _of_local_queue(ledger, key, [h for h in holdings if h.queue == key], resources=resources)
 
 
-def _of_cluster_queue(scheduler: Scheduler, name: str) -> Iterator[Gauge]:
+def _of_cluster_queue(ledger: Ledger, name: str) -> Iterator[Gauge]:
     own = {"cluster_queue": name}
-    queue, pending = scheduler.state.queues[name], scheduler.queues.cluster_queues.get(name)
+    queue, pending = ledger.state.queues[name], ledger.queues.cluster_queues.get(name)
     waiting = (pending.active, pending.inadmissible) if pending is not None else (0, 0)
     shapes = pending.shapes() if pending is not None else (0, 0)
     for status, count, kinds in zip(("active", "inadmissible"), waiting, shapes, strict=True):
@@ -95,13 +95,13 @@ def _of_cluster_queue(scheduler: Scheduler, name: str) -> Iterator[Gauge]:
     if queue.queue.metadata.deletion_timestamp is not None:
         current = "terminating"
     else:
-        current = "active" if scheduler.is_active(name) else "pending"  # pending: it admits nothing
+        current = "active" if ledger.is_active(name) else "pending"  # pending: it admits nothing
     for status in ("pending", "active", "terminating"):
         yield Gauge("cluster_queue_status", {**own, "status": status}, float(status == current))
 
 
-def _quotas(scheduler: Scheduler, name: str) -> Iterator[Gauge]:
-    queue = scheduler.state.queues[name]
+def _quotas(ledger: Ledger, name: str) -> Iterator[Gauge]:
+    queue = ledger.state.queues[name]
     used = _used(h for h in queue.holdings.values() if h.admitted)
     for fr, quota in queue.node.quotas.items():
         own = {"cohort": queue.queue.spec.cohort_name, "cluster_queue": name}
@@ -115,18 +115,18 @@ def _quotas(scheduler: Scheduler, name: str) -> Iterator[Gauge]:
             yield Gauge(f"cluster_queue_{limit}_limit", own, amount)
 
 
-def _of_local_queue(scheduler: Scheduler, key: Key, mine: list[Holding], *, resources: bool) -> Iterator[Gauge]:
-    local = scheduler.queues.local_queues[key]
+def _of_local_queue(ledger: Ledger, key: Key, mine: list[Holding], *, resources: bool) -> Iterator[Gauge]:
+    local = ledger.queues.local_queues[key]
     own = {"name": key.name, "namespace": key.namespace}
-    active, parked = scheduler.queues.waiting_by_status(key)
+    active, parked = ledger.queues.waiting_by_status(key)
     yield Gauge("local_queue_pending_workloads", {**own, "status": "active"}, active)
     yield Gauge("local_queue_pending_workloads", {**own, "status": "inadmissible"}, parked)
     yield Gauge("local_queue_reserving_active_workloads", own, len(mine))
     yield Gauge("local_queue_admitted_active_workloads", own, sum(h.admitted for h in mine))
-    now = str(not stops(local.spec.stop_policy) and scheduler.is_active(local.spec.cluster_queue))
+    now = str(not stops(local.spec.stop_policy) and ledger.is_active(local.spec.cluster_queue))
     for value in ("True", "False", "Unknown"):
         yield Gauge("local_queue_status", {**own, "active": value}, float(value == now))
-    state = scheduler.state.queues.get(local.spec.cluster_queue)
+    state = ledger.state.queues.get(local.spec.cluster_queue)
     if not resources or state is None:
         return
     reserved, used = _used(mine), _used(h for h in mine if h.admitted)
@@ -136,12 +136,12 @@ def _of_local_queue(scheduler: Scheduler, key: Key, mine: list[Holding], *, reso
         yield Gauge("local_queue_resource_usage", where, _units(fr.resource, used[fr]))
 
 
-def _counted(scheduler: Scheduler, workloads: list[Workload], shown: Callable[[Key], bool]) -> Iterator[Gauge]:
+def _counted(ledger: Ledger, workloads: list[Workload], shown: Callable[[Key], bool]) -> Iterator[Gauge]:
     """Finished and unadmitted Workloads, from their own conditions."""
     ended: Counter[tuple[str, Key]] = Counter()
     waiting: Counter[tuple[str, Key, str, str]] = Counter()
     for w in workloads:
-        where = _cluster_queue(scheduler, w), w.local_queue
+        where = _cluster_queue(ledger, w), w.local_queue
         if w.is_true(labels.FINISHED):
             ended[where] += 1
         elif not w.is_true(labels.ADMITTED):
@@ -174,10 +174,10 @@ def why_not_admitted(w: Workload) -> tuple[str, str]:
     return labels.NO_RESERVATION, reserved.reason if reserved is not None else labels.PENDING_EVALUATION
 
 
-def _cluster_queue(scheduler: Scheduler, w: Workload) -> str:
+def _cluster_queue(ledger: Ledger, w: Workload) -> str:
     if w.status.admission is not None:
         return w.status.admission.cluster_queue
-    local = scheduler.queues.local_queues.get(w.local_queue)
+    local = ledger.queues.local_queues.get(w.local_queue)
     return local.spec.cluster_queue if local is not None else ""
 
 

@@ -18,7 +18,7 @@ from queue_manager.engine.metrics import Labels, Registry
 from queue_manager.engine.resources import WORKLOADS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.workloads import eviction_metrics, gauges
-from queue_manager.workloads.scheduler import Scheduler
+from queue_manager.workloads.ledger import Ledger
 from queue_manager.workloads.writer import WorkloadWriter
 
 BUCKETS_14 = eviction_metrics.BUCKETS  # seconds, as the next: 1 s, then 2.5 s doubled, 14 or 16 in all
@@ -44,11 +44,11 @@ EVICTION_LATENCY = "kueue_workload_eviction_latency_seconds"
 class QueueMetrics:
     """Counts what happens to Workloads, and shows what is when the metrics are asked for."""
 
-    def __init__(self, runtime: Runtime, scheduler: Scheduler, writer: WorkloadWriter, chosen: Metrics) -> None:
+    def __init__(self, runtime: Runtime, ledger: Ledger, writer: WorkloadWriter, chosen: Metrics) -> None:
         """`chosen` may be replaced at any time."""
         self.chosen = chosen
         self._metrics: Registry = runtime.metrics
-        self._scheduler = scheduler
+        self._ledger = ledger
         self._workloads = runtime.cache(WORKLOADS, Workload)
         self._shown: dict[str, set[Labels]] = {}
         for name, text in COUNTERS.items():
@@ -125,7 +125,7 @@ class QueueMetrics:
         """Set all gauges, and drop those of what is no more."""
         shown: dict[str, set[Labels]] = {}
         found = gauges.gauges(
-            self._scheduler,
+            self._ledger,
             self._workloads.values(),
             self._shows,
             resources=self.chosen.enable_cluster_queue_resources,
@@ -144,7 +144,7 @@ class QueueMetrics:
         wanted = self.chosen.local_queue_metrics
         if not wanted.enable or wanted.local_queue_selector is None:
             return wanted.enable
-        local = self._scheduler.queues.local_queues.get(queue)
+        local = self._ledger.queues.local_queues.get(queue)
         return local is not None and wanted.local_queue_selector.matches(local.metadata.labels)
 
 

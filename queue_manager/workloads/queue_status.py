@@ -1,6 +1,6 @@
 """The status of ClusterQueues and LocalQueues, and the finalizers that keep what is in use.
 
-Everything in a status is computed from the scheduler's view; it is written only when it differs, and changes
+Everything in a status is computed from the ledger; it is written only when it differs, and changes
 of Workloads are collected for a second, so a burst of admissions costs one write per queue.
 """
 
@@ -41,7 +41,7 @@ from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.state import Holding, QueueState
 from queue_manager.scheduling.tree import FlavorResource
 from queue_manager.workloads.draft import stated
-from queue_manager.workloads.scheduler import Scheduler, flavors_of
+from queue_manager.workloads.ledger import Ledger, flavors_of
 
 BATCH_SECONDS = 1.0  # changes of Workloads are collected so long
 
@@ -49,9 +49,9 @@ BATCH_SECONDS = 1.0  # changes of Workloads are collected so long
 class QueueStatusController:
     """One worker: a queue's status is written by nobody else."""
 
-    def __init__(self, runtime: Runtime, scheduler: Scheduler) -> None:
+    def __init__(self, runtime: Runtime, ledger: Ledger) -> None:
         self._runtime = runtime
-        self._scheduler = scheduler
+        self._ledger = ledger
         self._cluster_queues = runtime.cache(CLUSTER_QUEUES, ClusterQueue)
         self._local_queues = runtime.cache(LOCAL_QUEUES, LocalQueue)
         self._flavors = runtime.cache(RESOURCE_FLAVORS, ResourceFlavor)
@@ -87,7 +87,7 @@ class QueueStatusController:
         if new is not None:
             self.queue.add(("cq", new.metadata.key))
         if old is None or new is None or old.spec != new.spec or old.status.conditions != new.status.conditions:
-            for key in self._scheduler.queues.local_queues_of(queue.metadata.name):
+            for key in self._ledger.queues.local_queues_of(queue.metadata.name):
                 self.queue.add(("lq", key))
         for flavor in sorted((flavors_of(old) if old else set()) ^ (flavors_of(new) if new else set())):
             self.queue.add(("rf", Key("", flavor)))
@@ -105,17 +105,17 @@ class QueueStatusController:
             return
         self.queue.add(("rf", flavor.metadata.key))
         if old is None or new is None:
-            for name, state in self._scheduler.state.queues.items():
+            for name, state in self._ledger.state.queues.items():
                 if flavor.metadata.name in flavors_of(state.queue):
                     self.queue.add(("cq", Key("", name)))
 
     def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
         check = new or old
         if check is not None and (old is None or new is None or old.active != new.active):
-            for name in self._scheduler.state.queues:
-                if check.metadata.name in self._scheduler.state.checks_of(name):
+            for name in self._ledger.state.queues:
+                if check.metadata.name in self._ledger.state.checks_of(name):
                     self.queue.add(("cq", Key("", name)))
-                    for key in self._scheduler.queues.local_queues_of(name):
+                    for key in self._ledger.queues.local_queues_of(name):
                         self.queue.add(("lq", key))
 
     # --- work ---
@@ -139,15 +139,15 @@ class QueueStatusController:
 
     async def _sync_cluster_queue(self, key: Key) -> None:
         queue = self._cluster_queues.get(key.namespace, key.name)
-        state = self._scheduler.state.queues.get(key.name)
+        state = self._ledger.state.queues.get(key.name)
         if queue is None or state is None:
             return
         in_use = bool(state.holdings)
         if await self._keep_finalizer(CLUSTER_QUEUES, queue, in_use):
             return
-        why = self._scheduler.state.inactive(key.name)
+        why = self._ledger.state.inactive(key.name)
         active = ("False", *why) if why else ("True", labels.READY, labels.CLUSTER_QUEUE_READY_MESSAGE)
-        pending = self._scheduler.queues.cluster_queues.get(key.name)
+        pending = self._ledger.queues.cluster_queues.get(key.name)
         holdings = list(state.holdings.values())
         await self._write(
             CLUSTER_QUEUES,
@@ -163,14 +163,14 @@ class QueueStatusController:
         queue = self._local_queues.get(key.namespace, key.name)
         if queue is None or queue.metadata.deletion_timestamp is not None:
             return
-        state = self._scheduler.state.queues.get(queue.spec.cluster_queue)
+        state = self._ledger.state.queues.get(queue.spec.cluster_queue)
         holdings = [h for h in state.holdings.values() if h.queue == key] if state is not None else []
         await self._write(
             LOCAL_QUEUES,
             queue,
             queue.status,
             self._local_active(queue),
-            self._scheduler.queues.waiting(key),  # whether or not there is a ClusterQueue for them
+            self._ledger.queues.waiting(key),  # whether or not there is a ClusterQueue for them
             holdings,
             _usages(state, holdings, borrowed=False) if state is not None else ((), ()),
         )
@@ -179,9 +179,9 @@ class QueueStatusController:
         name = queue.spec.cluster_queue
         if stops(queue.spec.stop_policy):
             return "False", labels.STOPPED, labels.LOCAL_QUEUE_IS_STOPPED_MESSAGE
-        if name not in self._scheduler.state.queues:
+        if name not in self._ledger.state.queues:
             return "False", labels.CLUSTER_QUEUE_MISSING, labels.CLUSTER_QUEUE_UNUSABLE_MESSAGE
-        if not self._scheduler.is_active(name):
+        if not self._ledger.is_active(name):
             return "False", labels.CLUSTER_QUEUE_INACTIVE, labels.CLUSTER_QUEUE_UNUSABLE_MESSAGE
         return "True", labels.READY, labels.LOCAL_QUEUE_READY_MESSAGE
 
@@ -219,7 +219,7 @@ class QueueStatusController:
 
     def _blocked(self, queue: ClusterQueue) -> tuple[str, str, str] | None:
         """A StrictFIFO head that can never fit; None while there is none."""
-        pending = self._scheduler.queues.cluster_queues.get(queue.metadata.name)
+        pending = self._ledger.queues.cluster_queues.get(queue.metadata.name)
         if pending is None or pending.never is None:
             return None
         return "True", labels.HEAD_NEVER_FITS, f"The first Workload can never be admitted: {pending.never.message}"

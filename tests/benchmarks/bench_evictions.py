@@ -49,7 +49,7 @@ def main() -> None:
 async def thousand(folder: Path) -> None:
     options = ClusterOptions(data_dir=folder / "data", cpu="1", memory="1Gi", first_queue=False)
     async with LocalCluster(options, loads(PATIENT)) as cluster:
-        scheduler = cluster._queue.scheduler
+        ledger = cluster._queue.ledger
         await queues(cluster.client)
         began = time.perf_counter()
         gate = asyncio.Semaphore(20)
@@ -59,7 +59,7 @@ async def thousand(folder: Path) -> None:
                 await cluster.client.create(JOBS, "default", job(number))
 
         await asyncio.gather(*(submit(number) for number in range(WORKLOADS)))
-        await until(lambda: sum(h.admitted for h in scheduler.state.holdings.values()) == WORKLOADS)
+        await until(lambda: sum(h.admitted for h in ledger.state.holdings.values()) == WORKLOADS)
         await until_suspended(cluster.client, 0)
         await asyncio.sleep(3)  # until everything has been told
         print(f"{WORKLOADS} Jobs submitted and admitted: {time.perf_counter() - began - 3:.1f} s")
@@ -67,10 +67,10 @@ async def thousand(folder: Path) -> None:
         await cluster.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "Hold"}})  # nobody comes back in
         before, began, cpu = await revision(cluster.client), time.perf_counter(), time.process_time()
         cluster.reconfigure(loads(HASTY))
-        await until(lambda: not scheduler.state.holdings)
+        await until(lambda: not ledger.state.holdings)
         print(f"{WORKLOADS} evicted, Jobs suspended, quota free: {time.perf_counter() - began:.2f} s")
-        await until(lambda: len(scheduler.queues.cluster_queues["cq"]) == WORKLOADS)
-        await until(lambda: not any(p.info.in_backoff(now()) for p in scheduler.queues.positions("cq")))
+        await until(lambda: len(ledger.queues.cluster_queues["cq"]) == WORKLOADS)
+        await until(lambda: not any(p.info.in_backoff(now()) for p in ledger.queues.positions("cq")))
         seconds, busy = time.perf_counter() - began, time.process_time() - cpu
         writes = (await revision(cluster.client) - before) / WORKLOADS
         print(f"{WORKLOADS} evicted and requeued, backoff of 1 s over: {seconds:.2f} s ({busy:.2f} s of CPU)")

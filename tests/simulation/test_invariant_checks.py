@@ -257,21 +257,21 @@ def a_world_after(spoil: Callable[[lives.Lives], None]) -> None:
 
 
 def lose_a_place(one: lives.Lives) -> None:
-    queues = one.world.queue.scheduler.queues
+    queues = one.world.queue.ledger.queues
     for key in list(queues._queue_of):
         queues.remove(key)
-    for uid in list(one.world.queue.scheduler.state.holdings):
-        one.world.queue.scheduler.state.release(uid)
+    for uid in list(one.world.queue.ledger.state.holdings):
+        one.world.queue.ledger.state.release(uid)
 
 
 def forget_a_holding(one: lives.Lives) -> None:
     """It stands in line again, and its quota is free: in memory only."""
-    scheduler = one.world.queue.scheduler
-    uid = next(iter(scheduler.state.holdings))
-    scheduler.state.release(uid)
-    workload = scheduler._workloads.by_uid(uid)
+    ledger = one.world.queue.ledger
+    uid = next(iter(ledger.state.holdings))
+    ledger.state.release(uid)
+    workload = ledger._workloads.by_uid(uid)
     assert workload is not None
-    scheduler.queues.put(scheduler._read(workload), one.world.clock.now())
+    ledger.queues.put(ledger.read(workload), one.world.clock.now())
 
 
 @pytest.mark.parametrize(
@@ -289,14 +289,14 @@ def test_the_places_of_a_cluster_at_work_are_right() -> None:
 
 def test_a_workload_that_waits_without_a_reason_is_found() -> None:
     def spoil(one: lives.Lives) -> None:
-        scheduler = one.world.queue.scheduler
+        ledger = one.world.queue.ledger
         stored = next(iter(one.world.store.scan("workloads.kueue.x-k8s.io")))
         tree = msgspec.json.decode(stored.data)
-        for uid in list(scheduler.state.holdings):
-            scheduler.state.release(uid)
+        for uid in list(ledger.state.holdings):
+            ledger.state.release(uid)
         tree["status"]["conditions"] = []
-        fresh = msgspec.convert(tree, type(next(iter(scheduler._workloads.values()))), strict=False)
-        scheduler.queues.put(scheduler._read(fresh), one.world.clock.now())
+        fresh = msgspec.convert(tree, type(next(iter(ledger._workloads.values()))), strict=False)
+        ledger.queues.put(ledger.read(fresh), one.world.clock.now())
         lives_scan = one.world.store.scan
         data = SimpleNamespace(data=msgspec.json.encode(tree))
         one.world.store.scan = lambda kind: [data] if kind == "workloads.kueue.x-k8s.io" else lives_scan(kind)  # type: ignore[method-assign,assignment,return-value]

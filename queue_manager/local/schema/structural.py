@@ -11,7 +11,6 @@ and accepted then: most writes change a few fields of a large object, and cost n
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 

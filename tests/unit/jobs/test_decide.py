@@ -5,13 +5,13 @@ import pytest
 
 from job_controller.model import Job
 from queue_manager.api.types import Admission, PriorityClassRef, ReclaimablePod, Workload
-from queue_manager.jobs import decide as d
-from queue_manager.jobs import pods
+from queue_manager.jobs import actions, pods
+from queue_manager.jobs.decide import decide
 from queue_manager.jobs.workload import Priority, matches, new_workload, priority_of, workload_name
 from queue_manager.workloads.draft import Draft, Event
 from tests.unit.queueing.builders import at, condition, flavor
 
-CONTEXT = d.Context(flavors={"default": flavor("default"), "gpu": flavor("gpu", nodeLabels={"kind": "gpu"})})
+CONTEXT = actions.Context(flavors={"default": flavor("default"), "gpu": flavor("gpu", nodeLabels={"kind": "gpu"})})
 STOPPING = {"kueue.x-k8s.io/stopping": "true"}
 CONFIRMED = {"conditions": [condition("Suspended", "True")]}
 
@@ -70,26 +70,26 @@ def _sha(text):
 
 
 def test_a_suspended_job_without_pods_gets_its_workload():
-    action = d.decide(job(), [], CONTEXT)
-    assert isinstance(action, d.Create)
+    action = decide(job(), [], CONTEXT)
+    assert isinstance(action, actions.Create)
     assert action.event.message == f"Created Workload: ns/{workload_name('a', 'job-uid')}"
     assert matches(job(), msgspec.convert(action.workload, Workload))
 
 
 @pytest.mark.parametrize("status", [{"active": 1}, {"terminating": 1}])
 def test_it_waits_for_pods_of_an_earlier_run(status):
-    assert isinstance(d.decide(job(status=status), [], CONTEXT), d.Nothing)
+    assert isinstance(decide(job(status=status), [], CONTEXT), actions.Nothing)
 
 
 def test_a_running_job_without_workload_is_stopped():
-    action = d.decide(job(False), [], CONTEXT)
+    action = decide(job(False), [], CONTEXT)
     assert action.patch["spec"] == {"suspend": True}
     assert action.event.message == "Missing Workload; unable to restore pod templates"
 
 
 def test_an_admitted_job_is_started_by_one_patch():
-    action = d.decide(job(), [workload(*ADMITTED)], CONTEXT)
-    assert isinstance(action, d.PatchJob)
+    action = decide(job(), [workload(*ADMITTED)], CONTEXT)
+    assert isinstance(action, actions.PatchJob)
     name = workload_name("a", "job-uid")
     assert action.patch == {
         "metadata": {"resourceVersion": "7", "uid": "job-uid"},
@@ -117,13 +117,13 @@ EVICTED = condition("Evicted", "True", "PodsReadyTimeout", "Exceeded the PodsRea
 
 def test_a_stop_suspends_waits_restores_and_then_gives_the_quota_back():
     w = workload(*ADMITTED, EVICTED)
-    first = d.decide(job(False, **RUNS), [w], CONTEXT)
+    first = decide(job(False, **RUNS), [w], CONTEXT)
     assert first.patch["spec"] == {"suspend": True}
     assert first.patch["metadata"]["annotations"] == STOPPING
     assert first.event is None
     for status in ({}, {**CONFIRMED, "active": 1}, {**CONFIRMED, "terminating": 1}):
-        assert isinstance(d.decide(job(annotations=STOPPING, status=status, **RUNS), [w], CONTEXT), d.Nothing)
-    second = d.decide(job(annotations=STOPPING, status=CONFIRMED, **RUNS), [w], CONTEXT)
+        assert isinstance(decide(job(annotations=STOPPING, status=status, **RUNS), [w], CONTEXT), actions.Nothing)
+    second = decide(job(annotations=STOPPING, status=CONFIRMED, **RUNS), [w], CONTEXT)
     assert second.patch["spec"] == {
         "template": {
             "metadata": {"labels": {"kueue.x-k8s.io/podset": None}},
@@ -132,7 +132,7 @@ def test_a_stop_suspends_waits_restores_and_then_gives_the_quota_back():
     }
     assert second.patch["metadata"]["annotations"] == {"kueue.x-k8s.io/stopping": None}
     assert second.event == ("Normal", "Stopped", "Exceeded the PodsReady timeout ns/w")
-    third = d.decide(job(status=CONFIRMED), [w], CONTEXT)
+    third = decide(job(status=CONFIRMED), [w], CONTEXT)
     draft = Draft(w, at(9))
     third.transition(draft)
     assert draft.status.admission is None
@@ -142,25 +142,25 @@ def test_an_edit_while_checks_are_awaited_starts_over_with_it():
     """Invariant S11: nothing was injected yet, so what differs from the Workload is the user's, and stays."""
     reserved = workload(condition("QuotaReserved", "True"))
     edited = job(pod={"nodeSelector": {"disk": "fast"}})
-    assert d.decide(edited, [reserved], CONTEXT) == d.Delete(
+    assert decide(edited, [reserved], CONTEXT) == actions.Delete(
         reserved, Event("Normal", "DeletedWorkload", f"Deleted not matching Workload: {reserved.metadata.key}")
     )
 
 
 def test_a_user_suspending_an_admitted_job_gets_it_started_again():
-    action = d.decide(job(status=CONFIRMED, **RUNS), [workload(*ADMITTED)], CONTEXT)
+    action = decide(job(status=CONFIRMED, **RUNS), [workload(*ADMITTED)], CONTEXT)
     assert action.patch["spec"]["suspend"] is False
 
 
 def test_a_running_job_that_is_not_admitted_is_stopped():
-    action = d.decide(job(False), [workload()], CONTEXT)
+    action = decide(job(False), [workload()], CONTEXT)
     assert action.patch["spec"] == {"suspend": True}
     assert action.event.message == "Not admitted by cluster queue"
 
 
 def test_an_edit_while_waiting_updates_the_workload():
-    action = d.decide(job(parallelism=3, completions=3), [workload()], CONTEXT)
-    assert isinstance(action, d.Update)
+    action = decide(job(parallelism=3, completions=3), [workload()], CONTEXT)
+    assert isinstance(action, actions.Update)
     assert action.patch["spec"]["podSets"][0]["count"] == 3
     assert action.event.reason == "UpdatedWorkload"
 
@@ -174,12 +174,12 @@ def test_an_edit_while_waiting_updates_the_workload():
     ],
 )
 def test_an_edit_of_the_template_while_waiting_is_followed_and_never_reverted(edit):
-    assert isinstance(d.decide(job(status=CONFIRMED, **edit), [workload()], CONTEXT), d.Update)
+    assert isinstance(decide(job(status=CONFIRMED, **edit), [workload()], CONTEXT), actions.Update)
 
 
 def test_a_job_that_has_ended_finishes_its_workload():
     end = condition("Complete", "True", "CompletionsReached", "Reached expected number of succeeded pods")
-    action = d.decide(job(False, status={"conditions": [end], "succeeded": 1}, **RUNS), [workload(*ADMITTED)], CONTEXT)
+    action = decide(job(False, status={"conditions": [end], "succeeded": 1}, **RUNS), [workload(*ADMITTED)], CONTEXT)
     draft = Draft(workload(*ADMITTED), at(9))
     action.transition(draft)
     finished = draft.condition("Finished")
@@ -190,17 +190,17 @@ def test_a_job_that_has_ended_finishes_its_workload():
 
 def test_extra_workloads_are_deleted():
     extra = workload(name="other", uid="other")
-    action = d.decide(job(), [extra, workload()], CONTEXT)
-    assert isinstance(action, d.Delete)
+    action = decide(job(), [extra, workload()], CONTEXT)
+    assert isinstance(action, actions.Delete)
     assert action.workload.metadata.name == "other"
 
 
 def test_a_job_that_left_its_queue_loses_its_workload_unless_it_runs():
-    context = d.Context(managed=False)
-    assert isinstance(d.decide(job(labels={}), [workload()], context), d.Delete)
+    context = actions.Context(managed=False)
+    assert isinstance(decide(job(labels={}), [workload()], context), actions.Delete)
     deleted = workload(deletionTimestamp="2026-01-01T00:00:01Z")
-    assert isinstance(d.decide(job(labels={}), [deleted], context), d.LetGo)
-    assert isinstance(d.decide(job(False, labels={}, **RUNS), [workload(*ADMITTED)], context), d.Nothing)
+    assert isinstance(decide(job(labels={}), [deleted], context), actions.LetGo)
+    assert isinstance(decide(job(False, labels={}, **RUNS), [workload(*ADMITTED)], context), actions.Nothing)
 
 
 @pytest.mark.parametrize(
@@ -266,13 +266,13 @@ def test_a_job_edited_to_fewer_pods_than_were_done_takes_those_back_before_its_w
     waiting = workload(of=job(parallelism=4, **spec))
     known = msgspec.convert([{"name": "main", "count": 2}], tuple[ReclaimablePod, ...])
     before = msgspec.structs.replace(waiting, status=msgspec.structs.replace(waiting.status, reclaimable_pods=known))
-    first = d.decide(edited, [before], CONTEXT)
-    assert isinstance(first, d.SetStatus)
+    first = decide(edited, [before], CONTEXT)
+    assert isinstance(first, actions.SetStatus)
     draft = Draft(before, at(5))
     first.transition(draft)
     assert draft.status.reclaimable_pods == ()
-    second = d.decide(edited, [draft.workload], CONTEXT)
-    assert isinstance(second, d.Update)
+    second = decide(edited, [draft.workload], CONTEXT)
+    assert isinstance(second, actions.Update)
     assert second.patch["spec"]["podSets"][0]["count"] == 1
 
 
@@ -285,21 +285,21 @@ def test_a_job_that_may_be_smaller_keeps_its_size_when_all_that_is_missing_was_a
     assigned = {"clusterQueue": "cq", "podSetAssignments": [{**ASSIGNMENT, "count": 3}]}
     known = {"admission": msgspec.convert(assigned, Admission), "reclaimable_pods": (ReclaimablePod("main", 3),)}
     w = msgspec.structs.replace(w, status=msgspec.structs.replace(w.status, **known))
-    patch = d.decide(again, [w], CONTEXT).patch
+    patch = decide(again, [w], CONTEXT).patch
     assert patch["spec"].keys() == {"suspend", "template"}
 
 
 def test_a_job_that_leaves_its_queue_while_it_is_stopped_gets_its_template_back_first():
     """Its Workload is the only one that knows it; with labels of the old queue it could never start in another."""
-    unmanaged = d.Context(managed=False, flavors=CONTEXT.flavors)
+    unmanaged = actions.Context(managed=False, flavors=CONTEXT.flavors)
     w = workload(*ADMITTED, EVICTED)
     ends = job(annotations=STOPPING, status={**CONFIRMED, "terminating": 1}, labels={}, **RUNS)
-    assert isinstance(d.decide(ends, [w], unmanaged), d.Nothing)
+    assert isinstance(decide(ends, [w], unmanaged), actions.Nothing)
     stopped = job(annotations=STOPPING, status=CONFIRMED, labels={}, **RUNS)
-    restore = d.decide(stopped, [w], unmanaged)
+    restore = decide(stopped, [w], unmanaged)
     assert restore.patch["spec"]["template"]["metadata"] == {"labels": {"kueue.x-k8s.io/podset": None}}
     assert restore.patch["metadata"]["annotations"] == {"kueue.x-k8s.io/stopping": None}
-    assert isinstance(d.decide(job(status=CONFIRMED, labels={}), [w], unmanaged), d.Delete)
+    assert isinstance(decide(job(status=CONFIRMED, labels={}), [w], unmanaged), actions.Delete)
 
 
 PREBUILT = {"kueue.x-k8s.io/prebuilt-workload-name": "mine"}
@@ -311,8 +311,8 @@ def brought(*conditions) -> Workload:
 
 
 def test_a_job_that_leaves_its_queue_leaves_the_workload_that_it_brought_to_its_user():
-    action = d.decide(job(labels=PREBUILT), [brought()], d.Context(managed=False, prebuilt=brought()))
-    assert isinstance(action, d.Update)
+    action = decide(job(labels=PREBUILT), [brought()], actions.Context(managed=False, prebuilt=brought()))
+    assert isinstance(action, actions.Update)
     off = {"ownerReferences": [], "labels": {"kueue.x-k8s.io/job-uid": None}, "finalizers": []}
     assert action.patch == {"metadata": off}
 
@@ -320,34 +320,34 @@ def test_a_job_that_leaves_its_queue_leaves_the_workload_that_it_brought_to_its_
 def test_a_job_that_names_another_workload_leaves_the_one_before():
     """Else that would be admitted one day, and hold quota that no Job uses."""
     queued = {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/prebuilt-workload-name": "other"}
-    action = d.decide(job(labels=queued), [brought(*ADMITTED)], CONTEXT)
-    assert isinstance(action, d.Update)
+    action = decide(job(labels=queued), [brought(*ADMITTED)], CONTEXT)
+    assert isinstance(action, actions.Update)
     assert action.patch["metadata"]["ownerReferences"] == []
     own = workload()
-    assert d.decide(job(labels=queued), [own], CONTEXT) == d.Delete(own)
+    assert decide(job(labels=queued), [own], CONTEXT) == actions.Delete(own)
 
 
 def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():
     """Its Workload could not be started, and a user unsuspends it: it has no quota."""
     finished = workload(*ADMITTED, condition("Finished", "True", "FailedToStart", "conflict"))
-    action = d.decide(job(False), [finished], CONTEXT)
+    action = decide(job(False), [finished], CONTEXT)
     assert action.patch["spec"] == {"suspend": True}
     assert action.event == ("Normal", "Stopped", "Not admitted by cluster queue")
-    assert isinstance(d.decide(job(status=CONFIRMED), [finished], CONTEXT), d.Nothing)
+    assert isinstance(decide(job(status=CONFIRMED), [finished], CONTEXT), actions.Nothing)
 
 
 def test_a_change_to_an_unknown_priority_class_is_told_and_one_that_is_deleted_is_not():
     """The Workload keeps the priority it has; a class that is gone has done its work."""
-    context = d.Context(priority=None)
+    context = actions.Context(priority=None)
     renamed = job(labels={"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "later"})
     waits = condition("QuotaReserved", "False", "WaitingForQuota", "full")
-    action = d.decide(renamed, [workload(waits)], context)
-    assert isinstance(action, d.Tell)
+    action = decide(renamed, [workload(waits)], context)
+    assert isinstance(action, actions.Tell)
     assert action.event == ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "later" not found')
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "later"}
     known = workload(waits)
     spec = msgspec.structs.replace(known.spec, priority_class_ref=msgspec.convert(reference, PriorityClassRef))
-    assert isinstance(d.decide(renamed, [msgspec.structs.replace(known, spec=spec)], context), d.Nothing)
+    assert isinstance(decide(renamed, [msgspec.structs.replace(known, spec=spec)], context), actions.Nothing)
 
 
 def test_priority_comes_from_the_label_then_the_pods_then_the_default():
@@ -367,8 +367,8 @@ def test_priority_comes_from_the_label_then_the_pods_then_the_default():
 
 def test_an_unknown_class_on_a_running_job_does_not_keep_it_from_being_stopped():
     named = {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "gone"}
-    context = d.Context(priority=None)
-    action = d.decide(job(False, labels=named, **RUNS), [workload(*ADMITTED, EVICTED)], context)
+    context = actions.Context(priority=None)
+    action = decide(job(False, labels=named, **RUNS), [workload(*ADMITTED, EVICTED)], context)
     assert action.patch["spec"] == {"suspend": True}
 
 
@@ -378,6 +378,6 @@ def test_one_that_runs_with_fewer_pods_and_is_started_again_still_knows_how_many
     wanted = job(parallelism=2, completions=2, annotations=least)
     admitted = workload(*ADMITTED, of=wanted)
     smaller = job(parallelism=1, completions=2, annotations=least, **RUNS)
-    again = d.decide(smaller, [admitted], CONTEXT)
+    again = decide(smaller, [admitted], CONTEXT)
     assert again.patch["spec"]["suspend"] is False
     assert "annotations" not in again.patch["metadata"]

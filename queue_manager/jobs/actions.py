@@ -1,0 +1,99 @@
+"""What is known of a Job's surroundings when its next action is decided, and what such an action can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from job_controller.fields import Json
+from job_controller.model import Pod
+from queue_manager.api.types import ResourceFlavor, Workload
+from queue_manager.jobs.workload import Priority
+from queue_manager.workloads.draft import Draft, Event
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A managed Job above this one: the child runs when it does, and has no Workload of its own."""
+
+    admitted: bool
+    too_deep: bool = False  # the chain of owners is longer than anybody follows
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What else decides. `priority` None: the Job names a class that does not exist."""
+
+    managed: bool = True
+    priority: Priority | None = field(default_factory=Priority)
+    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
+    waits_for_pods: bool = True
+    labels_to_copy: tuple[str, ...] = ()
+    overrides: Mapping[str, str] = field(default_factory=dict)  # annotations of the Job that hold
+    pods: tuple[Pod, ...] = ()  # those of the Job, as the API shows them
+    prebuilt: Workload | None = None  # the one the Job names, if it names one and that exists
+    parent: Parent | None = None  # the managed Job it belongs to
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make the Workload; `workload` is its manifest. Events are told after the write, about the Job."""
+
+    workload: Json
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a Workload that does not stand for the Job any more."""
+
+    workload: Workload
+    event: Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """Remove our finalizer from a Workload that is being deleted."""
+
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Patch spec or metadata of the Workload."""
+
+    workload: Workload
+    patch: Json
+    event: Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetStatus:
+    """Write the Workload's status through the one writer of it."""
+
+    workload: Workload
+    transition: Callable[[Draft], None]
+    event: Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PatchJob:
+    """Merge-patch the Job: its start, or one half of its stop."""
+
+    patch: Json
+    event: Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Nothing can be done but to say why."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """All is as it should be, or somebody else has the next move."""
+
+
+Action = Create | Delete | LetGo | Update | SetStatus | PatchJob | Tell | Nothing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Iterable
 
 from job_controller.model import Key
 from queue_manager.api import labels
@@ -29,13 +30,14 @@ def run(args: argparse.Namespace) -> int:
 
 async def _run(args: argparse.Namespace) -> int:
     async with connect(args.kubeconfig, args.context) as client:
-        queues = await Queues.read(client)
         if args.all:
             queue = queue_of(args.queue, args.namespace)
+            queues = await Queues.read(client, [queue.key.namespace])
             targets = await deactivated(client, queue, queues)
             empty = f"nothing is deactivated in {queue.text}"
         else:
             targets, empty = await find_all(client, args.jobs, args.namespace), ""
+            queues = await Queues.read(client, [target.key.namespace for target in targets])
         report = Report(args.output, dry_run=args.dry_run)
         await reactivate(client, targets, queues, report, stagger=args.stagger, dry_run=args.dry_run)
     return report.end(empty)
@@ -49,12 +51,15 @@ class Queues:
         self._cluster = None if cluster is None else {queue.metadata.name: queue for queue in cluster}
 
     @classmethod
-    async def read(cls, client: Client) -> Queues:
-        local = await client.list(LOCAL_QUEUES, type=LocalQueue)
+    async def read(cls, client: Client, namespaces: Iterable[str]) -> Queues:
+        """With the LocalQueues of these namespaces only: those of others are none of a user's business. "": of all."""
+        local: list[LocalQueue] = []
+        for namespace in dict.fromkeys(namespaces):
+            local += await client.list(LOCAL_QUEUES, namespace, type=LocalQueue)
         try:
             return cls(local, await client.list(CLUSTER_QUEUES, type=ClusterQueue))
         except ApiError as error:
-            if error.status != 403:  # those of a whole cluster may be none of a user's business
+            if error.status != 403:
                 raise
             return cls(local, None)
 

@@ -63,7 +63,12 @@ async def find(client: Client, queue: Queue) -> tuple[str, str]:
 async def missing(client: Client, queue: Queue) -> str:
     """Names of LocalQueues and ClusterQueues are easily taken for one another."""
     other = LOCAL_QUEUES if queue.is_cluster_queue else CLUSTER_QUEUES
-    names = [Key(o["metadata"].get("namespace", ""), o["metadata"]["name"]) for o in await client.list(other)]
+    try:
+        names = [Key(o["metadata"].get("namespace", ""), o["metadata"]["name"]) for o in await client.list(other)]
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        names = []
     hints = [Queue(other, key).argument for key in names if key.name == queue.key.name]
     text = f"no {queue.resource.kind} {queue.key}"
     return f"{text}; did you mean {' or '.join(hints)}?" if hints else f"{text}; `sluice queues` lists them all"

@@ -115,14 +115,24 @@ async def _by_workload(client: Client, key: Key) -> Target:
     except ApiError as error:
         if error.status != 404:
             raise
-        jobs = await client.list(JOBS, type=Job)
-        raise Refusal(_missing(key, [job.metadata.key for job in jobs]), EXIT_ERROR) from error
+        raise Refusal(_missing(key, await _jobs_in_sight(client, key.namespace)), EXIT_ERROR) from error
     owner = workload.metadata.controller
     if owner is None:
         return Target(None, workload)
     with suppress(ApiError):  # its Job is on its way out
         return Target(await client.get(JOBS, key.namespace, owner.name, type=Job), workload)
     return Target(None, workload)
+
+
+async def _jobs_in_sight(client: Client, namespace: str) -> list[Key]:
+    """Of the whole cluster, of the namespace alone for who may see no more."""
+    try:
+        jobs = await client.list(JOBS, type=Job)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        jobs = await client.list(JOBS, namespace, type=Job)
+    return [job.metadata.key for job in jobs]
 
 
 def _missing(key: Key, jobs: Sequence[Key]) -> str:

@@ -1,0 +1,110 @@
+"""Commands of somebody whose rights end at one namespace, as a RoleBinding gives them: on the embedded server."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from queue_manager.api import labels
+from queue_manager.cli import reactivate, stop_policy
+from queue_manager.cli.exits import EXIT_OK, Refusal
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
+from queue_manager.engine.transport import Request, Response
+from queue_manager.local.cluster import install_crds
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.storage.store import Store
+
+MINE = "/namespaces/mine/"
+
+
+class Clock:
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def user(monkeypatch: pytest.MonkeyPatch) -> Client:
+    """May do all in one namespace, with a deactivated Workload in it; all has the same names elsewhere."""
+    clock, rng = Clock(), random.Random(1)
+    server = ApiServer(Store(clock, rng), Registry.builtin(), clock)
+    admin, user = Client(LocalTransport(server)), Client(LocalTransport(server))
+    await install_crds(admin)
+    await admin.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": {}})
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    for namespace in ("mine", "theirs"):
+        await admin.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+        await admin.create(LOCAL_QUEUES, namespace, {"metadata": {"name": "q"}, "spec": {"clusterQueue": "cq"}})
+        job = {"metadata": {"name": "train"}, "spec": {"suspend": True, "template": template}}
+        uid = (await admin.create(JOBS, namespace, job))["metadata"]["uid"]
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid, "controller": True}
+        meta = {"name": "job-train", "labels": {labels.JOB_UID: uid}, "ownerReferences": [owner]}
+        sets = [{"name": "main", "count": 1, "template": template}]
+        spec = {"active": False, "queueName": "q", "podSets": sets}
+        await admin.create(WORKLOADS, namespace, {"metadata": meta, "spec": spec})
+    await admin.create(
+        JOBS, "theirs", {"metadata": {"name": "secret"}, "spec": {"suspend": True, "template": template}}
+    )
+    honest = user.transport.request
+
+    async def bounded(request: Request) -> Response:
+        if MINE in request.path + "/":
+            return await honest(request)
+        return Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden","code":403}')
+
+    @contextlib.asynccontextmanager
+    async def connect(*_: Any) -> AsyncIterator[Client]:
+        yield user
+
+    monkeypatch.setattr(user.transport, "request", bounded)
+    for module in (reactivate, stop_policy):
+        monkeypatch.setattr(module, "connect", connect)
+    return user
+
+
+def asked(**more: Any) -> argparse.Namespace:
+    common = {"kubeconfig": None, "context": None, "namespace": "mine", "output": "table", "dry_run": False}
+    return argparse.Namespace(**{**common, "jobs": [], "all": False, "queue": None, "stagger": 0.0, **more})
+
+
+@pytest.mark.parametrize("more", [{"jobs": ["train"]}, {"all": True, "queue": "q"}], ids=["named", "all of a queue"])
+async def test_jobs_of_the_own_namespace_are_reactivated(
+    user: Client, more: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await reactivate._run(asked(**more)) == EXIT_OK
+    assert capsys.readouterr().out.startswith("mine/train reactivated: back in line of q")
+    assert (await user.get(WORKLOADS, "mine", "job-train"))["spec"]["active"] is True
+
+
+async def test_a_queue_of_the_own_namespace_is_held(user: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    queue = stop_policy.queue_of("q", "mine")
+    assert await stop_policy._run(asked(), queue, labels.HOLD) == EXIT_OK
+    assert (await user.get(LOCAL_QUEUES, "mine", "q"))["spec"]["stopPolicy"] == labels.HOLD
+    assert capsys.readouterr().out.startswith("LocalQueue mine/q held")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("trian", "no Job trian in namespace mine; did you mean train?"),
+        ("secret", "no Job secret in namespace mine; `"),
+    ],
+)
+async def test_what_is_not_there_is_told_with_what_is_in_sight(user: Client, name: str, says: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        await reactivate._run(asked(jobs=[name]))
+    assert str(refused.value).startswith(says)
+
+
+async def test_a_queue_that_is_not_there_is_told(user: Client) -> None:
+    with pytest.raises(Refusal) as refused:
+        await reactivate._run(asked(all=True, queue="cqq"))
+    assert str(refused.value) == "no LocalQueue mine/cqq; `sluice queues` lists them all"

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from job_controller import conditions, reasons
-from job_controller.completion_indexes import text_of
 from job_controller.decision import Count
+from job_controller.index_set import IndexSet
 from job_controller.model import JobStatus, Pod, UncountedTerminatedPods
 from job_controller.pod_facts import completion_index, is_active, is_failed
 from job_controller.pod_failure_policy import IGNORE, Outcome, evaluate
@@ -120,7 +120,7 @@ def _outcome(s: Situation, pod: Pod) -> Outcome:
     return known if known is not None else evaluate(s.job.spec.pod_failure_policy, pod)
 
 
-def noted_status(s: Situation, ledger: Ledger, failed_indexes: frozenset[int]) -> JobStatus:
+def noted_status(s: Situation, ledger: Ledger, failed_indexes: IndexSet) -> JobStatus:
     """The status to be written before any finalizer comes off.
 
     UIDs without a tracked pod are counted, new ones noted, indexes merged. Conditions and numbers of pods are the
@@ -140,8 +140,8 @@ def noted_status(s: Situation, ledger: Ledger, failed_indexes: frozenset[int]) -
         status,
         succeeded=_succeeded(s) if s.indexed else status.succeeded + gone_succeeded,
         failed=status.failed + gone_failed,
-        completed_indexes=text_of(s.completed) if s.indexed else "",
-        failed_indexes=text_of(failed_indexes) if per_index else None,
+        completed_indexes=s.completed.text if s.indexed else "",
+        failed_indexes=failed_indexes.text if per_index else None,
         uncounted_terminated_pods=uncounted,
     )
 

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Container, Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import filterfalse
 
-from job_controller import indexes
 from job_controller.backoff import failure_count, ignored_count, remaining_of_index
 from job_controller.decision import PodPlan
+from job_controller.index_set import IndexSet
+from job_controller.indexes import parse_intervals
 from job_controller.model import Job, Pod
 from job_controller.pod_facts import completion_index, finish_time
 from job_controller.pod_failure_policy import FAIL_INDEX, Outcome
 
 
-def stored_completed(job: Job) -> frozenset[int]:
+def stored_completed(job: Job) -> IndexSet:
     """Indexes in status.completedIndexes that the Job (still) has."""
     return _numbers(job.status.completed_indexes, job.spec.completions or 0)
 
 
-def stored_failed(job: Job) -> frozenset[int]:
+def stored_failed(job: Job) -> IndexSet:
     """Indexes in status.failedIndexes that the Job (still) has."""
     return _numbers(job.status.failed_indexes or "", job.spec.completions or 0)
 
 
 # A large Job is looked at many times between two changes of its indexes.
 @lru_cache(maxsize=32)
-def _numbers(text: str, completions: int) -> frozenset[int]:
-    return frozenset(indexes.parse(text, completions))
-
-
-@lru_cache(maxsize=32)
-def text_of(numbers: frozenset[int]) -> str:
-    """A set of indexes as status stores it."""
-    return indexes.to_text(sorted(numbers))
+def _numbers(text: str, completions: int) -> IndexSet:
+    return IndexSet(parse_intervals(text, completions))
 
 
 def exhausts_index(pod: Pod, outcome: Outcome, limit: int) -> bool:
@@ -42,7 +37,7 @@ def exhausts_index(pod: Pod, outcome: Outcome, limit: int) -> bool:
     return outcome.action == FAIL_INDEX or (outcome.counts and failure_count(pod) >= limit)
 
 
-def last_failures(failed: Iterable[Pod], settled: Set[int]) -> dict[int, Pod]:
+def last_failures(failed: Iterable[Pod], *settled: Container[int]) -> dict[int, Pod]:
     """Per unsettled index the failed pod that carries the failure counts for the next one.
 
     Settled are indexes that have an active pod, succeeded or failed. The last failed pod of any other index keeps
@@ -51,7 +46,7 @@ def last_failures(failed: Iterable[Pod], settled: Set[int]) -> dict[int, Pod]:
     last: dict[int, Pod] = {}
     for pod in failed:
         index = completion_index(pod)
-        if index in settled:
+        if any(index in some for some in settled):
             continue
         current = last.get(index)
         if current is None or _follows(pod, current):
@@ -67,9 +62,9 @@ def _follows(pod: Pod, current: Pod) -> bool:
     return (finish_time(pod), pod.metadata.uid) >= (finish_time(current), current.metadata.uid)
 
 
-def free_indexes(completions: int, taken: Set[int]) -> Iterator[int]:
-    """The indexes that need a pod, lowest first."""
-    return filterfalse(taken.__contains__, range(completions))
+def free_indexes(completions: int, settled: IndexSet, taken: Container[int]) -> Iterator[int]:
+    """The indexes that need a pod, lowest first: neither settled nor taken by a pod."""
+    return filterfalse(taken.__contains__, settled.missing(completions))
 
 
 def replacement(index: int, replaced: Pod | None, outcome: Outcome | None) -> PodPlan:

@@ -29,6 +29,7 @@ _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _LIFE = frozenset(("lifecycle", *_PROBES))
 _SCHEMES = ("HTTP", "HTTPS")
+_PROC_MOUNTS = ("Default", "Unmasked")
 _ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
 _ONE_SOURCE = "may not have more than one field specified at a time"
 ID_RANGE = "must be between 0 and 2147483647, inclusive"
@@ -71,6 +72,8 @@ class Scope(NamedTuple):
     volumes: Collection[str]
     claims: Collection[str]
     in_pod: bool
+    grace: int  # seconds until containers are killed
+    own_users: bool  # not those of the host
 
 
 def validate_containers(containers: Json, scope: Scope, path: str) -> list[FieldError]:
@@ -87,7 +90,7 @@ def validate_containers(containers: Json, scope: Scope, path: str) -> list[Field
             errors.append(duplicate(f"{at}.name", name))
         seen.add(name)
         if not _LIFE.isdisjoint(container):
-            errors += _validate_life(container, at)
+            errors += _validate_life(container, scope.grace, at)
         if "restartPolicy" in container:
             errors += _validate_restart_policy(container, at)
         ports = ports or "ports" in container
@@ -108,7 +111,7 @@ def validate_init_containers(containers: Json, regular: Json, scope: Scope, path
             seen.add(name)
         errors += _host_port_conflicts([container], path)
         if container.get("restartPolicy") == "Always":
-            errors += _validate_life(container, at)
+            errors += _validate_life(container, scope.grace, at)
         else:
             for field in ("lifecycle", *_PROBES):
                 if field in container:
@@ -144,7 +147,7 @@ def _validate_common(container: Json, scope: Scope, path: str) -> list[FieldErro
     if container.get("resources"):
         errors += validate_resources(container["resources"], scope.claims, f"{path}.resources")
     if "securityContext" in container:
-        errors += _validate_security(container["securityContext"], f"{path}.securityContext")
+        errors += _validate_security(container["securityContext"], f"{path}.securityContext", scope.own_users)
     return errors
 
 
@@ -330,11 +333,15 @@ def _validate_propagation(mode: str, container: Json, path: str) -> list[FieldEr
     return []
 
 
-def _validate_life(container: Json, path: str) -> list[FieldError]:
+def _validate_life(container: Json, grace: int, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for hook, handler in (container.get("lifecycle") or {}).items():
         if isinstance(handler, dict):
             errors += _validate_handler(handler, (*_HANDLERS[:3], "sleep"), f"{path}.lifecycle.{hook}")
+            seconds = (handler.get("sleep") or {}).get("seconds") or 0
+            if not 0 <= seconds <= grace:
+                text = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
+                errors.append(invalid(f"{path}.lifecycle.{hook}.sleep", seconds, text))
     for name in _PROBES:
         if name in container:
             errors += _validate_probe(container[name], name, f"{path}.{name}")
@@ -381,7 +388,7 @@ def _port_errors(port: int | str, path: str) -> Iterator[FieldError]:
     return (invalid(path, port, text) for text in texts)
 
 
-def _validate_security(context: Json, path: str) -> list[FieldError]:
+def _validate_security(context: Json, path: str, own_users: bool) -> list[FieldError]:
     errors = [
         invalid(f"{path}.{field}", context[field], ID_RANGE)
         for field in ("runAsUser", "runAsGroup")
@@ -390,4 +397,10 @@ def _validate_security(context: Json, path: str) -> list[FieldError]:
     if context.get("allowPrivilegeEscalation") is False and context.get("privileged"):
         text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
         errors.append(invalid(path, context, text))
+    if context.get("procMount") is not None:
+        mount, at = context["procMount"], f"{path}.procMount"
+        if mount not in _PROC_MOUNTS:
+            errors.append(not_supported(at, mount, _PROC_MOUNTS))
+        elif mount == "Unmasked" and not own_users:
+            errors.append(invalid(at, mount, "`hostUsers` must be false to use `Unmasked`"))
     return errors

@@ -4,7 +4,7 @@ An interval is a pair (first, last), both included. Lists of intervals are sorte
 touch, so a Job of 100 000 indexes that all succeeded is one pair, and every operation costs the number of
 intervals, not of indexes (spec: job-controller.md, section 1.7).
 
-Two readers exist on purpose: `check` refuses what is malformed (status and successPolicy validation), `parse`
+Two readers exist on purpose: `check` refuses what is malformed (status and successPolicy validation), `parse_intervals`
 takes what it can get (the controller must go on whatever stands in a status).
 """
 
@@ -87,11 +87,6 @@ def _well_formed(text: str, completions: int) -> Intervals:
     return found
 
 
-def parse(text: str, completions: int) -> list[int]:
-    """The indexes below `completions` a text lists, ascending; what is malformed is skipped."""
-    return list(expand(parse_intervals(text, completions)))
-
-
 def parse_intervals(text: str, completions: int) -> Intervals:
     """The indexes below `completions` a text lists; malformed or backward fragments are skipped."""
     found: Intervals = []
@@ -114,11 +109,6 @@ def parse_intervals(text: str, completions: int) -> Intervals:
         found.append((first, last))
         end = last
     return found
-
-
-def to_text(indexes: Iterable[int]) -> str:
-    """Text of ascending indexes."""
-    return intervals_to_text(compress(indexes))
 
 
 def intervals_to_text(intervals: Iterable[Interval]) -> str:

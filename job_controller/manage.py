@@ -6,13 +6,16 @@ a place that a later index could use, and pods of indexes that are settled go be
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 
 from job_controller import backoff
 from job_controller.backoff import History
 from job_controller.completion_indexes import free_indexes, index_delay, replacement
 from job_controller.decision import PodPlan
+from job_controller.index_set import IndexSet
 from job_controller.model import Pod
 from job_controller.pod_facts import completion_index
 from job_controller.pod_selection import surplus, surplus_indexed
@@ -59,13 +62,13 @@ def _too_many(s: Situation, wanted: int) -> list[Pod]:
     return surplus_indexed(s.active, wanted, s.completions or 0, settled)
 
 
-def _settled(s: Situation) -> frozenset[int]:
+def _settled(s: Situation) -> IndexSet:
     """Indexes that need no pod any more."""
     failed = s.failed_indexes(s.failed)
     return s.completed | failed if failed else s.completed
 
 
-def _all_useful(s: Situation, settled: frozenset[int]) -> bool:
+def _all_useful(s: Situation, settled: IndexSet) -> bool:
     """Whether each pod serves an open index of its own: nearly always, so this is asked before sorting."""
     indexes = s.active_indexes
     if not indexes:
@@ -81,10 +84,7 @@ def _with_common_backoff(s: Situation, missing: int, history: History) -> Plan:
     number = min(missing, s.options.max_creates)
     if not s.indexed:
         return Plan(create=(PodPlan(),) * number, wait=_next_batch(missing, number))
-    taken = _taken(s)
-    plans = [
-        PodPlan(index=index) for index, _ in zip(free_indexes(s.completions or 0, taken), range(number), strict=False)
-    ]
+    plans = [PodPlan(index=index) for index in islice(_free(s), number)]
     return Plan(create=tuple(plans), wait=_next_batch(missing, number))
 
 
@@ -103,7 +103,7 @@ def _per_index(s: Situation, missing: int) -> Plan:
     scale = _scale(s)
     plans: list[PodPlan] = []
     waits: list[timedelta] = []
-    for index in free_indexes(s.completions or 0, _taken(s)):
+    for index in _free(s):
         if len(plans) == number:
             break
         old = s.waiting.get(index)
@@ -116,11 +116,12 @@ def _per_index(s: Situation, missing: int) -> Plan:
     return Plan(create=tuple(plans), wait=wait_for if wait_for is not None else _next_batch(missing, number))
 
 
-def _taken(s: Situation) -> set[int]:
-    taken = set(s.active_indexes | _settled(s))
+def _free(s: Situation) -> Iterator[int]:
+    """The indexes that may get a pod now, lowest first."""
+    taken = set(s.active_indexes)
     if s.only_terminal:
         taken |= {completion_index(pod) for pod in s.terminating}
-    return taken
+    return free_indexes(s.completions or 0, _settled(s), taken)
 
 
 def _scale(s: Situation) -> tuple[float, float]:

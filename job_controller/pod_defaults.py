@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from job_controller.fields import Json
+from job_controller.pod_resources import default_pod_requests
 from job_controller.quantities import MalformedQuantity, canonical, canonical_text, quantity
 from job_controller.wire import tidy
 
@@ -54,6 +55,7 @@ def default_pod(spec: Json) -> None:
             requests = resources.setdefault("requests", {})
             for name, amount in limits.items():
                 requests.setdefault(name, amount)
+    default_pod_requests(spec)
 
 
 def default_quantities(amounts: dict[str, Any]) -> None:

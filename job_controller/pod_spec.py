@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 
 from job_controller import names
 from job_controller.containers import ID_RANGE, Scope, validate_containers, validate_init_containers
 from job_controller.fields import FieldError, Json, duplicate, forbidden, invalid, not_supported, required
+from job_controller.pod_resources import validate_pod_resources
 from job_controller.resources import validate_resources
 from job_controller.scheduling_rules import (
     label_name,
@@ -26,6 +28,8 @@ _LONGEST = 2**31 - 1
 _PLACEMENT = frozenset(
     ("affinity", "dnsConfig", "readinessGates", "schedulingGates", "topologySpreadConstraints", "hostUsers")
 )
+_SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
+_SHARED = {"hostNetwork": ("net.",), "hostIPC": ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")}
 _NAMED = frozenset(
     (
         "serviceAccountName",
@@ -54,13 +58,14 @@ def validate_pod_spec(spec: Json, path: str = "spec", *, in_pod: bool = False) -
     if spec.get("resourceClaims"):
         claims = {claim["name"] for claim in spec["resourceClaims"] if claim.get("name")}
         errors += _validate_claims(spec["resourceClaims"], f"{path}.resourceClaims")
-    scope = Scope(volumes, claims, in_pod)
+    grace = spec.get("terminationGracePeriodSeconds", 30)
+    scope = Scope(volumes, claims, in_pod, grace, own_users=spec.get("hostUsers") is False)
     errors += validate_containers(spec.get("containers"), scope, f"{path}.containers")
     if "initContainers" in spec:
         at = f"{path}.initContainers"
         errors += validate_init_containers(spec["initContainers"], spec.get("containers"), scope, at)
     if spec.get("resources"):
-        errors += validate_resources(spec["resources"], claims, f"{path}.resources")
+        errors += validate_pod_resources(spec, claims, path)
     if spec.get("hostNetwork"):
         errors += _validate_host_ports(spec.get("containers") or (), in_pod, f"{path}.containers")
     if spec.get("restartPolicy") not in RESTART_POLICIES or spec.get("dnsPolicy") not in _DNS_POLICIES:
@@ -69,6 +74,8 @@ def validate_pod_spec(spec: Json, path: str = "spec", *, in_pod: bool = False) -
         errors += validate_label_map(spec["nodeSelector"], f"{path}.nodeSelector")
     if spec.get("securityContext"):
         errors += _validate_security(spec["securityContext"], f"{path}.securityContext")
+        if spec["securityContext"].get("sysctls"):
+            errors += _validate_sysctls(spec, f"{path}.securityContext.sysctls")
     # Most pods have none of these, and this runs for every pod created.
     if not _PLACEMENT.isdisjoint(spec) or spec.get("dnsPolicy") == "None":
         errors += _validate_placement(spec, path)
@@ -127,6 +134,24 @@ def _validate_security(context: Json, path: str) -> list[FieldError]:
     given = [(field, context[field]) for field in ("fsGroup", "runAsUser", "runAsGroup") if field in context]
     given += [(f"supplementalGroups[{i}]", group) for i, group in enumerate(context.get("supplementalGroups") or ())]
     return [invalid(f"{path}.{field}", number, ID_RANGE) for field, number in given if not 0 <= number <= _LONGEST]
+
+
+def _validate_sysctls(spec: Json, path: str) -> list[FieldError]:
+    """Names, and no settings of namespaces that the pod shares with its host; a slash separates as a dot does."""
+    errors: list[FieldError] = []
+    for i, sysctl in enumerate(spec["securityContext"]["sysctls"]):
+        name, at = sysctl.get("name", ""), f"{path}[{i}].name"
+        if not name:
+            errors.append(required(at))
+        elif len(name) > 253 or not _SYSCTL.fullmatch(name):
+            errors.append(invalid(at, name, f"must have at most 253 characters and match regex ^{_SYSCTL.pattern}$"))
+        else:
+            first = re.search("[./]", name)
+            dotted = name.replace("/", ".") if first and first[0] == "/" else name
+            for field, prefixes in _SHARED.items():
+                if spec.get(field) and dotted.startswith(prefixes):
+                    errors.append(invalid(at, name, f"may not be specified when '{field}' is true"))
+    return errors
 
 
 def _validate_placement(spec: Json, path: str) -> list[FieldError]:

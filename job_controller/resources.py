@@ -73,7 +73,16 @@ def _validate_amount(name: str, value: Any, path: str) -> list[FieldError]:
         errors.append(invalid(path, value, NOT_NEGATIVE))
     if name not in _CONTAINER and amount.nano % 10**9 and _is_extended(name):
         errors.append(invalid(path, value, "must be an integer"))
+    if name.startswith("hugepages-") and not _is_whole_pages(name, amount):
+        errors.append(invalid(path, value, f"{value} is not positive integer multiple of {name}"))
     return errors
+
+
+def _is_whole_pages(name: str, amount: Quantity) -> bool:
+    page = _read(name.removeprefix("hugepages-"))
+    if page is None or page.nano <= 0 or page.nano % 10**9:
+        return False
+    return amount.scaled(0) % page.scaled(0) == 0
 
 
 def _read(value: Any) -> Quantity | None:

@@ -173,6 +173,5 @@ def _validate_pod_term(term: Json, path: str) -> list[FieldError]:
     for i, namespace in enumerate(term.get("namespaces") or ()):
         errors += [invalid(f"{path}.namespaces[{i}]", namespace, text) for text in names.dns_label(namespace)]
     key = term.get("topologyKey", "")
-    return errors + (
-        label_name(key, f"{path}.topologyKey") if key else [required(f"{path}.topologyKey", "can not be empty")]
-    )
+    errors += [] if key else [required(f"{path}.topologyKey", "can not be empty")]
+    return errors + label_name(key, f"{path}.topologyKey")

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from job_controller import conditions
 from job_controller.completion_indexes import exhausts_index, last_failures, stored_completed, stored_failed
+from job_controller.index_set import IndexSet
 from job_controller.model import Job, Pod, UncountedTerminatedPods
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import LONG_AGO, completion_index, failed_by_itself, replaces_only_failed
@@ -16,6 +17,7 @@ from job_controller.reasons import FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPEND
 from job_controller.sorting import Parts, join, split
 
 NOTHING_UNCOUNTED = UncountedTerminatedPods()
+NO_INDEXES = IndexSet()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +52,9 @@ class Situation:
     outcomes: Mapping[str, Outcome]
     exhausted: Mapping[str, int]
     waiting: Mapping[int, Pod]
-    stored_completed: frozenset[int]
-    completed: frozenset[int]
-    stored_failed: frozenset[int]
+    stored_completed: IndexSet
+    completed: IndexSet
+    stored_failed: IndexSet
     start_time: datetime | None
     resumed: bool
     doomed_since: datetime | None
@@ -81,7 +83,7 @@ class Situation:
         counted = sum(self.outcomes[pod.metadata.uid].counts for pod in new)
         return self.job.status.failed + counted + len(self.uncounted.failed)
 
-    def failed_indexes(self, new: Sequence[Pod]) -> frozenset[int]:
+    def failed_indexes(self, new: Sequence[Pod]) -> IndexSet:
         """Indexes that failed for good, with these new failures."""
         fresh = {self.exhausted[pod.metadata.uid] for pod in new if pod.metadata.uid in self.exhausted}
         return self.stored_failed | fresh if fresh else self.stored_failed
@@ -99,7 +101,7 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
     only_terminal = replaces_only_failed(job)
     uncounted = status.uncounted_terminated_pods or NOTHING_UNCOUNTED
     noted = {*uncounted.succeeded, *uncounted.failed}
-    stored = stored_completed(job) if indexed else frozenset()
+    stored = stored_completed(job) if indexed else NO_INDEXES
     parts = split(tuple(pods), before)
     found = join(parts, noted, only_terminal, limit if indexed else None)
     completed = stored | found.completed if found.completed else stored
@@ -111,11 +113,10 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
     outcomes = {pod.metadata.uid: _outcome(job, pod) for pod in failed}
     per_index = indexed and spec.backoff_limit_per_index is not None
     exhausted = _exhausted(job, failed, outcomes) if per_index else {}
-    lost = stored_failed(job) if per_index else frozenset()
+    lost = stored_failed(job) if per_index else NO_INDEXES
     waiting: Mapping[int, Pod] = {}
     if per_index and failed:
-        settled = active_indexes | completed | lost | set(exhausted.values())
-        waiting = last_failures(failed, settled)
+        waiting = last_failures(failed, active_indexes, completed, lost, set(exhausted.values()))
     return Situation(
         job=job,
         now=now,

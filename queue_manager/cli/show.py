@@ -288,11 +288,13 @@ def _retries(view: JobView) -> str:
 
 def map_lines(indexes: IndexMap) -> list[str]:
     """The index map in lines, each with the index it begins at, and what its characters mean."""
+    total = sum(indexes.counts.values())
     width = len(str(max(0, len(indexes.map) - 1)))
     starts = range(0, len(indexes.map), INDEXES_PER_LINE)
     found = [f"{start:>{width}}  {indexes.map[start : start + INDEXES_PER_LINE]}" for start in starts[:MOST]]
     if len(starts) > MOST:
-        found.append(f"and {len(indexes.map) - MOST * INDEXES_PER_LINE} more (-o json has all)")
+        has = "all" if len(indexes.map) == total else f"{len(indexes.map)} of them"
+        found.append(f"and {total - MOST * INDEXES_PER_LINE} more (-o json has {has})")
     signs = {name: sign for sign, name in MEANING.items()}
     found.append("   ".join(f"{signs[name]} {count} {name}" for name, count in indexes.counts.items()))
     return found

@@ -7,13 +7,14 @@ x  failed         s  its pod starts         _  no pod yet
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
 from job_controller import conditions
 from job_controller.completion_indexes import stored_completed, stored_failed
+from job_controller.index_set import IndexSet
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import completion_index, is_active, is_ready
@@ -29,6 +30,7 @@ from queue_manager.visibility.pods import (
 )
 from queue_manager.visibility.wire import Pod
 
+DRAWN = 1_000_000  # a Job may have two thousand million indexes
 MEANING = {".": "succeeded", "x": "failed", "r": "running", "s": "starting", "b": "in backoff", "_": "not started"}
 
 
@@ -44,6 +46,8 @@ class IndexRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class IndexMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The map has the first DRAWN indexes, the counts are of all."""
+
     map: str
     counts: dict[str, int]
     troubled: list[IndexRow]
@@ -59,21 +63,30 @@ def index_map(job: Job, pods: Sequence[Pod], options: JobControllerOptions) -> I
         if 0 <= index < job.spec.completions:
             by_index.setdefault(index, []).append(pod)
     done, failed = stored_completed(job), stored_failed(job)
-    signs = ["_"] * job.spec.completions
-    for index, own in by_index.items():
-        signs[index] = _sign(job, own)
-    for index in failed:
-        signs[index] = "x"
-    for index in done:
-        signs[index] = "."
-    counts = Counter(signs)
+    signs = {
+        index: "." if index in done else "x" if index in failed else _sign(job, own) for index, own in by_index.items()
+    }
+    by_pods = Counter(sign for index, sign in signs.items() if index not in done and index not in failed)
+    counts = by_pods + Counter({".": len(done), "x": len(failed) - failed.common(done)})
+    counts["_"] += job.spec.completions - counts.total()
     at = next_pod_at(job, pods, options)
     rows = [_row(job, index, own, signs[index], at, options) for index, own in sorted(by_index.items())]
     return IndexMap(
-        map="".join(signs),
+        map=_drawn(min(job.spec.completions, DRAWN), signs, failed, done),
         counts={name: counts[sign] for sign, name in MEANING.items() if counts[sign]},
         troubled=[row for row in rows if row.attempts > 1 or row.state in ("failed", "in backoff")],
     )
+
+
+def _drawn(size: int, signs: Mapping[int, str], failed: IndexSet, done: IndexSet) -> str:
+    drawn = bytearray(b"_" * size)
+    for index, sign in signs.items():
+        if index < size:
+            drawn[index] = ord(sign)
+    for sign, settled in (("x", failed), (".", done)):
+        for first, last in settled.intervals:
+            drawn[first : last + 1] = sign.encode() * (min(last + 1, size) - first)
+    return drawn.decode()
 
 
 def _sign(job: Job, pods: Sequence[Pod]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from job_controller.indexes import parse
+from job_controller.index_set import IndexSet
+from job_controller.indexes import parse_intervals
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT
 from job_controller.model import Key
 
@@ -21,6 +22,10 @@ class Watched(Protocol):
 
     @property
     def store(self) -> Mapping[Key, Tree]: ...
+
+
+def listed(text: str, completions: int) -> list[int]:
+    return list(IndexSet(parse_intervals(text, completions)))
 
 
 def is_active(tree: Tree) -> bool:
@@ -70,8 +75,8 @@ class Ledger:
             return
         assert index < spec["completions"]
         assert index not in [index_of(pod) for pod in active]
-        assert index not in parse(status.get("completedIndexes", ""), 99)
-        assert self.switched or index not in parse(status.get("failedIndexes", ""), 99)
+        assert index not in listed(status.get("completedIndexes", ""), 99)
+        assert self.switched or index not in listed(status.get("failedIndexes", ""), 99)
         tries = count_of(tree)
         if tries:
             before = [when for at, n, when in self.finish.values() if at == index and n == tries]
@@ -104,8 +109,8 @@ class Ledger:
             counted = sum(1 for found in self.noted.values() if found == kind) - len(after)
             if kind == "failed" or spec.get("completionMode") != "Indexed":
                 assert new.get(kind, 0) == counted, "the counter is not the number of pods"
-        completed = parse(new.get("completedIndexes", ""), 99)
-        failed = parse(new.get("failedIndexes") or "", 99)
+        completed = listed(new.get("completedIndexes", ""), 99)
+        failed = listed(new.get("failedIndexes") or "", 99)
         assert not set(completed) & set(failed)
         assert all(index < spec["completions"] for index in (*completed, *failed))
         if spec.get("completionMode") == "Indexed":

@@ -227,3 +227,15 @@ def test_pod_whose_finalizer_a_user_took_is_ignored_and_replaced_at_once() -> No
 def test_active_and_ready_pods_are_reported() -> None:
     status = final(run(job(parallelism=3, completions=3), pod("a", ready=True), pod("b"), pod("c", "Pending")))
     assert (status.active, status.ready, status.terminating) == (3, 1, 0)
+
+
+def test_two_thousand_million_completed_indexes_are_no_more_work_than_their_text() -> None:
+    """Written out they would end the controller, and all other Jobs with it."""
+    most = 2**31 - 1
+    done = f"0-{most - 5}"
+    decision = run(
+        indexed(most, 3, status={"completedIndexes": done}), pod("a", "Succeeded", most - 3), pod("b", index=most - 1)
+    )
+    assert created(decision) == [most - 4, most - 2]
+    assert final(decision).completed_indexes == f"{done},{most - 3}"
+    assert final(decision).succeeded == most - 3

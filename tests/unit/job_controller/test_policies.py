@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from job_controller.index_set import IndexSet
 from job_controller.model import PodFailurePolicy, PodFailurePolicyRule, SuccessPolicy
 from job_controller.pod_failure_policy import evaluate
 from job_controller.success_policy import matched
@@ -160,7 +161,7 @@ def test_policy_actions_are_measured() -> None:
 )
 def test_success_rules(rules: list[dict[str, Any]], succeeded: set[int], message: str | None) -> None:
     policy = msgspec.convert({"rules": rules}, SuccessPolicy)
-    assert matched(policy, succeeded, 5) == message
+    assert matched(policy, IndexSet.of(succeeded), 5) == message
 
 
 def test_a_rule_may_list_two_thousand_million_indexes() -> None:
@@ -168,8 +169,8 @@ def test_a_rule_may_list_two_thousand_million_indexes() -> None:
     most = 2**31 - 1
     rules = [{"succeededIndexes": f"0-{most - 1}"}, {"succeededIndexes": f"0,5-{most - 1}", "succeededCount": 2}]
     policy = msgspec.convert({"rules": rules}, SuccessPolicy)
-    assert matched(policy, {0, 4}, most) is None
-    assert matched(policy, {0, 4, most - 1}, most) == "Matched rules at index 1"
+    assert matched(policy, IndexSet.of({0, 4}), most) is None
+    assert matched(policy, IndexSet.of({0, 4, most - 1}), most) == "Matched rules at index 1"
 
 
 def test_success_policy_deletes_the_rest_uncounted() -> None:

@@ -1,4 +1,4 @@
-"""Index strings: two readers, one writer, and set operations on intervals."""
+"""Index strings: two readers, one writer, set operations on intervals, and sets of indexes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_controller import indexes
+from job_controller.index_set import IndexSet
 
 N = 60
 SETS = st.sets(st.integers(0, N - 1)).map(sorted)
 TEXT = st.text(alphabet="0123456789,-+x ", max_size=20)
+
+
+def read(text: str, completions: int) -> list[int]:
+    return list(IndexSet(indexes.parse_intervals(text, completions)))
 
 
 def brute_intervals(listed: list[int]) -> list[tuple[int, int]]:
@@ -25,8 +30,8 @@ def brute_intervals(listed: list[int]) -> list[tuple[int, int]]:
 
 @given(SETS)
 def test_what_is_written_is_read_back_by_both_readers(listed: list[int]) -> None:
-    text = indexes.to_text(listed)
-    assert indexes.parse(text, N) == listed
+    text = IndexSet.of(listed).text
+    assert read(text, N) == listed
     assert indexes.check(text, N) == len(listed)
 
 
@@ -43,7 +48,7 @@ def test_the_overlap_of_two_lists_is_the_first_index_in_both(one: list[int], oth
 
 @given(TEXT, st.integers(0, N))
 def test_the_lenient_reader_takes_any_text_and_gives_sorted_intervals(text: str, completions: int) -> None:
-    found = indexes.parse(text, completions)
+    found = read(text, completions)
     assert found == sorted(set(found))
     assert all(0 <= index < completions for index in found)
     assert indexes.compress(found) == indexes.parse_intervals(text, completions)
@@ -55,7 +60,7 @@ def test_what_the_strict_reader_accepts_the_lenient_one_reads_alike(text: str, c
         total = indexes.check(text, completions)
     except indexes.BadIndexes:
         return
-    assert len(indexes.parse(text, completions)) == total
+    assert len(read(text, completions)) == total
 
 
 @pytest.mark.parametrize(
@@ -63,7 +68,7 @@ def test_what_the_strict_reader_accepts_the_lenient_one_reads_alike(text: str, c
     [("", ""), ("0", "0"), ("0,1", "0,1"), ("0,1,2", "0-2"), ("01,+2,3,5-7,9", "1-3,5-7,9"), ("3,4", "3,4")],
 )
 def test_runs_of_three_become_an_interval(text: str, written: str) -> None:
-    assert indexes.to_text(indexes.parse(text, 10)) == written
+    assert IndexSet(indexes.parse_intervals(text, 10)).text == written
 
 
 @pytest.mark.parametrize(
@@ -79,7 +84,7 @@ def test_runs_of_three_become_an_interval(text: str, written: str) -> None:
     ],
 )
 def test_the_lenient_reader_skips_clips_and_stops(text: str, found: list[int]) -> None:
-    assert indexes.parse(text, 5) == found
+    assert read(text, 5) == found
 
 
 @pytest.mark.parametrize(
@@ -108,3 +113,18 @@ def test_overlap_of_texts_passes_over_malformed_fragments() -> None:
     assert indexes.first_overlap("0,x,3", "1,3", 5) == 3
     assert indexes.first_overlap("0-3", "2", 5) == 2
     assert indexes.first_overlap("0,2", "1,3", 5) is None
+
+
+@given(SETS, SETS, st.integers(0, N))
+def test_sets_of_indexes_are_sets(one: list[int], other: list[int], end: int) -> None:
+    found, more = IndexSet.of(one), IndexSet.of(other)
+    assert [index for index in range(-1, N) if index in found] == one == list(found)
+    assert (len(found), found.common(more)) == (len(one), len({*one} & {*other}))
+    assert list(found | other) == list(found | more) == sorted({*one} | {*other})
+    assert (found | more).intervals == brute_intervals(sorted({*one} | {*other}))
+    assert found.isdisjoint(other) == found.isdisjoint([*other, -1]) == {*one}.isdisjoint(other)
+    assert list(found.missing(end)) == [index for index in range(end) if index not in one]
+
+
+def test_what_is_no_index_is_not_in_a_set_of_them() -> None:
+    assert IndexSet.of([2, -1, 0, -1]).intervals == [(0, 0), (2, 2)]

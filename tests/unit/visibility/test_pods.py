@@ -8,7 +8,8 @@ import pytest
 
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
-from queue_manager.visibility.indexes import IndexRow, index_map
+from queue_manager.cli.show import map_lines
+from queue_manager.visibility.indexes import DRAWN, IndexRow, index_map
 from queue_manager.visibility.pods import next_pod_at, pod_rows
 from queue_manager.visibility.wire import Pod
 from tests.unit.visibility.build import at, cond, job, pod
@@ -86,6 +87,17 @@ def test_a_status_that_lists_more_indexes_than_there_are_does_no_harm() -> None:
     seen = index_map(indexed(2, status={"completedIndexes": "0-5", "failedIndexes": "x"}), [pod(index=7)], OPTIONS)
     assert seen is not None
     assert seen.map == ".."
+
+
+def test_a_map_of_two_thousand_million_indexes_has_the_first_of_them_and_counts_all() -> None:
+    most = 2**31 - 1
+    status = {"completedIndexes": f"1,7-{most - 3}", "failedIndexes": "7-9"}
+    pods = [pod(index=3, ready=True), pod(index=most - 1, ready=True)]
+    seen = index_map(indexed(most, backoffLimitPerIndex=1, status=status), pods, OPTIONS)
+    assert seen is not None
+    assert (seen.map[:12], len(seen.map)) == ("_._r___.....", DRAWN)
+    assert seen.counts == {"succeeded": most - 8, "running": 2, "not started": 6}
+    assert map_lines(seen)[-2].endswith(" more (-o json has 1000000 of them)")
 
 
 def test_a_failed_index_of_a_job_that_has_ended_waits_for_nothing() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from job_controller.annotations import integer
 from job_controller.fields import Json
 from job_controller.model import Key
 from queue_manager.local.kinds.pods import qos_class
@@ -163,11 +164,8 @@ def _holds(requirement: Json, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(operator: str, value: str | None, values: Sequence[str]) -> bool:
-    try:
-        have, limit = int(value or ""), int(values[0])
-    except (ValueError, IndexError):
-        return False
-    return have > limit if operator == "Gt" else have < limit
+    have, limit = integer(value or "", bits=64), integer(values[0], bits=64) if values else None
+    return have is not None and limit is not None and (have > limit if operator == "Gt" else have < limit)
 
 
 def plus(used: Amounts, requests: Amounts, sign: int = 1) -> Amounts:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from job_controller.annotations import integer
 from queue_manager.engine.resources import Resource
 from queue_manager.local.errors import bad_request
 
@@ -18,7 +19,6 @@ _SYMBOLS = frozenset({"==", "=", "!=", "!", "<", ">", ",", "(", ")"})
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
 _VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 
 VALUE_FORMAT = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
@@ -63,10 +63,8 @@ class Requirement:
         return present and self._compares(labels[self.key])
 
     def _compares(self, text: str) -> bool:
-        bound = int(next(iter(self.values)))
-        if not _INTEGER.fullmatch(text) or len(text) > 20:
-            return False
-        return int(text) > bound if self.operator == ">" else int(text) < bound
+        have, bound = integer(text, bits=64), int(next(iter(self.values)))
+        return have is not None and (have > bound if self.operator == ">" else have < bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,7 @@ class _Parser:
             return Requirement(key, "notin" if operator == "!=" else "in", frozenset(_check_values(key, [value])))
         if operator in (">", "<"):
             value = self._value()
-            if not _INTEGER.fullmatch(value) or len(value) > 20:
+            if integer(value, bits=64) is None:
                 raise _WrongRequirement(
                     f"values[0]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer"
                 )

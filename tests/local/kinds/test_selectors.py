@@ -6,7 +6,13 @@ import pytest
 
 from queue_manager.engine.resources import CONFIG_MAPS, JOBS, PODS
 from queue_manager.local.errors import StatusError
-from queue_manager.local.server.selectors import parse_fields, parse_labels
+from queue_manager.local.server.selectors import (
+    KEY_FORMAT,
+    NAME_FORMAT,
+    SUBDOMAIN_FORMAT,
+    parse_fields,
+    parse_labels,
+)
 
 MATCHES = [
     ("a=b", {"a": "b"}, True),
@@ -20,6 +26,13 @@ MATCHES = [
     ("a>1", {"a": "2"}, True),
     ("a<1", {"a": "2"}, False),
     ("a>1", {"a": "x"}, False),
+    ("a>1", {"a": "1"}, False),
+    ("a<2", {"a": "2"}, False),
+    ("a<2", {"a": "-3"}, True),
+    ("a<2", {}, False),
+    ("a>1", {"a": "1_0"}, False),
+    ("a>1", {"a": "99999999999999999999"}, False),
+    ("a>1", {"a": "0000000000000000000002"}, True),
     ("a=,b", {"a": "", "b": "x"}, True),
     ("in in (in)", {"in": "in"}, True),
     ("", {}, True),
@@ -44,6 +57,22 @@ WRONG = [
     ("a=!", "unable to parse requirement: found '!', expected: identifier"),
     ("!!a", "unable to parse requirement: found '!', expected: identifier"),
     ("/a=b", 'unable to parse requirement: <nil>: Invalid value: "/a": prefix part must be non-empty'),
+    ("a in (b=)", "unable to parse requirement: found '=', expected: ',' or ')'"),
+    ("a in (=)", "unable to parse requirement: found '=', expected: ',', ')' or identifier"),
+    ("a in", "unable to parse requirement: found '' expected: '('"),
+    (">b", "found '>', expected: !, identifier, or 'end of string'"),
+    ("a/=b", f'unable to parse requirement: <nil>: Invalid value: "a/": name part must be non-empty; {NAME_FORMAT}'),
+    ("A/b", f'unable to parse requirement: <nil>: Invalid value: "A/b": {SUBDOMAIN_FORMAT}'),
+    ("a/b/c", f'unable to parse requirement: <nil>: Invalid value: "a/b/c": {KEY_FORMAT}'),
+    (
+        "x" * 64,
+        f'unable to parse requirement: <nil>: Invalid value: "{"x" * 64}": name part must be no more than 63 bytes',
+    ),
+    (
+        "a>9223372036854775808",
+        'unable to parse requirement: values[0]: Invalid value: "9223372036854775808": '
+        "for 'Gt', 'Lt' operators, the value must be an integer",
+    ),
     (
         "a>x",
         'unable to parse requirement: values[0]: Invalid value: "x": '
@@ -61,6 +90,11 @@ def test_wrong_label_selectors_are_refused_in_the_servers_words(text: str, messa
     with pytest.raises(StatusError) as error:
         parse_labels(text)
     assert (error.value.code, error.value.message) == (400, message)
+
+
+@pytest.mark.parametrize("key", ["x" * 63, "a.b/" + "x" * 63, "a" * 253 + "/b"])
+def test_keys_and_values_may_be_as_long_as_that(key: str) -> None:
+    assert parse_labels(f"{key}={'v' * 63}")({key: "v" * 63})
 
 
 def test_field_selectors_match_with_escapes() -> None:

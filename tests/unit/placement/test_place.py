@@ -34,7 +34,7 @@ def required(*expressions: dict[str, Any], fields: tuple[dict[str, Any], ...] = 
 
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
-ZONE_A = a_node(labels={"zone": "a", "size": "12"})
+ZONE_A = a_node(labels={"zone": "a", "size": "12", "sum": "1_0", "huge": "9223372036854775808"})
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,12 @@ def test_preferring_no_schedule_does_not_keep_a_pod_out() -> None:
         (required({"key": "zone", "operator": "DoesNotExist"}), False),
         (required({"key": "size", "operator": "Gt", "values": ["11"]}), True),
         (required({"key": "size", "operator": "Lt", "values": ["12"]}), False),
+        (required({"key": "size", "operator": "Gt", "values": ["12"]}), False),
+        (required({"key": "size", "operator": "Lt", "values": ["+013"]}), True),
         (required({"key": "zone", "operator": "Gt", "values": ["1"]}), False),
+        (required({"key": "rack", "operator": "Lt", "values": ["1"]}), False),
+        (required({"key": "sum", "operator": "Gt", "values": ["1"]}), False),
+        (required({"key": "huge", "operator": "Gt", "values": ["1"]}), False),
         (required(fields=({"key": "metadata.name", "operator": "In", "values": ["node-1"]},)), True),
         (required(), False),
         ({"podAffinity": {}}, True),
@@ -134,6 +139,21 @@ def test_the_emptier_node_is_taken_and_the_first_name_when_equal() -> None:
     nodes = [a_node("b"), a_node("a")]
     assert place(a_pod(), nodes, {}) == "a"
     assert place(a_pod(), nodes, {"a": {"cpu": 1000, "pods": 1}}) == "b"
+
+
+@pytest.mark.parametrize(
+    "used",
+    [{"cpu": 1000}, {"memory": GI}, {"pods": 1}, {"cpu": 1000, "memory": GI}],
+    ids=" and ".join,
+)
+def test_the_emptier_node_is_the_one_whose_scarcest_resource_is_less_in_use(used: Amounts) -> None:
+    nodes = [a_node("a", cpu=8000, pods=8), a_node("b", cpu=8000, pods=8)]
+    assert place(a_pod(), nodes, {"a": used}) == "b"
+    assert place(a_pod(), nodes, {"a": used, "b": {"cpu": 3000}}) == "a"
+
+
+def test_a_node_that_takes_no_pods_is_not_asked_how_full_it_is() -> None:
+    assert isinstance(place(a_pod(cpu="0", memory="0"), [a_node(pods=0)], {}), Refusal)
 
 
 def test_a_pod_that_asks_for_nothing_fits_on_a_full_node() -> None:

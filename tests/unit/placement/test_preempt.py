@@ -37,6 +37,9 @@ def test_the_least_important_go_and_no_more_than_needed() -> None:
     assert chosen(*full) == ("node-1", ["a"])
     assert chosen(*full, cpu="2") == ("node-1", ["c", "a"])
     assert chosen(*full, cpu="4") == ("node-1", ["d", "b", "c", "a"])
+    equal = [held("z", began=1.0), held("y", began=2.0), held("x", began=2.0), held("w", began=3.0)]
+    assert chosen(*equal) == ("node-1", ["w"])
+    assert chosen(*reversed(equal), cpu="2") == ("node-1", ["y", "w"])
 
 
 def test_small_pods_that_can_stay_stay() -> None:
@@ -60,6 +63,14 @@ def test_the_node_is_taken_where_least_is_lost() -> None:
     assert chosen(*at("one", 2, 2), *at("two", 2), nodes=two, cpu="4") == ("two", ["two-0"])
     assert chosen(*at("one", 2, began=1), *at("two", 2, began=9), nodes=two) == ("two", ["two-0"])
     assert chosen(*at("one", 2), *at("two", 2), nodes=two) == ("one", ["one-0"])
+    # The highest priority counts before their sum, the number before when they began, even of priorities of 0.
+    assert chosen(*at("one", 3), *at("two", 2, 2), nodes=two, cpu="4") == ("two", ["two-0", "two-1"])
+    assert chosen(*at("one", 1, 5), *at("two", 4, 4), nodes=two, cpu="4") == ("two", ["two-0", "two-1"])
+    assert chosen(*at("one", 0, 0, began=9), *at("two", 0), nodes=two, cpu="4") == ("two", ["two-0"])
+    # Of those that began only the ones of the highest priority count.
+    long_ago = [held("one-0", "one", 2000, 2, began=5), held("one-1", "one", 2000, 1, began=1)]
+    lately = [held("two-0", "two", 2000, 2, began=4), held("two-1", "two", 2000, 1, began=9)]
+    assert chosen(*long_ago, *lately, nodes=two, cpu="4") == ("one", ["one-0", "one-1"])
 
 
 def test_a_promise_holds_against_lower_and_equal_priority_only() -> None:
@@ -79,6 +90,29 @@ def test_those_that_leave_hold_their_room_until_they_are_gone_and_are_no_victims
     assert [one.uid for one in room.below(9, ())["node-1"]] == ["b"]
     room.release("a")
     assert room.usage("p", 9)["node-1"]["cpu"] == room.usage_soon("p", 9)["node-1"]["cpu"] == 1000
+
+
+def test_it_is_known_whether_anybody_holds_room_at_a_lower_priority() -> None:
+    room = room_of(held("a", priority=3), held("b", priority=5))
+    assert [room.holds_below(priority) for priority in (3, 4, 6)] == [False, True, True]
+    assert (room.release("a"), room.release("a")) == (True, False)
+    assert [room.holds_below(priority) for priority in (4, 5, 6)] == [False, False, True]
+    room.take(held("b", priority=1))  # again, with another one: it counts once
+    assert [room.holds_below(priority) for priority in (1, 2)] == [False, True]
+    assert room.usage("p", 9)["node-1"] == {"cpu": 1000, "pods": 1}
+    assert room.held("b") == held("b", priority=1)
+    assert room.held("a") is None
+
+
+def test_a_promise_can_be_withdrawn_and_who_is_spared_is_no_victim() -> None:
+    room = room_of(held("a"), held("b"))
+    room.nominate(held("urgent", cpu=1000, priority=5))
+    assert room.nominated("urgent") == "node-1"
+    room.withdraw("urgent")
+    room.withdraw("urgent")
+    assert room.usage("other", 0)["node-1"]["cpu"] == 2000
+    assert [one.uid for one in room.below(9, {"a"})["node-1"]] == ["b"]
+    assert room.below(0, ()) == {}
 
 
 pods = st.lists(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from job_controller.names import qualified_name
 from job_controller.pod_defaults import is_latest
 from job_controller.pod_template import default_pod, default_pod_spec, validate_pod_spec, validate_template
 
@@ -34,10 +35,65 @@ SUBDOMAIN = (
     "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
+SLEEP = "must be non-negative and less than terminationGracePeriodSeconds (30)"
 REFUSED: list[tuple[Any, list[str]]] = [
     (
         container(env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"key": "k"}}}]),
         [f'{MAIN}.env[0].valueFrom.configMapKeyRef.name: Invalid value: "": {SUBDOMAIN}'],
+    ),
+    (
+        container(lifecycle={"preStop": {"sleep": {"seconds": -1}}, "postStart": {"sleep": {"seconds": 31}}}),
+        [
+            f"{MAIN}.lifecycle.preStop.sleep: Invalid value: -1: {SLEEP}",
+            f"{MAIN}.lifecycle.postStart.sleep: Invalid value: 31: {SLEEP}",
+        ],
+    ),
+    (
+        container(resources={"limits": {"cpu": "1", "hugepages-2Mi": "3Mi"}}),
+        [
+            f'{MAIN}.resources.limits[hugepages-2Mi]: Invalid value: "3Mi": '
+            "3Mi is not positive integer multiple of hugepages-2Mi"
+        ],
+    ),
+    (
+        container(securityContext={"procMount": "Open"}),
+        [f'{MAIN}.securityContext.procMount: Unsupported value: "Open": supported values: "Default", "Unmasked"'],
+    ),
+    (
+        container(securityContext={"procMount": "Unmasked"}),
+        [f'{MAIN}.securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be false to use `Unmasked`'],
+    ),
+    (
+        pod(securityContext={"sysctls": [{"name": "A b", "value": "1"}, {"value": "1"}]}),
+        [
+            'spec.securityContext.sysctls[0].name: Invalid value: "A b": must have at most 253 characters and match '
+            r"regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$",
+            "spec.securityContext.sysctls[1].name: Required value",
+        ],
+    ),
+    (
+        pod(hostIPC=True, securityContext={"sysctls": [{"name": "kernel/msgmax", "value": "1"}]}),
+        [
+            'spec.securityContext.sysctls[0].name: Invalid value: "kernel/msgmax": '
+            "may not be specified when 'hostIPC' is true"
+        ],
+    ),
+    (
+        {
+            **container(resources={"requests": {"cpu": "500m"}, "limits": {"memory": "3Gi"}}),
+            "initContainers": [
+                {"name": "sidecar", "image": "a", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}},
+                {"name": "first", "image": "a", "resources": {"requests": {"cpu": "700m"}}},
+            ],
+            "resources": {"requests": {"cpu": "1600m"}, "limits": {"memory": "2Gi", "x.y/z": "1"}},
+        },
+        [
+            'spec.resources.limits[x.y/z]: Unsupported value: "x.y/z": supported values: "cpu", "hugepages-", "memory"',
+            'spec.resources.requests[cpu]: Invalid value: "1600m": must be greater than or equal to aggregate '
+            "container requests of 1700m",
+            'spec.resources.containers[0][memory].limits: Invalid value: "3Gi": must be less than or equal to pod '
+            "limits of 2Gi",
+        ],
     ),
     (pod(os={"name": "beos"}), ['spec.os: Unsupported value: "beos": supported values: "linux", "windows"']),
     (pod(containers=[]), ["spec.containers: Required value"]),
@@ -212,6 +268,11 @@ REFUSED: list[tuple[Any, list[str]]] = [
             "Invalid value: 0: must be in the range 1-100",
             "spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey: "
             "Required value: can not be empty",
+            *(
+                "spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm"
+                f'.topologyKey: Invalid value: "": {text}'
+                for text in qualified_name("")
+            ),
         ],
     ),
     (
@@ -286,6 +347,12 @@ def test_requests_follow_limits_in_a_pod_and_not_in_a_template() -> None:
     assert template["containers"][0]["resources"] == {"limits": {"cpu": "1"}}
     assert real["containers"][0]["resources"] == {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}
     assert real["enableServiceLinks"] is True
+
+
+def test_requests_of_a_pod_with_limits_are_those_of_its_containers_or_the_limits() -> None:
+    spec = container(resources={"limits": {"cpu": "500m"}}) | {"resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}
+    default_pod(spec)
+    assert spec["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
 
 
 def test_ports_on_the_host_network_are_host_ports() -> None:

@@ -56,6 +56,7 @@ class Ledger:
         self._clock = runtime.clock
         self._settings = settings
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
+        self.in_vain: list[Callable[[Holding], None]] = []  # told of lost admissions: no watch tells of them
         self._assumed: set[str] = set()  # uids whose admission is being written
         runtime.cache(NAMESPACES, Namespace).subscribe(self._on_namespace)
         runtime.cache(RESOURCE_FLAVORS, ResourceFlavor).subscribe(self._on_flavor)
@@ -110,6 +111,9 @@ class Ledger:
         if latest is not None:
             self._line_up(latest)
         self._released(released)
+        if released is not None:
+            for tell in self.in_vain:
+                tell(released)
         self.changed.set()
 
     # --- what everybody asks ---

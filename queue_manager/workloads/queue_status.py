@@ -61,6 +61,7 @@ class QueueStatusController:
         self._local_queues.subscribe(self._on_local_queue)
         self._flavors.subscribe(self._on_flavor)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
+        ledger.in_vain.append(self._on_admission_in_vain)
         runtime.worker(self.queue, self.sync)
 
     # --- what to look at ---
@@ -76,6 +77,11 @@ class QueueStatusController:
                 self._soon("cq", Key("", local.spec.cluster_queue))
             if admission is not None:
                 self._soon("cq", Key("", admission.cluster_queue))
+
+    def _on_admission_in_vain(self, holding: Holding) -> None:
+        """It was counted while it was being written, and its Workload may never change because of it."""
+        self._soon("lq", holding.queue)
+        self._soon("cq", Key("", holding.cluster_queue))
 
     def _soon(self, kind: str, key: Key) -> None:
         self.queue.add_after((kind, key), BATCH_SECONDS)

@@ -1,0 +1,64 @@
+"""An admission that is decided and cannot be written leaves no trace, not even in what queues say of themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES
+from queue_manager.engine.transport import Relay, Request, Response
+from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.world import World
+from tests.local.queue.cluster import NS, Cluster
+
+HELD = 5.0  # s: longer than changes are collected before a queue's status is written
+
+
+class Deaf(Relay):
+    """Once deaf, it takes the status of a Workload, and after a while its connection is lost instead of an answer."""
+
+    deaf = False
+
+    async def request(self, request: Request) -> Response:
+        if self.deaf and request.method == "PATCH" and "/workloads/" in request.path:
+            await asyncio.sleep(HELD)
+            raise ConnectionResetError("lost")
+        return await super().request(request)
+
+
+def test_queues_do_not_go_on_counting_an_admission_that_was_lost() -> None:
+    """The Workload itself says the same before and after: no event of a watch tells the queues."""
+
+    async def story() -> None:
+        lines: list[Deaf] = []
+
+        def through(transport: Any) -> Deaf:
+            lines.append(Deaf(transport))
+            return lines[-1]
+
+        async with World(1, apart=True, through=through) as world:
+            c = Cluster(world, {})
+            await c.queues("0")
+            await c.submit("a")
+            await c.until(lambda: counts(c), [(1, 0), (1, 0)])
+            lines[0].deaf = True
+            await set_quota(c, "1")
+            await c.until(lambda: counts(c), [(0, 1), (0, 1)], seconds=HELD)
+            await set_quota(c, "0")
+            await asyncio.sleep(1)
+            lines[0].deaf = False
+            await c.until(lambda: counts(c), [(1, 0), (1, 0)], seconds=2 * HELD)
+
+    run_virtual(story())
+
+
+async def counts(c: Cluster) -> list[tuple[int, int]]:
+    """(pending, reserving) of the ClusterQueue and of the LocalQueue."""
+    found = [await c.client.get(CLUSTER_QUEUES, "", "cq"), await c.client.get(LOCAL_QUEUES, NS, "lq")]
+    return [(queue["status"]["pendingWorkloads"], queue["status"]["reservingWorkloads"]) for queue in found]
+
+
+async def set_quota(c: Cluster, cpu: str) -> None:
+    flavors = [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": cpu}]}]
+    groups = [{"coveredResources": ["cpu"], "flavors": flavors}]
+    await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"resourceGroups": groups}})

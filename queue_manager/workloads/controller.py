@@ -13,7 +13,7 @@ from queue_manager.engine.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOB
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.workloads import lifecycle
+from queue_manager.workloads import steps
 from queue_manager.workloads.ledger import Ledger
 from queue_manager.workloads.lifecycle import next_step
 from queue_manager.workloads.settings import Settings
@@ -117,23 +117,23 @@ class WorkloadController:
             if error.status != 404:
                 raise
 
-    async def _take(self, workload: Workload, step: lifecycle.Step) -> None:
+    async def _take(self, workload: Workload, step: steps.Step) -> None:
         key, meta = workload.metadata.key, workload.metadata
         match step:
-            case lifecycle.Wait(until):
+            case steps.Wait(until):
                 self.queue.add_after(key, max(0.0, (until - self._runtime.clock.now()).total_seconds()))
                 return
-            case lifecycle.Rest():
+            case steps.Rest():
                 return
-            case lifecycle.Change(apply):
+            case steps.Change(apply):
                 await self._writer.write(workload, apply, labels.WORKLOAD_COMPONENT)
-            case lifecycle.Deactivate(announced):
+            case steps.Deactivate(announced):
                 own = {"resourceVersion": meta.resource_version, "annotations": {labels.DEACTIVATED_FOR: announced}}
                 patch = {"metadata": own, "spec": {"active": False}}
                 await self._runtime.client.patch(WORKLOADS, key.namespace, key.name, patch, type=Workload)
-            case lifecycle.RemoveFinalizer():
+            case steps.RemoveFinalizer():
                 await self._let_go(workload)
-            case lifecycle.Delete(owner, message):
+            case steps.Delete(owner, message):
                 await self._delete(workload, owner, message)
         self.queue.add(key)
 

@@ -16,8 +16,9 @@ from job_controller.model import ObjectMeta, OwnerReference
 from queue_manager.api import labels
 from queue_manager.api.types import Workload, WorkloadSpec
 from queue_manager.workloads.life import MOVES, PHASES, Life, phase, step
-from queue_manager.workloads.lifecycle import RULES, View
+from queue_manager.workloads.lifecycle import RULES
 from queue_manager.workloads.settings import PodsReadySettings, Settings
+from queue_manager.workloads.steps import View
 
 FILE = Path(__file__).with_name("LIFECYCLE.md")
 SETTINGS = Settings(pods_ready=PodsReadySettings(timeout=300, recovery_timeout=300, limit=1, base=60))

@@ -40,8 +40,8 @@ from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.info import Info, info
 from queue_manager.scheduling.pod_surroundings import PodSurroundings
 from queue_manager.scheduling.state import Holding, SchedulerState, holding_of
-from queue_manager.workloads.lifecycle import View
 from queue_manager.workloads.settings import Settings
+from queue_manager.workloads.steps import View
 
 SECOND_LOOK = 1.0  # s: after the rules of a ClusterQueue have changed
 

@@ -19,10 +19,10 @@ from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.scheduling.assignment import Assignment
 from queue_manager.scheduling.info import info
-from queue_manager.workloads import checks, lifecycle, transitions
+from queue_manager.workloads import checks, lifecycle, steps, transitions
 from queue_manager.workloads.draft import Draft
-from queue_manager.workloads.lifecycle import View
 from queue_manager.workloads.settings import Settings
+from queue_manager.workloads.steps import View
 from queue_manager.workloads.transitions import Transition
 
 
@@ -96,20 +96,20 @@ def phase(workload: Workload) -> str:
 # --- the life cycle's own moves ------------------------------------------------------------------------------
 
 
-def next_step(life: Life) -> lifecycle.Step:
+def next_step(life: Life) -> steps.Step:
     return lifecycle.next_step(life.workload, life.view, life.settings, life.now)
 
 
 def step(life: Life) -> Life | None:
     """Take the next step, or let the time pass until there is one; None: it rests."""
     match next_step(life):
-        case lifecycle.Change(apply):
+        case steps.Change(apply):
             return life.after(apply)
-        case lifecycle.Deactivate(announced):
+        case steps.Deactivate(announced):
             meta = life.workload.metadata
             noted = structs.replace(meta, annotations={**meta.annotations, labels.DEACTIVATED_FOR: announced})
             return replace(life, workload=structs.replace(_active(life.workload, False), metadata=noted))
-        case lifecycle.Wait(until):
+        case steps.Wait(until):
             return replace(life, now=until)
         case _:
             return None
@@ -117,7 +117,7 @@ def step(life: Life) -> Life | None:
 
 def settled(life: Life) -> bool:
     """There is nothing to do now."""
-    return isinstance(next_step(life), lifecycle.Wait | lifecycle.Rest)
+    return isinstance(next_step(life), steps.Wait | steps.Rest)
 
 
 # --- the moves of others -------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ only as `now`; a step in the future is a `Wait` with the moment to look again (s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from queue_manager.api import labels
@@ -25,78 +24,9 @@ from queue_manager.api.types import Workload, stops
 from queue_manager.queueing.pending import Why
 from queue_manager.workloads import checks, requeuing, transitions
 from queue_manager.workloads.draft import Draft
-from queue_manager.workloads.requeuing import Unscheduled
 from queue_manager.workloads.settings import Settings
+from queue_manager.workloads.steps import Change, Deactivate, Delete, RemoveFinalizer, Rest, Step, View, Wait
 
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What is around a Workload. Stop policies are "" where the queue does not exist."""
-
-    local_queue_exists: bool = True
-    local_queue_stop: str = labels.STOP_NONE
-    cluster_queue: str = ""
-    cluster_queue_exists: bool = True
-    cluster_queue_active: bool = True
-    cluster_queue_stop: str = labels.STOP_NONE
-    error: str = ""  # why it can never be admitted as it is
-    bypassed: Why | None = None
-    checks: tuple[str, ...] = ()  # admission checks it must pass
-    cluster_queue_terminating: bool = False
-    owner_gone: bool = False
-    jitter: float = 0.0
-    unscheduled: Unscheduled | None = None  # pods that no node can take, while it waits for them
-
-    @property
-    def draining(self) -> tuple[str, str] | None:
-        """(reason, message) of an eviction by a queue that is being drained."""
-        if self.local_queue_stop == labels.HOLD_AND_DRAIN:
-            return labels.LOCAL_QUEUE_STOPPED, labels.LOCAL_QUEUE_STOPPED_MESSAGE
-        if self.cluster_queue_stop == labels.HOLD_AND_DRAIN:
-            return labels.CLUSTER_QUEUE_STOPPED, labels.CLUSTER_QUEUE_STOPPED_MESSAGE
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Write the status that this transition makes of it."""
-
-    apply: Callable[[Draft], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Deactivate:
-    """Set spec.active to false and, in the same write, the annotation that says for which announcement."""
-
-    announced: str
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveFinalizer:
-    """Let go of a Workload that has ended or is being deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete the Workload, or its Job, because its time in the archive is over."""
-
-    owner: bool
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to do before this time."""
-
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """Nothing to do until something changes."""
-
-
-Step = Change | Deactivate | RemoveFinalizer | Delete | Wait | Rest
 Rule = Callable[[Workload, View, Settings, datetime], Step | None]
 
 

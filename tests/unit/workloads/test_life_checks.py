@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from queue_manager.api import labels
 from queue_manager.api.types import RequeueState
-from queue_manager.workloads import life, lifecycle, requeuing, transitions
+from queue_manager.workloads import life, lifecycle, requeuing, steps, transitions
 from queue_manager.workloads.draft import Draft
 from queue_manager.workloads.life import Life
 from tests.unit.workloads import test_life
@@ -111,8 +111,8 @@ def runs_without_quota(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_rests(patch: pytest.MonkeyPatch) -> None:
-    def again(*_: object) -> lifecycle.Step:
-        return lifecycle.Change(lambda draft: None)
+    def again(*_: object) -> steps.Step:
+        return steps.Change(lambda draft: None)
 
     patch.setattr(lifecycle, "RULES", (*lifecycle.RULES, again))
 

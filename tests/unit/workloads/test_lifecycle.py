@@ -13,17 +13,9 @@ from queue_manager.api.labels import (
 )
 from queue_manager.queueing.pending import Why
 from queue_manager.workloads.draft import Draft
-from queue_manager.workloads.lifecycle import (
-    Change,
-    Deactivate,
-    Delete,
-    RemoveFinalizer,
-    Rest,
-    View,
-    Wait,
-    next_step,
-)
+from queue_manager.workloads.lifecycle import next_step
 from queue_manager.workloads.settings import PodsReadySettings, Settings
+from queue_manager.workloads.steps import Change, Deactivate, Delete, RemoveFinalizer, Rest, View, Wait
 from tests.unit.queueing.builders import at, condition, workload
 
 VIEW = View(cluster_queue="cq")

@@ -5,9 +5,10 @@ import pytest
 
 from queue_manager.workloads import attempts, requeuing, transitions
 from queue_manager.workloads.draft import Draft
-from queue_manager.workloads.lifecycle import Change, Deactivate, View, Wait, next_step
+from queue_manager.workloads.lifecycle import next_step
 from queue_manager.workloads.requeuing import Deadline, Unscheduled
 from queue_manager.workloads.settings import Bounds, PodsReadySettings, Settings
+from queue_manager.workloads.steps import Change, Deactivate, View, Wait
 from tests.unit.queueing.builders import at, condition, wire, workload
 
 RUNNING = [condition("QuotaReserved", "True"), condition("Admitted", "True", "Admitted", seconds=10)]

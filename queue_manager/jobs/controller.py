@@ -33,6 +33,7 @@ WORKERS = 10
 REFUSALS = (400, 403, 409, 413, 422)  # answers about what was asked for, not about the server's state
 CREATION_LATENCY = "kueue_workload_creation_latency_seconds"
 _BY_CLASS = "workload-priority-class"  # indexes of Jobs and of Workloads, by the class that each names
+_BY_NAMESPACE = "namespace"
 _BY_PARENT = "parent"
 _BY_PREBUILT = "prebuilt"
 _POD_OWNER = "queue: controller uid"
@@ -59,6 +60,7 @@ class JobQueueController:
         self._refused: dict[str, str] = {}  # by Job uid: what was said last about its overrides
         self._jobs.index(_BY_CLASS, _class_label)
         self._jobs.index(_BY_PREBUILT, _prebuilt_key)
+        self._jobs.index(_BY_NAMESPACE, lambda job: (job.metadata.namespace,))
         self._jobs.index(_BY_PARENT, controller_uid)
         self._pods.index(_POD_OWNER, controller_uid)
         self._jobs.subscribe(self._on_job)
@@ -96,10 +98,15 @@ class JobQueueController:
             job = self._jobs.by_uid(uid)
             if job is not None:
                 self.queue.add(job.metadata.key)
-                for child in self._jobs.lookup(_BY_PARENT, uid):
-                    self.queue.add(child.metadata.key)
+                self._look_below(uid)
         for waiting in self._jobs.lookup(_BY_PREBUILT, str(workload.metadata.key)):
             self.queue.add(waiting.metadata.key)
+
+    def _look_below(self, uid: str, depth: int = MAX_ANCESTORS) -> None:
+        """All that depend on this Job, also through others in between: nothing of those need change with it."""
+        for child in self._jobs.lookup(_BY_PARENT, uid) if depth else ():
+            self.queue.add(child.metadata.key)
+            self._look_below(child.metadata.uid, depth - 1)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         """A stop waits for the last pod."""
@@ -111,10 +118,10 @@ class JobQueueController:
                 self.queue.add(job.metadata.key)
 
     def _on_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
-        if old is not None and new is not None and old.metadata.labels != new.metadata.labels:
-            for job in self._jobs.values():
-                if job.metadata.namespace == new.metadata.name:
-                    self.queue.add(job.metadata.key)
+        """Its labels say whether its Jobs are ours. They may be known before it: each kind has its own watch."""
+        if new is not None and (old is None or old.metadata.labels != new.metadata.labels):
+            for job in self._jobs.lookup(_BY_NAMESPACE, new.metadata.name):
+                self.queue.add(job.metadata.key)
 
     def _on_class(self, old: WorkloadPriorityClass | None, new: WorkloadPriorityClass | None) -> None:
         if new is None:

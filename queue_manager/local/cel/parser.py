@@ -53,6 +53,9 @@ _ESCAPE = re.compile(
 )
 
 
+_LONGEST_NUMBER = 1000  # characters
+
+
 class Uint(int):
     """An unsigned number, apart from the signed ones."""
 
@@ -254,6 +257,8 @@ class _Parser:
 
 
 def _number(text: str, at: int) -> int | float:
+    if len(text) > _LONGEST_NUMBER:  # int() refuses more than 4300 digits
+        raise SyntaxProblem("invalid int literal", at)
     if text[-1] in "uU":
         return Uint(int(text[:-1], 0))
     plain = text.lstrip("-").lower()
@@ -277,7 +282,10 @@ def _string(text: str, at: int) -> str | bytes:
         for match in re.finditer(r"\\.", body, re.DOTALL):
             if not _ESCAPE.match(body, match.start()) and body[match.start() - 1 : match.start()] != "\\":
                 raise SyntaxProblem("unable to unescape string", at)
-        body = _ESCAPE.sub(_unescape, body)
+        try:
+            body = _ESCAPE.sub(_unescape, body)
+        except (ValueError, OverflowError) as error:  # no character has this number
+            raise SyntaxProblem("unable to unescape string", at) from error
     return body.encode() if "b" in prefix else body
 
 

@@ -53,7 +53,10 @@ _MACROS = ("all", "exists", "exists_one", "existsOne", "map", "filter", "optMap"
 def compile_text(text: str, variables: Iterable[str]) -> Program:
     """A function of a Scope with these variables. Raises SyntaxProblem."""
     known = frozenset(variables)
-    return _remembered(text, known) if len(text) <= REMEMBERED else _compile(parse(text), known)
+    try:
+        return _remembered(text, known) if len(text) <= REMEMBERED else _compile(parse(text), known)
+    except RecursionError:
+        raise SyntaxProblem("expression recursion limit exceeded", 0) from None
 
 
 @lru_cache(maxsize=256)
@@ -279,6 +282,8 @@ def _apply(function: Callable[..., Any], parts: list[Program]) -> Program:
             result = function(*[part(scope) for part in parts])
         except (TypeError, AttributeError):
             raise no_overload() from None
+        except (OverflowError, ValueError, OSError) as error:  # times, numbers and texts beyond what can be computed
+            raise CelError("range") from error
         if isinstance(result, str | bytes | list) and len(result) >= STEP_TEXT:
             scope.pay_for(len(result))
         return result

@@ -97,3 +97,28 @@ def test_what_does_not_compile_is_refused_with_the_definition(text: str) -> None
     assert "compilation failed: ERROR: <input>:1:" in problem.message
     with pytest.raises(SyntaxProblem):
         cel_program.compile_text(text, ("self", "oldSelf"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [
+        ("duration(self) > duration('1s')", "9" * 400 + "h"),
+        ("duration(self) > duration('1s')", "99999999999999h"),
+        ("timestamp(self) + duration('10h') > timestamp(0)", "9999-12-31T23:59:59Z"),
+        ("timestamp(self).getFullYear() > 1", "0001-01-01T00:00:00+23:00"),
+        ("timestamp(int(self)) > timestamp(0)", "9" * 18),
+        ("url(self).getHost() != ''", "http://[:"),
+    ],
+)
+def test_values_beyond_what_can_be_computed_break_the_rule_and_nothing_else(rule: str, value: str) -> None:
+    ((field, message),) = told(schema("string", rule=rule), {"size": value})
+    assert (field, "evaluating rule" in message) == ("size", True)
+    assert told(schema("string", rule=f"{rule} || true"), {"size": value}) == []
+
+
+@pytest.mark.parametrize(
+    "rule", ["9" * 5000 + " > 1", r"'\U00110000' == self", "true && " * 20_000 + "true", "(" * 400 + "true" + ")" * 400]
+)
+def test_a_rule_that_no_machine_can_read_is_refused(rule: str) -> None:
+    refused = problems({"x-kubernetes-validations": [{"rule": rule}]}, "schema")
+    assert ["compilation failed" in error.message for error in refused] == [True]

@@ -142,12 +142,17 @@ def _fill(texts: dict[str, Json], zero: str) -> None:
 
 
 def parse_time(text: str) -> datetime | None:
-    """An RFC 3339 time; None if it is none."""
+    """An RFC 3339 time, in UTC; None if it is none."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return None if time.tzinfo is None else time
+    if time.tzinfo is None:
+        return None
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:  # before the year 1, or after 9999
+        return None
 
 
 def stored_time(text: str) -> str:
@@ -155,4 +160,4 @@ def stored_time(text: str) -> str:
     if len(text) == 20 and text[10] == "T" and text[19] == "Z":
         return text  # stored form already, as nearly always
     time = parse_time(text)
-    return text if time is None else time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return text if time is None else time.strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")

@@ -15,7 +15,8 @@ from job_controller.quantities import exact
 from queue_manager.local.agent.sweep import MARK
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
+# What nothing closes is found at once to the end of the text: looked for at each opening it took hours.
+_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)(\)|\Z)")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 # Linux starts no program with more; variables that name one another twice would ask for more than any memory holds.
@@ -49,7 +50,12 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
     def value(match: re.Match[str]) -> str:
         nonlocal room
-        found = "$" if match[0] == "$$" else variables.get(match[1], match[0])
+        if match[0] == "$$":
+            found = "$"
+        elif match[2]:
+            found = variables.get(match[1], match[0])
+        else:
+            found = match[0].replace("$$", "$")
         room = _less(room, len(found))
         return found
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from job_controller.fields import Json
 
+# One way only to read each space: of a definition with thousands of them all ways were tried, for minutes.
 _STEP = re.compile(
     r"""\.(?P<name>(?:\\.|[^.\[\]\\])+)
       | \[(?P<index>-?\d+)\]
       | \[(?P<star>\*)\]
       | \[(?P<quote>['"])(?P<key>.*?)(?P=quote)\]
-      | \[\?\(@(?P<left>[^=!<>)]*?)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<right>'[^']*'|"[^"]*"|[^)'"]+?))?\s*\)\]
+      | \[\?\(@(?P<left>[^=!<>)]*)(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<right>(?:'[^']*'|"[^"]*")\s*|[^)'"\s][^)'"]*))?\)\]
     """,
     re.VERBOSE,
 )
@@ -79,6 +80,7 @@ def _filter(path: Path, operator: str | None, right: str | None) -> Step:
 
 
 def _literal(text: str) -> Any:
+    text = text.rstrip()
     if text[0] in "'\"":
         return text[1:-1]
     if text in ("true", "false"):

@@ -32,7 +32,7 @@ def _matches(pattern: str) -> Check:
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _CLOCK = _matches(r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](.[0-9]+)?([zZ]|[+-][0-9]{2}:[0-9]{2})")
 _GO_DURATION = _matches(r"[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)")
-_AMOUNT = re.compile(r"[0-9]+\s*([A-Za-zµ]+)")
+_AMOUNT = re.compile(r"[0-9]\s*([A-Za-zµ]+)")  # its last digit: to begin at each of many took minutes
 _UNITS = {"ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"}
 _LONG_UNITS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")  # and whatever begins so
 
@@ -72,7 +72,8 @@ _NO_PATH = re.compile(r"%(?![0-9A-Fa-f]{2})|[\x00-\x1f\x7f]")
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+"
 _QUOTED = r'"(?:[^"\\\x00-\x1f]|\\.)*"'
 _ADDRESS = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_ATOM}(?:\.{_ATOM})*|\[[^\[\]\\]*\])"
-_EMAIL = _matches(rf"\s*{_ADDRESS}\s*|\s*(?:(?:{_ATOM}|{_QUOTED})\s+)*(?:{_ATOM}|{_QUOTED})?\s*<{_ADDRESS}>\s*")
+# One way only to read each space: many of them were tried in all ways.
+_EMAIL = _matches(rf"\s*(?:{_ADDRESS}|(?:(?:{_ATOM}|{_QUOTED})\s+)*(?:{_ATOM}|{_QUOTED})?<{_ADDRESS}>)\s*")
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

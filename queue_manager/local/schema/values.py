@@ -66,7 +66,11 @@ def _moment(text: str, layout: str) -> datetime:
     micros = int(parts[11][1:7].ljust(6, "0")) if parts[11] else 0
     moment = datetime(max(year, 1), month, day, hour, minute, second, micros, UTC)
     if zone != "Z":
-        moment = datetime.fromisoformat(moment.replace(tzinfo=None).isoformat() + zone).astimezone(UTC)
+        local = datetime.fromisoformat(moment.replace(tzinfo=None).isoformat() + zone)
+        try:
+            moment = local.astimezone(UTC)
+        except OverflowError as error:  # before the year 1, or after 9999
+            raise ValueError(f'parsing time "{text}": year out of range') from error
     return moment
 
 

@@ -138,6 +138,8 @@ def test_phases(policy: str, codes: tuple[int | None, ...], expected: str) -> No
         ("$$(A)", "$(A)"),
         ("$$$(A)", "$1"),
         ("$A ${A} $(B) $(", "$A ${A} $(B) $("),
+        ("$(A) $(A $$(A $$$", "1 $(A $(A $$"),
+        ("$(" * 50_000, "$(" * 50_000),  # looked for to the end only once
         ("x$(A)$(A)y", "x11y"),
         ("$$", "$"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.local.schema import values
+from queue_manager.local.schema import formats, values
 
 STORED = [
     ("0.5", "500m"),
@@ -62,3 +62,24 @@ def test_rounding_is_up(number: Fraction) -> None:
 def test_times_are_cut_to_seconds_in_utc() -> None:
     assert values.time("2026-01-01T01:00:00.9+02:00") == "2025-12-31T23:00:00Z"
     assert values.micro_time("2026-01-01T01:00:00.000001Z") == "2026-01-01T01:00:00.000001Z"
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:00", "9999-12-31T23:59:59-23:00"])
+def test_a_time_outside_of_all_years_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="year out of range"):
+        values.time(text)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "fits"),
+    [
+        ("duration", "1" * 200_000, False),
+        ("duration", "1" * 200_000 + " h", True),
+        ("email", " " * 200_000, False),
+        ("email", "a" + " " * 200_000, False),
+        ("email", "a  b " + " " * 200_000 + "<a@b.c> ", True),
+    ],
+)
+def test_long_texts_are_read_once(form: str, text: str, fits: bool) -> None:
+    """Tried in all ways each would take hours."""
+    assert formats.has_format(text, form) is fits

@@ -119,6 +119,8 @@ def test_times_a_condition_lacks_are_stored_as_null() -> None:
         ("2026-01-01T00:00:00.999999999Z", "2026-01-01T00:00:00Z"),
         ("2026-01-01T01:30:00+01:30", "2026-01-01T00:00:00Z"),
         ("yesterday", "yesterday"),
+        ("0001-01-01T01:00:00+00:00", "0001-01-01T01:00:00Z"),
+        ("0001-01-01T00:00:00+23:00", "0001-01-01T00:00:00+23:00"),  # not in any year
     ],
 )
 def test_times_are_stored_in_whole_seconds_of_utc(text: str, stored: str) -> None:

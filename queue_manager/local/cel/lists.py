@@ -46,13 +46,25 @@ def _distinct(value: list[Any]) -> list[Any]:
 def _index_of(value: Any, item: Any, start: int = 0) -> int:
     if isinstance(value, list):
         return next((at for at, one in enumerate(value) if equal(one, item)), -1)
-    return as_text(value).find(as_text(item), start)
+    if as_text(item) == "":
+        return start
+    return as_text(value).find(item, _within(start))
 
 
-def _last_index_of(value: Any, item: Any) -> int:
+def _last_index_of(value: Any, item: Any, start: int | None = None) -> int:
     if isinstance(value, list):
         return next((at for at in range(len(value) - 1, -1, -1) if equal(value[at], item)), -1)
-    return as_text(value).rfind(as_text(item))
+    if start is None:
+        return as_text(value).rfind(as_text(item))
+    if as_text(item) == "":
+        return start
+    return as_text(value).rfind(item, 0, _within(start) + len(item)) if start < len(value) else -1
+
+
+def _within(index: int) -> int:
+    if index < 0:
+        raise CelError(f"index out of range: {index}")
+    return index
 
 
 METHODS: dict[str, Function] = {

@@ -9,7 +9,9 @@ import ipaddress
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from queue_manager.local.cel.parser import Uint
@@ -124,41 +126,66 @@ def size(value: Any) -> int:
     return len(value)
 
 
+_DIGITS, _SIGNED = re.compile(r"[0-9]+"), re.compile(r"[+-]?[0-9]+")
+_MANY = r"[0-9]+(?:_[0-9]+)*"  # strconv reads underscores in decimals, in integers not
+_DECIMAL = re.compile(rf"[+-]?(?:{_MANY}\.?(?:{_MANY})?|\.{_MANY})(?:e[+-]?{_MANY})?", re.IGNORECASE)
+_HEXADECIMAL = re.compile(r"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+", re.IGNORECASE)
+_ENDLESS = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE)
+
+
 def to_int(value: Any) -> int:
     if isinstance(value, datetime):
         return int(value.timestamp())
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise no_overload()
-    try:
-        return whole(int(value))
-    except (ValueError, OverflowError) as error:
-        raise CelError(f"type conversion error from '{type_of(value).name}' to 'int'") from error
+    return whole(_integral(value, _SIGNED, "int"))
 
 
 def to_uint(value: Any) -> Uint:
-    return Uint(whole(Uint(to_int(value))))
+    return Uint(whole(Uint(_integral(value, _DIGITS, "uint"))))
+
+
+def _integral(value: Any, digits: re.Pattern[str], wanted: str) -> int:
+    """A number, or what strconv reads as one, without what is behind its point."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise no_overload()
+    try:
+        if not isinstance(value, str) or digits.fullmatch(value):
+            return int(value)
+    except (ValueError, OverflowError):
+        pass
+    raise CelError(f"type conversion error from '{type_of(value).name}' to '{wanted}'")
 
 
 def to_double(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise no_overload()
-    try:
+    if not isinstance(value, str):
         return float(value)
-    except ValueError as error:
-        raise CelError("type conversion error from 'string' to 'double'") from error
+    number = math.inf
+    with suppress(OverflowError):
+        if _HEXADECIMAL.fullmatch(value):
+            number = float.fromhex(value)
+        elif _ENDLESS.fullmatch(value):
+            return float(value)
+        elif _DECIMAL.fullmatch(value):
+            number = float(value)
+    if math.isinf(number):
+        raise CelError("type conversion error from 'string' to 'double'")
+    return number
 
 
 def to_string(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return repr(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+        return _shortest(value)
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        moment, offset = value.replace(tzinfo=None).isoformat(), value.isoformat()[-6:]
+        moment = moment.rstrip("0") if "." in moment else moment
+        return moment + ("Z" if offset == "+00:00" else offset)
     if isinstance(value, timedelta):
-        return f"{_number(value.total_seconds())}s"
+        return f"{_plainly(value.total_seconds())}s"
     if isinstance(value, int | str):
         return str(value)
     if isinstance(
@@ -168,8 +195,22 @@ def to_string(value: Any) -> str:
     raise no_overload()
 
 
-def _number(value: float) -> str:
-    return str(int(value)) if value.is_integer() else str(value)
+def _shortest(value: float) -> str:
+    """As Go's %g: 1.5, 100000, 1e+06."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    sign, digits, _ = Decimal(repr(value)).normalize().as_tuple()
+    exponent = Decimal(repr(value)).adjusted() if value else 0
+    if -4 <= exponent < 6:
+        return _plainly(value)
+    first, *rest = map(str, digits)
+    mantissa = f"{first}.{''.join(rest)}" if rest else first
+    return f"{'-' if sign else ''}{mantissa}e{exponent:+03d}"
+
+
+def _plainly(value: float) -> str:
+    """Without an exponent, and no digit more than needed."""
+    return f"{Decimal(repr(value)).normalize():f}"
 
 
 def to_bool(value: Any) -> bool:
@@ -187,15 +228,16 @@ def timestamp(value: Any) -> datetime:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return datetime.fromtimestamp(value, UTC)
-    try:
-        found = datetime.fromisoformat(value)
-    except ValueError as error:
-        raise CelError("type conversion error from 'string' to 'google.protobuf.Timestamp'") from error
-    if found.tzinfo is None:
-        raise CelError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
-    return found
+    if not isinstance(value, str):
+        raise no_overload()
+    with suppress(ValueError):
+        if _RFC_3339.fullmatch(value):
+            return datetime.fromisoformat(value)
+    raise CelError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
 
 
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
+_LONGEST = (2**63 - 1) / 10**9  # seconds; Go counts nanoseconds
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _DURATION = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:h|ms|us|µs|ns|m|s))+|[-+]?0")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|us|µs|ns|m|s)")
@@ -209,4 +251,6 @@ def duration(value: Any) -> timedelta:
     if not _DURATION.fullmatch(value):
         raise CelError("type conversion error from 'string' to 'google.protobuf.Duration'")
     seconds = sum(float(amount) * _UNITS[unit] for amount, unit in _DURATION_PART.findall(value))
+    if seconds > _LONGEST:
+        raise CelError("type conversion error from 'string' to 'google.protobuf.Duration'")
     return timedelta(seconds=-seconds if value.startswith("-") else seconds)

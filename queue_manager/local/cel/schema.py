@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from job_controller.fields import Json
-from queue_manager.local.cel.operators import duration, timestamp
+from queue_manager.local.cel.operators import duration
 from queue_manager.local.cel.values import CelError, Fields, Items, MapList, SetList, no_overload
 
 _NO_SCHEMA: dict[str, Any] = {}
@@ -93,7 +93,8 @@ def _formatted(form: str, value: str) -> Any:
     try:
         match form:
             case "date-time":
-                return timestamp(value)
+                moment = datetime.fromisoformat(value)
+                return value if moment.tzinfo is None else moment
             case "date":
                 return datetime.fromisoformat(value).replace(tzinfo=UTC)
             case "duration":

@@ -300,3 +300,12 @@ async def test_limits_are_possible(s: Session) -> None:
     await s.create(limits(type="PersistentVolumeClaim", default={"storage": "1Gi"}))
     await s.create(limits(type="Pod", maxLimitRequestRatio={"cpu": "0.5"}))
     await s.create(limits(type="Pod", min={"cpu": "1"}, max={"cpu": "2"}, maxLimitRequestRatio={"cpu": "3"}))
+
+
+async def test_the_allocatable_of_a_node_follows_its_capacity_only_when_it_has_none(s: Session) -> None:
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": s.namespace}, "status": {"capacity": {"cpu": "2"}}}
+    await s.ask("POST", NODES.path(), body)
+    at = NODES.path(name=s.namespace, subresource="status")
+    for change in ({"capacity": {"x.y/z": "3"}}, {"allocatable": None}):
+        await s.ask("PATCH", at, {"status": change}, content_type=MERGE_PATCH)
+    await s.ask("DELETE", NODES.path(name=s.namespace), silent=True)

@@ -149,6 +149,20 @@ async def test_strategic(s: Session, patch: Json) -> None:
     await s.patch(PODS, "p", patch, STRATEGIC_PATCH)
 
 
+@pytest.mark.parametrize("directive", ["merge", "replace", "delete", "odd"])
+async def test_a_directive_for_a_map_that_is_not_there_makes_an_empty_one(s: Session, directive: str) -> None:
+    """To merge into nothing was an internal error."""
+    await s.create(config_map() | {"data": {}})
+    patch = {"data": {"$patch": directive, "x": "1"}, "metadata": {"labels": {"$patch": directive, "x": "1"}}}
+    await s.patch(CONFIG_MAPS, "a", patch, STRATEGIC_PATCH)
+
+
+@pytest.mark.parametrize("head", [{"kind": "Foo"}, {"apiVersion": "v9"}], ids=str)
+async def test_a_strategic_patch_is_of_the_kind_that_it_patches(s: Session, head: Json) -> None:
+    await s.create(config_map())
+    await s.patch(CONFIG_MAPS, "a", {**head, "data": {"x": "1"}}, STRATEGIC_PATCH)
+
+
 async def test_a_patch_of_a_job_is_validated_as_an_update(s: Session) -> None:
     await s.create(job())
     await s.patch(JOBS, "j", {"spec": {"parallelism": 4}})

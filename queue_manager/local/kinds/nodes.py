@@ -42,8 +42,8 @@ _INFO = (
 def _prepare(node: Json, _old: Json | None = None) -> None:
     status = node.setdefault("status", {})
     node.setdefault("spec", {})
-    if status.get("capacity"):
-        status["allocatable"] = {**status["capacity"], **(status.get("allocatable") or {})}
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
     status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {}).setdefault("Port", 0)
     info = status.setdefault("nodeInfo", {})
     for field in _INFO:

@@ -50,6 +50,10 @@ def is_merge(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == MERGE_PATCH
 
 
+def is_strategic(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == STRATEGIC_PATCH
+
+
 def require_language(kind: Kind, content_type: str) -> None:
     """Raises 415 for a kind of patch that objects of this kind do not take."""
     media = content_type.partition(";")[0].strip().lower()

@@ -105,7 +105,7 @@ def _without_directives(value: Json) -> Json:
     """A value of the patch as it is stored where nothing was: nulls and directives have had their say."""
     if isinstance(value, dict):
         if DIRECTIVE in value:
-            return _replaced(value)
+            return {}  # whatever it directs: so does a real server
         return {
             key: _without_directives(item)
             for key, item in value.items()

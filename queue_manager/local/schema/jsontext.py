@@ -31,10 +31,22 @@ def parse_json(body: bytes, prefix: str = "", *, repeated: bool = True) -> Json:
         tree = orjson.loads(body)
         # Clients that write compact JSON get their bytes back: nothing was dropped, nothing need be counted.
         if repeated and orjson.dumps(tree) != body and _count_names(tree) != len(_KEY.findall(body)):
-            tree = json.loads(body, object_pairs_hook=_object)
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError, json.JSONDecodeError, RecursionError) as error:
+            tree = json.loads(body, object_pairs_hook=_object, parse_int=whole)
+    except (orjson.JSONEncodeError, ValueError, RecursionError) as error:
         raise bad_request(f"{prefix}{syntax_error(body, error)}") from None
     return tree
+
+
+def whole(number: str | int) -> int | float:
+    """A whole number as the fast parser has it, which no tree here goes beyond: a float if 64 bits do not hold it.
+    Raises ValueError when no float does either."""
+    value = int(number)
+    if -(2**63) <= value < 2**64:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError("a number is out of range") from None
 
 
 def _count_names(tree: Json) -> int:
@@ -74,6 +86,8 @@ def syntax_error(body: bytes, error: Exception) -> str:
             return syntax_error(body, found)
         except RecursionError:
             return "exceeded max depth"
+        except ValueError:  # of more digits than are read at all
+            return "a number is out of range"
         return str(error)
     if at >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
         return "unexpected end of JSON input"

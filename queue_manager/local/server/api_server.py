@@ -39,7 +39,8 @@ __all__ = ["Admission", "ApiServer", "LogSource", "Request", "Response", "Review
 log = logging.getLogger(__name__)
 
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-HEALTH = ("/healthz", "/livez", "/readyz")
+HEALTH = ("healthz", "livez", "readyz")
+CHECKS = ("ping", "log", "etcd")  # what answers at all does so with its store
 INTO_CONTAINERS = ("exec", "attach", "portforward", "proxy", "ephemeralcontainers")
 
 
@@ -111,13 +112,14 @@ class ApiServer:
             answer = review(target, request)
             if answer is not None:
                 return respond(201, orjson.dumps(answer))
-        if target is None and request.path in HEALTH:
-            return Response(200, {"Content-Type": "text/plain; charset=utf-8"}, b"ok")
-        if request.method == "GET":
-            found = discovery(self.registry, request.path, request.headers.get("accept", ""))
-            if found is not None:
-                content_type, body = found
-                return Response(200, {"Content-Type": content_type}, body)
+        if target is None and (health := healthy(request)) is not None:
+            return Response(200, {"Content-Type": "text/plain; charset=utf-8"}, health)
+        found = discovery(self.registry, request.path, request.headers.get("accept", ""))
+        if found is not None:
+            if request.method not in ("GET", "HEAD"):
+                raise errors.method_not_allowed()
+            content_type, body = found
+            return Response(200, {"Content-Type": content_type}, body)
         if target is not None and (target.group, target.plural) == ("policy", "poddisruptionbudgets"):
             raise errors.no_budgets()
         groups = {kind.resource.group for kind in self.registry.all()}
@@ -268,6 +270,16 @@ class ApiServer:
             self.store.remove(table, decode(stored))
         if not dropped:
             self.store.wake_all()
+
+
+def healthy(request: Request) -> bytes | None:
+    """The answer to a question after the server's health, as a whole or for one of its checks; None if it is none."""
+    name, slash, check = request.path.removeprefix("/").partition("/")
+    if name not in HEALTH or (slash and check not in CHECKS):
+        return None
+    if check or "verbose" not in request.query:
+        return b"ok"
+    return "".join([*(f"[+]{each} ok\n" for each in CHECKS), f"{name} check passed\n"]).encode()
 
 
 def _is_missing_status(call: Call) -> bool:

@@ -16,6 +16,7 @@ from queue_manager.local.apply.managers import APPLY, Managers, decode, encode
 from queue_manager.local.apply.merging import Applied, apply
 from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.kinds.crds import CustomSchema
+from queue_manager.local.schema.jsontext import whole
 from queue_manager.local.schema.structural import Node
 from queue_manager.local.server import metadata
 from queue_manager.local.server.call import Call
@@ -212,7 +213,7 @@ def _read_json(body: bytes) -> Json:
     if not body.startswith(b"{"):
         return None
     try:
-        return json.loads(body, object_pairs_hook=_once, parse_constant=_refuse)
+        return json.loads(body, object_pairs_hook=_once, parse_int=whole, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
 

@@ -15,7 +15,7 @@ from job_controller.fields import Json
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.bounds import MAX_BODY, MAX_VALUES, TOO_MANY, excess
-from queue_manager.local.schema.jsontext import Repeated
+from queue_manager.local.schema.jsontext import Repeated, whole
 from queue_manager.shallow_yaml import ShallowLoader
 
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
@@ -27,7 +27,8 @@ YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yam
 
 PROTOBUF_BODY = (
     "the body of the request was in protobuf, which this API server does not read; send JSON or YAML. "
-    "With kubectl: kubectl create ... --dry-run=client -o yaml | kubectl apply -f -"
+    "With kubectl: kubectl create ... --dry-run=client -o yaml | kubectl apply -f -, "
+    "and kubectl drain without --disable-eviction"
 )
 
 
@@ -108,6 +109,9 @@ YamlLoader.yaml_implicit_resolvers = {
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
+YamlLoader.add_constructor(
+    "tag:yaml.org,2002:int", lambda loader, node: whole(yaml.SafeLoader.construct_yaml_int(loader, node))
+)
 YamlLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("[yYnN]$"), list("yYnN"))
 YamlLoader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}  # as YAML 1.1 has them
 
@@ -182,7 +186,7 @@ def _with_repeated(body: bytes) -> Json:
         repeated.names = [name for name, _ in items]
         return repeated
 
-    return json.loads(body, object_pairs_hook=pairs)
+    return json.loads(body, object_pairs_hook=pairs, parse_int=whole)
 
 
 def no_object(value: Json) -> str:

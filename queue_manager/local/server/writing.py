@@ -16,7 +16,7 @@ import orjson
 from job_controller.fields import FieldError, Json
 from queue_manager.local import errors
 from queue_manager.local.errors import StatusError
-from queue_manager.local.patching.patches import apply_patch, is_merge, require_language, undecodable
+from queue_manager.local.patching.patches import apply_patch, is_merge, is_strategic, require_language, undecodable
 from queue_manager.local.server import applying, metadata, ownership
 from queue_manager.local.server.admission import Admission, Review
 from queue_manager.local.server.call import Call, check_write_options, name_of
@@ -228,8 +228,11 @@ class Writer:
         """
         old = None if call.option("fieldValidation") else old
         content_type, body = call.request.headers.get("content-type", ""), call.request.body
+        if is_strategic(content_type):  # it is converted to the kind it patches, whatever it calls itself
+            own = {"apiVersion": call.resource.api_version, "kind": call.resource.kind}
+            obj.update({field: value for field, value in own.items() if isinstance(obj.get(field, ""), str)})
         before = orjson.dumps(obj)
-        version, name = obj.get("apiVersion"), obj.get("kind")
+        version, name = obj.get("apiVersion") or "", obj.get("kind") or ""
         if "crd" not in call.kind.extra and (version, name) != (call.resource.api_version, call.resource.kind):
             why = f'no kind "{name}" is registered for version "{version}" {SCHEME}'
             raise undecodable(call.kind, content_type, body, before, why)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from zoneinfo import available_timezones
 
 import pytest
@@ -98,6 +100,20 @@ def test_a_conversion_is_that_of_the_real_server(expression: str, text: str) -> 
 
 @pytest.mark.parametrize("expression", REFUSED)
 def test_what_is_none_is_refused(expression: str) -> None:
+    with pytest.raises(CelError):
+        value_of(expression)
+
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "apply" / "cel-values.jsonl"
+RECORDED = [(record["expression"], record["value"]) for record in map(json.loads, GOLDEN.read_text().splitlines())]
+
+
+@pytest.mark.parametrize(("expression", "text"), [row for row in RECORDED if PLACE not in row[0]])
+def test_an_expression_has_the_value_that_the_real_server_gave_it(expression: str, text: str | None) -> None:
+    """None: it has none, and the message of its rule was left out for it (for an empty text too)."""
+    if text is not None:
+        assert value_of(expression) == text
+        return
     with pytest.raises(CelError):
         value_of(expression)
 

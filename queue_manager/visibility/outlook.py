@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
 from job_controller import conditions
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
+from job_controller.times import later
 from queue_manager.api import labels
 from queue_manager.api.types import Condition, Workload
 from queue_manager.jobs.workload import prebuilt_name
@@ -99,7 +100,7 @@ def _some(what: str) -> Next:
 
 
 def _after(since: datetime | None, seconds: float | None) -> datetime | None:
-    return since + timedelta(seconds=seconds) if since is not None and seconds is not None and seconds < NEVER else None
+    return later(since, seconds) if since is not None and seconds is not None and seconds < NEVER else None
 
 
 def _unseen(job: Job, now: datetime) -> str:

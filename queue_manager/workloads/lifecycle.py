@@ -17,8 +17,9 @@ only as `now`; a step in the future is a `Wait` with the moment to look again (s
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from job_controller.times import later
 from queue_manager.api import labels
 from queue_manager.api.types import Workload, stops
 from queue_manager.queueing.pending import Why
@@ -76,7 +77,7 @@ def _let_go(w: Workload) -> Step:
 def _when_old(since: datetime | None, keep: float | None, now: datetime, *, owner: bool) -> Step:
     if keep is None or since is None:
         return Rest()
-    end = since + timedelta(seconds=keep)
+    end = later(since, keep)
     if now < end:
         return Wait(end)
     if owner:
@@ -334,7 +335,7 @@ def execution_deadline(w: Workload) -> datetime | None:
     if limit is None or admitted is None or not admitted.is_true or admitted.last_transition_time is None:
         return None
     left = limit - (w.status.accumulated_past_execution_time_seconds or 0)
-    return admitted.last_transition_time + timedelta(seconds=max(0, left))
+    return later(admitted.last_transition_time, max(0, left))
 
 
 def _exceed(draft: Draft) -> None:

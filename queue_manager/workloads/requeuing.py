@@ -21,6 +21,7 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import NamedTuple
 
+from job_controller.times import later
 from queue_manager.api import labels
 from queue_manager.api.types import RequeueState, Workload
 from queue_manager.queueing.backoff import backoff_seconds
@@ -93,7 +94,7 @@ def give_up_at(w: Workload, own: PodsReadySettings | None) -> datetime | None:
 
 def _after(seconds: float, time: datetime) -> datetime:
     """In whole seconds, as a draft has no others: between two of them a deadline would be over, and yet not over."""
-    return time + timedelta(seconds=ceil(seconds))
+    return later(time, ceil(seconds))
 
 
 def time_out(draft: Draft, settings: Settings, jitter: float, unscheduled: Unscheduled | None = None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from job_controller.pod_facts import INT32_MAX
 from queue_manager.api import labels
 from queue_manager.api.types import (
     Admission,
@@ -206,7 +207,7 @@ def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:
     if admitted is not None and admitted.is_true and admitted.last_transition_time is not None:
         ran = int((draft.now - admitted.last_transition_time).total_seconds())
         past = draft.status.accumulated_past_execution_time_seconds or 0
-        draft.put(accumulated_past_execution_time_seconds=past + max(0, ran))
+        draft.put(accumulated_past_execution_time_seconds=min(INT32_MAX, past + max(0, ran)))
     at_once = evicted.reason in (labels.PREEMPTED, labels.NODE_FAILURES)
     draft.set(labels.REQUEUED, "True" if at_once else "False", evicted.reason, evicted.message)
     draft.put(admission=None)

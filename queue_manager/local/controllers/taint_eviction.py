@@ -8,12 +8,13 @@ taints without a time were seen; those begin anew with the process.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
 from job_controller.fields import Json
+from job_controller.times import later
 from queue_manager.engine.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
@@ -50,7 +51,7 @@ def evicted_at(tolerations: Sequence[Json], taints: Iterable[Tainted], bound: da
     for tainted in taints:
         seconds = tolerated_for(tolerations, tainted.taint)
         if seconds is not None and seconds < FOR_EVER:
-            ends.append(max(tainted.since, bound) + timedelta(seconds=seconds))
+            ends.append(later(max(tainted.since, bound), seconds))
     return min(ends, default=None)
 
 

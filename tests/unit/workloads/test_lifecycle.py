@@ -5,6 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from job_controller.times import LAST
 from queue_manager.api.labels import (
     ADMISSION_GATED_BY,
     DEACTIVATED_FOR,
@@ -403,3 +404,13 @@ def test_no_step_follows_a_step_for_ever():
                 w = draft.workload
             else:
                 raise AssertionError("it never comes to rest")
+
+
+def test_a_time_at_the_end_of_all_times_has_deadlines_too():
+    """Somebody may write it: an error for one Workload is one for all who look at them."""
+    last = {"lastTransitionTime": "9999-12-31T23:59:59Z"}
+    admitted = [RUNNING[0], condition("Admitted", "True", "Admitted") | last]
+    spec = {"maximumExecutionTimeSeconds": 2**31 - 1}
+    assert step(make(admitted, status=ADMISSION, spec=spec)) == Wait(LAST)
+    finished = make([condition("Finished", "True", "Succeeded") | last], meta={"ownerReferences": []})
+    assert step(finished, settings=replace(SETTINGS, retain_finished=60.0)) == Wait(LAST)

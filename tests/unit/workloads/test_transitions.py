@@ -191,6 +191,15 @@ def test_giving_quota_back_writes_everything_of_the_old_run_at_once():
     assert status["accumulatedPastExecutionTimeSeconds"] == 20
 
 
+def test_a_run_from_a_time_long_ago_is_as_long_as_its_field_can_say():
+    """Longer ones are refused, for ever, and the quota would never be given back."""
+    admitted = condition("Admitted", "True", "Admitted") | {"lastTransitionTime": "0001-01-01T00:00:00Z"}
+    conditions = [RESERVED[0], admitted, condition("Evicted", "True", "Preempted", "by another")]
+    draft = Draft(workload(conditions=conditions, status={"admission": ADMISSION}), at(30))
+    transitions.unreserve(draft, waits_for_pods=True)
+    assert patched(draft)["accumulatedPastExecutionTimeSeconds"] == 2**31 - 1
+
+
 def test_a_preempted_workload_is_requeued_at_once():
     conditions = [*RESERVED, condition("Evicted", "True", "Preempted", "by another")]
     draft = Draft(workload(conditions=conditions, status={"admission": ADMISSION}), at(30))

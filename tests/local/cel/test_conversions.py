@@ -108,7 +108,9 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "apply" / "cel-values.jsonl"
 RECORDED = [(record["expression"], record["value"]) for record in map(json.loads, GOLDEN.read_text().splitlines())]
 
 
-@pytest.mark.parametrize(("expression", "text"), [row for row in RECORDED if PLACE not in row[0]])
+@pytest.mark.parametrize(
+    ("expression", "text"), [row for row in RECORDED if PLACE not in row[0]], ids=lambda text: str(text)[:60]
+)
 def test_an_expression_has_the_value_that_the_real_server_gave_it(expression: str, text: str | None) -> None:
     """None: it has none, and the message of its rule was left out for it (for an empty text too)."""
     if text is not None:

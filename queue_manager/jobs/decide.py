@@ -63,11 +63,12 @@ def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
     """The next action for a Job, given the Workloads it controls."""
     if job.metadata.deletion_timestamp is not None:
         return Nothing()  # the life cycle of Workloads sees to what it leaves behind
-    if context.parent is not None:
-        return _child(job, context.parent)
+    workload = _current(job, owned)
+    if context.parent is not None and not _still_runs(job, workload):
+        leaves = _stop_to_leave(job, workload, context) or _abandon(job, owned)  # it had a queue name of its own
+        return _child(job, context.parent) if isinstance(leaves, Nothing) else leaves
     if prebuilt_name(job) and context.managed:
         return _prebuilt(job, owned, context)
-    workload = _current(job, owned)
     if not context.managed and not _still_runs(job, workload):
         return _stop_to_leave(job, workload, context) or _abandon(job, owned)
     end = conditions.finished(job.status)
@@ -90,8 +91,13 @@ def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
 
 
 def _keep_in_step(job: Job, workload: Workload, context: Context) -> Action:
-    """All is there and fits together; what changed on one side is done on the other."""
-    action = _synchronise(job, workload, context) or _report(job, workload, context) or _steer(job, workload, context)
+    """All is there and fits together; what changed on one side is done on the other.
+
+    What the Workload has to follow comes last: if the server refuses that, the Job must start and stop all the same.
+    """
+    action = _report(job, workload, context) or _steer(job, workload, context)
+    if isinstance(action, Nothing | Tell):
+        action = _synchronise(job, workload, context) or action
     if isinstance(action, Nothing) and context.priority is None:
         followed = workload.spec.priority_class_ref
         if followed is None or followed.name != job.metadata.labels.get(labels.PRIORITY_CLASS):

@@ -22,6 +22,7 @@ from tests.local.queue.places import run
 
 pytestmark = pytest.mark.usefixtures("place")
 
+QUEUE = "kueue.x-k8s.io/queue-name"
 MIN = "kueue.x-k8s.io/job-min-parallelism"
 EQUAL = "kueue.x-k8s.io/job-completions-equal-parallelism"
 
@@ -172,6 +173,58 @@ def test_a_child_of_a_waiting_job_is_suspended_and_has_no_workload() -> None:
             assert len(await c.client.list(WORKLOADS, NS)) == 2
 
     run(story())
+
+
+def test_who_depends_on_an_evicted_job_through_another_one_is_suspended_too() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("1")
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            for child, parent in (("b", "a"), ("c", "b")):
+                await c.submit(child, queue=None, suspend=True)
+                change = {"metadata": {"ownerReferences": [await owner(c, parent)]}, "spec": {"suspend": child == "b"}}
+                await c.client.patch(JOBS, NS, child, change)
+            await c.until(c.running, ["a", "c"])
+            await set_active(c, "a", False)
+            await c.until(c.running, [])
+
+    run(story())
+
+
+async def owner(c: Cluster, job: str) -> dict[str, Any]:
+    uid = (await c.job(job))["metadata"]["uid"]
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": True}
+
+
+def test_a_child_that_gives_up_its_own_queue_name_leaves_the_line_and_depends_on_its_parent() -> None:
+    """Its Workload stayed in line, was admitted, and held quota for a Job that it could not start."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("1")
+            await c.submit("parent")
+            await c.until(c.running, ["parent"])
+            await c.submit("child", suspend=True)
+            await c.until(lambda: first_reason(c, "child"), "WaitingForQuota")
+            change = {"ownerReferences": [await owner(c, "parent")], "labels": {QUEUE: None}}
+            await c.client.patch(JOBS, NS, "child", {"metadata": change})
+            await c.until(lambda: names_of_workloads(c), ["parent"])
+            await c.client.patch(JOBS, NS, "child", {"spec": {"suspend": False}})
+            await asyncio.sleep(2)
+            assert await c.running() == ["child", "parent"]  # who made it starts it
+
+    run(story())
+
+
+async def first_reason(c: Cluster, job: str) -> str | None:
+    found = await c.condition(job, "QuotaReserved")
+    return found[1] if found else None
+
+
+async def names_of_workloads(c: Cluster) -> list[str]:
+    """Of the Jobs that have one."""
+    return sorted(w["metadata"]["ownerReferences"][0]["name"] for w in await c.client.list(WORKLOADS, NS))
 
 
 # --- admission checks --------------------------------------------------------------------------------------

@@ -7,12 +7,14 @@ import asyncio
 import pytest
 
 from queue_manager.engine.resources import JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.jobs.admission import JobAdmission
 from tests.local.queue.cluster import NS, Cluster, cluster
 from tests.local.queue.places import run
 
 pytestmark = pytest.mark.usefixtures("place")
 
 QUEUE = "kueue.x-k8s.io/queue-name"
+TIMEOUT = "waitForPodsReady: {timeout: 3s}\n"
 
 
 async def _reason(c: Cluster, job: str) -> str | None:
@@ -65,6 +67,28 @@ def test_what_no_webhook_saw_and_nobody_can_read_has_no_effect_and_the_job_is_to
             (told,) = [text for _, reason, text in await c.events("a") if reason == "InvalidOverride"]
             assert told.startswith('metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]: Invalid value: "1h": ')
             assert told.endswith('ParseBool: parsing "maybe": invalid syntax; this has no effect')
+
+    run(story())
+
+
+def test_what_the_workload_cannot_follow_keeps_the_job_neither_from_running_nor_from_being_stopped() -> None:
+    """A gate cannot be added later. Its refusal hid that the pods were ready, and then the Job could not be stopped."""
+
+    async def story() -> None:
+        async with cluster(TIMEOUT) as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            rules = c.world.admission[:]
+            c.world.admission[:] = [rule for rule in rules if not isinstance(rule, JobAdmission)]
+            gate = {"kueue.x-k8s.io/admission-gated-by": "example.com/later"}
+            await c.client.patch(JOBS, NS, "a", {"metadata": {"annotations": gate}})
+            await asyncio.sleep(4)
+            assert await c.running() == ["a"]
+            name = (await c.workload("a"))["metadata"]["name"]
+            await c.client.patch(WORKLOADS, NS, name, {"spec": {"active": False}})
+            await c.until(c.running, [])
+            await c.until(lambda: _reason(c, "a"), "Deactivated")
 
     run(story())
 

@@ -75,3 +75,24 @@ def test_positions_count_over_the_cluster_queue_and_within_each_local_queue():
         q.put(pending(f"w{i}", queue=queue, created=i), T0)
     line = [(p.info.key.name, p.in_cluster_queue, p.in_local_queue) for p in q.positions("cq")]
     assert line == [("w0", 0, 0), ("w1", 1, 0), ("w2", 2, 1)]
+
+
+def test_who_waits_is_known_by_name_wherever_it_stands():
+    q, key = queues(cluster_queue(), local_queue()), Key("ns", "w")
+    assert (key in q, q.get(key), q.remove(key)) == (False, None, None)
+    info = pending("w")
+    q.put(info, T0)
+    assert (key in q, q.get(key)) == (True, info)
+    q.drop_local_queue(Key("ns", "lq"))
+    assert (key in q, q.remove(key), key in q, q.waiting(Key("ns", "lq"))) == (True, info, False, 0)
+    q.set_local_queue(local_queue(), T0)
+    assert heads(q) == []
+
+
+def test_one_that_leaves_leaves_the_others_in_line():
+    q = queues(cluster_queue(), local_queue())
+    for i in range(2):
+        q.put(pending(f"w{i}", created=i), T0)
+    q.remove(Key("ns", "w0"))
+    assert heads(q) == [("cq", "w1")]
+    assert (q.waiting(Key("ns", "lq")), q.get(Key("ns", "w0"))) == (1, None)

@@ -85,3 +85,45 @@ def test_what_fits_never_exceeds_any_limit_and_giving_it_back_leaves_nothing(lim
     for node, amount in given_out[::-1]:
         node.remove(FR, amount)
     assert [node.usage.get(FR, 0) for node in [*nodes, root]] == [0] * (len(nodes) + 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(quotas, min_size=1, max_size=3), st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 9)), max_size=20)
+)
+def test_the_cohort_counts_what_its_queues_use_beyond_what_they_keep_for_themselves(limits, changes):
+    """Whatever is taken and given back, in whatever order and in whatever parts."""
+    nodes = cohort(*limits)
+    for i, amount in changes:
+        node = nodes[i % len(nodes)]
+        if amount > 0:
+            node.add_all({FR: amount})
+        else:
+            node.remove_all({FR: min(-amount, node.usage.get(FR, 0))})
+        beyond = [max(0, node.usage.get(FR, 0) - node.local_quota(FR)) for node in nodes]
+        assert nodes[0].root.usage.get(FR, 0) == sum(beyond)
+
+
+def test_a_queue_keeps_for_itself_what_it_does_not_lend():
+    a, b, c = cohort(Quota(5), Quota(5, lending_limit=2), Quota(5, lending_limit=9))
+    assert [node.local_quota(FR) for node in (a, b, c)] == [0, 3, 0]
+    b.add(FR, 1)
+    assert [node.local_available(FR) for node in (a, b, c)] == [0, 2, 0]
+
+
+def test_a_borrowing_limit_counts_what_is_borrowed_already_and_not_what_is_kept():
+    a, _ = cohort(Quota(4, borrowing_limit=3, lending_limit=1), Quota(9))
+    assert (a.available(FR), a.potential(FR)) == (7, 7)
+    a.add(FR, 2)
+    assert a.available(FR) == 5
+    a.add(FR, 4)
+    assert a.available(FR) == 1
+
+
+def test_the_height_is_that_of_the_highest_branch():
+    root, middle, low, high = Node("root"), Node("middle"), Node("low"), Node("high")
+    link(low, middle)
+    link(middle, root)
+    link(high, root)
+    assert [node.height for node in (root, middle, low, high)] == [2, 1, 0, 0]
+    assert low.root is root

@@ -104,3 +104,24 @@ async def test_a_conversion_has_a_strategy(s: Session, conversion: Json) -> None
     body = two_versions(s.group)
     body["spec"]["conversion"] = conversion
     await s.ask("POST", CRDS.path(), body, dryRun="All")
+
+
+async def test_an_object_older_than_its_definition_is_shown_as_that_has_it(s: Session) -> None:
+    """A default that a definition gained was missing from all objects that were there, until they were written."""
+    kind = things(s.group)
+    await s.define(definition(s.group, OLD))
+    await s.create(thing(s.group, "t", a="x", b=1))
+    changed = definition(s.group, NEW)["spec"]["versions"]
+    await s.patch(CRDS, f"things.{s.group}", {"spec": {"versions": changed}}, MERGE_PATCH, silent=True)
+
+    async def shown() -> bool:
+        return "c" in (await s.get(kind, "t", silent=True)).body.get("spec", {})
+
+    await s.until(shown)
+    await s.get(kind, "t")
+    await s.list(kind)
+    async with s.watch(kind) as watch:
+        await watch.take(1)
+    await s.create(thing(s.group, "new", a="x"), dryRun="All")
+    await s.patch(kind, "t", {"spec": {"a": "y"}}, MERGE_PATCH)
+    await s.get(kind, "t")

@@ -1,7 +1,8 @@
 """Several versions of one custom kind: each object is served in every version, whichever it was written in.
 
 Conversion is of the strategy None: only the apiVersion changes. An object is stored in the storage version, without
-what the schema of that does not know, and shown without what the schema of the version asked for does not know.
+what the schema of that does not know, and shown without what the schema of the version asked for does not know. One
+older than the definition is shown as that has it by now: pruned, and with the defaults that came since.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def version_extra(crd: Json, version: Json, schemas: Mapping[str, VersionSchema]
     spec, name = crd["spec"], version["name"]
     # A definition that never changed and has one version has objects of that version only.
     if len(schemas) > 1 or crd["metadata"].get("generation", 1) > 1:
-        extra["from_stored"] = _reader(f"{spec['group']}/{name}", schemas[name])
+        extra["since"] = int(crd["metadata"].get("resourceVersion") or 0)
+        extra["from_stored"] = _reader(f"{spec['group']}/{name}", schemas[name], extra["since"])
     storage = next((v["name"] for v in spec["versions"] if v.get("storage")), name)
     if storage != name:
         extra["to_stored"] = _writer(f"{spec['group']}/{storage}", schemas[storage])
@@ -53,11 +55,14 @@ def version_extra(crd: Json, version: Json, schemas: Mapping[str, VersionSchema]
     return extra
 
 
-def _reader(api_version: str, schema: VersionSchema) -> Callable[[Json], Json]:
+def _reader(api_version: str, schema: VersionSchema, since: int) -> Callable[[Json], Json]:
     def as_shown(tree: Json) -> Json:
         if tree.get("apiVersion") != api_version:
             tree["apiVersion"] = api_version
             schema.prune(tree)
+        elif int(tree["metadata"].get("resourceVersion") or 0) < since:
+            schema.prune(tree)
+            schema.complete(tree)
         return tree
 
     return as_shown

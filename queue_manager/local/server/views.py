@@ -30,6 +30,7 @@ _EVENT_HEAD = {
     "ERROR": b'{"type":"ERROR","object":',
 }
 _EVENT_TAIL = b"}\n"
+_REVISION = b'"resourceVersion":"'
 
 
 class View:
@@ -42,6 +43,7 @@ class View:
         self._headers = True
         self._translated = "from_stored" in kind.extra
         self._head = _heads(kind.resource)[0]
+        self._since = kind.extra.get("since", 0)
         # Items of a list say what they are only where they are custom objects; so do those of a real server.
         self._named = isinstance(kind.schema, CustomSchema)
 
@@ -117,7 +119,7 @@ class View:
         return orjson.dumps({name: value for name, value in tree.items() if name not in ("apiVersion", "kind")})
 
     def _json(self, data: bytes) -> bytes:
-        if not self._translated or data.startswith(self._head):
+        if not self._translated or (data.startswith(self._head) and _revision(data) >= self._since):
             return data
         return orjson.dumps(self._tree(data))
 
@@ -128,6 +130,12 @@ class View:
         table = to_table(self._kind, trees, now, self._include)
         table["metadata"] = meta
         return table
+
+
+def _revision(data: bytes) -> int:
+    """The resourceVersion in an object, 0 if it has none yet. Metadata comes first; in a text quotes are escaped."""
+    digits = data.partition(_REVISION)[2][:20].partition(b'"')[0]
+    return int(digits) if digits.isdigit() else 0
 
 
 @lru_cache(maxsize=1024)

@@ -15,7 +15,7 @@ from queue_manager.engine.resources import Resource
 from queue_manager.local.errors import bad_request
 from queue_manager.local.kinds.crd_versions import version_extra, version_order
 from queue_manager.local.kinds.durations import since
-from queue_manager.local.kinds.jsonpath import compile_path, find
+from queue_manager.local.kinds.jsonpath import Path, compile_path, find
 from queue_manager.local.kinds.kind import Column, Kind
 from queue_manager.local.kinds.tables import AGE, NAME, age
 from queue_manager.local.schema.memo import text_of
@@ -206,7 +206,7 @@ def _body(tree: Json) -> Json:
 
 
 def _fields(selectable: Any) -> Callable[[Json], dict[str, str]]:
-    paths = [(field["jsonPath"].removeprefix("."), compile_path(field["jsonPath"])) for field in selectable]
+    paths = [(field["jsonPath"].removeprefix("."), path) for field, path in _readable(selectable)]
 
     def fields(tree: Json) -> dict[str, str]:
         return {name: _text(next(iter(find(path, tree)), "")) for name, path in paths}
@@ -224,16 +224,29 @@ def _columns(declared: Any) -> tuple[tuple[Column, ...], Callable[[Json, datetim
     """The name, then what the definition asks for; the age if it asks for nothing."""
     if not declared:
         return (NAME, replace(AGE, type="date")), lambda tree, now: [tree["metadata"].get("name", ""), age(tree, now)]
+    readable = _readable(declared)
     columns = tuple(
         Column(c["name"], c["type"], c.get("description", ""), c.get("format", ""), c.get("priority", 0))
-        for c in declared
+        for c, _ in readable
     )
-    paths = [(compile_path(column["jsonPath"]), column["type"]) for column in declared]
+    paths = [(path, column["type"]) for column, path in readable]
 
     def row(tree: Json, now: datetime) -> list[Any]:
         return [tree["metadata"].get("name", ""), *(_cell(find(path, tree), shape, now) for path, shape in paths)]
 
     return (NAME, *columns), row
+
+
+def _readable(declared: Any) -> list[tuple[Json, Path]]:
+    """What is declared with its path, up to the first whose path is none, as on a real server: only how it begins is
+    checked when the definition is written, and one that could not be served would keep a cluster from starting."""
+    found = []
+    for one in declared:
+        try:
+            found.append((one, compile_path(one["jsonPath"])))
+        except ValueError:
+            break
+    return found
 
 
 def _cell(found: list[Json], shape: str, now: datetime) -> Any:

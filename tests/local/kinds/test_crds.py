@@ -134,6 +134,15 @@ def test_printer_columns_follow_their_paths() -> None:
     assert [row["cells"] for row in table["rows"]] == [["a", 4, "True", "5m"], ["a", None, None, None]]
 
 
+@pytest.mark.parametrize("path", [".spec[", f".spec[{'9' * 5000}]", ".spec[?(@.a==nul)]", ".spec[?(@.a>1e5)]"])
+def test_a_definition_is_served_up_to_the_first_column_whose_path_is_none(path: str) -> None:
+    """It is stored: were it an error, the cluster would not start again."""
+    definition = copy.deepcopy(THINGS)
+    definition["spec"]["versions"][0]["additionalPrinterColumns"][1]["jsonPath"] = path
+    kind = Registry.builtin().install(definition)[0]
+    assert [column.name for column in kind.columns] == ["Name", "Size"]
+
+
 def test_selectable_fields_can_be_selected_by() -> None:
     assert THING.fields(thing({"color": "red"})) == {"spec.color": "red"}
 

@@ -100,7 +100,7 @@ def modulo(left: Any, right: Any) -> Any:
         raise no_overload()
     if is_number(right) and right == 0:
         raise CelError("modulus by zero")
-    return arithmetic(left, right, lambda a, b: int(math.fmod(a, b)) if abs(a) < 2**53 else abs(a) % abs(b))
+    return arithmetic(left, right, lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1))
 
 
 def is_in(item: Any, where: Any) -> bool:

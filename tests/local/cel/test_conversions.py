@@ -14,6 +14,8 @@ from queue_manager.local.cel.values import CelError
 PLACE = "America/New_York"
 WHEN = "timestamp('2026-01-02T03:04:05Z')"
 SEEN = [
+    ("string(-9007199254740993 % 2)", "-1"),
+    ("string(9007199254740993 % -2)", "1"),
     ("string(1000000.0)", "1e+06"),
     ("string(123456789.0)", "1.23456789e+08"),
     ("string(-123456.5)", "-123456.5"),

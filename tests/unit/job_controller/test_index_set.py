@@ -1,0 +1,39 @@
+"""Sets of indexes say what sets of integers say, and cost what their intervals cost."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from job_controller.index_set import IndexSet
+
+MOST = 2**31 - 2
+indexes = st.sets(st.integers(0, 30))
+
+
+@given(indexes, indexes)
+def test_they_are_sets(one: set[int], other: set[int]) -> None:
+    mine, theirs = IndexSet.of(one), IndexSet.of(other)
+    assert set(mine) == one
+    assert len(mine) == len(one)
+    assert {index for index in range(-2, 33) if index in mine} == one
+    assert set(mine | theirs) == set(mine | other) == one | other
+    assert mine.common(theirs) == len(one & other)
+    assert mine.isdisjoint(other) == one.isdisjoint(other)
+    assert mine.isdisjoint(theirs) == one.isdisjoint(other)
+
+
+@given(indexes, st.integers(0, 33))
+def test_what_is_missing_comes_in_order(listed: set[int], end: int) -> None:
+    assert list(IndexSet.of(listed).missing(end)) == sorted(set(range(end)) - listed)
+
+
+def test_two_thousand_million_indexes_are_one_interval() -> None:
+    every = IndexSet([(0, MOST)])
+    assert len(every) == MOST + 1
+    assert (every | {5, 7}).intervals == [(0, MOST)]
+    assert every.common(IndexSet([(7, MOST)])) == MOST - 6
+    assert not every.isdisjoint({MOST})
+    assert IndexSet([(1, MOST)]).isdisjoint({0, MOST + 1})
+    assert next(every.missing(MOST + 2)) == MOST + 1
+    assert every.text == f"0-{MOST}"

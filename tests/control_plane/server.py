@@ -14,6 +14,7 @@ import shutil
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
@@ -27,6 +28,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.control_plane import provide
 
 READY_WITHIN = 60.0
+# What follows dies with us, prctl(PR_SET_PDEATHSIG, SIGKILL): tests that are killed cannot stop what they started.
+_LEASH = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
+LEASH = (sys.executable, "-c", _LEASH) if sys.platform == "linux" else ()
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ def _spawn(folder: Path, name: str, *flags: str) -> subprocess.Popen[bytes]:
     if binary is None:
         raise RuntimeError(f"{name} is missing; run: make control-plane")
     with (folder / f"{name}.log").open("ab") as log:
-        return subprocess.Popen([binary, *flags], stdout=log, stderr=log, cwd=folder)
+        return subprocess.Popen([*LEASH, binary, *flags], stdout=log, stderr=log, cwd=folder)
 
 
 def _stop(processes: list[subprocess.Popen[bytes]]) -> None:

@@ -15,6 +15,7 @@ from queue_manager.local.server.admission import Review
 MOUNTS = "nothing is mounted here, commands see the files of this machine"
 LIVENESS = "not run here, a container that hangs is not restarted"
 PROBES = "only exec probes are run here, the container counts as ready when it runs"
+STARTUP = "a container that never starts up is not restarted here, it stays unready"
 HOOKS = "not called here"
 RIGHTS = "has no effect here, commands run as the user who started the cluster"
 MESSAGES = "not followed here, the message of a container's end is not read"
@@ -60,6 +61,8 @@ def _of_container(container: Json) -> Iterator[tuple[str, str]]:
     for probe in ("startupProbe", "readinessProbe"):
         if container.get(probe) and "exec" not in container[probe]:
             yield probe, PROBES
+    if "exec" in (container.get("startupProbe") or {}):
+        yield "startupProbe", STARTUP
     if container.get("lifecycle"):
         yield "lifecycle", HOOKS
     if container.get("securityContext"):

@@ -59,6 +59,7 @@ async def test_an_annotation_is_only_for_clients(s: Session) -> None:
         {"tailLines": "many"},
         {"follow": "maybe"},
         {"sinceTime": "yesterday"},
+        {"sinceTime": "2026-01-01"},
         {"stream": "Stdout"},
         {"stream": "Stdwhat"},
     ],

@@ -2,7 +2,8 @@
 
 A container is unready until its probe has succeeded `successThreshold` times in a row, and again after
 `failureThreshold` failures in a row. An exec startup probe has to succeed first, once. Other kinds of probes (httpGet,
-tcpSocket, grpc) and liveness probes are not run: such a container is ready as soon as it runs.
+tcpSocket, grpc) and liveness probes are not run: such a container is ready as soon as it runs. A container whose
+startup probe never succeeds stays unready, and is not restarted.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Readiness:
         self._container = container
         self._prepare = prepare
         self._changed = changed
+        self._began = asyncio.get_running_loop().time()  # of the container, or of this agent
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
@@ -54,15 +56,20 @@ class Readiness:
         except Exception:
             log.exception("a probe failed for good", extra={"container": self._container["name"]})
 
+    async def _initial_delay(self, probe: Json) -> None:
+        """Counts from the start of the container, also where another probe has to succeed first."""
+        passed = asyncio.get_running_loop().time() - self._began
+        await asyncio.sleep((probe.get("initialDelaySeconds") or 0) - passed)
+
     async def _until_started(self, probe: Json, surroundings: Surroundings) -> None:
-        await asyncio.sleep(probe.get("initialDelaySeconds") or 0)
+        await self._initial_delay(probe)
         while True:
             if await succeeds(probe, surroundings):
                 return
             await asyncio.sleep(probe.get("periodSeconds") or 10)
 
     async def _watch(self, probe: Json, surroundings: Surroundings) -> None:
-        await asyncio.sleep(probe.get("initialDelaySeconds") or 0)
+        await self._initial_delay(probe)
         last, in_a_row = False, 0
         while True:
             success = await succeeds(probe, surroundings)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from job_controller.fields import NOT_NEGATIVE, FieldError, Json, forbidden, invalid
 from queue_manager.engine.resources import Resource
 from queue_manager.local import errors
+from queue_manager.local.schema import values
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import flag
 from queue_manager.local.server.listing import number
@@ -57,11 +58,10 @@ def _time(text: str) -> datetime | None:
     if not text:
         return None
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        message = f'parsing time "{text}" as "TIME07:00": cannot parse "{text}" as "2006"'
-        raise errors.bad_request(message.replace("TIME07:00", "2006-01-02T15:04:05Z07:00")) from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+        values.time(text)
+    except ValueError as error:
+        raise errors.bad_request(str(error)) from None
+    return datetime.fromisoformat(text)
 
 
 def container_of(pod: Json, name: str) -> str:

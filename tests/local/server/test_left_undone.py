@@ -29,7 +29,8 @@ def container(**fields: Any) -> Any:
     [
         ({}, []),
         ({"securityContext": {}}, []),
-        ({"containers": [container(readinessProbe=EXEC, startupProbe=EXEC)]}, []),
+        ({"containers": [container(readinessProbe=EXEC)]}, []),
+        ({"containers": [container(startupProbe=EXEC)]}, [f"spec.containers[0].startupProbe: {told.STARTUP}"]),
         ({"volumes": [{"name": "v", "emptyDir": {}}]}, [f"spec.volumes: {told.MOUNTS}"]),
         ({"securityContext": {"runAsUser": 1}}, [f"spec.securityContext: {told.RIGHTS}"]),
         ({"containers": [container(livenessProbe=EXEC)]}, [f"spec.containers[0].livenessProbe: {told.LIVENESS}"]),

@@ -133,11 +133,11 @@ def evict_or_deactivate(
         transitions.target_deactivation(draft, labels.REQUEUING_LIMIT_EXCEEDED, message)
         return
     at = draft.now + _wait(count, own, jitter)
-    later = at if state.requeue_at is None else max(at, state.requeue_at)
-    draft.put(requeue_state=RequeueState(count=count, requeue_at=later))
+    retry_at = at if state.requeue_at is None else max(at, state.requeue_at)
+    draft.put(requeue_state=RequeueState(count=count, requeue_at=retry_at))
     cause = waits_for if unscheduled is None else labels.UNSCHEDULABLE
     message = _with_pods(labels.pods_ready_timeout(str(draft.original.metadata.key)), unscheduled)
-    transitions.evict(draft, labels.PODS_READY_TIMEOUT, message, cause=cause, retry_at=later)
+    transitions.evict(draft, labels.PODS_READY_TIMEOUT, message, cause=cause, retry_at=retry_at)
 
 
 def _wait(count: int, own: PodsReadySettings, jitter: float) -> timedelta:

@@ -17,6 +17,10 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 TIMEOUT = "waitForPodsReady: {timeout: 3s}\n"
 
 
+async def _suspended(c: Cluster, job: str) -> bool:
+    return bool((await c.job(job))["spec"].get("suspend"))
+
+
 async def _reason(c: Cluster, job: str) -> str | None:
     found = await c.condition(job, "QuotaReserved")
     return found[1] if found else None
@@ -59,6 +63,7 @@ def test_what_no_webhook_saw_and_nobody_can_read_has_no_effect_and_the_job_is_to
             c.world.admission.clear()
             notes = {"kueue.x-k8s.io/job-completions-equal-parallelism": "maybe"}
             await c.submit("a", queue="later", labels={"kueue.x-k8s.io/max-exec-time-seconds": "1h"}, annotations=notes)
+            await c.until(lambda: _suspended(c, "a"), True)
             c.world.admission[:] = rules
             await c.client.patch(JOBS, NS, "a", {"metadata": {"labels": {QUEUE: "lq"}}})
             await c.until(c.running, ["a"])

@@ -71,6 +71,7 @@ class Interrupt:
     def find_spec(self, name, *args):
         if name not in ("__future__", "queue_manager", "queue_manager.cli", "queue_manager.cli.main"):
             os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background inherits that it is ignored
 sys.meta_path.insert(0, Interrupt())
 from queue_manager.cli.main import main
 sys.exit(main(["crds"]))

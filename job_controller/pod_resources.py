@@ -19,13 +19,15 @@ def default_pod_requests(spec: Json) -> None:
     resources = spec.get("resources") or {}
     if not resources.get("limits"):
         return
-    requests = resources.setdefault("requests", {})
+    requests = dict(resources.get("requests") or {})
     for name, amount in aggregate_requests(spec).items():
         if name in ("cpu", "memory"):
             requests.setdefault(name, canonical(amount))
     for name, limit in resources["limits"].items():
         if _is_supported(name):
             requests.setdefault(name, limit)
+    if requests:
+        resources["requests"] = requests
 
 
 def aggregate_requests(spec: Json) -> Amounts:

@@ -6,7 +6,7 @@ import copy
 import json
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from job_controller import defaults, status_validation, validation
@@ -247,6 +247,7 @@ def test_any_status_can_be_accepted_or_refused(job: Any, new: Any, old: Any) -> 
 
 @CHECK
 @given(POD_SPEC)
+@example({"containers": [], "resources": {"limits": {"x.y/z": "0"}}})
 def test_any_pod_spec_can_be_defaulted_and_judged(spec: Any) -> None:
     default_pod(spec)
     once = copy.deepcopy(spec)

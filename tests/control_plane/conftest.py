@@ -61,6 +61,7 @@ def kubectl(plane: ControlPlane, *arguments: str, stdin: bytes = b"") -> str:
 @pytest.fixture
 async def api(plane: ControlPlane) -> AsyncIterator[Client]:
     """The API server as its administrator sees it."""
+    plane.check()  # a client would go on asking one that is gone, in every test
     transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
     yield Client(transport)
     await transport.close()

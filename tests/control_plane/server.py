@@ -19,6 +19,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,8 @@ from tests.control_plane import provide
 
 READY_WITHIN = 60.0
 # What follows dies with us, prctl(PR_SET_PDEATHSIG, SIGKILL): tests that are killed cannot stop what they started.
+# "With us" means with the thread that started it, so all is started by one that lives as long as the interpreter.
+_SPAWNER = ThreadPoolExecutor(1)
 _LEASH = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 LEASH = (sys.executable, "-c", _LEASH) if sys.platform == "linux" else ()
 
@@ -53,6 +56,12 @@ class ControlPlane:
         """On the port and with the data it had before."""
         self._processes["kube-apiserver"] = _spawn(self.folder, "kube-apiserver", *self._flags)
         _wait_ready(self, list(self._processes.values()))
+
+    def check(self) -> None:
+        """Raises RuntimeError with the tail of the logs when a process of it has ended."""
+        ended = {name: process.poll() for name, process in self._processes.items() if process.poll() is not None}
+        if ended:
+            raise RuntimeError(f"the control plane has ended, return codes {ended}:\n{_logs(self.folder)}")
 
     def ssl_context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(self.ca))
@@ -141,7 +150,8 @@ def _spawn(folder: Path, name: str, *flags: str) -> subprocess.Popen[bytes]:
     if binary is None:
         raise RuntimeError(f"{name} is missing; run: make control-plane")
     with (folder / f"{name}.log").open("ab") as log:
-        return subprocess.Popen([*LEASH, binary, *flags], stdout=log, stderr=log, cwd=folder)
+        command = [*LEASH, binary, *flags]
+        return _SPAWNER.submit(subprocess.Popen, command, stdout=log, stderr=log, cwd=folder).result()
 
 
 def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
@@ -166,8 +176,11 @@ def _wait_ready(plane: ControlPlane, processes: list[subprocess.Popen[bytes]]) -
                 if answer.status == 200:
                     return
         time.sleep(0.1)  # it tells nobody when it is ready
-    logs = "\n".join(log.read_text()[-2000:] for log in sorted(plane.folder.glob("*.log")))
-    raise RuntimeError(f"the control plane did not become ready within {READY_WITHIN:.0f} s:\n{logs}")
+    raise RuntimeError(f"the control plane did not become ready within {READY_WITHIN:.0f} s:\n{_logs(plane.folder)}")
+
+
+def _logs(folder: Path) -> str:
+    return "\n".join(log.read_text()[-2000:] for log in sorted(folder.glob("*.log")))
 
 
 def _kubeconfig(plane: ControlPlane) -> dict[str, object]:

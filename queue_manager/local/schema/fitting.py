@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from types import GenericAlias
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta
@@ -184,7 +184,7 @@ def _bounds(schema: Json, **names: str) -> dict[str, Any]:
 
 
 def _either(one: Any, other: Any) -> Any:
-    return Union.__getitem__((one, other))
+    return one | other
 
 
 def _list_of(item: Any) -> Any:

@@ -68,6 +68,7 @@ class JobQueueController:
         self._workloads.index(_BY_CLASS, _class_reference)
         self._workloads.subscribe(self._on_workload)
         self._namespaces.subscribe(self._on_namespace)
+        self._flavors.subscribe(self._on_flavor)
         self._classes.subscribe(self._on_class)
         text = "Time from the creation of a Job to that of its Workload."
         runtime.metrics.describe(CREATION_LATENCY, text, [0.01 * 2**k for k in range(11)])
@@ -122,6 +123,13 @@ class JobQueueController:
         if new is not None and (old is None or old.metadata.labels != new.metadata.labels):
             for job in self._jobs.lookup(_BY_NAMESPACE, new.metadata.name):
                 self.queue.add(job.metadata.key)
+
+    def _on_flavor(self, old: ResourceFlavor | None, new: ResourceFlavor | None) -> None:
+        """Jobs that were admitted to it before it was deleted, or before we knew it, wait for it."""
+        if old is None and new is not None:
+            for job in self._jobs.values():
+                if job.spec.suspend:
+                    self.queue.add(job.metadata.key)
 
     def _on_class(self, old: WorkloadPriorityClass | None, new: WorkloadPriorityClass | None) -> None:
         if new is None:

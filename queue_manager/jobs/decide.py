@@ -339,6 +339,8 @@ def _start(job: Job, workload: Workload, context: Context) -> Action:
     queue = admission.cluster_queue if admission is not None else ""
     try:
         patch = patches.start(job, workload, context.flavors)
+    except patches.FlavorMissing as missing:
+        return Tell(Event("Warning", labels.FLAVOR_NOT_FOUND, f"Cannot be started: {missing}"))
     except patches.Conflict as conflict:
         text = str(conflict)
         event = _finished_event(workload)

@@ -25,13 +25,21 @@ class Conflict(Exception):
     """The Job's template says something else than what must be injected: it can never start."""
 
 
+class FlavorMissing(Exception):
+    """A flavor the Workload was admitted to is gone: without it nobody knows which nodes are meant."""
+
+
 def start(job: Job, workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> Json:
-    """Unsuspend with node selector, tolerations, labels and annotation. Raises Conflict."""
+    """Unsuspend with node selector, tolerations, labels and annotation. Raises Conflict and FlavorMissing."""
     admission = workload.status.admission
     assigned = admission.pod_set_assignments[0] if admission and admission.pod_set_assignments else None
     if admission is None or assigned is None:
         raise ValueError(f"{workload.metadata.key} has no assignment")
-    used = [flavors[name] for name in dict.fromkeys(assigned.flavors.values()) if name in flavors]
+    to = dict.fromkeys(assigned.flavors.values())
+    missing = [name for name in to if name not in flavors]
+    if missing:
+        raise FlavorMissing(f"missing ResourceFlavor(s): {', '.join(missing)}")
+    used = [flavors[name] for name in to]
     template = job.spec.template
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
     selector: dict[str, str] = {}

@@ -13,8 +13,10 @@ from queue_manager.engine.resources import (
     CLUSTER_QUEUES,
     JOBS,
     LIMIT_RANGES,
+    RESOURCE_FLAVORS,
     RUNTIME_CLASSES,
     WORKLOADS,
+    Resource,
 )
 from queue_manager.simulation.kubelet import Outcome
 from tests.local.queue.cluster import API, NS, Cluster, cluster
@@ -269,6 +271,38 @@ def test_a_job_waits_for_its_checks_and_gets_what_they_inject() -> None:
 
 async def node_selector(c: Cluster, job: str) -> object:
     return (await c.job(job))["spec"]["template"]["spec"].get("nodeSelector")
+
+
+def test_a_job_admitted_to_a_flavor_that_was_deleted_waits_until_it_is_there_again() -> None:
+    """Started without it, the Job would run on any node."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await with_check(c)
+            await c.submit("a")
+            await c.until(lambda: admitted(c, "a"), ("False", "UnsatisfiedAdmissionChecks"))
+            quota = [{"name": "cpu", "nominalQuota": "2"}]
+            groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "other", "resources": quota}]}]
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"resourceGroups": groups}})
+            await c.client.delete(RESOURCE_FLAVORS, "", "default")
+            await c.until(lambda: names(c, RESOURCE_FLAVORS), [])
+            await answer(c, "a", state="Ready")
+            told = ("Warning", "FlavorNotFound", "Cannot be started: missing ResourceFlavor(s): default")
+            await c.until(lambda: has_event(c, "a", told), True)
+            assert await c.running() == []
+            await c.flavor("default", nodeLabels={"kind": "spot"})
+            await c.until(c.running, ["a"])
+            assert await node_selector(c, "a") == {"kind": "spot"}
+
+    run(story())
+
+
+async def names(c: Cluster, resource: Resource) -> list[str]:
+    return [found["metadata"]["name"] for found in await c.client.list(resource)]
+
+
+async def has_event(c: Cluster, name: str, told: tuple[str, str, str]) -> bool:
+    return told in await c.events(name)
 
 
 def test_a_retry_waits_as_long_as_the_check_asks_for() -> None:

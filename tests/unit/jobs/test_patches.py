@@ -47,6 +47,11 @@ def test_a_start_injects_what_all_flavors_ask_for_and_each_toleration_once():
     assert spec["tolerations"] == [{"key": "own"}, SPOT]
 
 
+def test_a_job_whose_flavor_is_gone_is_not_started_on_any_node():
+    with pytest.raises(patches.FlavorMissing, match=r"missing ResourceFlavor\(s\): gone, lost"):
+        started(job(), flavors=("cpu", "gone", "lost"))
+
+
 @pytest.mark.parametrize(
     ("template", "field"),
     [

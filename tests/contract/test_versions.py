@@ -125,3 +125,48 @@ async def test_an_object_older_than_its_definition_is_shown_as_that_has_it(s: Se
     await s.create(thing(s.group, "new", a="x"), dryRun="All")
     await s.patch(kind, "t", {"spec": {"a": "y"}}, MERGE_PATCH)
     await s.get(kind, "t")
+
+
+async def test_an_old_object_whose_label_says_resourceversion_is_shown_as_its_definition_has_it(s: Session) -> None:
+    """The first text of that name was taken for that of the object, which was as it had been written for ever."""
+    kind = things(s.group)
+    await s.define(definition(s.group, OLD))
+    body = thing(s.group, "t", a="x", b=1)
+    body["metadata"]["labels"] = {"resourceVersion": "99999999"}
+    await s.create(body)
+    await redefine(s)
+    await s.list(kind)
+    await s.get(kind, "t")
+
+
+async def test_an_old_object_is_shown_as_its_definition_has_it_when_it_goes(s: Session) -> None:
+    """Its last state, and that of one which waits for a finalizer, had nothing that the definition had gained."""
+    kind = things(s.group)
+    await s.define(definition(s.group, OLD))
+    for name in "waits", "goes", "leaves":
+        body = thing(s.group, name, a="x", b=1)
+        meta = {"labels": {"held": "yes"}, "finalizers": ["example.com/wait"] if name == "waits" else []}
+        body["metadata"] |= meta
+        await s.create(body)
+    await redefine(s)
+    version = (await s.list(kind)).body["metadata"]["resourceVersion"]
+    for name in "waits", "goes":
+        await s.delete(kind, name)
+    await s.get(kind, "waits")
+    await s.patch(kind, "leaves", {"metadata": {"labels": {"held": None}}}, MERGE_PATCH)
+    async with s.watch(kind, resourceVersion=version, labelSelector="held=yes") as watch:
+        await watch.take(3)
+
+
+async def redefine(s: Session) -> None:
+    """The definition gains a default and loses a field, and objects are shown so."""
+    changed = definition(s.group, NEW)["spec"]["versions"]
+    await s.patch(CRDS, f"things.{s.group}", {"spec": {"versions": changed}}, MERGE_PATCH, silent=True)
+    await s.create(thing(s.group, "probe", a="x"), silent=True)
+
+    async def shown() -> bool:
+        answer = await s.get(things(s.group), "probe", silent=True)
+        return answer.status == 200 and "c" in answer.body["spec"]
+
+    await s.until(shown)
+    await s.delete(things(s.group), "probe", silent=True)

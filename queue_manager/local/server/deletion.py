@@ -27,7 +27,7 @@ from queue_manager.local.server.exchange import flag, json_type, read_body
 from queue_manager.local.server.listing import Selection
 from queue_manager.local.server.writing import is_finalized
 from queue_manager.local.storage.identity import timestamp
-from queue_manager.local.storage.store import Store, Stored, decode
+from queue_manager.local.storage.store import Store, Stored
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 DEFAULT_GRACE = 30
@@ -148,7 +148,7 @@ class Deleter:
         stored = stored or self._store.get(call.table, call.namespace, call.name)
         if stored is None:
             raise errors.not_found(call.resource, call.name)
-        obj = decode(stored)
+        obj = call.load(stored)
         _check_preconditions(call.resource, obj, options)
         self._admit(call, obj, options)
         old_finalizers = list(obj["metadata"].get("finalizers") or ())
@@ -159,10 +159,12 @@ class Deleter:
         if is_finalized(obj):
             if not options.dry_run:
                 # What goes at once is not marked first, but for pods.
-                self._store.remove(call.table, obj if call.resource == PODS else decode(stored))
+                last = obj if call.resource == PODS else call.load(stored)
+                self._store.remove(call.table, call.stored_form(last))
             return Outcome(obj, gone=True)
         if changed and not options.dry_run:
-            self._store.put(call.table, obj, dict(call.kind.fields(obj)))
+            written = self._store.put(call.table, call.stored_form(obj), dict(call.kind.fields(obj)))
+            obj["metadata"]["resourceVersion"] = str(written.revision)
         return Outcome(obj, gone=False, status=202 if options.orphan_dependents is False else 200)
 
     async def delete_collection(self, call: Call, options: DeleteOptions) -> bytes:

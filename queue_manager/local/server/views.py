@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 import orjson
 
 from job_controller.fields import Json
@@ -30,7 +31,6 @@ _EVENT_HEAD = {
     "ERROR": b'{"type":"ERROR","object":',
 }
 _EVENT_TAIL = b"}\n"
-_REVISION = b'"resourceVersion":"'
 
 
 class View:
@@ -132,10 +132,20 @@ class View:
         return table
 
 
+class _Metadata(msgspec.Struct):
+    resourceVersion: str = ""  # noqa: N815
+
+
+class _Head(msgspec.Struct):
+    metadata: _Metadata
+
+
+_head = msgspec.json.Decoder(_Head)
+
+
 def _revision(data: bytes) -> int:
-    """The resourceVersion in an object, 0 if it has none yet. Metadata comes first; in a text quotes are escaped."""
-    digits = data.partition(_REVISION)[2][:20].partition(b'"')[0]
-    return int(digits) if digits.isdigit() else 0
+    """The resourceVersion of an object, 0 if it has none yet. Others may have fields, and labels, of that name."""
+    return int(_head.decode(data).metadata.resourceVersion or 0)
 
 
 @lru_cache(maxsize=1024)

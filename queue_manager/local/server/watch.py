@@ -22,7 +22,7 @@ from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import flag
 from queue_manager.local.server.listing import Selection, check_watch_options, number, version
 from queue_manager.local.server.views import error_event
-from queue_manager.local.storage.store import Change, Forgotten, Store, Stored, decode
+from queue_manager.local.storage.store import Change, Forgotten, Store, Stored
 
 BOOKMARK_SECONDS = 60.0
 DEFAULT_SECONDS = 3000.0  # a client that gives no limit renews its watch after this long
@@ -124,8 +124,15 @@ class Watch:
             case True, True:
                 return "MODIFIED", change.new
             case True, False:
-                return "DELETED", _at(change.old or change.new, change.revision)
+                return "DELETED", self._at(change.old or change.new, change.revision)
         return None
+
+    def _at(self, stored: Stored, revision: int) -> Stored:
+        """An old state, as this kind shows it, under the revision at which it ceased to match."""
+        tree = self._call.load(stored)
+        tree["metadata"]["resourceVersion"] = str(revision)
+        fields = (stored.key, stored.namespace, stored.name, stored.uid, revision, stored.labels, stored.fields)
+        return Stored(*fields, orjson.dumps(tree))
 
     def _too_old(self, forgotten: Forgotten) -> bytes:
         return error_event(errors.gone(f"too old resource version: {self._revision} ({forgotten.oldest})").status())
@@ -139,11 +146,3 @@ def _fitting(stored: list[Stored]) -> int:
         if weight > BATCH_WEIGHT:
             return max(count, 1)
     return len(stored)
-
-
-def _at(stored: Stored, revision: int) -> Stored:
-    """An old state under the revision at which it ceased to match."""
-    tree = decode(stored)
-    tree["metadata"]["resourceVersion"] = str(revision)
-    fields = (stored.key, stored.namespace, stored.name, stored.uid, revision, stored.labels, stored.fields)
-    return Stored(*fields, orjson.dumps(tree))

@@ -7,22 +7,15 @@ stale disruptions.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from job_controller.model import Object
-from queue_manager.engine.resources import PODS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.local.pod_writes import delete_pod, patch_pod_status
 
 DISRUPTION_TARGET = "DisruptionTarget"
 
 
-P = TypeVar("P", bound=Object)
-
-
-async def disrupt(runtime: Runtime, pod: P, reason: str, message: str) -> bool:
+async def disrupt(runtime: Runtime, pod: Object, reason: str, message: str) -> bool:
     """Mark the pod and delete it with its own grace period. False: it is gone. Raises ApiError."""
-    meta = pod.metadata
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "True",
@@ -30,21 +23,5 @@ async def disrupt(runtime: Runtime, pod: P, reason: str, message: str) -> bool:
         "message": message,
         "lastTransitionTime": runtime.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    patch = {"metadata": {"uid": meta.uid}, "status": {"conditions": [condition]}}
-    client = runtime.client
-    try:
-        await client.patch(
-            PODS,
-            meta.namespace,
-            meta.name,
-            patch,
-            subresource="status",
-            content_type=STRATEGIC_PATCH,
-            type=type(pod),
-        )
-        await client.delete(PODS, meta.namespace, meta.name, uid=meta.uid)
-    except ApiError as error:
-        if error.status not in (404, 409):  # 409: another pod has its name by now
-            raise
-        return False
-    return True
+    marked = await patch_pod_status(runtime.client, pod, {"conditions": [condition]})
+    return marked and await delete_pod(runtime.client, pod)

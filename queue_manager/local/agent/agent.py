@@ -22,7 +22,7 @@ from job_controller.fields import Json
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.resources import CONFIG_MAPS, PODS, Resource
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.agent import supervisor
 from queue_manager.local.agent.admission import REJECTED, MakesRoom, Rejected
@@ -37,6 +37,7 @@ from queue_manager.local.agent.status import PREEMPTED, Verdict, timestamp
 from queue_manager.local.agent.sweep import Sweeper
 from queue_manager.local.agent.worker import SHORTEST_GRACE, NodePod, PodWorker, Tools, waits_for_its_end
 from queue_manager.local.placement.preemption import Held
+from queue_manager.local.pod_writes import delete_pod, patch_pod_status
 
 log = logging.getLogger(__name__)
 
@@ -235,30 +236,11 @@ class Agent:
 
     async def patch_status(self, pod: NodePod, status: Json) -> None:
         """Write the changed fields of a status. A pod that is gone, or another of the name, needs none."""
-        meta = pod.metadata
-        patch = {"metadata": {"uid": meta.uid}, "status": status}
-        try:
-            await self._runtime.client.patch(
-                PODS,
-                meta.namespace,
-                meta.name,
-                patch,
-                subresource="status",
-                content_type=STRATEGIC_PATCH,
-                type=NodePod,
-            )
-        except ApiError as error:
-            if not _is_gone(error):
-                raise
+        await patch_pod_status(self._runtime.client, pod, status)
 
     async def delete(self, pod: NodePod) -> None:
         """Nothing of the pod runs any more: let the API server drop it."""
-        meta = pod.metadata
-        try:
-            await self._runtime.client.delete(PODS, meta.namespace, meta.name, uid=meta.uid, grace_period=0)
-        except ApiError as error:
-            if not _is_gone(error):
-                raise
+        await delete_pod(self._runtime.client, pod, grace_period=0)
 
     def event(self, pod: NodePod, type: str, reason: str, message: str) -> None:
         """Record an Event about a pod."""
@@ -277,8 +259,3 @@ class Agent:
         if kind == "configmap":
             return data
         return {key: base64.b64decode(value).decode("utf-8", "replace") for key, value in data.items()}
-
-
-def _is_gone(error: ApiError) -> bool:
-    """404, or 409 because the uid is another one's."""
-    return error.status == 404 or (error.status == 409 and "uid" in error.message.lower())

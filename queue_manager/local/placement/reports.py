@@ -8,10 +8,11 @@ import msgspec
 
 from queue_manager.engine.resources import PODS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError, Request
+from queue_manager.engine.transport import ApiError, Request
 from queue_manager.local.disruption import disrupt
 from queue_manager.local.placement.filters import Refusal
 from queue_manager.local.placement.objects import SCHEDULER, PodObject
+from queue_manager.local.pod_writes import patch_pod_status
 
 log = logging.getLogger(__name__)
 
@@ -72,20 +73,6 @@ class Reports:
         status: dict[str, object] = {"conditions": [condition]}
         if pod.status.nominated_node_name != refusal.nominated:
             status["nominatedNodeName"] = refusal.nominated or None
-        meta = pod.metadata
-        patch = {"metadata": {"uid": meta.uid}, "status": status}
-        try:
-            await self._runtime.client.patch(
-                PODS,
-                meta.namespace,
-                meta.name,
-                patch,
-                subresource="status",
-                content_type=STRATEGIC_PATCH,
-                type=PodObject,
-            )
-        except ApiError as error:
-            if error.status not in (404, 409):
-                raise
+        if not await patch_pod_status(self._runtime.client, pod, status):
             return
         self._events.event(pod, "Warning", "FailedScheduling", refusal.message)

@@ -1,0 +1,43 @@
+"""Writes to one very pod: never to another that has its name by now. The pod may be gone; that is no error."""
+
+from __future__ import annotations
+
+from job_controller.fields import Json
+from job_controller.model import Object
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import PODS
+from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+
+
+async def patch_pod_status(client: Client, pod: Object, status: Json) -> bool:
+    """Change these fields of its status, conditions by their type. False: it is gone. Raises ApiError."""
+    meta = pod.metadata
+    patch = {"metadata": {"uid": meta.uid}, "status": status}
+    try:
+        await client.patch(
+            PODS,
+            *meta.key,
+            patch,
+            subresource="status",
+            content_type=STRATEGIC_PATCH,
+            type=type(pod),
+        )
+    except ApiError as error:
+        return _must_be_gone(error)
+    return True
+
+
+async def delete_pod(client: Client, pod: Object, *, grace_period: int | None = None) -> bool:
+    """Delete it, within seconds of grace, or its own. False: it is gone. Raises ApiError."""
+    try:
+        await client.delete(PODS, *pod.metadata.key, uid=pod.metadata.uid, grace_period=grace_period)
+    except ApiError as error:
+        return _must_be_gone(error)
+    return True
+
+
+def _must_be_gone(error: ApiError) -> bool:
+    """False if it says so, by 404 or by 409 because the uid is another one's; else raises it."""
+    if error.status == 404 or (error.status == 409 and "uid" in error.message.lower()):
+        return False
+    raise error

@@ -74,15 +74,15 @@ def _check_zeros(what: str, text: str) -> None:
         raise CreateError(f"{what} has a zero byte, which no program can be given")
 
 
-async def environment(pod: Json, container: Json, host: Host, source: Source, home: str) -> dict[str, str]:
-    """All variables of a container. Later ones may use earlier ones. Raises ConfigError, CreateError."""
-    metadata = pod["metadata"]
-    variables = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8"}
-    variables["HOSTNAME"] = pod["spec"].get("hostname") or metadata["name"]
+async def declared(pod: Json, container: Json, host: Host, source: Source) -> dict[str, str]:
+    """The variables that a pod gives a container: what `$(NAME)` may name. Later ones may use earlier ones.
+
+    Raises ConfigError, CreateError.
+    """
     own: dict[str, str] = {}
     room = MAX_TEXTS
     for entry in container.get("envFrom") or ():
-        more = await _env_from(entry, metadata["namespace"], source)
+        more = await _env_from(entry, pod["metadata"]["namespace"], source)
         room = _less(room, sum(map(len, more.values())))
         own |= more
     for entry in container.get("env") or ():
@@ -92,17 +92,31 @@ async def environment(pod: Json, container: Json, host: Host, source: Source, ho
             own[entry["name"]] = value
     for name, value in own.items():
         _check_zeros(f"the value of the variable {name}", value)
-    return variables | own | {MARK: metadata["uid"]}
+    return own
 
 
-def arguments(container: Json, variables: Mapping[str, str]) -> list[str]:
+def environment(pod: Json, own: Mapping[str, str], home: str) -> dict[str, str]:
+    """All variables of a container: those of its runtime, and above them its own, as `declared`."""
+    metadata = pod["metadata"]
+    variables = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8"}
+    variables["HOSTNAME"] = pod["spec"].get("hostname") or metadata["name"]
+    return {**variables, **own, MARK: metadata["uid"]}
+
+
+def arguments(container: Json, own: Mapping[str, str]) -> list[str]:
     """command and args with their references expanded. Raises CreateError."""
     expanded, room = [], MAX_TEXTS
     for text in (*(container.get("command") or ()), *(container.get("args") or ())):
-        expanded.append(expand(text, variables))
+        expanded.append(expand(text, own))
         room = _less(room, len(expanded[-1]))
         _check_zeros("an argument", expanded[-1])
     return expanded
+
+
+def probe_command(container: Json, command: list[str]) -> list[str]:
+    """The command of a probe, which knows the plain values of its container's `env` only. Raises CreateError."""
+    plain = {entry["name"]: entry.get("value") or "" for entry in container.get("env") or ()}
+    return [expand(text, plain) for text in command]
 
 
 def executable(command: str, directory: str, path: str) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from job_controller.fields import Json
+from queue_manager.local.agent.environment import probe_command
 
 log = logging.getLogger(__name__)
 
@@ -46,15 +47,20 @@ class Readiness:
     async def _run(self) -> None:
         try:
             surroundings = await self._prepare()
-            if startup := _exec(self._container.get("startupProbe")):
+            if startup := self._probe("startupProbe"):
                 await self._until_started(startup, surroundings)
-            probe = _exec(self._container.get("readinessProbe"))
+            probe = self._probe("readinessProbe")
             if probe is None:
                 self._turn(True)
             else:
                 await self._watch(probe, surroundings)
         except Exception:
             log.exception("a probe failed for good", extra={"container": self._container["name"]})
+
+    def _probe(self, name: str) -> Json | None:
+        """One that is run here, its command with references expanded."""
+        probe = _exec(self._container.get(name))
+        return probe and {**probe, "exec": {"command": probe_command(self._container, probe["exec"]["command"])}}
 
     async def _initial_delay(self, probe: Json) -> None:
         """Counts from the start of the container, also where another probe has to succeed first."""

@@ -223,23 +223,29 @@ class PodWorker:
             return
         self._layout.create(self.uid, container.name)
         run = self._layout.run(self.uid, container.name, container.next_number)
-        variables, directory = await self._surroundings(container.spec, str(run.work))
-        command, *arguments = env.arguments(container.spec, variables)
+        declared = await self._declared(container.spec)
+        variables, directory = self._surroundings(container.spec, declared, str(run.work))
+        command, *arguments = env.arguments(container.spec, declared)
         program = env.executable(command, directory, variables["PATH"])
         process = supervisor.spawn(run, [program, *arguments], variables, directory)
         self._watch(container, process, run)
         container.started(Attempt(run.number, self._now()))
         self._forget_old(run)
 
-    async def _surroundings(self, spec: Json, home: str) -> Surroundings:
-        variables = await env.environment(self.tree, spec, self._host, self._tools.source, home)
-        return Surroundings(variables, env.working_directory(spec, home))
+    async def _declared(self, spec: Json) -> dict[str, str]:
+        return await env.declared(self.tree, spec, self._host, self._tools.source)
+
+    def _surroundings(self, spec: Json, declared: Mapping[str, str], home: str) -> Surroundings:
+        return Surroundings(env.environment(self.tree, declared, home), env.working_directory(spec, home))
+
+    async def _surroundings_of_probe(self, spec: Json, home: str) -> Surroundings:
+        return self._surroundings(spec, await self._declared(spec), home)
 
     def _watch(self, container: Container, process: supervisor.Process, run: RunFiles) -> None:
         self._processes[container.name] = process
         self._tools.logs.add(run)
         if is_probed(container.spec):
-            prepare = partial(self._surroundings, container.spec, str(run.work))
+            prepare = partial(self._surroundings_of_probe, container.spec, str(run.work))
             self._probes[container.name] = Readiness(container.spec, prepare, lambda: self._look_again(0))
         process.watch(lambda: self._look_again(0))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent.containers import Attempt, Container, Exit, containers_of, plan
-from queue_manager.local.agent.environment import CreateError, Host, arguments, environment, expand
+from queue_manager.local.agent.environment import CreateError, Host, arguments, declared, expand
 from queue_manager.local.agent.status import View, go_duration, phase
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -173,13 +173,13 @@ async def test_variables_that_no_program_can_be_started_with_are_refused_before_
 ) -> None:
     pod = {"metadata": {"name": "pod", "namespace": "default", "uid": "1"}, "spec": {}}
     with pytest.raises(CreateError, match=TOO_LONG):
-        await environment(pod, container, HOST, from_big, "/")
+        await declared(pod, container, HOST, from_big)
 
 
 async def test_a_zero_byte_is_refused_before_a_program_is_started_with_it() -> None:
     pod = {"metadata": {"name": "pod", "namespace": "default", "uid": "1"}, "spec": {}}
     with pytest.raises(CreateError, match="the variable A has a zero byte"):
-        await environment(pod, {"env": [{"name": "A", "value": "a\0b"}]}, HOST, from_big, "/")
+        await declared(pod, {"env": [{"name": "A", "value": "a\0b"}]}, HOST, from_big)
     with pytest.raises(CreateError, match="an argument has a zero byte"):
         arguments({"command": ["echo"], "args": ["a\0b"]}, {})
 

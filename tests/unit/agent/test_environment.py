@@ -14,9 +14,11 @@ from queue_manager.local.agent.environment import (
     CreateError,
     Host,
     arguments,
+    declared,
     environment,
     executable,
     field,
+    probe_command,
     resource_field,
     working_directory,
 )
@@ -50,10 +52,7 @@ async def source(kind: str, namespace: str, name: str) -> Mapping[str, str] | No
 
 
 async def variables(pod: Json = POD, **container: Any) -> dict[str, str]:
-    seen = await environment(pod, {"name": "main", **container}, HOST, source, "/home")
-    for name in ("PATH", "HOME", "LANG", "HOSTNAME", "SLUICE_POD_UID"):
-        del seen[name]
-    return seen
+    return await declared(pod, {"name": "main", **container}, HOST, source)
 
 
 def key_of(kind: str, name: str, key: str, **more: Any) -> list[Json]:
@@ -106,11 +105,11 @@ async def test_what_is_not_there_is_named(container: Json, message: str) -> None
 
 
 async def test_every_container_has_a_home_a_path_and_a_host_name() -> None:
-    seen = await environment(POD, {}, HOST, source, "/home")
+    seen = environment(POD, {}, "/home")
     assert (seen["HOME"], seen["HOSTNAME"], seen["SLUICE_POD_UID"]) == ("/home", "p", "u")
     named = {**POD, "spec": {**POD["spec"], "hostname": "h"}}
     own = {"env": [{"name": "PATH", "value": "/mine"}, {"name": "SLUICE_POD_UID", "value": "another"}]}
-    seen = await environment(named, own, HOST, source, "/home")
+    seen = environment(named, await variables(**own), "/home")
     assert (seen["PATH"], seen["HOSTNAME"], seen["SLUICE_POD_UID"]) == ("/mine", "h", "u")
 
 
@@ -173,6 +172,20 @@ def test_the_words_of_a_command_are_expanded_one_by_one() -> None:
     container = {"command": ["$(A)", "x"], "args": ["$(A) $(B)"]}
     assert arguments(container, {"A": "a b"}) == ["a b", "x", "a b $(B)"]
     assert arguments({"args": None}, {}) == []
+
+
+async def test_a_reference_to_what_the_pod_does_not_declare_stays_as_it_is() -> None:
+    """What the runtime of containers adds, references have never heard of: $(HOME) became a directory."""
+    container = {"command": ["$(HOME) $(PATH) $(HOSTNAME) $(A) $$(A)"], "env": [{"name": "A", "value": "$(HOME)1"}]}
+    seen = await variables(**container)
+    assert seen == {"A": "$(HOME)1"}
+    assert arguments(container, seen) == ["$(HOME) $(PATH) $(HOSTNAME) $(HOME)1 $(A)"]
+
+
+def test_the_command_of_a_probe_knows_the_plain_values_of_its_container() -> None:
+    env: list[Json] = [{"name": "A", "value": "$(B)"}, *key_of("secret", "keys", "TOKEN"), {"name": "E"}]
+    assert probe_command({"env": env}, ["$(A)", "<$(V)$(E)>", "$(HOME) $$(A)"]) == ["$(B)", "<>", "$(HOME) $(A)"]
+    assert probe_command({}, ["test", "$(A)"]) == ["test", "$(A)"]
 
 
 def a_file(path: Path, mode: int = 0o755) -> Path:

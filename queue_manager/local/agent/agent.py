@@ -69,7 +69,7 @@ class Agent:
         self._runtime = runtime
         self._queue: WorkQueue[str] = WorkQueue("agent")
         self._workers: dict[str, PodWorker] = {}
-        self._sweeper = Sweeper()
+        self._sweeper = Sweeper(self.layout.root)
         self._indexer = LogIndexer(runtime.clock.now)
         self._shutdown: float | None = None
         self._idle = asyncio.Event()
@@ -77,7 +77,7 @@ class Agent:
         policy = policy or Policy()
         self._nodes = OwnNodes(runtime, hosts, policy.transition)
         self._gate = Gate(self._nodes)
-        self._evictor = Evictor(self, self._nodes, policy)
+        self._evictor = Evictor(self, self._nodes, policy, self.layout.root)
         self._caches: list[Cache[NodePod]] = []
         for host in hosts:
             cache = runtime.cache(PODS, NodePod, field_selector=f"spec.nodeName={host.name}")

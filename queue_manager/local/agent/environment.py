@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from job_controller.fields import Json
 from job_controller.quantities import exact
-from queue_manager.local.agent.sweep import MARK
+from queue_manager.local.agent.sweep import MARK, PLACE
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What nothing closes is found at once to the end of the text: looked for at each opening it took hours.
@@ -96,11 +96,14 @@ async def declared(pod: Json, container: Json, host: Host, source: Source) -> di
 
 
 def environment(pod: Json, own: Mapping[str, str], home: str) -> dict[str, str]:
-    """All variables of a container: those of its runtime, and above them its own, as `declared`."""
+    """All variables of a container: those of its runtime, and above them its own, as `declared`.
+
+    `home` is its working directory, <directory of the pod>/<container>/work.
+    """
     metadata = pod["metadata"]
     variables = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8"}
     variables["HOSTNAME"] = pod["spec"].get("hostname") or metadata["name"]
-    return {**variables, **own, MARK: metadata["uid"]}
+    return {**variables, **own, MARK: metadata["uid"], PLACE: os.path.dirname(os.path.dirname(home))}
 
 
 def arguments(container: Json, own: Mapping[str, str]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from job_controller import quantities
@@ -42,10 +43,11 @@ class Nodes(Protocol):
 class Evictor:
     """`run` it as a task; `wake` it when a container runs."""
 
-    def __init__(self, pods: Pods, nodes: Nodes, policy: Policy) -> None:
+    def __init__(self, pods: Pods, nodes: Nodes, policy: Policy, root: Path) -> None:
         self._pods = pods
         self._nodes = nodes
         self._policy = policy
+        self._root = root
         self._awake = asyncio.Event()
         self._evicted: dict[str, str] = {}  # node -> uid of the last pod that had to go
         self.wake: Callable[[], None] = self._awake.set
@@ -59,7 +61,7 @@ class Evictor:
                 self._awake.clear()
                 continue
             try:
-                found = await asyncio.to_thread(over_limit, self._limits(pods))
+                found = await asyncio.to_thread(over_limit, self._limits(pods), self._root)
             except OSError:
                 log.exception("the memory of pods could not be read")
                 continue

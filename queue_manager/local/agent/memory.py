@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from queue_manager.local.agent.sweep import marked
@@ -30,9 +31,12 @@ class Limit(NamedTuple):
 Sizes = dict[str, dict[int, int]]  # uid of a pod -> session -> bytes
 
 
-def over_limit(nodes: Mapping[str, Limit]) -> dict[str, Sizes]:
-    """What the pods of those nodes use that may be over their limit. Takes about 30 µs per process of the machine."""
-    processes = marked()
+def over_limit(nodes: Mapping[str, Limit], root: Path) -> dict[str, Sizes]:
+    """What the pods of those nodes use that may be over their limit; `root` is where they live.
+
+    Takes about 30 µs per process of the machine.
+    """
+    processes = marked(root)
     found: dict[str, Sizes] = {}
     for name, limit in nodes.items():
         pids = {uid: processes[uid] for uid in limit.pods if uid in processes}

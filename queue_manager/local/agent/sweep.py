@@ -2,6 +2,10 @@
 
 Every process of a pod carries SLUICE_POD_UID. A container that has ended took its group along; this finds the rest.
 It is no sandbox: a process that also cleared its environment stays. Needs /proc; elsewhere it finds nothing.
+
+A UID alone does not say whose the pod is: a copy of a data directory has the same pods. So a process also carries the
+directory of its pod. While that exists, and is not ours by another name, its processes are another cluster's. If it is
+gone, the data directory was moved, and nobody else will end them.
 """
 
 from __future__ import annotations
@@ -11,48 +15,76 @@ import contextlib
 import os
 import signal
 from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple
 
 MARK = "SLUICE_POD_UID"
-_PREFIX = f"{MARK}=".encode()
+PLACE = "SLUICE_POD_DIR"
 _DELAY_SECONDS = 0.5
 
 
-def marked() -> dict[str, list[int]]:
-    """Pids by the UID of the pod they belong to. Costs about 20 µs per process of the machine."""
+class Mark(NamedTuple):
+    """The pod that a process belongs to, and where that pod lives; empty for one of an older version."""
+
+    uid: str
+    place: str = ""
+
+    def belongs_to(self, root: Path | None) -> bool:
+        """Whether the pod is one of those that live in `root`; without one it may be anybody's."""
+        if root is None or self.place in ("", own := f"{root}/{self.uid}"):
+            return True
+        try:
+            return os.path.samefile(self.place, own)
+        except OSError:
+            return not os.path.exists(self.place)
+
+
+def marked(root: Path | None = None) -> dict[str, list[int]]:
+    """Pids by the UID of the pod they belong to, those of pods in `root`; else all of the machine.
+
+    Costs about 20 µs per process of the machine.
+    """
     found: dict[str, list[int]] = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
-        if name.isdecimal() and (uid := pod_of(int(name))):
-            found.setdefault(uid, []).append(int(name))
+        if name.isdecimal() and (mark := mark_of(int(name))) and mark.belongs_to(root):
+            found.setdefault(mark.uid, []).append(int(name))
     return found
 
 
-def pod_of(pid: int) -> str:
-    """The UID of the pod a process belongs to; empty if none, or if it is gone or someone else's."""
+def mark_of(pid: int) -> Mark | None:
+    """None if it belongs to no pod, or if it is gone or someone else's."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = file.read().split(b"\0")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return ""
-    return next((v[len(_PREFIX) :].decode("ascii", "replace") for v in variables if v.startswith(_PREFIX)), "")
+        return None
+    uid = _value(variables, MARK).decode("ascii", "replace")
+    return Mark(uid, os.fsdecode(_value(variables, PLACE))) if uid else None
 
 
-def kill(uids: Collection[str]) -> int:
-    """SIGKILL every process of these pods; returns how many there were."""
+def _value(variables: list[bytes], name: str) -> bytes:
+    prefix = f"{name}=".encode()
+    return next((variable[len(prefix) :] for variable in variables if variable.startswith(prefix)), b"")
+
+
+def kill(uids: Collection[str], root: Path | None = None) -> int:
+    """SIGKILL every process of these pods of `root`; returns how many there were."""
     count = 0
-    for uid, pids in marked().items():
+    for uid, pids in marked(root).items():
         for pid in pids if uid in uids else ():
-            count += _kill(pid, uid)
+            count += _kill(pid, uid, root)
     return count
 
 
-def _kill(pid: int, uid: str) -> bool:
+def _kill(pid: int, uid: str, root: Path | None) -> bool:
     """Kill one process, but not another one that got its pid in the meantime."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
-        if pod_of(pid) != uid:
+        mark = mark_of(pid)
+        if mark is None or mark.uid != uid or not mark.belongs_to(root):
             return False
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
@@ -64,7 +96,8 @@ def _kill(pid: int, uid: str) -> bool:
 class Sweeper:
     """Sweeps behind pods that have ended. Requests of half a second share one walk through /proc."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        self._root = root
         self._uids: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -89,4 +122,4 @@ class Sweeper:
     async def _sweep(self) -> None:
         uids, self._uids = self._uids, set()
         if uids:
-            await asyncio.to_thread(kill, uids)
+            await asyncio.to_thread(kill, uids, self._root)

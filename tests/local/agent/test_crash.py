@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -67,6 +68,33 @@ async def test_a_container_that_was_killed_meanwhile_is_failed(world: World) -> 
     assert after["status"]["phase"] == "Failed"
     assert (terminated(after)["exitCode"], terminated(after)["reason"]) == (137, "ContainerStatusUnknown")
     assert starts(world, pod) == 1
+
+
+async def over_at(world: World, place: Path) -> None:
+    """An agent that finds the files of its pods at another place ends the one pod, and sweeps."""
+    world.directory = place
+    async with world.running() as agent:
+        after = await world.over()
+        await agent.shutdown()
+    assert (terminated(after)["exitCode"], terminated(after)["reason"]) == (137, "ContainerStatusUnknown")
+
+
+async def test_a_cluster_started_on_a_copy_leaves_the_processes_of_the_original_alone(world: World) -> None:
+    """They have the same UIDs: whoever looked into a backup had all that ran killed."""
+    pod, original = await started(world), world.directory
+    copy = original / "copy"
+    shutil.copytree(original / "pods", copy / "pods")
+    await over_at(world, copy)
+    assert sweep.kill({pod["metadata"]["uid"]}, (original / "pods").resolve()) > 0
+
+
+async def test_processes_of_a_directory_that_was_moved_are_ended(world: World) -> None:
+    """Nobody else would, and what they write gets lost."""
+    pod, moved = await started(world), world.directory / "moved"
+    moved.mkdir()
+    (world.directory / "pods").rename(moved / "pods")
+    await over_at(world, moved)
+    await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
 
 
 async def test_processes_of_a_pod_that_is_gone_are_ended(world: World) -> None:

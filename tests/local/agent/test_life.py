@@ -80,6 +80,7 @@ async def test_environment_is_clean_and_tells_of_the_pod(world: World) -> None:
     seen = dict(line.split("=", 1) for line in (await world.output(pod)).splitlines())
     home = str(world.files(pod).resolve() / "work")
     assert seen.pop("SLUICE_POD_UID") == pod["metadata"]["uid"]
+    assert seen.pop("SLUICE_POD_DIR") == str(world.files(pod).resolve().parent)
     assert seen.pop("PWD") == home  # by the shell that starts it
     assert seen.pop("PATH").endswith("/usr/bin:/sbin:/bin")
     assert seen == {

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -285,7 +286,7 @@ def test_the_memory_of_an_idle_node_is_not_watched() -> None:
 
     async def a_day() -> int:
         nodes = Empty()
-        evictor = Evictor(nodes, nodes, Policy())
+        evictor = Evictor(nodes, nodes, Policy(), Path("pods"))
         watching = asyncio.create_task(evictor.run())
         evictor.wake()
         await asyncio.sleep(86_400)

@@ -105,8 +105,9 @@ async def test_what_is_not_there_is_named(container: Json, message: str) -> None
 
 
 async def test_every_container_has_a_home_a_path_and_a_host_name() -> None:
-    seen = environment(POD, {}, "/home")
-    assert (seen["HOME"], seen["HOSTNAME"], seen["SLUICE_POD_UID"]) == ("/home", "p", "u")
+    seen = environment(POD, {}, "/pods/u/main/work")
+    assert (seen["HOME"], seen["HOSTNAME"]) == ("/pods/u/main/work", "p")
+    assert (seen["SLUICE_POD_UID"], seen["SLUICE_POD_DIR"]) == ("u", "/pods/u")
     named = {**POD, "spec": {**POD["spec"], "hostname": "h"}}
     own = {"env": [{"name": "PATH", "value": "/mine"}, {"name": "SLUICE_POD_UID", "value": "another"}]}
     seen = environment(named, await variables(**own), "/home")

@@ -14,6 +14,7 @@ from queue_manager.engine.reflector import SILENCE
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import throttled
 from queue_manager.jobs.queue_manager import add_queue_controllers
+from queue_manager.operator.absence import PathsAreServed
 from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.transport import ClusterTransport
@@ -27,7 +28,7 @@ class Controllers:
     ) -> None:
         """`silence`: seconds without a word after which a watch is taken for dead."""
         self.ready = asyncio.Event()
-        limited = throttled(transport, config.client_connection.limit)
+        limited = throttled(PathsAreServed(transport), config.client_connection.limit)
         self.runtime = Runtime(limited, SystemClock(), random.SystemRandom(), silence=silence)
         self._sync_timeout = config.controller.cache_sync_timeout.total_seconds()
         self._stop = asyncio.Event()

@@ -16,9 +16,11 @@ import pytest
 from queue_manager.configuration import loads
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import JOBS, WORKLOADS
+from queue_manager.engine.resources import CRDS, JOBS, WORKLOADS
+from queue_manager.engine.transport import ApiError
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.transport import ClusterTransport
+from tests.control_plane.conftest import install_kinds
 from tests.control_plane.manager.account import account, write_kubeconfig
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS, Manager, until
@@ -100,6 +102,35 @@ async def test_a_server_that_fails(scenario: Scenario, proxied: Path, proxy: Pro
     assert proxy.refused > 5
     for name in ("a", "b", "c"):
         assert (await scenario.job(name))["status"]["succeeded"] == 2
+
+
+async def test_a_definition_that_is_deleted_and_made_again(
+    scenario: Scenario, proxied: Path, proxy: Proxy, start: Start, plane: ControlPlane, api: Client
+) -> None:
+    """A Job from the time when no Workload could be made gets its own; no answer that there is none lasts."""
+    await start(proxied)
+    await scenario.queues()
+    await api.delete(CRDS, "", "workloads.kueue.x-k8s.io")
+    try:
+
+        async def not_served() -> bool:
+            try:
+                await api.list(WORKLOADS, scenario.namespace)
+            except ApiError as error:
+                return error.status == 404
+            return False
+
+        await until(not_served, "workloads are no longer served")
+        proxy.requests.clear()
+        await scenario.submit("between")
+
+        async def tried() -> bool:
+            return ("POST", WORKLOADS.path(scenario.namespace)) in proxy.requests
+
+        await until(tried, "a Workload was to be made for it")
+    finally:
+        await asyncio.to_thread(install_kinds, plane)
+    await scenario.until_finished("between")
 
 
 async def test_watches_that_break(scenario: Scenario, proxied: Path, proxy: Proxy, start: Start) -> None:

@@ -297,7 +297,7 @@ class LimitRangeItem(Record):
 
 
 class LimitRangeSpec(Record):
-    limits: tuple[LimitRangeItem, ...] = ()
+    limits: tuple[LimitRangeItem, ...] | None = ()  # null where there are none: the API writes it all the same
 
 
 class LimitRange(Object):

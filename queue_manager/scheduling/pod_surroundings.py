@@ -52,7 +52,8 @@ class PodSurroundings:
         return ""
 
     def _items(self, type: str) -> list[LimitRangeItem]:
-        return [item for limit_range in self.limit_ranges for item in limit_range.spec.limits if item.type == type]
+        items = (item for limit_range in self.limit_ranges for item in limit_range.spec.limits or ())
+        return [item for item in items if item.type == type]
 
 
 NO_SURROUNDINGS = PodSurroundings()

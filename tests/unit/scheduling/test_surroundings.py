@@ -16,6 +16,14 @@ def around(*items, overheads=None):
     return PodSurroundings(ranges, overheads or {})
 
 
+@pytest.mark.parametrize("spec", [{}, {"limits": None}])
+def test_a_limit_range_without_limits_is_read_and_says_nothing(spec):
+    """API servers write the list as null where there is none."""
+    empty = PodSurroundings((msgspec.convert({"spec": spec}, LimitRange),), {})
+    assert empty.complete({"containers": [{"name": "c"}]}) == around().complete({"containers": [{"name": "c"}]})
+    assert empty.refusal({"containers": [container({"cpu": "1"})]}, PATH) == ""
+
+
 def container(requests=None, limits=None):
     resources = {"requests": requests, "limits": limits}
     return {"name": "c", "resources": {key: value for key, value in resources.items() if value is not None}}

@@ -18,7 +18,7 @@ from rich.text import Text
 from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job, Pod
 from queue_manager.assets import samples
-from queue_manager.cli import manifests, output, ps, queues
+from queue_manager.cli import first_process, manifests, output, ps, queues
 from queue_manager.cli.exits import EXIT_OK, EXIT_WAITING
 from queue_manager.cli.submit import prepare, submit
 from queue_manager.configuration import KueueConfig
@@ -63,6 +63,7 @@ SUMMARY = (
 
 
 def run(args: argparse.Namespace) -> int:
+    first_process.leave()
     with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:
         outcomes = asyncio.run(demo(Path(folder), args.timeout, quiet=args.output == "json"))
     as_expected = all(outcome.as_expected for outcome in outcomes)

@@ -17,6 +17,7 @@ from pathlib import Path
 from shlex import quote
 
 from queue_manager import assets
+from queue_manager.cli import first_process
 from queue_manager.cli.connection import default_data_dir
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.reload import Reloader
@@ -37,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
         data_dir=data_dir.absolute(), nodes=args.nodes, cpu=args.cpu or "", memory=args.memory or "", port=args.port
     )
     config = read_config(args.config)
+    first_process.leave()
     log.configure(logging.WARNING)
     tune_garbage_collector()
     try:

@@ -33,7 +33,14 @@ def parser() -> argparse.ArgumentParser:
     add_client_options(queues)
 
     submit = commands.add_parser("submit", help="check Jobs and submit them")
-    submit.add_argument("-f", "--file", required=True, metavar="FILE|DIR|-", help="YAML or JSON; - is standard input")
+    submit.add_argument(
+        "-f",
+        "--file",
+        action="append",
+        required=True,
+        metavar="FILE|DIR|-",
+        help="YAML or JSON; - is standard input; may be given several times",
+    )
     submit.add_argument("-q", "--queue", metavar="Q", help="LocalQueue for Jobs that name none")
     submit.add_argument("-n", "--namespace", metavar="NS", help="for Jobs that name none (default: default)")
     add_client_options(submit)

@@ -15,7 +15,8 @@ def prepare() -> None:
     """Make all three fit for use, before any other file is opened.
 
     What is closed becomes /dev/null: the next file to be opened, the database say, would get its number, and with
-    it what anybody prints. A letter that the encoding does not have is printed as a question mark.
+    it what anybody prints. A letter that the encoding does not have is printed as a question mark. Manifests are UTF-8
+    wherever they come from.
     """
     for number in range(3):
         try:
@@ -25,6 +26,8 @@ def prepare() -> None:
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
 

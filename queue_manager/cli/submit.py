@@ -46,9 +46,9 @@ COLUMNS = (
 
 
 def run(args: argparse.Namespace) -> int:
-    found = manifests.read(args.file)
+    found = [manifest for file in args.file for manifest in manifests.read(file)]
     if not found:
-        raise Refusal(f"{args.file}: no manifest in it", EXIT_NEVER)
+        raise Refusal(f"{', '.join(args.file)}: no manifest in it", EXIT_NEVER)
     jobs = [(manifest, prepare(manifest, args.queue, args.namespace)) for manifest in found]
     rows = asyncio.run(_submit(args, jobs))
     output.show(args.output, COLUMNS, rows, "nothing submitted")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,6 +28,7 @@ from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running, terminated
 
 MI = 1 << 20
+PYTHON = shlex.quote(sys.executable)
 CRITICAL = 2_000_000_000
 
 
@@ -164,7 +166,7 @@ async def node_said(world: World, *event: str) -> bool:
 
 async def test_memory_of_daemons_counts_and_is_given_back(world: World) -> None:
     """The greedy process has left its container's session."""
-    script = f'setsid {sys.executable} -S -c "{HOLD.format(100)}" & sleep 1000'
+    script = f'setsid {PYTHON} -S -c "{HOLD.format(100)}" & sleep 1000'
     async with world.running(NODE, QUICK):
         await world.create(script)
         evicted = await world.over()
@@ -174,7 +176,7 @@ async def test_memory_of_daemons_counts_and_is_given_back(world: World) -> None:
 
 
 async def test_a_pod_that_ignores_sigterm_is_evicted_all_the_same(world: World) -> None:
-    script = f"trap '' TERM; {sys.executable} -S -c \"{HOLD.format(100)}\""
+    script = f"trap '' TERM; {PYTHON} -S -c \"{HOLD.format(100)}\""
     async with world.running(NODE, QUICK):
         await world.create(script, terminationGracePeriodSeconds=1000)
         evicted = await world.over()

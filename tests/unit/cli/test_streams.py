@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 from queue_manager.cli import main
 
-CRDS = f"{sys.executable} -m queue_manager.cli.main crds"
+PYTHON = shlex.quote(sys.executable)
+CRDS = f"{PYTHON} -m queue_manager.cli.main crds"
 # Something with letters that are not in ASCII, as `sluice up` and `sluice queues` print.
 MARK = "from queue_manager.cli import streams, up; streams.prepare(); up.say(chr(0x2714), 'store', 'x')"
 
@@ -35,15 +37,25 @@ def test_a_reader_that_has_had_enough_is_told_nothing() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run(CRDS.split(), stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            shlex.split(CRDS), stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (3, "")
 
 
 def test_what_the_encoding_has_no_letter_for_is_a_question_mark() -> None:
-    done = shell(f'PYTHONIOENCODING=latin-1 {sys.executable} -c "{MARK}"')
+    done = shell(f'PYTHONIOENCODING=latin-1 {PYTHON} -c "{MARK}"')
     assert (done.stdout, done.stderr) == ("? store        x\n", "")
+
+
+def test_what_comes_from_standard_input_is_read_as_utf_8() -> None:
+    """As files are, whatever the terminal uses; and what is not UTF-8 is told so in C too."""
+    for encoding in ("latin-1", "utf-8:surrogateescape"):
+        command = f"PYTHONIOENCODING={encoding} {PYTHON} -m queue_manager.cli.main submit -f -"
+        done = shell(f"printf 'a: \\377' | {command}")
+        assert (done.returncode, done.stderr) == (2, "sluice submit: <stdin>: byte 3 is not UTF-8\n")
 
 
 @pytest.mark.parametrize(

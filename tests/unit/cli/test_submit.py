@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.cli import manifests
+from queue_manager.cli import main, manifests
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
 from queue_manager.cli.submit import Submitted, prepare, submit
 from queue_manager.engine.client import Client
@@ -185,3 +185,12 @@ def test_what_is_no_job_is_refused_with_its_line(tmp_path: Path, text: str, says
     (manifest,) = manifests.read(str(file))
     with pytest.raises(Refusal, match=says):
         prepare(manifest, None, None)
+
+
+def test_every_file_that_is_named_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the last was."""
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("no mapping\n")
+    second.write_text(job("second"))
+    assert main.main(["submit", "-f", str(first), "-f", str(second)]) == EXIT_NEVER
+    assert f"{first}:1: a manifest is a mapping" in capsys.readouterr().err

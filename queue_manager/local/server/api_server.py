@@ -98,11 +98,11 @@ class ApiServer:
         if "deprecated" in kind.extra:
             call.warnings.append(kind.extra["deprecated"])
         try:
-            several = request.method == "DELETE" and not call.name
-            answer = await self._delete_collection(call) if several else self._verb(call)
+            answer = self._verb(call) if call.name else await self._collection(call)
             await self.store.settled()
         except StatusError as error:
             error.warnings = call.warnings
+            await self.store.settled()  # what it is refused for may be a write that fails yet
             raise
         return answer
 
@@ -133,16 +133,16 @@ class ApiServer:
     def _verb(self, call: Call) -> Response | Stream:
         if call.subresource:
             return self._subresource(call)
-        if call.name:
-            return self._object(call)
-        return self._collection(call)
+        return self._object(call)
 
-    def _collection(self, call: Call) -> Response | Stream:
+    async def _collection(self, call: Call) -> Response | Stream:
         method = call.request.method
         if method == "GET":
             if flag(call.request.query, "watch"):
                 return self._watch(call)
-            return respond(200, list_objects(self.store, call), call.warnings)
+            return respond(200, await list_objects(self.store, call), call.warnings)
+        if method == "DELETE":
+            return await self._delete_collection(call)
         if call.resource.namespaced and not call.namespace:
             raise errors.method_not_allowed()
         if method == "POST":

@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY CHECK (id = 0), revis
 INSERT OR IGNORE INTO counter VALUES (0, 0);
 """
 FORMAT = 1  # PRAGMA user_version
+SMALLEST = 512  # bytes: no page of SQLite is smaller
 
 _UPSERT = "INSERT OR REPLACE INTO objects (resource, key, revision, data) VALUES (?, ?, ?, ?)"
 _DELETE = "DELETE FROM objects WHERE resource = ? AND key = ?"
@@ -64,6 +65,7 @@ class Journal:
         connection: sqlite3.Connection | None = None
         file = path / "objects.db"
         try:
+            _refuse_emptied(file)
             connection = sqlite3.connect(file, isolation_level=None)
             _prepare(connection, path)
         except sqlite3.Error as error:
@@ -86,8 +88,12 @@ class Journal:
         try:
             for row in self._connection.execute("SELECT resource, key, revision, data FROM objects"):
                 yield Row._make(row)
+            # What was just read does not tell of the index: where that is damaged, only writes would fail.
+            (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         except sqlite3.Error as error:
             raise JournalUnusable(f"{self._file}: {error}") from error
+        if verdict != "ok":
+            raise JournalUnusable(f"{self._file} is damaged: {' '.join(verdict.split())}")
 
     def commit(self, revision: int, rows: list[Row]) -> None:
         """Keep all rows or none; returns when they are safe. Raises OSError."""
@@ -137,6 +143,17 @@ def _take_lock(path: Path) -> int:
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
+
+
+def _refuse_emptied(file: Path) -> None:
+    """SQLite takes an empty file for a new database, and throws its write-ahead log away.
+
+    A start that was killed leaves one too, but nothing beside it yet.
+    """
+    if file.exists() and file.stat().st_size < SMALLEST:
+        beside = {path.name for path in file.parent.iterdir()} - {file.name, _lock_file(file.parent).name}
+        if beside:
+            raise JournalUnusable(f"{file} is damaged: it is empty, but what belongs to it is there ({min(beside)})")
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:

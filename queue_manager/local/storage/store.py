@@ -310,6 +310,7 @@ class Store:
                 collection.unset(change.new.key)
             else:
                 collection.set(change.old)
+        self.revision = self.committed  # nobody was told of those that are undone, and a restart begins here
 
     def _publish(self, changes: list[Change]) -> None:
         touched: dict[str, History] = {}

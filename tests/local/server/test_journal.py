@@ -169,6 +169,26 @@ async def test_a_failed_commit_is_an_error_and_leaves_no_trace() -> None:
     assert (await world.ask("POST", target, config_map("new"))).status == 201
 
 
+async def test_a_list_after_a_failed_commit_names_no_revision_that_a_restart_would_give_again() -> None:
+    journal = Watched()
+    world = World(journal)
+    created = await world.create(CONFIG_MAPS, config_map("a"))
+    journal.broken = True
+    assert (await world.ask("POST", CONFIG_MAPS.path("default"), config_map("b"))).status == 500
+    listed = await world.ask("GET", CONFIG_MAPS.path("default"))
+    assert listed.body["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
+
+
+async def test_nobody_is_refused_for_an_object_whose_creation_fails() -> None:
+    journal = Watched()
+    world = World(journal)
+    await world.store.settled()
+    journal.broken = True
+    target = CONFIG_MAPS.path("default")
+    answers = await asyncio.gather(*(world.ask("POST", target, config_map("new")) for _ in range(2)))
+    assert [answer.status for answer in answers] == [500, 500]
+
+
 async def test_a_second_process_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path)
     with pytest.raises(DataDirectoryInUse) as refused:
@@ -241,6 +261,38 @@ def test_a_damaged_page_is_told_wherever_it_is_come_to(tmp_path: Path) -> None:
         database.write(b"\xff" * 20_000)
     with pytest.raises(JournalUnusable, match=r"objects\.db: "):
         reopened(tmp_path)
+
+
+def test_a_damaged_index_is_told_at_the_start(tmp_path: Path) -> None:
+    """All objects can be read without it, but hardly one be written."""
+    filled(tmp_path).close()
+    connection = sqlite3.connect(tmp_path / "objects.db")
+    (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE type = 'index'").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    with (tmp_path / "objects.db").open("r+b") as database:
+        database.seek((page - 1) * size)
+        database.write(b"\xff" * size)
+    with pytest.raises(JournalUnusable, match=r"objects\.db"):
+        reopened(tmp_path)
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_database_that_was_emptied_is_not_taken_for_a_new_one(tmp_path: Path, left: int) -> None:
+    """All Jobs were gone without a word, their processes ended, and what the write-ahead log still held removed."""
+    filled(tmp_path).close()
+    (tmp_path / "objects.db-wal").write_bytes(b"log")
+    os.truncate(tmp_path / "objects.db", left)
+    with pytest.raises(JournalUnusable, match="empty"):
+        Journal.open(tmp_path)
+    assert (tmp_path / "objects.db-wal").exists()
+
+
+def test_a_first_start_that_was_killed_while_it_made_its_database_is_repeated(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    (tmp_path / "objects.db").touch()
+    filled(tmp_path).close()
+    reopened(tmp_path)
 
 
 def test_a_damaged_object_is_told_by_name(tmp_path: Path) -> None:

@@ -4,17 +4,22 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+RECENT := import sys; sys.exit(sys.version_info < (3, 11))
+# What was set up for a Python that has been replaced since, or before the checkout was moved, is set up anew.
+BROKEN := $(if $(wildcard $(STAMP)),$(shell $(BIN)/sluice --help >/dev/null 2>&1 || echo broken))
 
-.PHONY: help setup demo test lint types crds control-plane bench compare-jobs compare-scenarios bench-jobs clean
+.PHONY: broken help setup demo test lint types crds control-plane bench compare-jobs compare-scenarios bench-jobs clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml deploy/constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "sluice needs Python >= 3.11; set PYTHON=..."; exit 1; }
+$(STAMP): pyproject.toml deploy/constraints.txt $(BROKEN)
+	@$(PYTHON) -c '$(RECENT)' || { echo "sluice needs Python >= 3.11; set PYTHON=..."; exit 1; }
+	@test -n "$(BROKEN)" -o ! -e $(VENV) || $(BIN)/python -c '$(RECENT)' 2>/dev/null || \
+		{ echo "$(VENV) is of a Python that is too old, or gone; make clean removes it"; exit 1; }
 	@echo "Setting up $(VENV) (once) ..."
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt --editable '.[dev]'
+	@$(PYTHON) -m venv $(if $(BROKEN),--clear) $(VENV)
+	@PIP_USER=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt --editable '.[dev]'
 	@touch $(STAMP)
 
 setup: $(STAMP) ## install sluice and its tools into .venv

@@ -1,0 +1,63 @@
+"""What `make` does with a .venv that it finds: a broken one is set up again, one that it has not made is left alone."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """One with spaces in its path, and with a .venv in which nothing is installed."""
+    folder = tmp_path / "my code"
+    (folder / ".venv/bin").mkdir(parents=True)
+    (folder / "deploy").mkdir()
+    for name in ("Makefile", "pyproject.toml", "deploy/constraints.txt"):
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def script(file: Path, text: str) -> None:
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+
+
+def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["make", "PYTHON=true", *arguments]
+    return subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize(("sluice", "again"), [("exit 0", False), ("exit 1", True)], ids=["works", "broken"])
+def test_what_was_set_up_and_does_not_run_any_more_is_made_anew(checkout: Path, sluice: str, again: bool) -> None:
+    """A Python that was upgraded, or a checkout that was moved, leaves a command that cannot start."""
+    (checkout / ".venv/.installed").touch()
+    script(checkout / ".venv/bin/sluice", sluice)
+    assert ("-m venv --clear .venv" in make(checkout, "--dry-run", "setup").stdout) == again
+
+
+def test_a_venv_that_it_has_not_made_is_not_deleted(checkout: Path) -> None:
+    """What is in it may be dear to somebody; if its Python is too old, that is said."""
+    script(checkout / ".venv/bin/python", "exit 1")
+    made = make(checkout, "setup")
+    assert made.returncode
+    assert made.stdout == ".venv is of a Python that is too old, or gone; make clean removes it\n"
+    assert "--clear" not in make(checkout, "--dry-run", "setup").stdout
+
+
+def test_a_python_that_is_too_old_is_told(checkout: Path) -> None:
+    made = make(checkout, "setup", "PYTHON=false")
+    assert made.returncode
+    assert made.stdout == "sluice needs Python >= 3.11; set PYTHON=...\n"
+
+
+def test_pip_installs_into_it_whatever_its_settings_say(checkout: Path) -> None:
+    """With `user = true` it refused."""
+    script(checkout / ".venv/bin/python", 'case "$*" in *pip*) echo "user $PIP_USER";; esac')
+    assert make(checkout, "setup").stdout == "Setting up .venv (once) ...\nuser 0\n"

@@ -6,6 +6,9 @@ while a slow answer about one object holds up no other. An Event that repeats be
 one, many similar ones become one ("combined from similar events"), and one object cannot flood the API
 server: `event_correlation` decides that. What cannot be delivered after a few attempts is counted and
 logged.
+
+Telling is worth less than doing: while keys are in line that no hand is free for, Events come in small numbers,
+and the others wait until the rush is over. Where too many wait already they are work like any other.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -31,6 +35,8 @@ MAX_MESSAGE = 1024  # characters; longer ones the API server refuses
 MAX_NAME = 253
 MAX_NAMES_TAKEN = 100
 CONCURRENCY = 4
+BREATH = 0.2  # seconds between the Events of a line of delivery during a rush
+PATIENT = 2_000  # Events that may wait for the end of a rush
 RETRY_DELAYS = (1.0, 2.0, 4.0, 8.0)  # seconds between attempts
 # 4xx answers that a repetition can change; the others are final.
 WORTH_REPEATING = (408, 409, 429)
@@ -66,11 +72,21 @@ class Pending(NamedTuple):
 class EventRecorder:
     """Implements `Events` of the job controller's ports. `run` it as a task."""
 
-    def __init__(self, client: Client, clock: Clock, component: str, *, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        component: str,
+        *,
+        rush: Callable[[], bool] = lambda: False,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """`rush`: whether there is more to do just now than hands to do it."""
         self.component = component
         self.dropped = 0
         self._client = client
         self._clock = clock
+        self._rush = rush
         self._metrics = metrics
         self._lines: dict[str, deque[Pending]] = {}  # uid (or name) of the object -> its Events, oldest first
         self._pending = 0
@@ -114,6 +130,8 @@ class EventRecorder:
         if events is None:
             return  # what was recorded during the last delivery went with it
         while events:
+            if self._pending <= PATIENT and self._rush():
+                await asyncio.sleep(BREATH)
             try:
                 await self._deliver(events[0])
             finally:

@@ -103,7 +103,7 @@ class Runtime:
         """The recorder of Events that `component` reports."""
         recorder = self._recorders.get(component)
         if recorder is None:
-            recorder = EventRecorder(self.client, self.clock, component, metrics=self.metrics)
+            recorder = EventRecorder(self.client, self.clock, component, rush=self.rush, metrics=self.metrics)
             self._recorders[component] = recorder
             self._support(f"events {component}", recorder.run)
         return recorder
@@ -116,6 +116,10 @@ class Runtime:
     def task(self, run: Work) -> None:
         """Run a coroutine function beside the workers until the runtime stops. It may return; it must not fail."""
         self._part(_Part(f"task {getattr(run, '__qualname__', '')}", run, self._tasks))
+
+    def rush(self) -> bool:
+        """Whether keys wait for a hand."""
+        return any(len(queue) for queue in self._queues)
 
     def hurry(self) -> None:
         """Have all that waits for a time looked at now: the time may have come without a timer."""

@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+import pytest
 
 from job_controller.model import ObjectMeta, Pod
 from queue_manager.engine import events as module
@@ -13,6 +14,9 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.event_correlation import Correlator
 from queue_manager.engine.events import EventRecorder
 from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.resources import EVENTS
+from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.world import World
 from tests.unit.engine.loopback import Loopback, eventually, status
 
 Served = tuple[Loopback, HttpTransport]
@@ -119,6 +123,36 @@ async def test_too_many_waiting_events_are_dropped_and_counted(served: Served, m
         recorder.event(POD, "Normal", f"Reason{number}", "text")
     await delivered(recorder)
     assert (recorder.dropped, len(served[0].objects)) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("rush", "patient", "told"),
+    [
+        (False, module.PATIENT, range(20, 21)),
+        (True, module.PATIENT, range(8, 9)),  # two breaths of each of four
+        (True, 16, range(8 + 4, 20)),  # and before them those that are too many
+    ],
+)
+def test_events_come_behind_the_work_while_there_is_more_than_hands_unless_too_many_wait(
+    rush: bool, patient: int, told: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENT", patient)
+
+    async def story() -> int:
+        async with World() as world:
+            recorder = EventRecorder(world.client, world.clock, "c", rush=lambda: rush)
+            for number in range(20):
+                meta = ObjectMeta(name=f"pod-{number}", namespace="default", uid=f"u{number}")
+                recorder.event(Pod(api_version="v1", kind="Pod", metadata=meta), "Normal", "Started", "text")
+            run = asyncio.create_task(recorder.run())
+            await asyncio.sleep(2.5 * module.BREATH)
+            known = len(await world.client.list(EVENTS, "default"))
+            await recorder.drain(5)
+            await run
+            assert len(await world.client.list(EVENTS, "default")) == 20
+            return known
+
+    assert run_virtual(story()) in told
 
 
 async def test_a_new_version_of_the_object_does_not_make_the_same_event_another(served: Served) -> None:

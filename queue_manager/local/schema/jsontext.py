@@ -88,9 +88,11 @@ def syntax_error(body: bytes, error: Exception) -> str:
             return "exceeded max depth"
         except ValueError:  # of more digits than are read at all
             return "a number is out of range"
-        return str(error)
+        return "exceeded max depth" if "limit" in str(error) else str(error)
     if at >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
         return "unexpected end of JSON input"
+    if error.msg.startswith("Illegal trailing comma"):  # since Python 3.13, and at the comma: Go's is what comes next
+        at += 1 + len(text[at + 1 :]) - len(text[at + 1 :].lstrip())
     char = text[at]
     place = {
         "Extra data": "after top-level value",

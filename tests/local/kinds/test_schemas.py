@@ -122,6 +122,11 @@ HEADS = [
         "couldn't get version/kind; json parse error: invalid character '}' looking for beginning of object key string "
         '({"kind":"Job","apiVersion":"ba ...)',
     ),
+    (
+        '{"args":[1, ]}',
+        "couldn't get version/kind; json parse error: invalid character ']' looking for beginning of value "
+        '({"args":[1, ]})',
+    ),
     ('{"apiVersion": "a/b/c"}', 'unexpected GroupVersion string: a/b/c ({"apiVersion": "a/b/c"})'),
 ]
 

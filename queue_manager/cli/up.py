@@ -24,6 +24,7 @@ from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine import log
 from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.local.storage.journal import DataDirectoryInUse
@@ -50,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
         raise Refusal(f"{error}; choose another --data-dir, or move this one away") from error
     except CannotStart as error:
         raise Refusal(str(error)) from error
+    except ApiError as error:
+        raise Refusal(f"cannot start: {error}") from error
     except ValueError as error:
         raise Refusal(str(error), EXIT_NEVER) from error
     except OSError as error:

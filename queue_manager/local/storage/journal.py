@@ -27,6 +27,11 @@ INSERT OR IGNORE INTO counter VALUES (0, 0);
 """
 FORMAT = 1  # PRAGMA user_version
 SMALLEST = 512  # bytes: no page of SQLite is smaller
+# What a start runs into that is no fault of the database.
+SURROUNDINGS = {
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM,
+}  # fmt: skip
 
 _UPSERT = "INSERT OR REPLACE INTO objects (resource, key, revision, data) VALUES (?, ?, ?, ?)"
 _DELETE = "DELETE FROM objects WHERE resource = ? AND key = ?"
@@ -54,8 +59,8 @@ class Journal:
     def open(cls, directory: Path | str) -> Journal:
         """Open or create `<directory>/objects.db` (directory 0700, created if missing).
 
-        Raises DataDirectoryInUse(pid) when another process has it open, JournalUnusable when it cannot be read, or
-        everybody may write there.
+        Raises DataDirectoryInUse(pid) when another process has it open, JournalUnusable when it is damaged, or
+        everybody may write there, OSError when there is no room or no right, or somebody else has locked it.
         """
         path = Path(directory)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -70,18 +75,18 @@ class Journal:
             _prepare(connection, path)
         except sqlite3.Error as error:
             _abandon(connection, lock)
-            raise JournalUnusable(f"{file}: {error}") from error
+            raise _told(file, error) from error
         except BaseException:
             _abandon(connection, lock)
             raise
         return cls(connection, lock, file)
 
     def load(self) -> tuple[int, Iterable[Row]]:
-        """The last revision, and all objects. Raises JournalUnusable, also when a damaged object is come to."""
+        """The last revision, and all objects. Raises as `open` does, also when damage is come to."""
         try:
             (revision,) = self._connection.execute("SELECT revision FROM counter").fetchone()
         except sqlite3.Error as error:
-            raise JournalUnusable(f"{self._file}: {error}") from error
+            raise _told(self._file, error) from error
         return revision, self._rows()
 
     def _rows(self) -> Iterator[Row]:
@@ -91,7 +96,7 @@ class Journal:
             # What was just read does not tell of the index: where that is damaged, only writes would fail.
             (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         except sqlite3.Error as error:
-            raise JournalUnusable(f"{self._file}: {error}") from error
+            raise _told(self._file, error) from error
         if verdict != "ok":
             raise JournalUnusable(f"{self._file} is damaged: {' '.join(verdict.split())}")
 
@@ -143,6 +148,12 @@ def _take_lock(path: Path) -> int:
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
+
+
+def _told(file: Path, error: sqlite3.Error) -> Exception:
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in SURROUNDINGS:
+        return OSError(f"{file}: {error}")
+    return JournalUnusable(f"{file}: {error}")
 
 
 def _refuse_emptied(file: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import stat
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from job_controller.model import Pod
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS
 from queue_manager.engine.transport import JSON_PATCH
-from tests.local.cluster.conftest import PATIENCE, Up, processes_of, sluice
+from tests.local.cluster.conftest import PATIENCE, ROOT, SLUICE, Up, processes_of, sluice
 from tests.local.cluster.work import ended, job, job_named, running
 
 Start = Callable[..., Up]
@@ -135,6 +136,21 @@ async def test_a_first_start_that_failed_costs_the_next_one_nothing(start: Start
     up = start()
     assert up.data_dir == tmp_path / "data"
     async with up.client() as client:
+        assert await client.get(LOCAL_QUEUES, "default", "user-queue")
+
+
+@pytest.mark.parametrize("most", [30_000, 200_000])
+async def test_a_start_without_room_is_told_and_costs_the_next_one_nothing(
+    start: Start, tmp_path: Path, most: int
+) -> None:
+    """Whether there is none for the database, or none for what the cluster begins with."""
+    program = ["sh", "-c", f'ulimit -f {most // 512}; exec "$@"', "-", *SLUICE]
+    flags = ["up", "--data-dir", str(tmp_path / "data")]
+    failed = subprocess.run([*program, *flags], cwd=ROOT, check=False, capture_output=True, text=True, timeout=60)
+    assert failed.returncode == 3
+    assert "Traceback" not in failed.stderr
+    assert failed.stderr.splitlines()[-1].startswith("sluice up: cannot start: ")
+    async with start().client() as client:
         assert await client.get(LOCAL_QUEUES, "default", "user-queue")
 
 

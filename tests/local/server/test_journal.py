@@ -320,6 +320,18 @@ def reopened(directory: Path) -> None:
         journal.close()
 
 
+def test_a_database_that_somebody_else_has_locked_is_no_damage(tmp_path: Path) -> None:
+    """The advice to move it away would make it worse."""
+    filled(tmp_path).close()
+    other = sqlite3.connect(tmp_path / "objects.db", isolation_level=None)
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(OSError, match="database is locked"):
+        reopened(tmp_path)
+    other.close()
+    reopened(tmp_path)
+
+
 def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     Journal.open(tmp_path).close()
     connection = sqlite3.connect(tmp_path / "objects.db")

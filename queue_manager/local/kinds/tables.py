@@ -25,22 +25,23 @@ def to_table(
         allowed = "must be 'Metadata', 'Object', 'None', or empty"
         why = f'includeObject: Invalid value: "{include}": {allowed}'
         raise bad_request(f"Unable to convert to Table as requested: {why}")
-    row = kind.row or _default_row
-    rows: list[Json] = []
-    for tree in objects:
-        cells: Json = {"cells": row(tree, now), "object": None}
-        if include == "Metadata":
-            cells["object"] = {"kind": "PartialObjectMetadata", "apiVersion": VERSION, "metadata": tree["metadata"]}
-        elif include == "Object":
-            cells["object"] = tree
-        rows.append(cells)
     return {
         "kind": "Table",
         "apiVersion": VERSION,
         "metadata": meta or {},
         "columnDefinitions": [_definition(column) for column in columns_of(kind)],
-        "rows": rows,
+        "rows": [to_row(kind, tree, now, include) for tree in objects],
     }
+
+
+def to_row(kind: Kind, tree: Json, now: datetime, include: str) -> Json:
+    """The row of one object."""
+    cells: Json = {"cells": (kind.row or _default_row)(tree, now), "object": None}
+    if include == "Metadata":
+        cells["object"] = {"kind": "PartialObjectMetadata", "apiVersion": VERSION, "metadata": tree["metadata"]}
+    elif include == "Object":
+        cells["object"] = tree
+    return cells
 
 
 def columns_of(kind: Kind) -> Sequence[Column]:

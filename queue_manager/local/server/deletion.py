@@ -25,6 +25,7 @@ from queue_manager.local.server.call import Call
 from queue_manager.local.server.decoding import SCHEME
 from queue_manager.local.server.exchange import flag, json_type, read_body
 from queue_manager.local.server.listing import Selection
+from queue_manager.local.server.turns import in_turns
 from queue_manager.local.server.writing import is_finalized
 from queue_manager.local.storage.identity import timestamp
 from queue_manager.local.storage.store import Store, Stored
@@ -173,7 +174,8 @@ class Deleter:
         Others get their turn in between, and may change or delete what is still to come.
         """
         selection = Selection(call)
-        found = [stored for stored in self._store.scan(call.table, call.namespace) if selection(stored)]
+        candidates = list(self._store.scan(call.table, call.namespace))
+        found = [stored async for stored in in_turns(candidates) if selection(stored)]
         if not found and not options.propagation and call.kind.default_propagation == "Orphan":
             call.warnings.append(KEPT_CHILDREN)
         for done, stored in enumerate(found):
@@ -182,7 +184,7 @@ class Deleter:
             current = self._store.get(call.table, stored.namespace, stored.name)
             if current is not None and current.uid == stored.uid:
                 self.delete(call, options, current)
-        return call.view.many(found, {"resourceVersion": str(self._store.revision)}, self._store.now())
+        return await call.view.many(found, {"resourceVersion": str(self._store.revision)}, self._store.now())
 
     def _admit(self, call: Call, obj: Json, options: DeleteOptions) -> None:
         review = Review("DELETE", call.resource, "", obj, obj, call.request.user, options.dry_run, call.warnings)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -23,6 +22,7 @@ from queue_manager.local.kinds.crds import CustomSchema
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import flag
 from queue_manager.local.server.selectors import FieldMatcher, LabelMatcher, parse_fields, parse_labels
+from queue_manager.local.server.turns import in_turns
 from queue_manager.local.server.views import shown
 from queue_manager.local.storage.store import Forgotten, Store, Stored, decode, object_key
 
@@ -135,8 +135,8 @@ def version(call: Call) -> int:
     raise errors.bad_request(f"invalid resource version: {why}")
 
 
-def list_objects(store: Store, call: Call) -> bytes:
-    """The body of a list. Raises 400, 410, 422, 504."""
+async def list_objects(store: Store, call: Call) -> bytes:
+    """The body of a list. Raises 400, 410, 422, 504; OSError when what it shows could not be kept."""
     limit = max(0, number(call, "limit"))
     number(call, "timeoutSeconds")
     problems = _list_problems(call)
@@ -147,7 +147,9 @@ def list_objects(store: Store, call: Call) -> bytes:
     if revision > store.revision:
         raise errors.from_the_future(revision, store.revision)
     position = _position(store, call, limit, revision)
-    found, more = _page(store, call, selection, position, limit)
+    candidates = _candidates(store, call, selection, position)
+    await store.settled()  # from here on others come in between
+    found, more = await _page(candidates, selection, limit)
     meta: dict[str, Any] = {"resourceVersion": str(position.revision)}
     if call.view.plain and isinstance(call.kind.schema, CustomSchema):
         meta["continue"] = ""
@@ -155,7 +157,7 @@ def list_objects(store: Store, call: Call) -> bytes:
         meta["continue"] = Position(position.revision, found[-1].key).token()
         if not selection:
             meta["remainingItemCount"] = more
-    return call.view.many(found, meta, store.now())
+    return await call.view.many(found, meta, store.now())
 
 
 def _position(store: Store, call: Call, limit: int, revision: int) -> Position:
@@ -170,20 +172,18 @@ def _position(store: Store, call: Call, limit: int, revision: int) -> Position:
     return Position(revision if exact else store.revision, "")
 
 
-def _page(store: Store, call: Call, selection: Selection, position: Position, limit: int) -> tuple[list[Stored], int]:
+async def _page(candidates: list[Stored], selection: Selection, limit: int) -> tuple[list[Stored], int]:
     """The objects of a page, and how many come after it (at least 1 if any; exact without selectors)."""
-    try:
-        found = _candidates(store, call, selection, position)
-        if selection:
-            found = filter(selection, found)
-        if not limit:
-            return list(found), 0
-        page = list(islice(found, limit))
-        if selection:
-            return page, sum(1 for _ in islice(found, 1))
-        return page, sum(1 for _ in found)
-    except Forgotten:
-        raise _expired(call, position) from None
+    if not selection:
+        page = candidates[:limit] if limit else candidates
+        return page, len(candidates) - len(page)
+    found: list[Stored] = []
+    async for stored in in_turns(candidates):
+        if selection(stored):
+            if limit and len(found) == limit:
+                return found, 1
+            found.append(stored)
+    return found, 0
 
 
 def _expired(call: Call, position: Position) -> errors.StatusError:
@@ -192,16 +192,20 @@ def _expired(call: Call, position: Position) -> errors.StatusError:
     return errors.gone("The resourceVersion for the provided list is too old.")
 
 
-def _candidates(store: Store, call: Call, selection: Selection, position: Position) -> Iterator[Stored]:
+def _candidates(store: Store, call: Call, selection: Selection, position: Position) -> list[Stored]:
+    """The objects of which the page is made, as they are at one moment. Raises 410."""
     name = selection.name()
     newest = position.revision == store.revision
     if name is not None and call.namespace and newest:
         stored = store.get(call.table, call.namespace, name)
         key = object_key(call.namespace, name)
-        return iter([stored] if stored and key > position.after else [])
+        return [stored] if stored and key > position.after else []
     if newest:
-        return store.scan(call.table, call.namespace, position.after)
-    return store.scan_at(call.table, position.revision, call.namespace, position.after)
+        return list(store.scan(call.table, call.namespace, position.after))
+    try:
+        return list(store.scan_at(call.table, position.revision, call.namespace, position.after))
+    except Forgotten:
+        raise _expired(call, position) from None
 
 
 def _list_problems(call: Call) -> list[FieldError]:

@@ -5,7 +5,7 @@ Plain JSON is spliced from the stored bytes; nothing is decoded for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -17,8 +17,9 @@ from job_controller.fields import Json
 from queue_manager.engine.resources import Resource
 from queue_manager.local.kinds.crds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.kinds.tables import to_table
+from queue_manager.local.kinds.tables import to_row, to_table
 from queue_manager.local.server.exchange import Form
+from queue_manager.local.server.turns import in_turns
 from queue_manager.local.storage.store import Stored
 
 META_VERSION = "meta.k8s.io/v1"
@@ -62,22 +63,33 @@ class View:
         meta = {"resourceVersion": tree["metadata"].get("resourceVersion", "")}
         return orjson.dumps(self._table([tree], meta, now()))
 
-    def many(self, stored: Iterable[Stored], meta: dict[str, Any], now: datetime) -> bytes:
+    async def many(self, stored: Sequence[Stored], meta: dict[str, Any], now: datetime) -> bytes:
         """A list with its metadata."""
-        if self._form == "json":
-            resource = self._kind.resource
-            head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta})
-            return b'%b,"items":[%b]}' % (head[:-1], b",".join([self._item(item.data) for item in stored]))
-        trees = [self._tree(item.data) for item in stored]
-        if self._form == "table":
-            return orjson.dumps(self._table(trees, meta, now))
-        listed = {"kind": "PartialObjectMetadataList", "apiVersion": META_VERSION, "metadata": meta}
-        return orjson.dumps(listed | {"items": [partial(tree) for tree in trees]})
+        empty = orjson.dumps(self._list(meta, now))
+        items = [self._listed(item.data, now) async for item in in_turns(stored)]
+        return b"%b[%b]}" % (empty.removesuffix(b"[]}"), b",".join(items))
 
-    def events(self, changes: Iterable[tuple[str, Stored]], now: datetime) -> bytes:
+    def _list(self, meta: dict[str, Any], now: datetime) -> Json:
+        """A list without items, which are what comes last in it."""
+        if self._form == "table":
+            return self._table([], meta, now)
+        if self._form == "partial":
+            return {"kind": "PartialObjectMetadataList", "apiVersion": META_VERSION, "metadata": meta, "items": []}
+        resource = self._kind.resource
+        return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta, "items": []}
+
+    def _listed(self, data: bytes, now: datetime) -> bytes:
+        """An object in a list, in the form asked for."""
+        if self._form == "json":
+            return self._item(data)
+        if self._form == "partial":
+            return orjson.dumps(partial(self._tree(data)))
+        return orjson.dumps(to_row(self._kind, self._tree(data), now, self._include))
+
+    async def events(self, changes: Iterable[tuple[str, Stored]], now: datetime) -> bytes:
         """Watch events, a line each."""
         parts: list[bytes] = []
-        for kind, stored in changes:
+        async for kind, stored in in_turns(changes):
             parts.append(_EVENT_HEAD[kind])
             parts.append(self._json(stored.data) if self._form == "json" else self._event_object(stored, now))
             parts.append(_EVENT_TAIL)

@@ -21,6 +21,7 @@ from queue_manager.local import errors
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import flag
 from queue_manager.local.server.listing import Selection, check_watch_options, number, version
+from queue_manager.local.server.turns import in_turns
 from queue_manager.local.server.views import error_event
 from queue_manager.local.storage.store import Change, Forgotten, Store, Stored
 
@@ -51,7 +52,7 @@ class Watch:
         self._initial: list[Stored] = []
         no_state = "sendInitialEvents" in call.request.query and not self._send_end
         if self._send_end or (not asked and not no_state):
-            self._initial = [item for item in store.scan(call.table, call.namespace) if self._selection(item)]
+            self._initial = list(store.scan(call.table, call.namespace))
             asked = store.revision
         elif not asked:
             asked = store.revision
@@ -70,7 +71,9 @@ class Watch:
         while batch := initial[start : start + BATCH]:
             del batch[_fitting(batch) :]
             start += len(batch)
-            yield view.events([("ADDED", stored) for stored in batch], store.now())
+            shown = [("ADDED", stored) async for stored in in_turns(batch) if self._selection(stored)]
+            if shown:
+                yield await view.events(shown, store.now())
         del initial
         if self._send_end and self._bookmarks:
             yield view.bookmark(self._revision, initial_events_end=True)
@@ -90,7 +93,7 @@ class Watch:
             if changes:
                 del changes[_fitting([change.new for change in changes]) :]
                 position += len(changes)
-                chunk = self._call.view.events(self._seen(changes), self._store.now())
+                chunk = await self._call.view.events(await self._seen(changes), self._store.now())
                 if chunk:
                     self._revision = changes[-1].revision
                     yield chunk
@@ -106,14 +109,14 @@ class Watch:
                 return
             await self._history.wait(min(end, bookmark_at if self._bookmarks else end) - now)
 
-    def _seen(self, changes: Iterable[Change]) -> list[tuple[str, Stored]]:
+    async def _seen(self, changes: Iterable[Change]) -> list[tuple[str, Stored]]:
         """The changes as they look through namespace and selectors."""
         namespace = self._call.namespace
         if namespace:
             changes = [change for change in changes if change.new.namespace == namespace]
         if not self._selection:
             return [(change.type, change.new) for change in changes]
-        return [seen for change in changes if (seen := self._through_selectors(change))]
+        return [seen async for change in in_turns(changes) if (seen := self._through_selectors(change))]
 
     def _through_selectors(self, change: Change) -> tuple[str, Stored] | None:
         before = change.old is not None and self._selection(change.old)

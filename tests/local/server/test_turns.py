@@ -1,0 +1,86 @@
+"""One event loop serves everybody: a request that takes long lets the others in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from queue_manager.engine.resources import CONFIG_MAPS
+from queue_manager.local.server import turns
+from tests.local.server.world import World, config_map
+
+COUNT = 20
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+CALM = 3  # turns of the loop that a request for one object may take
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn is over after each object."""
+    monkeypatch.setattr(turns, "TURN", -1.0)
+
+
+async def fill(world: World) -> None:
+    for index in range(COUNT):
+        await world.create(CONFIG_MAPS, config_map(f"c{index}", labels={"a": "b"}))
+
+
+async def turns_of(work: Callable[[], Awaitable[Any]]) -> int:
+    """How often everybody else comes to run before the work is done."""
+    task = asyncio.ensure_future(work())
+    count = 0
+    while not task.done():
+        count += 1
+        await asyncio.sleep(0)
+    task.result()
+    return count
+
+
+@pytest.mark.parametrize(
+    ("method", "query"),
+    [
+        ("GET", {}),
+        ("GET", {"labelSelector": "a=c"}),
+        ("GET", {"fieldSelector": "metadata.name!=x,metadata.namespace!=y"}),
+        ("GET", {"limit": 5, "labelSelector": "a=c"}),
+        ("GET", {"accept": TABLE}),
+        ("GET", {"accept": PARTIAL}),
+        ("DELETE", {"dryRun": "All", "labelSelector": "a=c"}),
+        ("DELETE", {"dryRun": "All"}),
+    ],
+    ids=str,
+)
+async def test_a_long_answer_lets_others_in_between(
+    world: World, impatient: None, method: str, query: dict[str, Any]
+) -> None:
+    """A list through a selector of thousands of terms stopped the whole cluster for minutes."""
+    await fill(world)
+    path = CONFIG_MAPS.path("default")
+    assert await turns_of(lambda: world.ask(method, path, **query)) >= COUNT
+    assert await turns_of(lambda: world.get(CONFIG_MAPS, "c1")) <= CALM
+
+
+async def test_a_watch_lets_others_in_between(world: World, impatient: None) -> None:
+    """Both with what is there and with what has changed since, of which it shows the last."""
+    await fill(world)
+    await world.create(CONFIG_MAPS, config_map("last", labels={"a": "c"}))
+    there = await world.watch(CONFIG_MAPS, labelSelector="a=c")
+    assert await turns_of(there.next) >= COUNT
+    changed = await world.watch(CONFIG_MAPS, resourceVersion=1, labelSelector="a=c")
+    assert await turns_of(changed.next) >= COUNT
+
+
+async def test_a_list_shows_one_moment_whoever_comes_in_between(world: World, impatient: None) -> None:
+    await fill(world)
+    listed = asyncio.ensure_future(world.ask("GET", CONFIG_MAPS.path("default"), labelSelector="a=b"))
+    await asyncio.sleep(0)
+    await world.create(CONFIG_MAPS, config_map("zz", labels={"a": "b"}))
+    await world.ask("DELETE", CONFIG_MAPS.path("default", "c9"))
+    assert not listed.done()
+    body = (await listed).body
+    assert len(body["items"]) == COUNT
+    assert int(body["metadata"]["resourceVersion"]) == world.store.revision - 2

@@ -43,9 +43,9 @@ async def test_a_new_timeout_is_taken_over_and_evicts_what_had_been_given_longer
         await client.create(JOBS, "default", body)
 
         async def has(kind: str, reason: str) -> bool:
-            (workload,) = await client.list(WORKLOADS, "default", type=Workload)
-            found = workload.condition(kind)
-            return found is not None and found.is_true and found.reason == reason
+            workloads = await client.list(WORKLOADS, "default", type=Workload)  # none before it has been queued
+            found = [condition for workload in workloads if (condition := workload.condition(kind))]
+            return [(c.is_true, c.reason) for c in found] == [(True, reason)]
 
         await until(lambda: has(labels.ADMITTED, "Admitted"), "it is admitted")
         line = await hang_up(up, file, "waitForPodsReady: {timeout: 1s}\n")

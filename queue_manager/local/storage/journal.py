@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY CHECK (id = 0), revis
 INSERT OR IGNORE INTO counter VALUES (0, 0);
 """
 FORMAT = 1  # PRAGMA user_version
+LOCK_SECONDS = 0.5  # to wait for a stranger who has it locked; nothing else is done meanwhile
 SMALLEST = 512  # bytes: no page of SQLite is smaller
 # What a start runs into that is no fault of the database.
 SURROUNDINGS = {
@@ -71,7 +72,7 @@ class Journal:
         file = path / "objects.db"
         try:
             _refuse_emptied(file)
-            connection = sqlite3.connect(file, isolation_level=None)
+            connection = sqlite3.connect(file, isolation_level=None, timeout=LOCK_SECONDS)
             _prepare(connection, path)
         except sqlite3.Error as error:
             _abandon(connection, lock)

@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import sqlite3
+import time
 from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -330,6 +331,20 @@ def test_a_database_that_somebody_else_has_locked_is_no_damage(tmp_path: Path) -
         reopened(tmp_path)
     other.close()
     reopened(tmp_path)
+
+
+def test_a_write_that_somebody_else_keeps_from_the_database_fails_soon(tmp_path: Path) -> None:
+    """All else waits for it: a forgotten transaction in another program held up reading, too, five seconds a time."""
+    journal = filled(tmp_path)
+    other = sqlite3.connect(tmp_path / "objects.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    with pytest.raises(OSError, match="database is locked"):
+        journal.commit(60, [])
+    assert time.monotonic() - began < 4.0
+    other.close()
+    journal.commit(60, [])
+    journal.close()
 
 
 def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from datetime import timedelta
+
+import msgspec
 
 from job_controller.model import Key
 from queue_manager.api import labels
@@ -44,6 +47,7 @@ from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.steps import View
 
 SECOND_LOOK = 1.0  # s: after the rules of a ClusterQueue have changed
+MOMENT = 0.01  # s: whoever is woken has rested to the end
 
 
 class Ledger:
@@ -101,17 +105,22 @@ class Ledger:
             )
         )
 
-    def settle(self, what: Info, *, written: bool) -> None:
-        """An admission was written, or came to nothing: then its quota is free, and who still waits in line again."""
+    def settle(self, what: Info, *, written: bool, rest: float = 0.0) -> None:
+        """An admission was written, or came to nothing: then its quota is free, and who still waits in line again.
+
+        Not before `rest` seconds have passed, unless the Workload changes; meanwhile it is others' turn.
+        """
         self._assumed.discard(what.uid)
         latest = self._workloads.by_uid(what.uid)
         if written or (latest is not None and holding_of(latest) is not None):
             return
         released = self.state.release(what.uid)
         if latest is not None:
-            self._line_up(latest)
+            self._line_up(latest, rest)
         self._released(released)
         if released is not None:
+            if rest:
+                asyncio.get_running_loop().call_later(rest + MOMENT, self.wake, [released.cluster_queue])
             for tell in self.in_vain:
                 tell(released)
         self.changed.set()
@@ -176,9 +185,12 @@ class Ledger:
             self._released(released)
         self.changed.set()
 
-    def _line_up(self, workload: Workload) -> None:
+    def _line_up(self, workload: Workload, rest: float = 0.0) -> None:
+        now = self._clock.now()
         if waits(workload):
-            self.queues.put(self.read(workload), self._clock.now())
+            found = self.read(workload)
+            until = max(now + timedelta(seconds=rest), found.requeue_at or now)
+            self.queues.put(msgspec.structs.replace(found, requeue_at=until) if rest else found, now)
         else:
             self.queues.remove(workload.metadata.key)
 

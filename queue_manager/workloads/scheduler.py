@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 CONCURRENT_WRITES = 50
 NEVER = (labels.EXCEEDS_MAX_QUOTA, labels.NO_MATCHING_FLAVOR)  # unless quota or flavors are changed
 RETRY_SECONDS = 1.0  # after a write that failed
+LONGEST_SECONDS = 60.0  # after one that was refused, and will be again
+REFUSALS = (400, 403, 413, 422)  # answers about what was asked for, not about the server's state
 
 
 class Scheduler:
@@ -44,11 +46,17 @@ class Scheduler:
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._writes: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
+        self._refusals: dict[str, int] = {}  # how often the server refused, in a row, what to write about a uid
+        self._workloads.subscribe(self._on_workload)
         runtime.task(self.run)
 
     def use(self, settings: Settings) -> None:
         """From now on."""
         self._settings = settings
+
+    def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
+        if new is None and old is not None:
+            self._refusals.pop(old.metadata.uid, None)
 
     # --- cycles ---
 
@@ -109,7 +117,7 @@ class Scheduler:
     async def _write_admission(self, decision: Admit) -> None:
         what = decision.info
         workload = self._workloads.by_uid(what.uid)
-        written = False
+        written, rest = False, 0.0
         try:
             if workload is not None:
                 async with self._slots:
@@ -117,13 +125,30 @@ class Scheduler:
                         workload, lambda draft: self._admit(draft, decision), labels.SCHEDULER_COMPONENT
                     )
                 written = holding_of(latest) is not None  # it may have ended in the same write
+                self._refusals.pop(what.uid, None)
         except Gone:
             pass
         except Exception as error:
             _report(error, "an admission could not be written", what)
-            await asyncio.sleep(RETRY_SECONDS)
+            if _is_refusal(error):  # nobody else need wait for the quota meanwhile
+                rest = self._refused(what, error)
+            else:
+                await asyncio.sleep(RETRY_SECONDS)
         finally:
-            self._ledger.settle(what, written=written)
+            self._ledger.settle(what, written=written, rest=rest)
+
+    def _refused(self, what: Info, error: Exception) -> float:
+        """The server will not have what is to be written about a Workload, who is told once: when to try again."""
+        before = self._refusals.get(what.uid, 0)
+        workload = self._workloads.by_uid(what.uid)
+        if workload is not None:
+            self._refusals[what.uid] = before + 1
+            if not before:
+                text = f"Cannot be written: {error}"
+                self._runtime.recorder(labels.SCHEDULER_COMPONENT).event(
+                    workload, "Warning", labels.QUEUEING_REFUSED, text
+                )
+        return min(LONGEST_SECONDS, RETRY_SECONDS * 2.0 ** min(before, 32))
 
     def _admit(self, draft: Draft, decision: Admit) -> None:
         """Only if nothing has changed since the decision that would have changed it."""
@@ -165,7 +190,7 @@ class Scheduler:
             return
         except Exception as error:
             _report(error, "a refusal could not be written", what)
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(self._refused(what, error) if _is_refusal(error) else RETRY_SECONDS)
             local = self._ledger.queues.local_queues.get(what.queue)
             self._ledger.wake([local.spec.cluster_queue] if local else [])
 
@@ -190,6 +215,10 @@ def _report(error: Exception, text: str, what: Info) -> None:
         log.warning(text, extra=extra)
     else:
         log.error(text, extra=extra, exc_info=error)
+
+
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, ApiError) and error.status in REFUSALS
 
 
 def _same(a: Info, b: Info) -> bool:

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from queue_manager.engine.resources import JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.engine.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.jobs.admission import JobAdmission
-from tests.local.queue.cluster import NS, Cluster, cluster
+from tests.local.queue.cluster import API, NS, Cluster, cluster
 from tests.local.queue.places import run
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -114,3 +114,61 @@ def test_a_workload_that_lost_its_owner_is_in_the_way_of_a_new_one_which_is_told
             await c.until(lambda: _reason(c, "a"), "ExceedsMaxQuota", seconds=65)
 
     run(story())
+
+
+FOREIGN = {"status": "True", "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+def test_an_admission_that_the_server_refuses_is_told_once_and_tried_ever_less_often() -> None:
+    """Of 64 checks that a ClusterQueue may have a Workload can answer 8: each second it was tried, and nobody told."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            checks = [{"name": f"check-{number}"} for number in range(9)]
+            await c.queues(admissionChecksStrategy={"admissionChecks": checks})
+            for check in checks:
+                await c.create(
+                    ADMISSION_CHECKS,
+                    {**API, "kind": "AdmissionCheck", "metadata": check, "spec": {"controllerName": "x/y"}},
+                )
+                status = {"conditions": [{**FOREIGN, "type": "Active"}]}
+                await c.client.patch(ADMISSION_CHECKS, "", check["name"], {"status": status}, subresource="status")
+            await c.submit("a")
+            await asyncio.sleep(8)  # four tries
+            told = [event for event in await c.events("job-a") if event[1] == "QueueingRefused"]
+            assert len(told) == 1
+            assert told[0][0] == "Warning"
+            assert "status.admissionChecks" in told[0][2]
+            spec = {"admissionChecksStrategy": {"admissionChecks": checks[:8]}}
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": spec})
+            await c.until(lambda: _reserved(c, "a"), True, 60)
+
+    run(story())
+
+
+def test_a_workload_whose_admission_is_refused_holds_no_quota_meanwhile() -> None:
+    """Its conditions are as many as there may be; whoever is behind it was kept out by each attempt."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("1", stopPolicy="Hold")
+            await c.submit("a")
+            await c.until(lambda: _has_workload(c, "a"), True)
+            name = (await c.workload("a"))["metadata"]["name"]
+            conditions = [{**FOREIGN, "type": f"T{number}"} for number in range(16)]
+            await c.client.patch(WORKLOADS, NS, name, {"status": {"conditions": conditions}}, subresource="status")
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "None"}})
+            await asyncio.sleep(4)
+            await c.submit("b")
+            await c.until(c.running, ["b"])
+
+    run(story())
+
+
+async def _has_workload(c: Cluster, job: str) -> bool:
+    return any(w["metadata"]["ownerReferences"][0]["name"] == job for w in await c.client.list(WORKLOADS, NS))
+
+
+async def _reserved(c: Cluster, job: str) -> bool:
+    found = await c.condition(job, "QuotaReserved")
+    return found is not None and found[0] == "True"

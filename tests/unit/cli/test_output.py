@@ -52,6 +52,7 @@ def test_a_terminal_too_narrow_for_a_table_breaks_its_lines_and_hides_no_name(
 ) -> None:
     """With room for 20 letters of the text it is wrapped, on a second line here; with less it is for the terminal."""
     monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")  # of a dumb one nobody believes the width
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     two = (*COLUMNS[:1], output.Column("", lambda row: ""), *COLUMNS[1:])
     output.show("table", two, [Row("n" * 20, "word " * 7)], "none")

@@ -235,6 +235,7 @@ def test_losing_readiness_evicts_after_the_recovery_timeout_and_the_next_run_sta
             await c.until(lambda: _evicted(c, "a"), "PodsReadyTimeout")
             assert await evictions(c, "a") == [("PodsReadyTimeout", "WaitForRecovery", 1)]
             await c.until(c.running, [])
+            await c.until(lambda: _staying(c), [])  # of this pod, which must not be ready again before it goes
             c.outcomes.pop("a")
             await c.until(c.running, ["a"])
             await asyncio.sleep(5)
@@ -258,6 +259,14 @@ async def _unready(c: Cluster) -> None:
     status = {"conditions": [{"type": "Ready", "status": "False"}]}
     c.outcomes["a"] = Outcome(ready_after=None, ends_after=None)
     await c.client.patch(PODS, NS, pod["metadata"]["name"], {"status": status}, subresource="status")
+
+
+async def _staying(c: Cluster) -> list[str]:
+    """The pods that nobody has deleted."""
+    from queue_manager.engine.resources import PODS
+
+    found = await c.client.list(PODS, NS)
+    return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
 
 def test_backoff_survives_a_hold_of_the_local_queue() -> None:

@@ -26,7 +26,7 @@ def excess(tree: Json, text: bytes | None = None) -> str:
         depth += 1
         if depth > MAX_DEPTH:
             return f"is {TOO_DEEP}"
-        values += sum(map(len, level))
+        values += sum(len(getattr(node, "names", node)) for node in level)  # those that are named twice, too
         if values > MAX_VALUES:
             return TOO_MANY
         level = [below for node in level for below in (node.values() if isinstance(node, dict) else node)]

@@ -85,10 +85,18 @@ def negotiate(accept: str) -> Form:
 class YamlLoader(ShallowLoader):
     """YAML as JSON has it: no timestamps, so a date stays the text it was. Raises StatusError 400 for bombs.
 
-    Merge keys (`<<`) copy what they name: a few hundred bytes can ask for billions of copies.
+    It is read slowly, so what is too much is refused where it begins to be. Merge keys (`<<`) copy what they name: a
+    few hundred bytes can ask for billions of copies.
     """
 
-    _merged = 0
+    _merged = _nodes = 0
+
+    def descend_resolver(self, parent: Any, index: Any) -> None:
+        """A node begins: an item, or the name or the value of a field."""
+        self._nodes += 1
+        if self._nodes > 2 * MAX_VALUES + 1:
+            raise _too_much(TOO_MANY)
+        super().descend_resolver(parent, index)
 
     def flatten_mapping(self, node: Any) -> None:
         """Resolve merge keys; what they copy is counted before it is copied."""
@@ -128,6 +136,7 @@ def read_body(request: Request) -> Json:
         tree = decode_json(request.body)
         if request.query.get("fieldValidation", "Ignore") != "Ignore":
             tree = _with_repeated(request.body)
+            check_size(tree, request.body)
     elif media in YAML_TYPES:
         tree = _decode_yaml(request.body)
     elif media == PROTOBUF:

@@ -140,6 +140,31 @@ async def test_a_body_of_so_many_values_that_all_others_would_wait_is_refused(
     assert "has more than 50000 values" in answer.message
 
 
+@pytest.mark.parametrize("validation", ["", "Ignore", "Strict"])
+async def test_a_field_named_again_and_again_is_as_many_values(world: World, validation: str) -> None:
+    """Only one of them was counted, and three hundred thousand kept everybody waiting for seconds."""
+    data = ",".join(['"a":"b"'] * 50_001)
+    body = f'{{"metadata":{{"name":"c"}},"data":{{{data}}}}}'.encode()
+    options = {"fieldValidation": validation} if validation else {}
+    answer = await world.ask("POST", CONFIG_MAPS.path("default"), body, **options)
+    assert answer.status == 400
+    assert "has more than 50000 values" in answer.message
+
+
+@pytest.mark.parametrize("text", ["a: [" + "x," * 100_002 + "]: ]", "k: v\n" * 50_002 + "]"], ids=["items", "fields"])
+@pytest.mark.parametrize("verb", ["create", "apply"])
+async def test_yaml_of_too_many_values_is_not_read_to_its_end(world: World, verb: str, text: str) -> None:
+    """What is wrong there is not seen: three megabytes took half a minute of everybody's time."""
+    path = CONFIG_MAPS.path("default")
+    if verb == "create":
+        answer = await world.ask("POST", path, text.encode(), content_type="application/yaml")
+    else:
+        kind = {"content_type": "application/apply-patch+yaml", "fieldManager": "me"}
+        answer = await world.ask("PATCH", f"{path}/c", text.encode(), **kind)
+    assert answer.status == 400
+    assert "more than 50000 values" in answer.message
+
+
 async def test_a_long_text_is_one_value_however_many_commas_are_in_it(world: World) -> None:
     text = "1,2,[3]," * 100_000
     answer = await world.ask("POST", CONFIG_MAPS.path("default"), {"metadata": {"name": "c"}, "data": {"csv": text}})

@@ -118,7 +118,7 @@ class Process:
 
     def _await_log(self, on_exit: Callable[[], None], deadline: float) -> None:
         loop = asyncio.get_running_loop()
-        if self._run.eof.exists() or loop.time() >= deadline:
+        if os.path.exists(self._run.eof) or loop.time() >= deadline:  # Path.exists raises where nobody may look
             self.ended = True
             on_exit()
         else:

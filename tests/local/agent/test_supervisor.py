@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,6 +153,22 @@ async def test_a_container_sees_default_signal_handling(run: RunFiles) -> None:
     _, blocked, _, ignored = run.log.read_text().split()
     assert int(blocked, 16) == 0
     assert int(ignored, 16) & 0x7FFFFFFF == 0  # the C library keeps 32 and 33 to itself
+
+
+async def test_the_end_of_a_container_is_noticed_while_nobody_may_read_its_files(
+    run: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was never told: the pod ran for ever. (Root may read everything, so the refusal is put in its way.)"""
+    look = os.stat
+
+    def refuse(path: str | Path, **how: Any) -> os.stat_result:
+        if str(path).endswith(".eof"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return look(path, **how)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    _, ended = start(run, "exit 0")
+    await asyncio.wait_for(ended.wait(), 20)
 
 
 async def test_background_children_end_with_their_container(run: RunFiles) -> None:

@@ -25,6 +25,7 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import JOBS, PODS, by_kind
 from queue_manager.engine.transport import Request
+from queue_manager.engine.tuning import stop_on_signals
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.visibility.jobs import JobRow
 
@@ -65,7 +66,10 @@ SUMMARY = (
 def run(args: argparse.Namespace) -> int:
     first_process.leave()
     with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:
-        outcomes = asyncio.run(demo(Path(folder), args.timeout, quiet=args.output == "json"))
+        try:
+            outcomes = asyncio.run(demo(Path(folder), args.timeout, quiet=args.output == "json"))
+        except asyncio.CancelledError:  # at a signal; all has been stopped
+            raise KeyboardInterrupt from None
     as_expected = all(outcome.as_expected for outcome in outcomes)
     output.show(args.output, SUMMARY, outcomes, "no Jobs ran")
     if args.output == "table":
@@ -76,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
 
 async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[Outcome]:
     """Run all samples on a cluster in `folder`; one Outcome a Job, also for those not ended in `timeout` seconds."""
+    if task := asyncio.current_task():
+        stop_on_signals(task.cancel)
     options = ClusterOptions(data_dir=folder, nodes=2, cpu="2", memory="4Gi", first_queue=False)
     async with LocalCluster(options, KueueConfig()) as cluster:
         client = cluster.client

@@ -94,7 +94,7 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
     """Run until a signal asks to stop. A second signal ends the program at once; SIGHUP reads the file again."""
     began = time.monotonic()
     stop = asyncio.Event()
-    stop_on_signals(stop)
+    stop_on_signals(stop.set)
     say("!", "no sandbox", f"commands of Jobs run as plain processes of user {user()}")
 
     async def serve(runtime: Runtime, stack: AsyncExitStack) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import signal
+from collections.abc import Callable
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -27,12 +28,12 @@ def event_loop() -> asyncio.Runner:
     return asyncio.Runner()
 
 
-def stop_on_signals(stop: asyncio.Event) -> None:
-    """Set the event at SIGINT or SIGTERM; a second one ends the program at once. Takes the place of other handlers."""
+def stop_on_signals(stop: Callable[[], object]) -> None:
+    """Call `stop` at SIGINT or SIGTERM; a second one ends the program at once. Takes the place of other handlers."""
     loop = asyncio.get_running_loop()
 
     def stop_once() -> None:
-        stop.set()
+        stop()
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)  # Python's own would cancel every task, at which each complains

@@ -43,7 +43,7 @@ NOT_NEEDED = ("kubernetes", "kubernetes_asyncio", "pykube")
 async def run(controllers: Controllers, transport: ClusterTransport) -> None:
     """Run the controllers until a signal. Raises what they, or kopf, died of."""
     stop = asyncio.Event()
-    stop_on_signals(stop)
+    stop_on_signals(stop.set)
     work = asyncio.create_task(controllers.run(), name="controllers")
     work.add_done_callback(lambda _: stop.set())
     try:
@@ -78,7 +78,7 @@ async def _in_kopf(
         stop_flag=stop,
     )
     kopfs.update(tasks)
-    stop_on_signals(stop)  # kopf has put its own in their place
+    stop_on_signals(stop.set)  # kopf has put its own in their place
     await kopf.run_tasks(tasks, ignored=ours)
 
 

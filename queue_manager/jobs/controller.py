@@ -20,12 +20,13 @@ from queue_manager.engine.resources import (
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.jobs import actions, admission, pods
+from queue_manager.jobs import actions, admission
 from queue_manager.jobs.decide import MAX_ANCESTORS, decide
 from queue_manager.jobs.workload import prebuilt_name, priority_of, queue_name
 from queue_manager.workloads import overrides
 from queue_manager.workloads.controller import BY_OWNER
 from queue_manager.workloads.draft import Event
+from queue_manager.workloads.running_pods import RUNNING, uses_node
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.writer import Gone, WorkloadWriter
 
@@ -36,7 +37,6 @@ _BY_CLASS = "workload-priority-class"  # indexes of Jobs and of Workloads, by th
 _BY_NAMESPACE = "namespace"
 _BY_PARENT = "parent"
 _BY_PREBUILT = "prebuilt"
-_POD_OWNER = "queue: controller uid"
 
 
 class JobQueueController:
@@ -62,7 +62,6 @@ class JobQueueController:
         self._jobs.index(_BY_PREBUILT, _prebuilt_key)
         self._jobs.index(_BY_NAMESPACE, lambda job: (job.metadata.namespace,))
         self._jobs.index(_BY_PARENT, controller_uid)
-        self._pods.index(_POD_OWNER, controller_uid)
         self._jobs.subscribe(self._on_job)
         self._pods.subscribe(self._on_pod)
         self._workloads.index(_BY_CLASS, _class_reference)
@@ -111,7 +110,7 @@ class JobQueueController:
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         """A stop waits for the last pod."""
-        if old is None or not pods.uses_node(old) or (new is not None and pods.uses_node(new)):
+        if old is None or not uses_node(old) or (new is not None and uses_node(new)):
             return
         for uid in controller_uid(old):
             job = self._jobs.by_uid(uid)
@@ -173,7 +172,7 @@ class JobQueueController:
         classes = {c.metadata.name: c for c in self._classes.values()}
         pod_classes = {c.metadata.name: c for c in self._pod_classes.values()}
         return actions.Context(
-            pods=tuple(self._pods.lookup(_POD_OWNER, job.metadata.uid)) if job.spec.suspend else (),
+            pods=tuple(self._pods.lookup(RUNNING, job.metadata.uid)) if job.spec.suspend else (),
             prebuilt=self._workloads.get(job.metadata.namespace, prebuilt_name(job)) if prebuilt_name(job) else None,
             parent=self._parent(job),
             managed=self._managed(job),

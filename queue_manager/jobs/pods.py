@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from job_controller import conditions
 from job_controller.completion_indexes import stored_completed, stored_failed
 from job_controller.model import Job, Pod
-from job_controller.pod_facts import is_terminal
 from job_controller.reasons import SUSPENDED
 from queue_manager.jobs.workload import pod_count, synchronous
+from queue_manager.workloads.running_pods import uses_node
 
 
 def stopped(job: Job, pods: Sequence[Pod] = ()) -> bool:
@@ -24,11 +24,6 @@ def idle(job: Job, pods: Sequence[Pod] = ()) -> bool:
     them yet, and one that is suspended at that moment would look as if it had none.
     """
     return job.status.active == 0 and not job.status.terminating and not any(map(uses_node, pods))
-
-
-def uses_node(pod: Pod) -> bool:
-    """It runs, or may; a terminating pod does until its containers have ended."""
-    return not is_terminal(pod)
 
 
 def ready(job: Job) -> bool:

@@ -16,11 +16,13 @@ from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.workloads import steps
 from queue_manager.workloads.ledger import Ledger
 from queue_manager.workloads.lifecycle import next_step
+from queue_manager.workloads.running_pods import RunningPods
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.unscheduled import UnscheduledPods
 from queue_manager.workloads.writer import Gone, WorkloadWriter
 
 WORKERS = 10
+ORPHAN = "orphan"  # finalizer of what is deleted without its dependents
 BY_OWNER = "owner"  # index of Workloads, by the uid of the Job that each stands for; the Job's side asks it too
 
 
@@ -43,6 +45,7 @@ class WorkloadController:
         runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
         self._unscheduled = UnscheduledPods(runtime, self._on_unscheduled)
+        self._running = RunningPods(runtime, self._on_pods_ended)
         runtime.worker(self.queue, self.sync, WORKERS)
 
     def use(self, settings: Settings) -> None:
@@ -85,6 +88,13 @@ class WorkloadController:
         """Another timeout may count now."""
         waiting = self._settings.pods_ready
         if waiting is not None and waiting.unschedulable_timeout is not None:
+            for workload in self._workloads.lookup(BY_OWNER, job_uid):
+                self.queue.add(workload.metadata.key)
+
+    def _on_pods_ended(self, job_uid: str) -> None:
+        """What a deleted Job has left behind may go now."""
+        job = self._jobs.by_uid(job_uid)
+        if job is None or job.metadata.deletion_timestamp is not None:
             for workload in self._workloads.lookup(BY_OWNER, job_uid):
                 self.queue.add(workload.metadata.key)
 
@@ -158,16 +168,22 @@ class WorkloadController:
             recorder.event(job, "Normal", "Deleted", message)
 
     async def _owner_gone(self, workload: Workload) -> bool:
-        """Whether the owning Job is gone, or going for good.
+        """Whether the owning Job is gone, or going for good, and no pod of it uses a node any more.
 
-        The cache of Jobs may be behind that of Workloads: the API server has the last word.
+        Its pods outlive it: they end in their own time, and while a finalizer of others keeps the Job nothing ends
+        them. The cache of Jobs may be behind that of Workloads: the API server has the last word.
         """
         owner = workload.metadata.controller
         if owner is None or owner.kind != "Job":
             return False
         cached = self._jobs.by_uid(owner.uid)
+        if cached is not None and cached.metadata.deletion_timestamp is None:
+            return False
+        orphans = cached is not None and ORPHAN in cached.metadata.finalizers  # its pods will be nobody's
+        if self._running.any_of(owner.uid) and not orphans:
+            return False
         if cached is not None:
-            return cached.metadata.deletion_timestamp is not None
+            return True
         try:
             job = await self._runtime.client.get(JOBS, workload.metadata.namespace, owner.name, type=Job)
         except ApiError as error:

@@ -11,6 +11,7 @@ from queue_manager.engine.resources import (
     JOBS,
     LOCAL_QUEUES,
     NAMESPACES,
+    PODS,
     RESOURCE_FLAVORS,
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
@@ -255,6 +256,38 @@ def test_an_orphaned_workload_is_finished() -> None:
             assert status is not None
 
     run(story())
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
+def test_the_quota_of_a_deleted_job_is_in_use_until_its_last_pod_has_ended(propagation: str) -> None:
+    """Nothing ends its pods while a finalizer of others keeps the Job, and then they end in their own time."""
+
+    async def story() -> None:
+        async with cluster(going=Outcome(ends_after=None, stops_within=5)) as c:
+            await c.queues(cpu="1")
+            await c.submit("going")
+            await c.until(lambda: _live(c, "going"), 1)
+            if propagation == "Background":
+                await c.client.patch(JOBS, NS, "going", {"metadata": {"finalizers": ["example.com/theirs"]}})
+            await c.submit("next")
+            await c.client.delete(JOBS, NS, "going", propagation=propagation)
+            await asyncio.sleep(2)
+            assert await _live(c, "going") == 1
+            assert await c.condition("going", "Finished") is None
+            assert await c.running() == ["going"]
+            await c.client.patch(JOBS, NS, "going", {"metadata": {"finalizers": None}})
+            while await _live(c, "going"):
+                assert await _live(c, "next") == 0
+                await asyncio.sleep(0.2)
+            await c.until(c.running, ["next"])
+
+    run(story())
+
+
+async def _live(c: Cluster, job: str) -> int:
+    """Those that may run."""
+    pods = await c.client.list(PODS, NS, label_selector=f"batch.kubernetes.io/job-name={job}")
+    return sum(pod["status"]["phase"] in ("Pending", "Running") for pod in pods)
 
 
 async def _reserving(c: Cluster) -> int:

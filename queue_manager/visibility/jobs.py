@@ -191,6 +191,9 @@ def why(job: Job | None, workload: Workload | None, state: str, now: datetime) -
     if state in ("Pending", "Reserved"):
         kind = labels.QUOTA_RESERVED if state == "Pending" else labels.ADMITTED
         waiting = workload.condition(kind)
+        if waiting is None and state == "Pending":  # the scheduler writes to who is first, and to one of each shape
+            line = workload.spec.queue_name
+            return labels.PENDING_EVALUATION, f"in line in {line}, behind others or with one that asks for the same"
         return (waiting.reason, waiting.message) if waiting and waiting.status == "False" else ("", "")
     if state == "Starting":
         ready = workload.condition(labels.PODS_READY)

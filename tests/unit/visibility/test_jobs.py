@@ -14,6 +14,8 @@ FAILED = cond("Failed", reason="BackoffLimitExceeded", message="Too often", seco
 EVICTED = cond("Evicted", reason="PodsReadyTimeout", message="Exceeded the timeout")
 REQUEUE = {"requeueState": {"count": 2, "requeueAt": "2026-01-01T00:02:00Z"}}
 
+IN_LINE = ("PendingEvaluation", "in line in q, behind others or with one that asks for the same")
+
 CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
     ("a deletion hides everything else", "Deleting", job(deleted=1, conditions=[COMPLETE]), None, ("", "")),
     ("complete", "Succeeded", job(conditions=[COMPLETE]), workload(), ("CompletionsReached", "Reached")),
@@ -37,7 +39,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         "Pending",
         job(),
         workload(status={"requeueState": {"requeueAt": "2026-01-01T00:00:59Z"}}),
-        ("", ""),
+        IN_LINE,
     ),
     (
         "evicted, and not stopped yet",
@@ -89,6 +91,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         None,
         ("NotQueued", "the Workload that it names, mine, is not there or belongs to another Job"),
     ),
+    ("nobody has looked at it, nor need to", "Pending", job(), workload(), IN_LINE),
     (
         "waits for quota",
         "Pending",

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from queue_manager.cli import first_process
 from queue_manager.cli.connection import home
 from queue_manager.cli.exits import EXIT_OK, Refusal
 from queue_manager.cli.reload import Reloader
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 def run(args: argparse.Namespace) -> int:
+    first_process.leave()  # in a container; else nothing would stop it before it handles SIGTERM
     log.configure(logging.INFO)
     tune_garbage_collector()
     try:

@@ -7,8 +7,8 @@ one, many similar ones become one ("combined from similar events"), and one obje
 server: `event_correlation` decides that. What cannot be delivered after a few attempts is counted and
 logged.
 
-Telling is worth less than doing: while keys are in line that no hand is free for, Events come in small numbers,
-and the others wait until the rush is over. Where too many wait already they are work like any other.
+Telling is worth less than doing: while there is much to do, Events come in small numbers, and the others wait
+until the rush is over. Where too many wait already they are work like any other.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ FINISH_SECONDS = 2.0  # for hands to finish what they hold
 DELIVER_SECONDS = 1.0  # for Events
 CANCEL_SECONDS = 0.5  # for each of tasks, workers and reflectors to let go
 
+RUSH = 32  # keys in line, over all queues
 COMPONENT = "sluice"  # reports what no controller can: objects it never got to see
 
 Work = Callable[[], Coroutine[Any, Any, object]]
@@ -118,8 +119,8 @@ class Runtime:
         self._part(_Part(f"task {getattr(run, '__qualname__', '')}", run, self._tasks))
 
     def rush(self) -> bool:
-        """Whether keys wait for a hand."""
-        return any(len(queue) for queue in self._queues)
+        """Whether more keys are in line than the hands will have taken in a moment."""
+        return sum(map(len, self._queues)) >= RUSH
 
     def hurry(self) -> None:
         """Have all that waits for a time looked at now: the time may have come without a timer."""

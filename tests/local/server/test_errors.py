@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from queue_manager.engine.resources import CONFIG_MAPS, JOBS, PODS
-from tests.local.server.world import World, config_map, job, path, pod
+from tests.local.server.world import Answer, World, config_map, job, path, pod
 
 J = JOBS.path("default")
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
@@ -151,16 +151,19 @@ async def test_a_field_named_again_and_again_is_as_many_values(world: World, val
     assert "has more than 50000 values" in answer.message
 
 
+async def ask_in_yaml(world: World, verb: str, text: str) -> Answer:
+    path = CONFIG_MAPS.path("default")
+    if verb == "create":
+        return await world.ask("POST", path, text.encode(), content_type="application/yaml")
+    kind = {"content_type": "application/apply-patch+yaml", "fieldManager": "me"}
+    return await world.ask("PATCH", f"{path}/c", text.encode(), **kind)
+
+
 @pytest.mark.parametrize("text", ["a: [" + "x," * 100_002 + "]: ]", "k: v\n" * 50_002 + "]"], ids=["items", "fields"])
 @pytest.mark.parametrize("verb", ["create", "apply"])
 async def test_yaml_of_too_many_values_is_not_read_to_its_end(world: World, verb: str, text: str) -> None:
     """What is wrong there is not seen: three megabytes took half a minute of everybody's time."""
-    path = CONFIG_MAPS.path("default")
-    if verb == "create":
-        answer = await world.ask("POST", path, text.encode(), content_type="application/yaml")
-    else:
-        kind = {"content_type": "application/apply-patch+yaml", "fieldManager": "me"}
-        answer = await world.ask("PATCH", f"{path}/c", text.encode(), **kind)
+    answer = await ask_in_yaml(world, verb, text)
     assert answer.status == 400
     assert "more than 50000 values" in answer.message
 
@@ -193,12 +196,7 @@ def bomb_of_products() -> str:
 )
 @pytest.mark.parametrize("verb", ["create", "apply"])
 async def test_yaml_made_to_crash_or_to_stall_the_server_is_refused(world: World, text: str, verb: str) -> None:
-    path = CONFIG_MAPS.path("default")
-    if verb == "create":
-        answer = await world.ask("POST", path, text.encode(), content_type="application/yaml")
-    else:
-        kind = {"content_type": "application/apply-patch+yaml", "fieldManager": "me"}
-        answer = await world.ask("PATCH", f"{path}/c", text.encode(), **kind)
+    answer = await ask_in_yaml(world, verb, text)
     assert answer.status == 400
     assert re.search("more than 100 levels deep|more than 50000 values", answer.message)
 

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import signal
 from collections.abc import Callable
+from typing import Any
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -24,8 +25,20 @@ def event_loop() -> asyncio.Runner:
     with contextlib.suppress(ImportError):
         import uvloop
 
-        return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+        def new_loop() -> asyncio.AbstractEventLoop:
+            loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+            loop.set_exception_handler(_tell)
+            return loop
+
+        return asyncio.Runner(loop_factory=new_loop)
     return asyncio.Runner()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what nobody caught, but for a connection that we have closed: uvloop fails to answer what still arrives."""
+    transport = context.get("transport")
+    if transport is None or not transport.is_closing():
+        loop.default_exception_handler(context)
 
 
 def stop_on_signals(stop: Callable[[], object]) -> None:

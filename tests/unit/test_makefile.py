@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")  # what a `make test` around us would say to it
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -31,7 +33,8 @@ def script(file: Path, text: str) -> None:
 
 def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["make", "PYTHON=true", *arguments]
-    return subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False, timeout=60)
+    own = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
+    return subprocess.run(command, cwd=checkout, env=own, capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.mark.parametrize(("sluice", "again"), [("exit 0", False), ("exit 1", True)], ids=["works", "broken"])

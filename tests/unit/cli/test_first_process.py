@@ -40,7 +40,7 @@ orphan = int(subprocess.run(["sh", "-c", "sleep 0.1 >&2 & echo $!"], stdout=subp
 try:
     while True:
         os.kill(orphan, 0)  # a zombie is still there
-        time.sleep(0.01)
+        time.sleep(0.01)  # nobody is told of the end of what is no child of theirs
 except ProcessLookupError:
     print("reaped")
 """
@@ -66,7 +66,7 @@ def test_a_signal_that_nobody_handles_ends_both() -> None:
     program = """
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.kill(os.getppid(), signal.SIGINT)
-time.sleep(60)
+signal.pause()
 """
     assert ends(program) == (130, "")
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from job_controller.backoff import History
@@ -47,12 +48,13 @@ class Memory:
     """What the controller keeps of a Job (by UID) between syncs. Losing it loses nothing that matters.
 
     parts: the pods as they were last sorted, to be taken over where they have not changed. told: complaints about the
-    Job that were made already.
+    Job that were made already. status_at: when status was last written.
     """
 
     history: History = field(default_factory=History)
     parts: Parts = field(default=(), compare=False)
     told: frozenset[Event] = frozenset()
+    status_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

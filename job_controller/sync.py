@@ -15,7 +15,8 @@ sync, but what did happen is written down.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Literal
 
 import msgspec
@@ -47,6 +48,9 @@ from job_controller.switches import effective
 from job_controller.verdict import Verdict, completed, deadline_in, judge, standing
 
 DEFAULTS = JobControllerOptions()
+# While one batch of pods follows the other, their number is told no more often than this: a status for each batch of
+# 5 000 pods is ten writes that hold the creation up.
+PROGRESS = timedelta(seconds=1)
 
 
 def decide(
@@ -70,7 +74,7 @@ def decide(
         return Decision(events=new, memory=Memory(memory.history if memory is not None else History(), told=told))
     owned = tuple(pods)
     s = look(effective(job, options.switches), owned, now, options, memory.parts if memory is not None else ())
-    memory = Memory(_history(s, owned, memory), s.parts, told)
+    memory = Memory(_history(s, owned, memory), s.parts, told, memory.status_at if memory is not None else None)
     verdict = judge(s)
     plan = Plan()
     if not pods_done:
@@ -160,7 +164,7 @@ def _steps(
         steps.append(DeletePods(plan.remove, release=not ending))
     if plan.create:
         steps.append(CreatePods(plan.create, _creation_reason(s)))
-    if status != (announced or job.status):
+    if status != (announced or job.status) and not _soon_outdated(s, memory, status, plan):
         counts = [*accounting.index_counts(s, failed_indexes), *accounting.pod_counts(s, job.status, status)]
         steps.append(WriteStatus(status, events, tuple(counts)))
     if ledger.release:
@@ -174,13 +178,23 @@ def _steps(
         steps.append(PrunePods(prune))
     if final != status:
         steps.append(WriteStatus(final, final_events, final_counts))
+    written = any(isinstance(step, WriteStatus) for step in steps)
     return Decision(
         steps=tuple(steps),
         events=complained,
-        memory=memory,
+        memory=replace(memory, status_at=s.now) if written else memory,
         requeue_after=_requeue(s, verdict, plan, ledger, wait),
         action=_action(s, plan, ending, pods_done),
     )
+
+
+def _soon_outdated(s: Situation, memory: Memory, status: JobStatus, plan: Plan) -> bool:
+    """Whether nothing but the number of pods is new, and the next batch will change it before long."""
+    if not plan.create or plan.wait != 0 or memory.status_at is None:
+        return False
+    known = s.job.status
+    same = msgspec.structs.replace(status, active=known.active, ready=known.ready) == known
+    return same and timedelta(0) <= s.now - memory.status_at < PROGRESS
 
 
 def _next_status(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from job_controller.decision import Decision, Memory
+from job_controller.model import Pod
 from tests.unit.job_controller.build import (
     at,
     condition_texts,
@@ -60,6 +62,32 @@ def test_no_more_pods_than_the_limit_are_created_in_one_sync() -> None:
     decision = run(job(parallelism=900, completions=900))
     assert len(created(decision)) == 500
     assert decision.requeue_after == 0
+
+
+def test_of_batches_that_follow_each_other_the_number_of_pods_is_written_once_a_second_and_with_the_last() -> None:
+    def batch(there: int, now: float, memory: Memory | None, *others: Pod, known: int = 500) -> Decision:
+        pods = [pod(f"p{i}") for i in range(there)]
+        status = {"active": known, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}
+        return run(job(parallelism=1900, completions=1900, status=status), *pods, *others, now=now, memory=memory)
+
+    first = batch(0, 0, None, known=0)
+    assert kinds(first) == ["CreatePods", "WriteStatus"]
+    second = batch(500, 0.9, first.memory)
+    assert kinds(second) == ["CreatePods"]
+    assert second.requeue_after == 0
+    assert kinds(batch(500, 0.9, first.memory, pod("a", "Succeeded"))) == [
+        "CreatePods",
+        "WriteStatus",
+        "ReleasePods",
+        "WriteStatus",
+    ]
+    assert kinds(batch(500, -3600, first.memory)) == ["CreatePods", "WriteStatus"]  # the clock was set back
+    third = batch(1000, 1.0, second.memory)
+    assert kinds(third) == ["CreatePods", "WriteStatus"]
+    assert final(third).active == 1500
+    last = batch(1500, 1.1, third.memory, known=1500)
+    assert kinds(last) == ["CreatePods", "WriteStatus"]
+    assert (final(last).active, last.requeue_after) == (1900, None)
 
 
 def test_success_is_noted_then_released_then_counted_with_completion_last() -> None:

@@ -19,11 +19,13 @@ from queue_manager.cli.connection import home
 from queue_manager.cli.exits import EXIT_OK, Refusal
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
+from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine import kubeconfig, log
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.operator import preflight, probes, shell
 from queue_manager.operator.controllers import Controllers
+from queue_manager.operator.election import Election, LeadershipLost
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.transport import ClusterTransport
 
@@ -38,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         config = read_config(args.config)
         with event_loop() as loop:
             loop.run(manage(args, config))
-    except CannotStart as error:
+    except (CannotStart, LeadershipLost) as error:
         raise Refusal(str(error)) from error
     except Exception as error:
         logger.exception("the manager died")
@@ -51,11 +53,15 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
     transport = connect(reader(args.kubeconfig, args.context))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
-        version = await preflight.check(transport, transport.access.server, args.controllers)
-        controllers = Controllers(transport, config, args.controllers)
-        answers = probes.routes(config, controllers.runtime, lambda: controllers.stopping)
+        election = candidate(transport, config.leader_election)
+        lease = election.namespace if election is not None else ""
+        version = await preflight.check(transport, transport.access.server, args.controllers, lease)
+        controllers = Controllers(transport, config, args.controllers, election=election)
+        answers = probes.routes(config, controllers.runtime.metrics, controllers.unready)
         urls = await probes.serve(stack, probes.addresses(config, args.metrics_port), answers)
         say(f"{', '.join(args.controllers)} on {transport.access.server} ({version})")
+        if election is None and config.leader_election.leader_elect:
+            say("elects no leader: not in a pod, and leaderElection.resourceNamespace is not set; run no second one")
         for url in urls:
             say(f"serving {url}")
         reloader = Reloader(args.config, config, controllers.reconfigure, lambda done, line: say(f"config: {line}"))
@@ -64,6 +70,14 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
         stack.callback(announcing.cancel)
         await shell.run(controllers, transport)
     say("stopped")
+
+
+def candidate(transport: ClusterTransport, settings: LeaderElection) -> Election | None:
+    """In the election of the one manager that works, where that is wanted and there is a place for it."""
+    if not settings.leader_elect:
+        return None
+    namespace = settings.resource_namespace or transport.access.namespace
+    return Election(transport, settings, namespace, told=say) if namespace else None
 
 
 async def announce(controllers: Controllers) -> None:

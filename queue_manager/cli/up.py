@@ -98,7 +98,8 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
     say("!", "no sandbox", f"commands of Jobs run as plain processes of user {user()}")
 
     async def serve(runtime: Runtime, stack: AsyncExitStack) -> None:
-        for url in await probes.serve(stack, probes.named(config), probes.routes(config, runtime, stop.is_set)):
+        routes = probes.routes(config, runtime.metrics, lambda: "stopping" if stop.is_set() else runtime.unready())
+        for url in await probes.serve(stack, probes.named(config), routes):
             say("\u2714", "serving", url)
 
     report = partial(say, "\u2714")

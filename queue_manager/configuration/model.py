@@ -28,9 +28,9 @@ from queue_manager.configuration.selector import LabelSelector, outside
 from queue_manager.configuration.setting import (
     COUNTING,
     DEFAULT_NAMESPACE,
+    ELECTED,
     MINUTE,
     NO_DRA,
-    NO_ELECTION,
     NO_FAIR_SHARING,
     NO_MULTIKUEUE,
     NO_PARALLEL_KINDS,
@@ -259,7 +259,9 @@ class KueueConfig:
         ClientConnection(),
         at_start=COUNTING,
     )
-    leader_election: LeaderElection = setting("One of several replicas works.", LeaderElection(), ignored=NO_ELECTION)
+    leader_election: LeaderElection = setting(
+        "One of several managers works (sluice manager).", LeaderElection(), at_start=ELECTED
+    )
     job_controller: JobController = setting(
         "The embedded Job controller (Sluice's own section).", JobController(), at_start=RUNNING
     )

@@ -92,9 +92,14 @@ class ClientConnection:
 class LeaderElection:
     """One of several replicas works, the others wait."""
 
-    leader_elect: bool = setting("Whether to elect a leader. On one machine there is nothing to elect.", True)
+    leader_elect: bool = setting(
+        "Whether to elect a leader. On one machine (sluice up) there is nothing to elect.",
+        True,
+    )
     resource_name: str = setting("Name of the Lease.", "c1f6bfd2.kueue.x-k8s.io")
-    resource_namespace: str = setting("Namespace of the Lease. Empty: that of the process.", "")
+    resource_namespace: str = setting(
+        "Namespace of the Lease. Empty: that of the pod; a manager that runs outside of a pod elects nobody then.", ""
+    )
     resource_lock: str = setting("Kind of the lock.", "leases")
     lease_duration: timedelta = setting(
         "After this time without renewal another may lead.", 15 * SECOND, above=timedelta(0)

@@ -21,7 +21,6 @@ NO_PARALLEL_KINDS = "Sluice manages batch/job only"
 
 NO_FAIR_SHARING = "Sluice does not share quota by weight yet; priority and time decide"
 NO_USAGE_ORDER = "Sluice does not order LocalQueues by past usage yet"
-NO_ELECTION = "Sluice elects no leader yet; run one replica only"
 NO_CONCURRENCY = "Sluice has no such limit yet, but for jobController.concurrentSyncs"
 
 LISTENING = "the process serves there already"
@@ -29,6 +28,7 @@ LISTED = "it counts while the process starts"
 RUNNING = "the Job controller works with it"
 COUNTING = "requests are counted against it already"
 PLACED = "the process is where it is"
+ELECTED = "the process stands for election already"
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 DEFAULT_NAMESPACE = "kueue-system"

@@ -151,6 +151,12 @@ def _leader_election(config: KueueConfig, findings: Findings) -> None:
     path, election = "leaderElection", config.leader_election
     if not election.leader_elect:
         return
+    if election.resource_lock not in ("", "leases"):
+        findings.judge(f"{path}.resourceLock", f'"{election.resource_lock}" is no kind of lock; must be "leases"')
+    for text in names.dns_subdomain(election.resource_name):
+        findings.judge(f"{path}.resourceName", f"is no name of a Lease; {text}")
+    for text in names.dns_label(election.resource_namespace) if election.resource_namespace else ():
+        findings.judge(f"{path}.resourceNamespace", f"is no name of a namespace; {text}")
     if election.renew_deadline >= election.lease_duration:
         findings.judge(
             f"{path}.renewDeadline", "is too long; must be less than leaseDuration", by=f"{path}.leaseDuration"

@@ -41,13 +41,17 @@ class Authorization(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A server and who we are there. `files` are those of which all this was read; tokens renew themselves."""
+    """A server and who we are there. `files` are those of which all this was read; tokens renew themselves.
+
+    `namespace`: of the pod that we are, if we are one.
+    """
 
     server: str
     authorization: Authorization
     ssl: tls.SSLContext | None = None
     server_hostname: str | None = None
     files: tuple[Path, ...] = ()
+    namespace: str = ""
 
 
 def load(path: str | Path, context: str | None = None) -> Access:
@@ -94,7 +98,16 @@ def service_account(root: Path = SERVICE_ACCOUNT) -> Access:
         authorization=_TokenFile(root / "token"),
         ssl=_trusting(root / "ca.crt"),
         files=(root / "ca.crt",),
+        namespace=_namespace(root / "namespace"),
     )
+
+
+def _namespace(file: Path) -> str:
+    """Not every pod is told its own."""
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
 
 
 def _trusting(authority: Path) -> tls.SSLContext:

@@ -84,8 +84,9 @@ class Registry:
         return family.values.get(key, 0.0)
 
     def add_label(self, beginning: str, label: str, value: str) -> None:
-        """Write this label on every series whose name begins so; whoever counts need not know of it."""
-        self._added[beginning] = (*self._added.get(beginning, ()), (label, value))
+        """Write this label on every series whose name begins so; whoever counts need not know of it. The last value
+        given holds."""
+        self._added[beginning] = tuple({**dict(self._added.get(beginning, ())), label: value}.items())
 
     def _with_added(self, name: str, key: Labels) -> Labels:
         added = (own for beginning, own in self._added.items() if name.startswith(beginning))

@@ -77,8 +77,9 @@ class Runtime:
         self._reflectors: dict[tuple[Resource, type, str, str], Reflector[Any]] = {}
         self._recorders: dict[str, EventRecorder] = {}
         self._queues: list[WorkQueue[Any]] = []
+        self._supports: list[_Part] = []  # tasks that begin before anything is listed
         self._parts: list[_Part] = []  # workers and tasks that begin when the caches are synced
-        self._supporting: list[asyncio.Task[object]] = []  # reflectors and recorders: stopped last
+        self._supporting: list[asyncio.Task[object]] = []  # they, reflectors and recorders: stopped last
         self._working: list[asyncio.Task[object]] = []
         self._tasks: list[asyncio.Task[object]] = []
         self._parent: asyncio.Task[Any] | None = None  # who is inside `async with`
@@ -118,6 +119,10 @@ class Runtime:
         """Run a coroutine function beside the workers until the runtime stops. It may return; it must not fail."""
         self._part(_Part(f"task {getattr(run, '__qualname__', '')}", run, self._tasks))
 
+    def support(self, run: Work) -> None:
+        """Run a coroutine function from before the first list until after the last write. It must not fail."""
+        self._supports.append(_Part(f"support {getattr(run, '__qualname__', '')}", run, self._supporting))
+
     def rush(self) -> bool:
         """Whether more keys are in line than the hands will have taken in a moment."""
         return sum(map(len, self._queues)) >= RUSH
@@ -134,6 +139,10 @@ class Runtime:
         """Caches are filled, workers run, and nobody has asked to stop."""
         return self._begun and not self._stopping and self._death is None
 
+    def unready(self) -> str:
+        """What is missing until it works, for people; empty: nothing is."""
+        return "" if self.working else f"not listed yet: {', '.join(self.unsynced()) or 'nothing begun'}"
+
     def unsynced(self) -> list[str]:
         """Names of the collections that have not been listed yet."""
         return [str(r.resource) for r in self._reflectors.values() if not r.synced.is_set()]
@@ -143,6 +152,8 @@ class Runtime:
             raise RuntimeError("a Runtime runs once")
         self._parent = asyncio.current_task()
         try:
+            for part in self._supports:
+                self._start(part.name, part.run, part.among)
             for reflector in self._reflectors.values():
                 self._start(f"reflector {reflector.resource}", reflector.run, self._supporting)
             for recorder in self._recorders.values():

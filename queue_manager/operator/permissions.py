@@ -16,6 +16,7 @@ from queue_manager.engine.resources import (
     CLUSTER_QUEUES,
     EVENTS,
     JOBS,
+    LEASES,
     LIMIT_RANGES,
     LOCAL_QUEUES,
     NAMESPACES,
@@ -80,6 +81,10 @@ NEEDS: Mapping[str, tuple[Need, ...]] = MappingProxyType(
 )
 
 
+# In the namespace of the Lease alone, by a Role: other Leases are the heartbeats of nodes and of other controllers.
+LEADER = Need(LEASES, ("get", "create", "update"))
+
+
 def needs(controllers: Iterable[str]) -> list[Need]:
     """What these controllers need together: each resource once, verbs and resources in order of first use."""
     verbs: dict[tuple[Resource, str], dict[str, None]] = {}
@@ -97,10 +102,12 @@ def custom_resources(controllers: Iterable[str]) -> list[Resource]:
 
 def rules(controllers: Iterable[str]) -> list[dict[str, Any]]:
     """The rules of a ClusterRole that allows these controllers what they need, and nothing more."""
-    return [
-        {"apiGroups": [need.resource.group], "resources": [need.name], "verbs": sorted(need.verbs)}
-        for need in needs(controllers)
-    ]
+    return [rule(need) for need in needs(controllers)]
+
+
+def rule(need: Need) -> dict[str, Any]:
+    """A rule of a role."""
+    return {"apiGroups": [need.resource.group], "resources": [need.name], "verbs": sorted(need.verbs)}
 
 
 def each_verb(needed: Iterable[Need]) -> Iterator[tuple[Need, str]]:

@@ -11,7 +11,7 @@ from job_controller.fields import Json
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import Resource
 from queue_manager.engine.transport import ApiError, Request, Transport
-from queue_manager.operator.permissions import Need, custom_resources, each_verb, needs
+from queue_manager.operator.permissions import LEADER, Need, custom_resources, each_verb, needs
 
 REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
 PATIENCE = 10.0  # seconds for the first answer
@@ -22,10 +22,10 @@ class CannotStart(Exception):
     """The program cannot do its work; the text says why in one line."""
 
 
-async def check(transport: Transport, server: str, controllers: Iterable[str]) -> str:
+async def check(transport: Transport, server: str, controllers: Iterable[str], lease_namespace: str = "") -> str:
     """The server's version, if it answers, has our kinds, and lets us work. Raises CannotStart.
 
-    `server` is its URL, for messages.
+    `server` is its URL, for messages. `lease_namespace`: where a leader is elected, if one is.
     """
     controllers = list(controllers)
     client = Client(transport)
@@ -33,6 +33,8 @@ async def check(transport: Transport, server: str, controllers: Iterable[str]) -
         version = await _reach(transport)
         await _check_kinds(transport, custom_resources(controllers))
         await _check_permissions(client, needs(controllers))
+        if lease_namespace:
+            await _check_permissions(client, [LEADER], lease_namespace)
     except ApiError as error:
         raise CannotStart(_refused(server, error)) from error
     except OSError as error:
@@ -65,12 +67,13 @@ async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
         )
 
 
-async def _check_permissions(client: Client, needed: list[Need]) -> None:
-    """Ask about each verb on each resource; say all that is denied."""
+async def _check_permissions(client: Client, needed: list[Need], namespace: str = "") -> None:
+    """Ask about each verb on each resource, in all namespaces or in one; say all that is denied."""
     slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
     async def denied(need: Need, verb: str) -> bool:
         attributes = {
+            "namespace": namespace,
             "group": need.resource.group,
             "version": need.resource.version,
             "resource": need.resource.plural,
@@ -92,7 +95,8 @@ async def _check_permissions(client: Client, needed: list[Need]) -> None:
             refused.setdefault(name, []).append(verb)
     if refused:
         what = "; ".join(f"{', '.join(verbs)} {name}" for name, verbs in refused.items())
-        raise CannotStart(f"no permission, in all namespaces, to {what}: bind a ClusterRole that allows it")
+        where, role = (f"namespace {namespace}", "Role") if namespace else ("all namespaces", "ClusterRole")
+        raise CannotStart(f"no permission, in {where}, to {what}: bind a {role} that allows it")
 
 
 def _refused(server: str, error: ApiError) -> str:

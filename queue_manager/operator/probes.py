@@ -1,7 +1,8 @@
 """What the process tells those who watch over it: /healthz, /readyz and /metrics, in plain HTTP.
 
 - healthz answers as long as the event loop runs: a process that hangs is restarted.
-- readyz answers 200 when every cache is filled and the controllers work, else 503 and what is missing.
+- readyz answers 200 when every cache is filled and the controllers work, or while another manager leads; else 503
+  and what is missing.
 - metrics is the Prometheus text.
 
 kopf has a probe server of its own, and it is not used: it always answers 200, so that it cannot say "not yet";
@@ -19,8 +20,7 @@ from aiohttp import web
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import OFF, Address, parse
-from queue_manager.engine.metrics import CONTENT_TYPE
-from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.metrics import CONTENT_TYPE, Registry
 from queue_manager.operator.preflight import CannotStart
 
 Answer = Callable[[], web.Response]
@@ -65,21 +65,18 @@ def _address(field: str, text: str) -> Address:
         raise CannotStart(f"{field}: {error}") from error
 
 
-def routes(config: KueueConfig, runtime: Runtime, stopping: Callable[[], bool]) -> Mapping[str, dict[str, Answer]]:
-    """What is served, by path, for "health" and "metrics"."""
+def routes(config: KueueConfig, registry: Registry, unready: Callable[[], str]) -> Mapping[str, dict[str, Answer]]:
+    """What is served, by path, for "health" and "metrics". `unready` says what is missing; empty: nothing is."""
 
     def healthz() -> web.Response:
         return web.Response(text="ok\n")
 
     def readyz() -> web.Response:
-        if stopping():
-            return web.Response(status=503, text="stopping\n")
-        if runtime.working:
-            return web.Response(text="ok\n")
-        return web.Response(status=503, text=f"not listed yet: {', '.join(runtime.unsynced()) or 'nothing begun'}\n")
+        missing = unready()
+        return web.Response(status=503, text=f"{missing}\n") if missing else web.Response(text="ok\n")
 
     def metrics() -> web.Response:
-        return web.Response(body=runtime.metrics.exposition().encode(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(body=registry.exposition().encode(), headers={"Content-Type": CONTENT_TYPE})
 
     health = config.health
     return {

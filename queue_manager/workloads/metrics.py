@@ -23,7 +23,7 @@ from queue_manager.workloads.writer import WorkloadWriter
 
 BUCKETS_14 = eviction_metrics.BUCKETS  # seconds, as the next: 1 s, then 2.5 s doubled, 14 or 16 in all
 BUCKETS_16 = (1.0, *(2.5 * 2**k for k in range(15)))
-STANDALONE = "standalone"  # of leader, follower and standalone: there is no election
+ROLE = "replica_role"  # leader, follower, or standalone where there is no election
 
 COUNTERS = {
     "quota_reserved_workloads_total": "Reservations of quota.",
@@ -61,7 +61,7 @@ class QueueMetrics:
         for name, text in gauges.described():
             self._metrics.describe(name, text)
         eviction_metrics.describe(self._metrics)
-        self._metrics.add_label("kueue_", "replica_role", STANDALONE)
+        self._metrics.add_label("kueue_", ROLE, "standalone")
         writer.told.append(self._on_written)
         self._workloads.subscribe(self._on_workload)
         self._metrics.before_exposition(self.collect)

@@ -7,12 +7,11 @@ from typing import Any
 
 from job_controller import names
 from job_controller.fields import NOT_NEGATIVE, FieldError, Json, forbidden, invalid, not_supported, required
-from queue_manager.engine.resources import PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
+from queue_manager.engine.resources import LEASES, PRIORITY_CLASSES, RUNTIME_CLASSES
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.tables import AGE, NAME, age
 
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 HIGHEST = 1_000_000_000  # of a class made by a user
 SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _POLICIES = ("PreemptLowerPriority", "Never")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -37,6 +38,20 @@ async def until(condition: Callable[[], Awaitable[object]], what: str, seconds: 
     raise AssertionError(f"not within {seconds:.0f} s: {what} {why or ''}")
 
 
+async def refusal(*flags: str, kubeconfig: Path | None = None) -> str:
+    """Start it, expect that it does not; returns what it says, less its name."""
+    chosen = () if kubeconfig is None else ("--kubeconfig", str(kubeconfig))
+    command = [*SLUICE, "manager", "--metrics-port", "0", *chosen, *flags]
+    done = await asyncio.to_thread(
+        subprocess.run, command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 3, done
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("sluice manager: ")
+    return done.stderr.removeprefix("sluice manager: ").strip()
+
+
 class Manager:
     """A running `sluice manager`; what it writes is in `lines` (stdout) and the file `log` (stderr)."""
 
@@ -49,8 +64,8 @@ class Manager:
         self.url = ""
 
     @classmethod
-    async def start(cls, kubeconfig: Path, *flags: str, config: str = ALL_JOBS, ready: bool = True) -> Manager:
-        """Start it and wait until it says that it is ready."""
+    async def start(cls, kubeconfig: Path, *flags: str, config: str = ALL_JOBS, until: str = "ready") -> Manager:
+        """Start it and wait until it says so."""
         began = time.monotonic()
         folder = kubeconfig.parent
         (folder / "config.yaml").write_text(config)
@@ -64,7 +79,7 @@ class Manager:
                 stderr=stderr,
             )
         manager = cls(process, log)
-        await manager.read_until("ready" if ready else "serving", PATIENCE)
+        await manager.read_until(until, PATIENCE)
         manager.ready_seconds = time.monotonic() - began
         return manager
 
@@ -117,6 +132,12 @@ class Manager:
         found = re.search(r"VmHWM:\s+(\d+) kB", status)
         assert found is not None
         return int(found[1]) * 1024
+
+    async def end(self) -> int | None:
+        """Its exit code, once it has ended by itself."""
+        async with asyncio.timeout(PATIENCE):
+            await self.process.communicate()
+        return self.process.returncode
 
     async def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

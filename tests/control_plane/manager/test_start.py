@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,29 +16,15 @@ from queue_manager.operator import preflight
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE, READ, each_verb, needs, rules
 from queue_manager.operator.transport import ClusterTransport
-from tests.control_plane.conftest import ROOT, SLUICE, install_kinds
+from tests.control_plane.conftest import install_kinds
 from tests.control_plane.manager.account import Account, account, without, write_kubeconfig
 from tests.control_plane.manager.conftest import Start
-from tests.control_plane.manager.process import until
+from tests.control_plane.manager.process import refusal, until
 from tests.control_plane.server import ControlPlane, free_ports
 
 pytestmark = pytest.mark.control_plane
 
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
-
-
-async def refusal(*flags: str, kubeconfig: Path | None = None) -> str:
-    """Start it, expect that it does not; returns what it says, less its name."""
-    chosen = () if kubeconfig is None else ("--kubeconfig", str(kubeconfig))
-    command = [*SLUICE, "manager", "--metrics-port", "0", *chosen, *flags]
-    done = await asyncio.to_thread(
-        subprocess.run, command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 3, done
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith("sluice manager: ")
-    return done.stderr.removeprefix("sluice manager: ").strip()
 
 
 async def of(who: Account, plane: ControlPlane, tmp_path: Path) -> Path:

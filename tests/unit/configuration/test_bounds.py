@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import pytest
 import yaml
 
+from job_controller import names
 from job_controller.fields import Json
 from queue_manager.configuration import ConfigurationError, loads
 
@@ -54,6 +55,7 @@ AT_THE_BOUND: list[Json] = [
     labels(["Cohort"], sourceLabelKey="a"),
     labels(["Cohort"], sourceAnnotationKey="a"),
     election("3s", "2s", "1s"),
+    {"leaderElection": {"resourceLock": "leases", "resourceName": "a.b", "resourceNamespace": "c"}},
     {"jobController": {"podFailureBackoffBase": "5s", "podFailureBackoffMax": "5s"}},
     {"visibilityServer": {"bindAddress": "::1"}},
     {"tls": {"minVersion": "VersionTLS12", "cipherSuites": ["TLS_AES_128_GCM_SHA256"]}},
@@ -104,6 +106,17 @@ BEYOND: list[tuple[Json, list[str]]] = [
         ["metrics.customLabels[0].trackedValues: 0 values; must have 1-12 values"],
     ),
     (election("2s", "2s", "1s"), ["leaderElection.renewDeadline: is too long; must be less than leaseDuration"]),
+    (
+        {"leaderElection": {"resourceLock": "x"}},
+        ['leaderElection.resourceLock: "x" is no kind of lock; must be "leases"'],
+    ),
+    (
+        {"leaderElection": {"resourceName": "a_b", "resourceNamespace": "a.b"}},
+        [
+            f"leaderElection.resourceName: is no name of a Lease; {names.dns_subdomain('a_b')[0]}",
+            f"leaderElection.resourceNamespace: is no name of a namespace; {names.dns_label('a.b')[0]}",
+        ],
+    ),
     (election("3s", "2s", "2s"), ["leaderElection.retryPeriod: is too long; must be less than renewDeadline"]),
     (
         {"visibilityServer": {"bindAddress": "here"}},

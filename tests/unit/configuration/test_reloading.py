@@ -19,6 +19,7 @@ AT_START = {
     "health",
     "controller.cacheSyncTimeout",
     "clientConnection",
+    "leaderElection",
     "jobController",
 }
 

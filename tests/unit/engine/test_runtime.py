@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -84,6 +86,41 @@ async def test_a_task_that_dies_ends_the_block_with_its_error(served: Served) ->
     with pytest.raises(KeyError, match="broken"):
         async with runtime:
             await asyncio.Event().wait()
+
+
+async def test_what_supports_begins_before_the_first_list_and_its_death_ends_the_start() -> None:
+    """Of a server that never answers; a task would still wait for the caches."""
+    began: list[str] = []
+
+    async def supports() -> None:
+        began.append("support")
+        raise KeyError("lost")
+
+    async def works() -> None:
+        began.append("task")
+
+    async with silent_server() as transport:
+        runtime = a_runtime(transport)
+        runtime.cache(PODS, Pod)
+        runtime.task(works)
+        runtime.support(supports)
+        with pytest.raises(KeyError, match="lost"):
+            async with runtime:
+                await asyncio.Event().wait()
+    assert began == ["support"]
+
+
+@asynccontextmanager
+async def silent_server() -> AsyncIterator[HttpTransport]:
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(hear, "127.0.0.1", 0)
+    transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    yield transport
+    await transport.close()
+    server.close()
 
 
 async def test_a_task_may_return(served: Served) -> None:

@@ -1,0 +1,101 @@
+"""Two managers on a real API server: one works, the other follows when it is gone, and no pod is counted twice."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import LEASES
+from queue_manager.operator.permissions import ALL, LEADER, rule, rules
+from tests.control_plane.manager.account import account, write_kubeconfig
+from tests.control_plane.manager.conftest import Start
+from tests.control_plane.manager.process import ALL_JOBS, Manager, refusal
+from tests.control_plane.manager.scenario import Scenario
+from tests.control_plane.server import ControlPlane
+
+pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("running_pods")]
+
+
+def config(namespace: str) -> str:
+    times = "leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 1s"
+    return f"{ALL_JOBS}leaderElection: {{resourceNamespace: {namespace}, {times}}}\n"
+
+
+@pytest.fixture
+async def kubeconfigs(api: Client, namespace: str, plane: ControlPlane, tmp_path: Path) -> list[Path]:
+    """Of two managers, each in a folder of its own."""
+    token, _ = await (await account(api, namespace, [*rules(ALL), rule(LEADER)])).token()
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+    return [write_kubeconfig(folder / "kubeconfig", plane.url, {"token": token}, plane) for folder in folders]
+
+
+@pytest.fixture
+async def pair(scenario: Scenario, kubeconfigs: list[Path], start: Start) -> tuple[Manager, Manager]:
+    """A leader with three Jobs in hand, and who waits."""
+    first = await start(kubeconfigs[0], config=config(scenario.namespace))
+    second = await start(kubeconfigs[1], config=config(scenario.namespace), until="waits: ")
+    await scenario.queues()
+    for name in ("a", "b", "c"):
+        await scenario.submit(name, parallelism=2, completions=4)
+    await scenario.until_admitted("a")
+    return first, second
+
+
+async def holder(scenario: Scenario) -> str:
+    lease = await scenario.api.get(LEASES, scenario.namespace, "c1f6bfd2.kueue.x-k8s.io")
+    return str(lease["spec"]["holderIdentity"])
+
+
+async def all_done(scenario: Scenario) -> None:
+    await scenario.until_finished("a", "b", "c")
+    for name in ("a", "b", "c"):
+        assert (await scenario.job(name))["status"]["succeeded"] == 4
+        assert len(await scenario.pods(name)) == 4
+
+
+async def test_who_waits_is_ready_and_follows_at_once_when_the_leader_stops(
+    scenario: Scenario, pair: tuple[Manager, Manager]
+) -> None:
+    first, second = pair
+    leader = await holder(scenario)
+    assert second.lines[-1] == f"waits: {leader} leads, by the lease {scenario.namespace}/c1f6bfd2.kueue.x-k8s.io"
+    assert await second.get("/readyz") == (200, "ok\n")
+    assert 'replica_role="leader"' in (await first.get("/metrics"))[1]
+    assert 'replica_role="leader"' not in (await second.get("/metrics"))[1]
+    await first.stop()
+    await second.read_until("ready", 5)
+    assert await holder(scenario) not in ("", leader)
+    await all_done(scenario)
+
+
+async def test_a_leader_that_is_killed_is_followed(scenario: Scenario, pair: tuple[Manager, Manager]) -> None:
+    first, second = pair
+    await first.kill()
+    await second.read_until("ready", 15)
+    await all_done(scenario)
+
+
+async def test_a_leader_that_stood_still_ends_without_another_write(
+    scenario: Scenario, pair: tuple[Manager, Manager]
+) -> None:
+    first, second = pair
+    first.process.send_signal(signal.SIGSTOP)
+    await second.read_until("ready", 15)
+    first.process.send_signal(signal.SIGCONT)
+    assert await first.end() == 3
+    log = first.log.read_text()
+    assert "sluice manager: does not lead any more: " in log
+    assert "Traceback" not in log
+    await all_done(scenario)
+
+
+async def test_without_the_right_to_the_lease_it_says_so(scenario: Scenario, kubeconfig: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(config(scenario.namespace))
+    said = await refusal("--config", str(tmp_path / "config.yaml"), kubeconfig=kubeconfig)
+    what = "get, create, update leases.coordination.k8s.io"
+    assert said == f"no permission, in namespace {scenario.namespace}, to {what}: bind a Role that allows it"

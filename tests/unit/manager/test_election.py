@@ -107,6 +107,14 @@ async def world_of() -> AsyncIterator[tuple[World, Callable[..., Candidate]]]:
         yield world, enter
 
 
+async def leader_and_other(enter: Callable[[str], Candidate]) -> tuple[Candidate, Candidate]:
+    first = enter("a")
+    await first.won()
+    second = enter("b")
+    await asyncio.sleep(60)
+    return first, second
+
+
 async def spec(world: World) -> dict[str, Any]:
     found: dict[str, Any] = (await world.client.get(LEASES, "default", NAME))["spec"]
     return found
@@ -131,10 +139,7 @@ def test_the_first_leads_and_the_others_say_for_whom_they_wait() -> None:
 
 def test_a_leader_that_stops_makes_room_at_once() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
-        first = enter("a")
-        await first.won()
-        second = enter("b")
-        await asyncio.sleep(60)
+        first, second = await leader_and_other(enter)
         left = second.now()
         await first.stop()
         assert (await spec(world))["holderIdentity"] == ""
@@ -146,10 +151,7 @@ def test_a_leader_that_stops_makes_room_at_once() -> None:
 
 def test_a_leader_that_dies_is_followed_when_its_lease_is_over() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
-        first = enter("a")
-        await first.won()
-        second = enter("b")
-        await asyncio.sleep(60)
+        first, second = await leader_and_other(enter)
         left = second.now()
         await first.die()
         assert LASTS - RETRY - 0.1 <= await second.won() - left <= LASTS + 2 * LONGEST_RETRY
@@ -159,10 +161,7 @@ def test_a_leader_that_dies_is_followed_when_its_lease_is_over() -> None:
 
 def test_a_leader_without_connection_ends_before_another_begins() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
-        first = enter("a")
-        await first.won()
-        second = enter("b")
-        await asyncio.sleep(60)
+        first, second = await leader_and_other(enter)
         left = first.now()
         first.line.cut = True
         await asyncio.wait([first.task])
@@ -177,9 +176,7 @@ def test_a_leader_without_connection_ends_before_another_begins() -> None:
 
 def test_a_short_failure_costs_nothing() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
-        first = enter("a")
-        await first.won()
-        second = enter("b")
+        first, second = await leader_and_other(enter)
         for _ in range(10):
             first.line.cut = True
             await asyncio.sleep(DEADLINE - 2 * RETRY)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl as tls
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -40,9 +40,13 @@ class HttpTransport:
         authorization: kubeconfig.Authorization | None = None,
         ssl: tls.SSLContext | None = None,
         server_hostname: str | None = None,
+        headers: Iterable[tuple[str, str]] = (),
         at_once: int = AT_ONCE,
     ) -> None:
-        """`token` is a fixed bearer token; `authorization` one that changes. `at_once`: requests in flight."""
+        """`token` is a fixed bearer token; `authorization` one that changes. `at_once`: requests in flight.
+
+        `headers` go with each of them.
+        """
         self.base_url = base_url.rstrip("/")
         self._token = token
         self._authorization = authorization
@@ -50,7 +54,7 @@ class HttpTransport:
         self._server_hostname = server_hostname
         self._at_once = asyncio.Semaphore(at_once)
         # identity: to compress a list costs the API server more than to send it (as controller-runtime does).
-        self._headers = {"User-Agent": "sluice", "Accept-Encoding": "identity"}
+        self._headers = [("User-Agent", "sluice"), ("Accept-Encoding", "identity"), *headers]
         self._session: aiohttp.ClientSession | None = None
         self._streams: set[aiohttp.ClientResponse] = set()
 
@@ -67,6 +71,7 @@ class HttpTransport:
             authorization=access.authorization,
             ssl=access.ssl,
             server_hostname=access.server_hostname,
+            headers=access.headers,
         )
 
     async def request(self, request: Request) -> Response:

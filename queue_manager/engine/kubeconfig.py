@@ -1,7 +1,7 @@
 """How to reach a cluster and who we are there: from a kubeconfig file, or from inside a pod.
 
 Read directly with pyyaml, as client-go resolves it: token, token file (renewed while we run), basic
-authentication, client certificate as file or data, CA as file or data, tls-server-name. A user with an
+authentication, client certificate as file or data, CA as file or data, tls-server-name, whom to act as. A user with an
 `exec` or `auth-provider` plugin is left to `kubernetes.aio.config`, imported only then.
 """
 
@@ -12,10 +12,11 @@ import base64
 import os
 import ssl as tls
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import yaml
 
@@ -43,13 +44,15 @@ class Authorization(Protocol):
 class Access:
     """A server and who we are there. `files` are those of which all this was read; tokens renew themselves.
 
-    `namespace`: of the pod that we are, if we are one.
+    `headers` go with every request: the name of one may come several times. `namespace`: of the pod that we are, if we
+    are one.
     """
 
     server: str
     authorization: Authorization
     ssl: tls.SSLContext | None = None
     server_hostname: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
     files: tuple[Path, ...] = ()
     namespace: str = ""
 
@@ -77,6 +80,7 @@ def load(path: str | Path, context: str | None = None) -> Access:
         authorization=_authorization(path, chosen, user),
         ssl=_ssl(path, cluster, user) if server.startswith("https://") else None,
         server_hostname=cluster.get("tls-server-name"),
+        headers=tuple(_impersonation(path, user)),
         files=(path, *_referred(path, cluster, user)),
     )
 
@@ -139,6 +143,26 @@ def _authorization(path: Path, context: str, user: Mapping[str, Any]) -> Authori
     if "exec" in user or "auth-provider" in user:
         return _Plugin(path, context)
     return _Fixed("")
+
+
+def _impersonation(path: Path, user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Whom to act as. Who says so wants the rights of that user and not the own ones, which may be many more."""
+    name, uid = user.get("as"), user.get("as-uid")
+    groups, extra = user.get("as-groups") or (), user.get("as-user-extra") or {}
+    if not name:
+        if uid or groups or extra:
+            raise KubeconfigError(
+                f"{path}: as-uid, as-groups and as-user-extra belong to a user to act as, and no `as` is set"
+            )
+        return
+    yield "Impersonate-User", str(name)
+    if uid:
+        yield "Impersonate-Uid", str(uid)
+    for group in groups:
+        yield "Impersonate-Group", str(group)
+    for key, values in extra.items():
+        for value in values:
+            yield f"Impersonate-Extra-{quote(str(key), safe='')}", str(value)
 
 
 class _Fixed:

@@ -117,7 +117,7 @@ async def _session(transport: ClusterTransport) -> aiohttp.ClientSession:
     authorization = await access.authorization()
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=access.ssl or True, limit=4),
-        headers={"Authorization": authorization} if authorization else {},
+        headers=[*access.headers, *([("Authorization", authorization)] if authorization else [])],
         trust_env=False,
     )
 

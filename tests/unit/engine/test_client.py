@@ -247,6 +247,7 @@ def test_client_certificates_as_data_and_as_files(tmp_path: Path) -> None:
             "certificate-authority-data is not base64",
         ),
         ({"server": "https://x"}, {"client-key-data": "eA=="}, None, "must be given together"),
+        ({}, {"token": "t", "as-groups": ["g"]}, None, "no `as` is set"),
     ],
 )
 def test_what_is_wrong_with_a_kubeconfig(
@@ -254,6 +255,33 @@ def test_what_is_wrong_with_a_kubeconfig(
 ) -> None:
     with pytest.raises(KubeconfigError, match=text):
         load(kubeconfig(tmp_path, cluster, user), context)
+
+
+async def test_who_acts_as_another_user_says_so_with_each_request(tmp_path: Path) -> None:
+    """Else the own rights would be used, and somebody who tries what another may do would do it."""
+    asked: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    who = {"token": "t", "as": "ann", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"x.io/Y": ["1", "2"]}}
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    transport = HttpTransport.from_kubeconfig(kubeconfig(tmp_path, {"server": url}, who))
+    await transport.request(Request("GET", "/"))
+    async with transport.stream("/"):
+        pass
+    await transport.close()
+    server.close()
+    expected = {
+        *("Impersonate-User: ann", "Impersonate-Uid: 7", "Impersonate-Group: a", "Impersonate-Group: b"),
+        *("Impersonate-Extra-x.io%2FY: 1", "Impersonate-Extra-x.io%2FY: 2", "Authorization: Bearer t"),
+    }
+    assert len(asked) == 2
+    for request in asked:
+        assert expected <= set(request.splitlines())
 
 
 async def test_from_kubeconfig_talks_to_the_server(served: Served, tmp_path: Path) -> None:

@@ -41,11 +41,12 @@ class HttpTransport:
         ssl: tls.SSLContext | None = None,
         server_hostname: str | None = None,
         headers: Iterable[tuple[str, str]] = (),
+        proxy: str | None = None,
         at_once: int = AT_ONCE,
     ) -> None:
         """`token` is a fixed bearer token; `authorization` one that changes. `at_once`: requests in flight.
 
-        `headers` go with each of them.
+        `headers` go with each of them. `proxy` is the URL of one, that of the environment does not count.
         """
         self.base_url = base_url.rstrip("/")
         self._token = token
@@ -53,6 +54,7 @@ class HttpTransport:
         self._ssl = ssl
         self._server_hostname = server_hostname
         self._at_once = asyncio.Semaphore(at_once)
+        self._proxy = proxy
         # identity: to compress a list costs the API server more than to send it (as controller-runtime does).
         self._headers = [("User-Agent", "sluice"), ("Accept-Encoding", "identity"), *headers]
         self._session: aiohttp.ClientSession | None = None
@@ -72,6 +74,7 @@ class HttpTransport:
             ssl=access.ssl,
             server_hostname=access.server_hostname,
             headers=access.headers,
+            proxy=access.proxy,
         )
 
     async def request(self, request: Request) -> Response:
@@ -142,6 +145,7 @@ class HttpTransport:
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 headers=self._headers,
+                proxy=self._proxy,
                 trust_env=False,
                 auto_decompress=True,
                 cookie_jar=aiohttp.DummyCookieJar(),

@@ -1,8 +1,8 @@
 """How to reach a cluster and who we are there: from a kubeconfig file, or from inside a pod.
 
 Read directly with pyyaml, as client-go resolves it: token, token file (renewed while we run), basic
-authentication, client certificate as file or data, CA as file or data, tls-server-name, whom to act as. A user with an
-`exec` or `auth-provider` plugin is left to `kubernetes.aio.config`, imported only then.
+authentication, client certificate as file or data, CA as file or data, tls-server-name, proxy-url, whom to act as.
+A user with an `exec` or `auth-provider` plugin is left to `kubernetes.aio.config`, imported only then.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Access:
     ssl: tls.SSLContext | None = None
     server_hostname: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    proxy: str | None = None  # its URL
     files: tuple[Path, ...] = ()
     namespace: str = ""
 
@@ -81,6 +82,7 @@ def load(path: str | Path, context: str | None = None) -> Access:
         ssl=_ssl(path, cluster, user) if server.startswith("https://") else None,
         server_hostname=cluster.get("tls-server-name"),
         headers=tuple(_impersonation(path, user)),
+        proxy=_proxy(path, cluster),
         files=(path, *_referred(path, cluster, user)),
     )
 
@@ -90,6 +92,13 @@ def _without_credentials(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _proxy(path: Path, cluster: Mapping[str, Any]) -> str | None:
+    url = str(cluster.get("proxy-url") or "")
+    if url and not url.startswith(("http://", "https://")):
+        raise KubeconfigError(f"{path}: proxy-url has to be http or https: {url.rpartition('@')[2]!r}")
+    return url or None
 
 
 def service_account(root: Path = SERVICE_ACCOUNT) -> Access:

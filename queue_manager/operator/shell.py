@@ -118,6 +118,7 @@ async def _session(transport: ClusterTransport) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=access.ssl or True, limit=4),
         headers=[*access.headers, *([("Authorization", authorization)] if authorization else [])],
+        proxy=access.proxy,
         trust_env=False,
     )
 

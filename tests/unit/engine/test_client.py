@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -247,6 +249,7 @@ def test_client_certificates_as_data_and_as_files(tmp_path: Path) -> None:
             "certificate-authority-data is not base64",
         ),
         ({"server": "https://x"}, {"client-key-data": "eA=="}, None, "must be given together"),
+        ({"proxy-url": "socks5://me:secret@p:1"}, {}, None, "has to be http or https: 'p:1'"),
         ({}, {"token": "t", "as-groups": ["g"]}, None, "no `as` is set"),
     ],
 )
@@ -257,8 +260,9 @@ def test_what_is_wrong_with_a_kubeconfig(
         load(kubeconfig(tmp_path, cluster, user), context)
 
 
-async def test_who_acts_as_another_user_says_so_with_each_request(tmp_path: Path) -> None:
-    """Else the own rights would be used, and somebody who tries what another may do would do it."""
+@asynccontextmanager
+async def listening() -> AsyncIterator[tuple[str, list[str]]]:
+    """A URL, and the heads of the requests that came there; whatever they ask, they get."""
     asked: list[str] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -267,14 +271,24 @@ async def test_who_acts_as_another_user_says_so_with_each_request(tmp_path: Path
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    who = {"token": "t", "as": "ann", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"x.io/Y": ["1", "2"]}}
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    transport = HttpTransport.from_kubeconfig(kubeconfig(tmp_path, {"server": url}, who))
-    await transport.request(Request("GET", "/"))
-    async with transport.stream("/"):
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+    server.close()
+
+
+async def ask_twice(path: Path) -> None:
+    """Once for an answer, once for a stream."""
+    transport = HttpTransport.from_kubeconfig(path)
+    await transport.request(Request("GET", "/x"))
+    async with transport.stream("/x"):
         pass
     await transport.close()
-    server.close()
+
+
+async def test_who_acts_as_another_user_says_so_with_each_request(tmp_path: Path) -> None:
+    """Else the own rights would be used, and somebody who tries what another may do would do it."""
+    who = {"token": "t", "as": "ann", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"x.io/Y": ["1", "2"]}}
+    async with listening() as (url, asked):
+        await ask_twice(kubeconfig(tmp_path, {"server": url}, who))
     expected = {
         *("Impersonate-User: ann", "Impersonate-Uid: 7", "Impersonate-Group: a", "Impersonate-Group: b"),
         *("Impersonate-Extra-x.io%2FY: 1", "Impersonate-Extra-x.io%2FY: 2", "Authorization: Bearer t"),
@@ -282,6 +296,12 @@ async def test_who_acts_as_another_user_says_so_with_each_request(tmp_path: Path
     assert len(asked) == 2
     for request in asked:
         assert expected <= set(request.splitlines())
+
+
+async def test_a_server_behind_a_proxy_is_asked_through_it(tmp_path: Path) -> None:
+    async with listening() as (url, asked):
+        await ask_twice(kubeconfig(tmp_path, {"server": "http://far.invalid:6443", "proxy-url": url}, {"token": "t"}))
+    assert [request.split("\r\n")[0] for request in asked] == ["GET http://far.invalid:6443/x HTTP/1.1"] * 2
 
 
 async def test_from_kubeconfig_talks_to_the_server(served: Served, tmp_path: Path) -> None:

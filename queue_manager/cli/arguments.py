@@ -9,6 +9,7 @@ from job_controller import quantities
 from queue_manager.operator.permissions import ALL
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+OWN = "default: that of the context, else default"
 MAX_NODES = 1000  # each has a watch of its own; more take longer to start than anybody waits
 
 
@@ -42,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
         help="YAML or JSON; - is standard input; may be given several times",
     )
     submit.add_argument("-q", "--queue", metavar="Q", help="LocalQueue for Jobs that name none")
-    submit.add_argument("-n", "--namespace", metavar="NS", help="for Jobs that name none (default: default)")
+    submit.add_argument("-n", "--namespace", metavar="NS", help=f"for Jobs that name none ({OWN})")
     add_client_options(submit)
 
     add_operator_commands(commands)
@@ -135,7 +136,7 @@ def add_acting_options(command: argparse.ArgumentParser) -> None:
 
 
 def add_namespace_option(command: argparse.ArgumentParser) -> None:
-    command.add_argument("-n", "--namespace", metavar="NS", default="default", help="default: default")
+    command.add_argument("-n", "--namespace", metavar="NS", help=OWN)
 
 
 def add_cluster_options(command: argparse.ArgumentParser) -> None:

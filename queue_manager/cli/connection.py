@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from queue_manager.cli.exits import Refusal
+from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.client import Client
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.transport import ApiError
@@ -44,15 +46,31 @@ def find_kubeconfig(chosen: str | None) -> Path:
     raise Refusal(f"no kubeconfig (looked at {tried}); start a cluster with `sluice up`, or name one with --kubeconfig")
 
 
+def namespace_of(args: argparse.Namespace) -> str:
+    """The namespace of a command that is about one: as named, else that of the context, else `default`, as kubectl."""
+    if args.namespace:
+        return str(args.namespace)
+    path = find_kubeconfig(args.kubeconfig)
+    with _readable(path):
+        return kubeconfigs.namespace(path, args.context) or "default"
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """What is wrong with a kubeconfig becomes a Refusal that names it."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError) as error:
+        said = str(error)
+        raise Refusal(said if str(path) in said else f"{path}: {said}") from error
+
+
 @asynccontextmanager
 async def connect(kubeconfig: str | None, context: str | None) -> AsyncIterator[Client]:
     """A client of the chosen cluster. Raises Refusal in words when it cannot be reached or says no."""
     path = find_kubeconfig(kubeconfig)
-    try:
+    with _readable(path):
         transport = HttpTransport.from_kubeconfig(path, context)
-    except (OSError, ValueError, KeyError) as error:
-        said = str(error)
-        raise Refusal(said if str(path) in said else f"{path}: {said}") from error
     try:
         yield Client(transport)
     except ApiError as error:

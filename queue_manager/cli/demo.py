@@ -88,7 +88,7 @@ async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[Out
         for manifest in manifests.read(str(samples() / "queues.yaml")):
             tree = manifest.tree
             await client.create(by_kind(tree["apiVersion"], tree["kind"]), tree["metadata"].get("namespace", ""), tree)
-        found = [(manifest, prepare(manifest, None, None)) for manifest in manifests.read(str(samples() / "jobs"))]
+        found = [(manifest, prepare(manifest, None)) for manifest in manifests.read(str(samples() / "jobs"))]
         await submit(client, found)
         with suppress(TimeoutError):
             await asyncio.wait_for(watch(client, Console(quiet=quiet, highlight=False)), timeout)

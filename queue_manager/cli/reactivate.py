@@ -10,7 +10,7 @@ from job_controller.model import Key
 from queue_manager.api import labels
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli.acting import Report
-from queue_manager.cli.connection import connect
+from queue_manager.cli.connection import connect, namespace_of
 from queue_manager.cli.exits import EXIT_NEVER, Refusal
 from queue_manager.cli.stop_policy import missing
 from queue_manager.cli.targets import Queue, Target, find_all, patch, queue_of
@@ -29,14 +29,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> int:
+    namespace = namespace_of(args)
     async with connect(args.kubeconfig, args.context) as client:
         if args.all:
-            queue = queue_of(args.queue, args.namespace)
+            queue = queue_of(args.queue, namespace)
             queues = await Queues.read(client, [queue.key.namespace])
             targets = await deactivated(client, queue, queues)
             empty = f"nothing is deactivated in {queue.text}"
         else:
-            targets, empty = await find_all(client, args.jobs, args.namespace), ""
+            targets, empty = await find_all(client, args.jobs, namespace), ""
             queues = await Queues.read(client, [target.key.namespace for target in targets])
         report = Report(args.output, dry_run=args.dry_run)
         await reactivate(client, targets, queues, report, stagger=args.stagger, dry_run=args.dry_run)

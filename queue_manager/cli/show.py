@@ -17,7 +17,7 @@ from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Key
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import connect
+from queue_manager.cli.connection import connect, namespace_of
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.ps import STYLES
 from queue_manager.cli.streams import printable
@@ -51,8 +51,9 @@ def run(args: argparse.Namespace) -> int:
 
 async def _view(args: argparse.Namespace) -> JobView:
     config = read_config(args.config) if args.config else None
+    key = key_of(args.job, namespace_of(args))
     async with connect(args.kubeconfig, args.context) as client:
-        target = await find(client, key_of(args.job, args.namespace))
+        target = await find(client, key)
         pods = await pods_of(client, target)
         events = await events_of(client, target, pods)
         local, above, obstacle = await queues_of(client, target.workload)

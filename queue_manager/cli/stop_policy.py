@@ -9,7 +9,7 @@ from job_controller.model import Key
 from queue_manager.api import labels
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.cli.acting import Report
-from queue_manager.cli.connection import connect
+from queue_manager.cli.connection import connect, namespace_of
 from queue_manager.cli.exits import Refusal
 from queue_manager.cli.targets import Queue, patch, queue_of
 from queue_manager.engine.client import Client
@@ -22,7 +22,7 @@ ALREADY = {labels.HOLD: "held", labels.HOLD_AND_DRAIN: "draining", labels.STOP_N
 
 
 def run(args: argparse.Namespace, policy: str) -> int:
-    queue = queue_of(args.queue, args.namespace, cluster_queue=args.cluster_queue)
+    queue = queue_of(args.queue, namespace_of(args), cluster_queue=args.cluster_queue)
     return asyncio.run(_run(args, queue, policy))
 
 

@@ -16,7 +16,7 @@ from job_controller.model import Job, Key
 from queue_manager.api import labels
 from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor
 from queue_manager.cli import manifests, output
-from queue_manager.cli.connection import connect
+from queue_manager.cli.connection import connect, namespace_of
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.manifests import Manifest
 from queue_manager.engine.client import Client
@@ -49,19 +49,20 @@ def run(args: argparse.Namespace) -> int:
     found = [manifest for file in args.file for manifest in manifests.read(file)]
     if not found:
         raise Refusal(f"{', '.join(args.file)}: no manifest in it", EXIT_NEVER)
-    jobs = [(manifest, prepare(manifest, args.queue, args.namespace)) for manifest in found]
+    jobs = [(manifest, prepare(manifest, args.queue)) for manifest in found]
     rows = asyncio.run(_submit(args, jobs))
     output.show(args.output, COLUMNS, rows, "nothing submitted")
     return EXIT_NEVER if any(row.never for row in rows) else EXIT_OK
 
 
 async def _submit(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, Any]]]) -> list[Submitted]:
+    namespace = namespace_of(args)
     async with connect(args.kubeconfig, args.context) as client:
-        return await submit(client, jobs)
+        return await submit(client, jobs, namespace)
 
 
-def prepare(manifest: Manifest, queue: str | None, namespace: str | None) -> dict[str, Any]:
-    """The Job as it will be sent: with the queue and namespace of the command line where it names none."""
+def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
+    """The Job as it will be sent, but for its namespace: with the queue of the command line where it names none."""
     tree = copy.deepcopy(manifest.tree)
     kind = f"{tree.get('apiVersion')}/{tree.get('kind')}"
     if kind != "batch/v1/Job":
@@ -69,7 +70,6 @@ def prepare(manifest: Manifest, queue: str | None, namespace: str | None) -> dic
     meta = tree.setdefault("metadata", {})
     if not isinstance(meta, dict):
         raise Refusal(f"{manifest.place('metadata')}: metadata is a mapping with a name", EXIT_NEVER)
-    meta.setdefault("namespace", namespace or "default")
     if queue:
         marks = meta.get("labels") or {}
         if isinstance(marks, dict):
@@ -77,11 +77,16 @@ def prepare(manifest: Manifest, queue: str | None, namespace: str | None) -> dic
     return tree
 
 
-async def submit(client: Client, jobs: list[tuple[Manifest, dict[str, Any]]]) -> list[Submitted]:
+async def submit(
+    client: Client, jobs: list[tuple[Manifest, dict[str, Any]]], namespace: str = "default"
+) -> list[Submitted]:
     """Check every Job (server-side dry run, unknown fields refused), then create them in order.
 
+    `namespace` is for those that name none.
     Raises Refusal with all that is wrong, each with its file and line, before anything is created.
     """
+    for _, job in jobs:
+        job["metadata"]["namespace"] = job["metadata"].get("namespace") or namespace
     problems = list(_twice(jobs))
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=True)

@@ -61,16 +61,7 @@ class Access:
 def load(path: str | Path, context: str | None = None) -> Access:
     """Access by this kubeconfig, in the given or its current context."""
     path = Path(path)
-    try:
-        tree = yaml.load(path.read_bytes(), Loader=FastLoader)
-    except yaml.YAMLError as error:
-        raise KubeconfigError(f"{path}: is no YAML: {error}") from error
-    if not isinstance(tree, dict):
-        raise KubeconfigError(f"{path}: is no kubeconfig: expected a mapping")
-    chosen = context or tree.get("current-context") or ""
-    if not chosen:
-        raise KubeconfigError(f"{path}: no current-context is set; name a context")
-    entry = _named(path, tree, "contexts", "context", chosen)
+    tree, chosen, entry = _context(path, context)
     cluster = _named(path, tree, "clusters", "cluster", str(entry.get("cluster") or ""))
     user = _named(path, tree, "users", "user", str(entry["user"])) if entry.get("user") else {}
     server = _without_credentials(str(cluster.get("server") or ""))
@@ -85,6 +76,26 @@ def load(path: str | Path, context: str | None = None) -> Access:
         proxy=_proxy(path, cluster),
         files=(path, *_referred(path, cluster, user)),
     )
+
+
+def namespace(path: str | Path, context: str | None = None) -> str:
+    """The namespace that this context is about where none is named; empty if it says none."""
+    _, _, entry = _context(Path(path), context)
+    return str(entry.get("namespace") or "")
+
+
+def _context(path: Path, context: str | None) -> tuple[Mapping[str, Any], str, Mapping[str, Any]]:
+    """The whole file, the name of the given or current context, and what it says."""
+    try:
+        tree = yaml.load(path.read_bytes(), Loader=FastLoader)
+    except yaml.YAMLError as error:
+        raise KubeconfigError(f"{path}: is no YAML: {error}") from error
+    if not isinstance(tree, dict):
+        raise KubeconfigError(f"{path}: is no kubeconfig: expected a mapping")
+    chosen = context or tree.get("current-context") or ""
+    if not chosen:
+        raise KubeconfigError(f"{path}: no current-context is set; name a context")
+    return tree, chosen, _named(path, tree, "contexts", "context", chosen)
 
 
 def _without_credentials(url: str) -> str:

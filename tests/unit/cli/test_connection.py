@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from queue_manager.cli import up
 from queue_manager.cli.connection import connect, find_kubeconfig
 from queue_manager.cli.exits import EXIT_ERROR, Refusal
+from queue_manager.cli.main import main
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.resources import JOBS
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
@@ -66,6 +70,54 @@ def test_without_any_file_one_is_told_where_it_looked_and_what_to_do() -> None:
         find_kubeconfig(None)
     assert ".sluice/kubeconfig" in str(refused.value)
     assert ".kube/config" in str(refused.value)
+
+
+@pytest.fixture
+def asked() -> Iterator[tuple[str, list[str]]]:
+    """The URL of a server that has nothing, and the paths that it is asked for."""
+    paths: list[str] = []
+
+    class Nothing(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            paths.append(self.path)
+            self.send_response(404)
+            self.end_headers()
+            self.wfile.write(b'{"kind": "Status", "reason": "NotFound", "message": "not found"}')
+
+        do_GET = do_POST = answer  # noqa: N815
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Nothing) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        yield f"http://127.0.0.1:{server.server_port}", paths
+        server.shutdown()
+
+
+@pytest.mark.parametrize("named", ["", "-n theirs"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "show x",
+        "hold x",
+        "release x",
+        "drain x",
+        "deactivate x",
+        "reactivate x",
+        "reactivate --all -q x",
+        "submit -f {}",
+    ],
+)
+def test_where_none_is_named_the_namespace_of_the_context_is_meant(
+    home: Path, asked: tuple[str, list[str]], command: str, named: str
+) -> None:
+    """As for kubectl: a queue or Job of the same name may be elsewhere, where it is not meant."""
+    url, paths = asked
+    text = KUBECONFIG.replace("http://127.0.0.1:1", url).replace("{cluster: c}", "{cluster: c, namespace: mine}", 1)
+    job = put(home / "job", "{apiVersion: batch/v1, kind: Job, metadata: {name: x}}")
+    main([*command.format(job).split(), *named.split(), "--kubeconfig", str(put(home / "config", text))])
+    assert f"/namespaces/{'theirs' if named else 'mine'}/" in paths[0]
+    assert not any("/namespaces/default/" in path for path in paths)
 
 
 async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(home: Path) -> None:

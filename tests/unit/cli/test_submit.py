@@ -13,7 +13,7 @@ from queue_manager.cli import main, manifests
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
 from queue_manager.cli.submit import Submitted, prepare, submit
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
+from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS
 from queue_manager.engine.transport import Request, Response
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import Registry
@@ -65,7 +65,7 @@ async def send(client: Client, tmp_path: Path, *texts: str) -> list[Submitted]:
     file = tmp_path / "jobs.yaml"
     file.write_text("---\n".join(texts))
     found = manifests.read(str(file))
-    return await submit(client, [(manifest, prepare(manifest, None, None)) for manifest in found])
+    return await submit(client, [(manifest, prepare(manifest, None)) for manifest in found])
 
 
 async def names(client: Client) -> list[str]:
@@ -163,12 +163,17 @@ async def test_where_queues_may_not_be_read_the_verdict_is_left_out(
     assert row.note == "waits in its queue"
 
 
-async def test_the_command_line_fills_in_queue_and_namespace_and_overrides_neither(tmp_path: Path) -> None:
+async def test_the_command_line_fills_in_queue_and_namespace_and_overrides_neither(
+    client: Client, tmp_path: Path
+) -> None:
+    for name in ("here", "own"):
+        await client.create(NAMESPACES, "", {"metadata": {"name": name}})
+    own, none = (job("b").replace("name: b,", f"name: b, namespace: {name},") for name in ("own", ""))
     file = tmp_path / "f.yaml"
-    file.write_text(job("a", queue="") + "---\n" + job("b").replace("{name: b,", "{name: b, namespace: own,"))
-    trees = [prepare(manifest, "given", "here") for manifest in manifests.read(str(file))]
-    assert [tree["metadata"]["namespace"] for tree in trees] == ["here", "own"]
-    assert [tree["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] for tree in trees] == ["given", "q"]
+    file.write_text("---\n".join((job("a", queue=""), own, none)))
+    jobs = [(manifest, prepare(manifest, "given")) for manifest in manifests.read(str(file))]
+    rows = await submit(client, jobs, "here")
+    assert [(row.namespace, row.queue) for row in rows] == [("here", "given"), ("own", "q"), ("here", "q")]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +189,7 @@ def test_what_is_no_job_is_refused_with_its_line(tmp_path: Path, text: str, says
     file.write_text(text)
     (manifest,) = manifests.read(str(file))
     with pytest.raises(Refusal, match=says):
-        prepare(manifest, None, None)
+        prepare(manifest, None)
 
 
 def test_every_file_that_is_named_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

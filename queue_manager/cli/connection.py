@@ -14,6 +14,8 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.transport import ApiError
 
+NOT_LOGGED_IN = 401
+
 
 def home() -> Path:
     """The user's home directory. Refusal where there is none: in a container one may be a mere number."""
@@ -74,6 +76,8 @@ async def connect(kubeconfig: str | None, context: str | None) -> AsyncIterator[
     try:
         yield Client(transport)
     except ApiError as error:
+        if error.status == NOT_LOGGED_IN:
+            raise Refusal(f"the cluster of {path} does not accept our credentials (401): log in anew") from error
         raise Refusal(f"{error.status} {error.reason}: {error.message}") from error
     except OSError as error:
         why = str(error) or "it took too long"  # a timeout says nothing

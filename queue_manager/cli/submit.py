@@ -16,8 +16,8 @@ from job_controller.model import Job, Key
 from queue_manager.api import labels
 from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor
 from queue_manager.cli import manifests, output
-from queue_manager.cli.connection import connect, namespace_of
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
+from queue_manager.cli.connection import NOT_LOGGED_IN, connect, namespace_of
+from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.manifests import Manifest
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
@@ -36,6 +36,7 @@ class Submitted:
 
 
 WAITS = "waits in its queue"
+TOO_MANY, SERVER_FAILED = 429, 500
 
 COLUMNS = (
     output.Column("NAMESPACE", lambda row: row.namespace),
@@ -87,13 +88,16 @@ async def submit(
     """
     for _, job in jobs:
         job["metadata"]["namespace"] = job["metadata"].get("namespace") or namespace
-    problems = list(_twice(jobs))
+    problems, code = list(_twice(jobs)), EXIT_NEVER
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=True)
+        if answer.status == NOT_LOGGED_IN:  # no word about this Job or another
+            raise ApiError.of(answer.status, answer.body)
         if answer.status >= 300:
             problems += explain(manifest, answer)
+            code = code if _is_refusal(answer.status) else EXIT_ERROR
     if problems:
-        raise Refusal("\n  ".join(["nothing was submitted:", *problems]), EXIT_NEVER)
+        raise Refusal("\n  ".join(["nothing was submitted:", *problems]), code)
     judge = await Judge.read(client)
     rows: list[Submitted] = []
     for manifest, job in jobs:
@@ -103,6 +107,11 @@ async def submit(
             raise Refusal("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
         rows.append(judge.row(msgspec.json.decode(answer.body, type=Job)))
     return rows
+
+
+def _is_refusal(status: int) -> bool:
+    """Whether it is the Job that is wrong; else the server cannot say now, and another time it may be taken."""
+    return status < SERVER_FAILED and status != TOO_MANY
 
 
 def _twice(jobs: Sequence[tuple[Manifest, dict[str, Any]]]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from queue_manager.cli.exits import EXIT_ERROR, Refusal
 from queue_manager.cli.main import main
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.resources import JOBS
+from queue_manager.engine.transport import ApiError
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 
 KUBECONFIG = """\
@@ -143,6 +144,16 @@ async def test_a_file_that_is_no_kubeconfig_is_named_once(home: Path, text: str)
         async with connect(str(path), None):
             pass
     assert str(refused.value).count(str(path)) == 1
+
+
+async def test_credentials_that_are_not_accepted_are_told_as_such(home: Path) -> None:
+    """A real server says only `Unauthorized`, of an expired token as of a wrong one."""
+    path = put(home / "config")
+    with pytest.raises(Refusal) as refused:
+        async with connect(str(path), None):
+            raise ApiError(401, "Unauthorized", "Unauthorized")
+    assert str(refused.value) == f"the cluster of {path} does not accept our credentials (401): log in anew"
+    assert refused.value.code == EXIT_ERROR
 
 
 async def test_an_unknown_context_is_refused_by_name(home: Path) -> None:

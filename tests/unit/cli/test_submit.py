@@ -14,7 +14,7 @@ from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
 from queue_manager.cli.submit import Submitted, prepare, submit
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS
-from queue_manager.engine.transport import Request, Response
+from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.server.api_server import ApiServer
@@ -161,6 +161,34 @@ async def test_where_queues_may_not_be_read_the_verdict_is_left_out(
     monkeypatch.setattr(client.transport, "request", forbidden)
     (row,) = await send(client, tmp_path, job("a", cpu="64"))
     assert row.note == "waits in its queue"
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(422, EXIT_NEVER), (403, EXIT_NEVER), (429, EXIT_ERROR), (500, EXIT_ERROR), (503, EXIT_ERROR)]
+)
+async def test_a_server_that_cannot_say_now_has_refused_nothing(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, code: int
+) -> None:
+    """A script tries again what failed, and what was refused not."""
+
+    async def says(request: Request) -> Response:
+        return Response(status, {}, b'{"kind":"Status","message":"no","reason":"x"}')
+
+    monkeypatch.setattr(client.transport, "request", says)
+    with pytest.raises(Refusal, match="nothing was submitted") as refused:
+        await send(client, tmp_path, job("a"), job("b"))
+    assert refused.value.code == code
+
+
+async def test_credentials_that_are_not_accepted_are_no_word_about_each_job(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unauthorized(request: Request) -> Response:
+        return Response(401, {}, b'{"kind":"Status","message":"Unauthorized","reason":"Unauthorized"}')
+
+    monkeypatch.setattr(client.transport, "request", unauthorized)
+    with pytest.raises(ApiError, match="Unauthorized"):
+        await send(client, tmp_path, job("a"), job("b"))
 
 
 async def test_the_command_line_fills_in_queue_and_namespace_and_overrides_neither(

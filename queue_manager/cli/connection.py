@@ -11,6 +11,7 @@ from pathlib import Path
 from queue_manager.cli.exits import Refusal
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.client import Client
+from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.transport import ApiError
 
@@ -79,8 +80,11 @@ async def connect(kubeconfig: str | None, context: str | None) -> AsyncIterator[
         if error.status == NOT_LOGGED_IN:
             raise Refusal(f"the cluster of {path} does not accept our credentials (401): log in anew") from error
         raise Refusal(f"{error.status} {error.reason}: {error.message}") from error
+    except CredentialsError as error:
+        raise Refusal(str(error)) from error
     except OSError as error:
         why = str(error) or "it took too long"  # a timeout says nothing
-        raise Refusal(f"no answer from the cluster of {path}: {why}; is `sluice up` running?") from error
+        own = "; is `sluice up` running?" if transport.base_url.startswith("http:") else ""  # it serves no TLS
+        raise Refusal(f"no answer from the cluster of {path}: {why}{own}") from error
     finally:
         await transport.close()

@@ -3,8 +3,8 @@
 The session is our own and not that of `kubernetes.aio`'s ApiClient. Measured on 2 cores with Python 3.11:
 importing `kubernetes.aio` takes 1.0 s (aiohttp alone 0.5 s), a third of what `sluice up` may take to be
 ready, and its ApiClient adds to each call the building of a model for the body and one for the answer
-(560–1350 µs instead of about 100). What it knows better than we do, the token plugins of cloud providers
-(exec, oidc), is imported when a kubeconfig names one; see `kubeconfig`.
+(560–1350 µs instead of about 100). What it knows better than we do, identity providers (`auth-provider`),
+is imported when a kubeconfig names one; see `kubeconfig`.
 """
 
 from __future__ import annotations

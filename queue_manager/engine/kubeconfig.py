@@ -1,8 +1,9 @@
 """How to reach a cluster and who we are there: from a kubeconfig file, or from inside a pod.
 
 Read directly with pyyaml, as client-go resolves it: token, token file (renewed while we run), basic
-authentication, client certificate as file or data, CA as file or data, tls-server-name, proxy-url, whom to act as.
-A user with an `exec` or `auth-provider` plugin is left to `kubernetes.aio.config`, imported only then.
+authentication, client certificate as file or data, CA as file or data, tls-server-name, proxy-url, whom to act as, and
+the program that gives a token (`exec`). A user with an `auth-provider` is left to `kubernetes.aio.config`, imported
+only then.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import ssl as tls
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
 import yaml
 
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.exec_plugin import CredentialsError, credentials
 from queue_manager.shallow_yaml import FastLoader
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -69,7 +73,7 @@ def load(path: str | Path, context: str | None = None) -> Access:
         raise KubeconfigError(f"{path}: the cluster of context {chosen!r} has no http(s) server: {server!r}")
     return Access(
         server=server,
-        authorization=_authorization(path, chosen, user),
+        authorization=_authorization(path, chosen, cluster, user),
         ssl=_ssl(path, cluster, user) if server.startswith("https://") else None,
         server_hostname=cluster.get("tls-server-name"),
         headers=tuple(_impersonation(path, user)),
@@ -152,7 +156,7 @@ def _named(path: Path, tree: Mapping[str, Any], section: str, field: str, name: 
 # --- who we are --------------------------------------------------------------------------------------------
 
 
-def _authorization(path: Path, context: str, user: Mapping[str, Any]) -> Authorization:
+def _authorization(path: Path, context: str, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> Authorization:
     if file := user.get("tokenFile"):
         return _TokenFile(path.parent / file)
     if token := user.get("token"):
@@ -160,7 +164,9 @@ def _authorization(path: Path, context: str, user: Mapping[str, Any]) -> Authori
     if "username" in user:
         pair = f"{user['username']}:{user.get('password', '')}".encode()
         return _Fixed("Basic " + base64.b64encode(pair).decode())
-    if "exec" in user or "auth-provider" in user:
+    if "exec" in user:
+        return _Program(path, context, cluster, user["exec"])
+    if "auth-provider" in user:
         return _Plugin(path, context)
     return _Fixed("")
 
@@ -210,17 +216,47 @@ class _TokenFile:
             try:
                 self._value = "Bearer " + self._path.read_text().strip()
                 self._read_at = now
-            except OSError:
+            except OSError as error:
                 if not self._value:
-                    raise
+                    raise CredentialsError(f"{self._path}: {error.strerror or error}") from error
         return self._value
 
     def renew(self) -> None:
         self._read_at = float("-inf")
 
 
+class _Program:
+    """A token that a program gives; it is asked again when the token expires, or after a minute if it says no time."""
+
+    def __init__(self, path: Path, context: str, cluster: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+        self._path, self._context, self._cluster, self._spec = path, context, cluster, spec
+        self._value = ""
+        self._until = float("-inf")
+        self._lock = asyncio.Lock()
+
+    async def __call__(self) -> str:
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if now >= self._until:
+                try:
+                    status = await credentials(self._spec, self._cluster, self._path.parent)
+                except CredentialsError as error:
+                    raise CredentialsError(f"{self._path}: the user of context {self._context!r}: {error}") from error
+                self._value = f"Bearer {status.token}"
+                self._until = now + _seconds_left(status.expiration_timestamp)
+        return self._value
+
+    def renew(self) -> None:
+        self._until = float("-inf")
+
+
+def _seconds_left(expires: datetime | None) -> float:
+    """At least one: not every request is worth a process."""
+    return RENEW_AFTER if expires is None else max(1.0, (expires - SystemClock().now()).total_seconds())
+
+
 class _Plugin:
-    """A token that a program or an identity provider gives; asked again when a minute has passed.
+    """A token that an identity provider gives; asked again when a minute has passed.
 
     The loader of `kubernetes.aio` itself keeps the token until it expires.
     """
@@ -241,7 +277,7 @@ class _Plugin:
                 except OSError:
                     raise
                 except Exception as error:  # whatever a plugin, or what reads its answer, may raise
-                    raise ConnectionError(f"{self._path}: the plugin of context {self._context!r}: {error}") from error
+                    raise CredentialsError(f"{self._path}: the plugin of context {self._context!r}: {error}") from error
                 self._read_at = now
         return self._value
 
@@ -262,7 +298,7 @@ class _Plugin:
             await self._loader.load_and_set(configuration)
         token = configuration.api_key.get("BearerToken")
         if not token:
-            raise ConnectionError(f"{self._path}: the plugin of context {self._context!r} gave no token")
+            raise CredentialsError(f"{self._path}: the plugin of context {self._context!r} gave no token")
         return str(token)
 
 

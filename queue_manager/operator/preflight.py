@@ -9,6 +9,7 @@ import msgspec
 
 from job_controller.fields import Json
 from queue_manager.engine.client import Client
+from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.resources import Resource
 from queue_manager.engine.transport import ApiError, Request, Transport
 from queue_manager.operator.permissions import LEADER, Need, custom_resources, each_verb, needs
@@ -37,6 +38,8 @@ async def check(transport: Transport, server: str, controllers: Iterable[str], l
             await _check_permissions(client, [LEADER], lease_namespace)
     except ApiError as error:
         raise CannotStart(_refused(server, error)) from error
+    except CredentialsError as error:
+        raise CannotStart(_one_line(error)) from error
     except OSError as error:
         raise CannotStart(f"no answer from the API server {server}: {_one_line(error)}") from error
     return version

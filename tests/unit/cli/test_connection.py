@@ -129,6 +129,27 @@ async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(hom
     assert refused.value.code == EXIT_ERROR
 
 
+@pytest.mark.parametrize(
+    ("server", "user", "says"),
+    [
+        ("https://127.0.0.1:1", "{token: t}", "no answer from the cluster of "),
+        (
+            "http://127.0.0.1:1",
+            "{exec: {command: no-such, apiVersion: v}}",
+            "the user of context 'c': no-such: No such",
+        ),
+        ("http://127.0.0.1:1", "{tokenFile: /no/such}", "/no/such: No such file or directory"),
+    ],
+)
+async def test_what_sluice_up_cannot_mend_is_not_asked_back(home: Path, server: str, user: str, says: str) -> None:
+    text = KUBECONFIG.replace("http://127.0.0.1:1", server).replace("{cluster: c}", "{cluster: c, user: u}")
+    with pytest.raises(Refusal) as refused:
+        async with connect(str(put(home / "config", f"{text}users: [{{name: u, user: {user}}}]\n")), None) as client:
+            await client.list(JOBS)
+    assert says in str(refused.value)
+    assert "sluice up" not in str(refused.value)
+
+
 async def test_a_cluster_that_stands_still_is_told_from_one_that_is_not_there(home: Path) -> None:
     """A timeout has no words of its own."""
     path = put(home / "config")

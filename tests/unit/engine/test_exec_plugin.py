@@ -1,0 +1,91 @@
+"""A kubeconfig's program for credentials: what it is told, what it may answer, and what is said when it fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_manager.engine.exec_plugin import CredentialsError
+from queue_manager.engine.kubeconfig import load
+from tests.unit.engine.test_client import kubeconfig
+
+VERSION = "client.authentication.k8s.io/v1"
+
+
+def answer(**status: str) -> str:
+    return json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": status})
+
+
+def user(folder: Path, script: str, **spec: Any) -> dict[str, object]:
+    """A user whose program is this script, beside the kubeconfig."""
+    program = folder / "login"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return {"exec": {"apiVersion": VERSION, "command": "./login", "interactiveMode": "Never", **spec}}
+
+
+async def test_it_lies_beside_the_kubeconfig_and_has_its_arguments_and_environment(tmp_path: Path) -> None:
+    script = (
+        """printf '{"apiVersion":"%s","kind":"ExecCredential","status":{"token":"%s"}}' """ + f'{VERSION} "$1-$REGION"'
+    )
+    who = user(tmp_path, script, args=["get-token"], env=[{"name": "REGION", "value": "north"}])
+    assert await load(kubeconfig(tmp_path, {}, who)).authorization() == "Bearer get-token-north"
+
+
+async def test_it_is_told_of_the_cluster_if_it_wants_to_know(tmp_path: Path) -> None:
+    who = user(tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > {tmp_path}/told; echo '{answer(token='t')}'")
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
+    cluster = {"server": "http://x", "extensions": [extension]}
+    await load(kubeconfig(tmp_path, cluster, who)).authorization()
+    told = {"apiVersion": VERSION, "kind": "ExecCredential", "spec": {"interactive": False}}
+    assert json.loads((tmp_path / "told").read_text()) == told
+    who["exec"]["provideClusterInfo"] = True  # type: ignore[index]
+    await load(kubeconfig(tmp_path, cluster, who)).authorization()
+    told["spec"] = {"interactive": False, "cluster": {"server": "http://x", "config": {"audience": "a"}}}
+    assert json.loads((tmp_path / "told").read_text()) == told
+
+
+@pytest.mark.parametrize("status", [{"expirationTimestamp": "2999-01-01T00:00:00Z"}, {}], ids=["a time", "no time"])
+async def test_it_is_not_run_for_each_request_but_when_its_token_is_refused(
+    tmp_path: Path, status: dict[str, str]
+) -> None:
+    who = user(tmp_path, f"echo x >> {tmp_path}/runs; echo '{answer(token='t', **status)}'")
+    authorization = load(kubeconfig(tmp_path, {}, who)).authorization
+    for _ in range(3):
+        assert await authorization() == "Bearer t"
+    assert (tmp_path / "runs").read_text() == "x\n"
+    authorization.renew()
+    await authorization()
+    assert (tmp_path / "runs").read_text() == "x\nx\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "spec", "says"),
+    [
+        ("echo 'log in first' >&2; exit 7", {}, "./login ended with 7"),
+        ("echo hello", {}, "what ./login printed is no ExecCredential: "),
+        (f"echo '{answer()}'", {}, "./login gave no token"),
+        (f"echo '{answer(clientCertificateData='c')}'", {}, "./login gave a certificate, where only a token is of use"),
+        (
+            f"echo '{answer(token='t')}'",
+            {"apiVersion": "client.authentication.k8s.io/v1beta1"},
+            f"./login printed {VERSION} ExecCredential, expected client.authentication.k8s.io/v1beta1 ExecCredential",
+        ),
+        (
+            "",
+            {"command": "no-such", "installHint": "get it\nthere"},
+            "no-such: No such file or directory; get it there",
+        ),
+    ],
+)
+async def test_what_is_wrong_with_it_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], script: str, spec: dict[str, Any], says: str
+) -> None:
+    path = kubeconfig(tmp_path, {}, user(tmp_path, script, **spec))
+    with pytest.raises(CredentialsError) as caught:
+        await load(path).authorization()
+    assert str(caught.value).startswith(f"{path}: the user of context 'here': {says}")
+    assert capfd.readouterr().err == ("log in first\n" if "log in" in script else "")

@@ -24,6 +24,7 @@ import yaml
 
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.exec_plugin import CredentialsError, credentials
+from queue_manager.engine.kubeconfig_shape import mistake
 from queue_manager.shallow_yaml import FastLoader
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -96,6 +97,8 @@ def _context(path: Path, context: str | None) -> tuple[Mapping[str, Any], str, M
         raise KubeconfigError(f"{path}: is no YAML: {error}") from error
     if not isinstance(tree, dict):
         raise KubeconfigError(f"{path}: is no kubeconfig: expected a mapping")
+    if wrong := mistake(tree):
+        raise KubeconfigError(f"{path}: is no kubeconfig: {wrong}")
     chosen = context or tree.get("current-context") or ""
     if not chosen:
         raise KubeconfigError(f"{path}: no current-context is set; name a context")
@@ -161,12 +164,12 @@ def _authorization(path: Path, context: str, cluster: Mapping[str, Any], user: M
         return _TokenFile(path.parent / file)
     if token := user.get("token"):
         return _Fixed(f"Bearer {token}")
-    if "username" in user:
-        pair = f"{user['username']}:{user.get('password', '')}".encode()
+    if user.get("username"):
+        pair = f"{user['username']}:{user.get('password') or ''}".encode()
         return _Fixed("Basic " + base64.b64encode(pair).decode())
-    if "exec" in user:
+    if user.get("exec"):
         return _Program(path, context, cluster, user["exec"])
-    if "auth-provider" in user:
+    if user.get("auth-provider"):
         return _Plugin(path, context)
     return _Fixed("")
 

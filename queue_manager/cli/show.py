@@ -105,6 +105,7 @@ async def queues_of(client: Client, workload: Workload | None) -> tuple[LocalQue
     """The queues of a Workload, and what keeps all of their Workloads waiting. What may not be seen is no obstacle."""
     if workload is None:
         return None, None, ""
+    local: LocalQueue | None = None
     try:
         local = await get_or_none(client, LOCAL_QUEUES, workload.local_queue, LocalQueue)
         name = Key("", local.spec.cluster_queue if local is not None else "")
@@ -112,7 +113,7 @@ async def queues_of(client: Client, workload: Workload | None) -> tuple[LocalQue
     except ApiError as error:
         if error.status != 403:
             raise
-        return None, None, ""
+        return local, None, queue_obstacle(workload.local_queue, local, ClusterQueue()) if local is not None else ""
     return local, above, queue_obstacle(workload.local_queue, local, above)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +98,7 @@ async def submit(
             code = code if _is_refusal(answer.status) else EXIT_ERROR
     if problems:
         raise Refusal("\n  ".join(["nothing was submitted:", *problems]), code)
-    judge = await Judge.read(client)
+    judge = await Judge.read(client, {job["metadata"]["namespace"] for _, job in jobs})
     rows: list[Submitted] = []
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=False)
@@ -149,23 +149,29 @@ class Judge:
     def __init__(
         self,
         local: Sequence[LocalQueue] = (),
-        cluster: Sequence[ClusterQueue] = (),
+        cluster: Sequence[ClusterQueue] | None = (),
         flavors: Sequence[ResourceFlavor] = (),
         *,
         cohorts: bool = False,
     ) -> None:
-        """`cohorts`: there are Cohorts with quotas of their own, so what can be borrowed is not known here."""
+        """`cohorts`: there are Cohorts with quotas of their own, so what can be borrowed is not known here.
+
+        Without ClusterQueues (None: they may not be seen) it goes by the LocalQueues alone.
+        """
         self._local = {queue.metadata.key: queue for queue in local}
-        self._cluster = {queue.metadata.name: queue for queue in cluster}
+        self._cluster = None if cluster is None else {queue.metadata.name: queue for queue in cluster}
         self._flavors = {flavor.metadata.name: flavor for flavor in flavors}
         self._cohorts = cohorts
 
     @classmethod
-    async def read(cls, client: Client) -> Judge | Silent:
-        """One that says nothing of queues where it may not see them all (403), or there are none (404)."""
+    async def read(cls, client: Client, namespaces: Iterable[str]) -> Judge | Silent:
+        """One that says nothing of what it may not see (403), or where there are no queues (404)."""
+        local: list[LocalQueue] | None = None
         try:
+            lists = [await client.list(LOCAL_QUEUES, namespace, type=LocalQueue) for namespace in namespaces]
+            local = [queue for some in lists for queue in some]
             return cls(
-                await client.list(LOCAL_QUEUES, type=LocalQueue),
+                local,
                 await client.list(CLUSTER_QUEUES, type=ClusterQueue),
                 await client.list(RESOURCE_FLAVORS, type=ResourceFlavor),
                 cohorts=bool(await client.list(COHORTS)),
@@ -173,13 +179,16 @@ class Judge:
         except ApiError as error:
             if error.status not in (403, 404):
                 raise
-            return Silent()
+            return Silent() if local is None else cls(local, None)
 
     def row(self, job: Job) -> Submitted:
         name = job.metadata.labels.get(labels.QUEUE_NAME, "")
         if not name:
             return Silent().row(job)
         local = self._local.get(Key(job.metadata.namespace, name))
+        if self._cluster is None:
+            obstacle = queue_obstacle(Key(job.metadata.namespace, name), local, ClusterQueue())
+            return Submitted(*job.metadata.key, name, f"waits: {obstacle}" if obstacle else WAITS)
         above = self._cluster.get(local.spec.cluster_queue) if local is not None else None
         if above is not None and not (self._cohorts and above.spec.cohort_name):
             reason = never(job, above, self._cluster.values(), self._flavors)

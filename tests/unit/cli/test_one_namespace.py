@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from queue_manager.api import labels
-from queue_manager.cli import reactivate, stop_policy
+from queue_manager.api.types import Workload
+from queue_manager.cli import reactivate, show, stop_policy
 from queue_manager.cli.exits import EXIT_OK, Refusal
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
@@ -89,6 +90,14 @@ async def test_a_queue_of_the_own_namespace_is_held(user: Client, capsys: pytest
     assert await stop_policy._run(asked(), queue, labels.HOLD) == EXIT_OK
     assert (await user.get(LOCAL_QUEUES, "mine", "q"))["spec"]["stopPolicy"] == labels.HOLD
     assert capsys.readouterr().out.startswith("LocalQueue mine/q held")
+
+
+async def test_a_held_queue_of_the_own_namespace_is_seen(user: Client) -> None:
+    """Its ClusterQueue may not be."""
+    await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": labels.HOLD}})
+    local, above, obstacle = await show.queues_of(user, await user.get(WORKLOADS, "mine", "job-train", type=Workload))
+    assert (local is not None, above) == (True, None)
+    assert obstacle == "LocalQueue q is held (sluice release mine/q)"
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,33 @@ async def test_a_held_queue_is_told_with_the_command_that_releases_it(client: Cl
     assert row.note == "waits: ClusterQueue cq is held (sluice release cq/cq)"
 
 
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (job("a"), "waits: LocalQueue q is held (sluice release q)"),
+        (job("a", queue="nope"), "waits: there is no LocalQueue nope in namespace default"),
+        (job("a", queue="open", cpu="64"), "waits in its queue"),
+    ],
+    ids=["held", "missing", "open"],
+)
+async def test_who_sees_one_namespace_is_told_what_is_to_be_seen_there(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, note: str
+) -> None:
+    honest = client.transport.request
+
+    async def bounded(request: Request) -> Response:
+        if "/namespaces/" not in request.path:
+            return Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden"}')
+        return await honest(request)
+
+    await queues(client)
+    await client.patch(LOCAL_QUEUES, "default", "q", {"spec": {"stopPolicy": "Hold"}})
+    await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": "open"}, "spec": {"clusterQueue": "cq"}})
+    monkeypatch.setattr(client.transport, "request", bounded)
+    (row,) = await send(client, tmp_path, text)
+    assert row.note == note
+
+
 async def test_where_queues_may_not_be_read_the_verdict_is_left_out(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,10 +49,8 @@ def find_kubeconfig(chosen: str | None) -> Path:
     raise Refusal(f"no kubeconfig (looked at {tried}); start a cluster with `sluice up`, or name one with --kubeconfig")
 
 
-def namespace_of(args: argparse.Namespace) -> str:
-    """The namespace of a command that is about one: as named, else that of the context, else `default`, as kubectl."""
-    if args.namespace:
-        return str(args.namespace)
+def home_of(args: argparse.Namespace) -> str:
+    """The namespace that a command means where none is named: that of the context, else `default`, as kubectl."""
     path = find_kubeconfig(args.kubeconfig)
     with _readable(path):
         return kubeconfigs.namespace(path, args.context) or "default"

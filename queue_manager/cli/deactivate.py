@@ -6,7 +6,7 @@ import argparse
 import asyncio
 
 from queue_manager.cli.acting import Report
-from queue_manager.cli.connection import connect, namespace_of
+from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.reactivate import why_not
 from queue_manager.cli.targets import find_all, patch
 from queue_manager.engine.resources import WORKLOADS
@@ -20,9 +20,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> int:
-    report, namespace = Report(args.output, dry_run=args.dry_run), namespace_of(args)
+    report, home = Report(args.output, dry_run=args.dry_run), home_of(args)
     async with connect(args.kubeconfig, args.context) as client:
-        for target in await find_all(client, args.jobs, namespace):
+        for target in await find_all(client, args.jobs, args.namespace or home):
             workload, refusal = target.workload, why_not(target)
             if workload is None or refusal:
                 report.add("Job", *target.key, "refused", refusal)
@@ -36,5 +36,5 @@ async def _run(args: argparse.Namespace) -> int:
             except ApiError as error:
                 report.failed("Job", *target.key, error)
                 continue
-            report.add("Job", *target.key, "deactivated", on_deactivation(workload, typed(workload)))
+            report.add("Job", *target.key, "deactivated", on_deactivation(workload, typed(workload, home)))
     return report.end("")

@@ -10,7 +10,7 @@ from job_controller.model import Key
 from queue_manager.api import labels
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli.acting import Report
-from queue_manager.cli.connection import connect, namespace_of
+from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.exits import EXIT_NEVER, Refusal
 from queue_manager.cli.stop_policy import missing
 from queue_manager.cli.targets import Queue, Target, find_all, patch, queue_of
@@ -29,18 +29,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> int:
-    namespace = namespace_of(args)
+    home = home_of(args)
+    namespace = args.namespace or home
     async with connect(args.kubeconfig, args.context) as client:
         if args.all:
             queue = queue_of(args.queue, namespace)
             queues = await Queues.read(client, [queue.key.namespace])
-            targets = await deactivated(client, queue, queues)
+            targets = await deactivated(client, queue, queues, home)
             empty = f"nothing is deactivated in {queue.text}"
         else:
             targets, empty = await find_all(client, args.jobs, namespace), ""
             queues = await Queues.read(client, [target.key.namespace for target in targets])
         report = Report(args.output, dry_run=args.dry_run)
-        await reactivate(client, targets, queues, report, stagger=args.stagger, dry_run=args.dry_run)
+        await reactivate(client, targets, queues, report, home, stagger=args.stagger, dry_run=args.dry_run)
     return report.end(empty)
 
 
@@ -75,14 +76,14 @@ class Queues:
         return ClusterQueue() if self._cluster is None else self._cluster.get(queue.spec.cluster_queue)
 
 
-async def deactivated(client: Client, queue: Queue, queues: Queues) -> list[Target]:
+async def deactivated(client: Client, queue: Queue, queues: Queues, home: str) -> list[Target]:
     """The deactivated Workloads of a queue, in the order of the inbox."""
     try:
         await client.get(queue.resource, *queue.key)  # a queue that is not there is a mistake, not an empty one
     except ApiError as error:
         if error.status != 404:
             raise
-        raise Refusal(await missing(client, queue)) from error
+        raise Refusal(await missing(client, queue, home)) from error
     namespace = "" if queue.is_cluster_queue else queue.key.namespace
     found = {
         workload.metadata.key: workload
@@ -101,7 +102,7 @@ def _feeds(workload: Workload, queue: Queue, queues: Queues) -> bool:
 
 
 async def reactivate(
-    client: Client, targets: list[Target], queues: Queues, report: Report, *, stagger: float, dry_run: bool
+    client: Client, targets: list[Target], queues: Queues, report: Report, home: str, *, stagger: float, dry_run: bool
 ) -> None:
     """Set spec.active of each; pauses of `stagger` seconds lie between those that are really changed."""
     changed = 0
@@ -121,7 +122,7 @@ async def reactivate(
         except ApiError as error:
             report.failed("Job", *target.key, error)
             continue
-        note = on_reactivation(workload, queues.local(workload), queues.above(workload))
+        note = on_reactivation(workload, queues.local(workload), queues.above(workload), home)
         report.add("Job", *target.key, "reactivated", note)
 
 

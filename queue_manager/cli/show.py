@@ -17,7 +17,7 @@ from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Key
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import connect, namespace_of
+from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.ps import STYLES
 from queue_manager.cli.streams import printable
@@ -51,15 +51,16 @@ def run(args: argparse.Namespace) -> int:
 
 async def _view(args: argparse.Namespace) -> JobView:
     config = read_config(args.config) if args.config else None
-    key = key_of(args.job, namespace_of(args))
+    home = home_of(args)
+    key = key_of(args.job, args.namespace or home)
     async with connect(args.kubeconfig, args.context) as client:
         target = await find(client, key)
         pods = await pods_of(client, target)
         events = await events_of(client, target, pods)
-        local, above, obstacle = await queues_of(client, target.workload)
-    around = Surroundings(obstacle)
+        local, above, obstacle = await queues_of(client, target.workload, home)
+    around = Surroundings(obstacle, home=home)
     if config is not None:
-        around = Surroundings(obstacle, settings_of(config), config.job_controller.options())
+        around = Surroundings(obstacle, settings_of(config), config.job_controller.options(), home)
     name = above.metadata.name if above is not None else (local.spec.cluster_queue if local is not None else "")
     now = SystemClock().now()
     return job_view(target.job, target.workload, pods, events, around, now, cluster_queue=name)
@@ -101,7 +102,9 @@ async def events_of(client: Client, target: Target, pods: Sequence[Pod]) -> list
     return [event for event in events if belongs(event)]
 
 
-async def queues_of(client: Client, workload: Workload | None) -> tuple[LocalQueue | None, ClusterQueue | None, str]:
+async def queues_of(
+    client: Client, workload: Workload | None, home: str = "default"
+) -> tuple[LocalQueue | None, ClusterQueue | None, str]:
     """The queues of a Workload, and what keeps all of their Workloads waiting. What may not be seen is no obstacle."""
     if workload is None:
         return None, None, ""
@@ -113,8 +116,12 @@ async def queues_of(client: Client, workload: Workload | None) -> tuple[LocalQue
     except ApiError as error:
         if error.status != 403:
             raise
-        return local, None, queue_obstacle(workload.local_queue, local, ClusterQueue()) if local is not None else ""
-    return local, above, queue_obstacle(workload.local_queue, local, above)
+        return (
+            local,
+            None,
+            queue_obstacle(workload.local_queue, local, ClusterQueue(), home) if local is not None else "",
+        )
+    return local, above, queue_obstacle(workload.local_queue, local, above, home)
 
 
 async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O]) -> O | None:

@@ -9,7 +9,7 @@ from job_controller.model import Key
 from queue_manager.api import labels
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.cli.acting import Report
-from queue_manager.cli.connection import connect, namespace_of
+from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.exits import Refusal
 from queue_manager.cli.targets import Queue, patch, queue_of
 from queue_manager.engine.client import Client
@@ -22,26 +22,27 @@ ALREADY = {labels.HOLD: "held", labels.HOLD_AND_DRAIN: "draining", labels.STOP_N
 
 
 def run(args: argparse.Namespace, policy: str) -> int:
-    queue = queue_of(args.queue, namespace_of(args), cluster_queue=args.cluster_queue)
-    return asyncio.run(_run(args, queue, policy))
+    home = home_of(args)
+    queue = queue_of(args.queue, args.namespace or home, cluster_queue=args.cluster_queue)
+    return asyncio.run(_run(args, queue, policy, home))
 
 
-async def _run(args: argparse.Namespace, queue: Queue, policy: str) -> int:
+async def _run(args: argparse.Namespace, queue: Queue, policy: str, home: str = "default") -> int:
     report = Report(args.output, dry_run=args.dry_run)
     async with connect(args.kubeconfig, args.context) as client:
-        old, above = await find(client, queue)
+        old, above = await find(client, queue, home)
         load = load_of(await workloads_of(client, queue))
         if (old or labels.STOP_NONE) == policy:
             note = f"it is {ALREADY[policy]} already ({load})"
             report.add(queue.resource.kind, *queue.key, "unchanged", note)
             return report.end("")
         await patch(client, queue.resource, queue.key, {"spec": {"stopPolicy": policy}}, dry_run=args.dry_run)
-        note = on_stop(policy, load, queue=queue.argument, blocked_above=above)
+        note = on_stop(policy, load, queue=queue.argument(home), blocked_above=above)
         report.add(queue.resource.kind, *queue.key, RESULTS[policy], note)
     return report.end("")
 
 
-async def find(client: Client, queue: Queue) -> tuple[str, str]:
+async def find(client: Client, queue: Queue, home: str) -> tuple[str, str]:
     """The queue's stop policy, and the name of its ClusterQueue if that is stopped as well."""
     try:
         if queue.is_cluster_queue:
@@ -50,7 +51,7 @@ async def find(client: Client, queue: Queue) -> tuple[str, str]:
     except ApiError as error:
         if error.status != 404:
             raise
-        raise Refusal(await missing(client, queue)) from error
+        raise Refusal(await missing(client, queue, home)) from error
     try:
         above = await client.get(CLUSTER_QUEUES, "", local.spec.cluster_queue, type=ClusterQueue)
     except ApiError as error:
@@ -60,7 +61,7 @@ async def find(client: Client, queue: Queue) -> tuple[str, str]:
     return local.spec.stop_policy, above.metadata.name if stops(above.spec.stop_policy) else ""
 
 
-async def missing(client: Client, queue: Queue) -> str:
+async def missing(client: Client, queue: Queue, home: str) -> str:
     """Names of LocalQueues and ClusterQueues are easily taken for one another."""
     other = LOCAL_QUEUES if queue.is_cluster_queue else CLUSTER_QUEUES
     try:
@@ -69,7 +70,7 @@ async def missing(client: Client, queue: Queue) -> str:
         if error.status != 403:
             raise
         names = []
-    hints = [Queue(other, key).argument for key in names if key.name == queue.key.name]
+    hints = [Queue(other, key).argument(home) for key in names if key.name == queue.key.name]
     text = f"no {queue.resource.kind} {queue.key}"
     return f"{text}; did you mean {' or '.join(hints)}?" if hints else f"{text}; `sluice queues` lists them all"
 

@@ -16,7 +16,7 @@ from job_controller.model import Job, Key
 from queue_manager.api import labels
 from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor
 from queue_manager.cli import manifests, output
-from queue_manager.cli.connection import NOT_LOGGED_IN, connect, namespace_of
+from queue_manager.cli.connection import NOT_LOGGED_IN, connect, home_of
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.manifests import Manifest
 from queue_manager.engine.client import Client
@@ -57,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _submit(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, Any]]]) -> list[Submitted]:
-    namespace = namespace_of(args)
+    home = home_of(args)
     async with connect(args.kubeconfig, args.context) as client:
-        return await submit(client, jobs, namespace)
+        return await submit(client, jobs, args.namespace or home, home)
 
 
 def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
@@ -79,11 +79,11 @@ def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
 
 
 async def submit(
-    client: Client, jobs: list[tuple[Manifest, dict[str, Any]]], namespace: str = "default"
+    client: Client, jobs: list[tuple[Manifest, dict[str, Any]]], namespace: str = "default", home: str = "default"
 ) -> list[Submitted]:
     """Check every Job (server-side dry run, unknown fields refused), then create them in order.
 
-    `namespace` is for those that name none.
+    `namespace` is for those that name none; `home` the one that commands mean where none is named.
     Raises Refusal with all that is wrong, each with its file and line, before anything is created.
     """
     for _, job in jobs:
@@ -105,7 +105,7 @@ async def submit(
         if answer.status >= 300:
             done = f"; already submitted: {', '.join(row.name for row in rows)}" if rows else ""
             raise Refusal("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
-        rows.append(judge.row(msgspec.json.decode(answer.body, type=Job)))
+        rows.append(judge.row(msgspec.json.decode(answer.body, type=Job), home))
     return rows
 
 
@@ -181,20 +181,20 @@ class Judge:
                 raise
             return Silent() if local is None else cls(local, None)
 
-    def row(self, job: Job) -> Submitted:
+    def row(self, job: Job, home: str = "default") -> Submitted:
         name = job.metadata.labels.get(labels.QUEUE_NAME, "")
         if not name:
             return Silent().row(job)
         local = self._local.get(Key(job.metadata.namespace, name))
         if self._cluster is None:
-            obstacle = queue_obstacle(Key(job.metadata.namespace, name), local, ClusterQueue())
+            obstacle = queue_obstacle(Key(job.metadata.namespace, name), local, ClusterQueue(), home)
             return Submitted(*job.metadata.key, name, f"waits: {obstacle}" if obstacle else WAITS)
         above = self._cluster.get(local.spec.cluster_queue) if local is not None else None
         if above is not None and not (self._cohorts and above.spec.cohort_name):
             reason = never(job, above, self._cluster.values(), self._flavors)
             if reason:
                 return Submitted(*job.metadata.key, name, reason, never=True)
-        obstacle = queue_obstacle(Key(job.metadata.namespace, name), local, above)
+        obstacle = queue_obstacle(Key(job.metadata.namespace, name), local, above, home)
         if obstacle:
             return Submitted(*job.metadata.key, name, f"waits: {obstacle}")
         doubt = without_quota(job, above) if above is not None else ""
@@ -204,7 +204,7 @@ class Judge:
 class Silent:
     """Says only what the Job itself says."""
 
-    def row(self, job: Job) -> Submitted:
+    def row(self, job: Job, _home: str = "") -> Submitted:
         queue = job.metadata.labels.get(labels.QUEUE_NAME, "")
         note = WAITS if queue else "names no queue: starts at once"
         if not queue and job.spec.suspend:

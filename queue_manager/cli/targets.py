@@ -57,12 +57,11 @@ class Queue:
         """As sentences name it."""
         return f"{self.resource.kind} {self.key}"
 
-    @property
-    def argument(self) -> str:
-        """As one would type it."""
+    def argument(self, home: str) -> str:
+        """As one would type it where `home` is the namespace of names without one."""
         if self.is_cluster_queue:
             return f"cq/{self.key.name}"
-        return self.key.name + (f" -n {self.key.namespace}" if self.key.namespace != "default" else "")
+        return self.key.name + (f" -n {self.key.namespace}" if self.key.namespace != home else "")
 
 
 def key_of(name: str, namespace: str) -> Key:

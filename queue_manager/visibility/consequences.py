@@ -33,10 +33,12 @@ def load_of(workloads: Iterable[Workload]) -> Load:
     return Load(waiting, running)
 
 
-def on_reactivation(workload: Workload, queue: LocalQueue | None, above: ClusterQueue | None) -> str:
+def on_reactivation(
+    workload: Workload, queue: LocalQueue | None, above: ClusterQueue | None, home: str = "default"
+) -> str:
     """Where a Workload stands once spec.active is true again. Queues are None where they do not exist."""
     name = workload.spec.queue_name
-    obstacle = queue_obstacle(workload.local_queue, queue, above)
+    obstacle = queue_obstacle(workload.local_queue, queue, above, home)
     gates = workload.metadata.annotations.get(labels.ADMISSION_GATED_BY, "")
     if obstacle:
         return f"waits: {obstacle}"
@@ -47,12 +49,15 @@ def on_reactivation(workload: Workload, queue: LocalQueue | None, above: Cluster
     return f"back in line of {name}, with a new budget of retries"
 
 
-def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | None) -> str:
-    """What keeps everything in the LocalQueue of this key from starting, with the command against it; or empty."""
+def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | None, home: str = "default") -> str:
+    """What keeps everything in the LocalQueue of this key from starting, with the command against it; or empty.
+
+    `home`: the namespace that the command means where none is named.
+    """
     if queue is None:
         return f"there is no LocalQueue {key.name} in namespace {key.namespace}"
     if stops(queue.spec.stop_policy):
-        return f"LocalQueue {queue.metadata.name} is held (sluice release {typed_queue(queue)})"
+        return f"LocalQueue {queue.metadata.name} is held (sluice release {typed_queue(queue, home)})"
     if above is None:
         return f"there is no ClusterQueue {queue.spec.cluster_queue}"
     if stops(above.spec.stop_policy):
@@ -63,10 +68,10 @@ def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | Non
     return ""
 
 
-def typed_queue(queue: LocalQueue) -> str:
+def typed_queue(queue: LocalQueue, home: str) -> str:
     """A LocalQueue as arguments of a command."""
     namespace = queue.metadata.namespace
-    return queue.metadata.name if namespace == "default" else f"{namespace}/{queue.metadata.name}"
+    return queue.metadata.name if namespace == home else f"{namespace}/{queue.metadata.name}"
 
 
 def on_deactivation(workload: Workload, job: str) -> str:

@@ -39,11 +39,13 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     action: str
 
 
-def inbox(workloads: Iterable[Workload], events: Iterable[Event], now: datetime) -> list[InboxRow]:
-    """Rows by priority, then the longest waiting first."""
+def inbox(
+    workloads: Iterable[Workload], events: Iterable[Event], now: datetime, home: str = "default"
+) -> list[InboxRow]:
+    """Rows by priority, then the longest waiting first. `home`: the namespace of names without one."""
     inactive = [w for w in workloads if not w.spec.active and not w.is_true(labels.FINISHED) and not _leaves(w)]
     warnings = _warnings(events)
-    rows = [_row(workload, warnings, now) for workload in inactive]
+    rows = [_row(workload, warnings, now, home) for workload in inactive]
     return sorted(rows, key=lambda row: (-row.priority, -(row.deactivated_seconds or 0), row.namespace, row.name))
 
 
@@ -51,7 +53,7 @@ def _leaves(workload: Workload) -> bool:
     return workload.metadata.deletion_timestamp is not None
 
 
-def _row(workload: Workload, warnings: Mapping[str, Sequence[Event]], now: datetime) -> InboxRow:
+def _row(workload: Workload, warnings: Mapping[str, Sequence[Event]], now: datetime, home: str) -> InboxRow:
     evicted = workload.condition(labels.EVICTED)
     since = evicted.last_transition_time if evicted is not None and evicted.is_true else None
     name = job_name(workload)
@@ -69,7 +71,7 @@ def _row(workload: Workload, warnings: Mapping[str, Sequence[Event]], now: datet
         last_error=last_error(name, warnings.get(workload.metadata.namespace, ())),
         since=since,
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,
-        action=action(why, typed(workload)),
+        action=action(why, typed(workload, home)),
     )
 
 
@@ -79,10 +81,10 @@ def job_name(workload: Workload) -> str:
     return owner.name if owner is not None else workload.metadata.name
 
 
-def typed(workload: Workload) -> str:
-    """The Job as an argument of a command."""
+def typed(workload: Workload, home: str = "default") -> str:
+    """The Job as an argument of a command; `home` is the namespace that it means without one."""
     namespace = workload.metadata.namespace
-    return job_name(workload) if namespace == "default" else f"{namespace}/{job_name(workload)}"
+    return job_name(workload) if namespace == home else f"{namespace}/{job_name(workload)}"
 
 
 def cause(workload: Workload) -> str:

@@ -47,11 +47,15 @@ class Next(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is around the Job. `settings` None: the configuration is not known. `obstacle`: of its queue."""
+    """What is around the Job. `settings` None: the configuration is not known. `obstacle`: of its queue.
+
+    `home`: the namespace that commands mean where none is named.
+    """
 
     obstacle: str = ""
     settings: Settings | None = None
     options: JobControllerOptions = field(default_factory=JobControllerOptions)
+    home: str = "default"
 
 
 def outlook(
@@ -139,7 +143,7 @@ def _deactivated(workload: Workload, around: Surroundings) -> list[Next]:
         at = _after(evicted.last_transition_time, around.settings.retain_deactivated)
         if at is not None:
             found.append(Next(at=at, what="the Job is deleted (objectRetentionPolicies)"))
-    return [*found, _some(f"nothing by itself; an operator says: sluice reactivate {typed(workload)}")]
+    return [*found, _some(f"nothing by itself; an operator says: sluice reactivate {typed(workload, around.home)}")]
 
 
 def _backoff(workload: Workload, around: Surroundings) -> list[Next]:

@@ -7,6 +7,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ class Clock:
 
 
 @pytest.fixture
-async def user(monkeypatch: pytest.MonkeyPatch) -> Client:
+async def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Client:
     """May do all in one namespace, with a deactivated Workload in it; all has the same names elsewhere."""
     clock, rng = Clock(), random.Random(1)
     server = ApiServer(Store(clock, rng), Registry.builtin(), clock)
@@ -65,6 +66,8 @@ async def user(monkeypatch: pytest.MonkeyPatch) -> Client:
     async def connect(*_: Any) -> AsyncIterator[Client]:
         yield user
 
+    (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c}]}")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.setattr(user.transport, "request", bounded)
     for module in (reactivate, stop_policy):
         monkeypatch.setattr(module, "connect", connect)
@@ -83,6 +86,15 @@ async def test_jobs_of_the_own_namespace_are_reactivated(
     assert await reactivate._run(asked(**more)) == EXIT_OK
     assert capsys.readouterr().out.startswith("mine/train reactivated: back in line of q")
     assert (await user.get(WORKLOADS, "mine", "job-train"))["spec"]["active"] is True
+
+
+async def test_what_is_to_be_typed_next_is_right_in_the_namespace_of_the_context(
+    user: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c, context: {namespace: mine}}]}")
+    await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": labels.HOLD}})
+    assert await reactivate._run(asked(namespace=None, jobs=["train"])) == EXIT_OK
+    assert capsys.readouterr().out == ("mine/train reactivated: waits: LocalQueue q is held (sluice release q)\n")
 
 
 async def test_a_queue_of_the_own_namespace_is_held(user: Client, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,3 +27,9 @@ def test_what_is_no_name_of_a_cluster_queue_is_refused(name: str, cluster_queue:
 def test_a_name_is_of_the_namespace_given_unless_it_has_one() -> None:
     assert (key_of("a", "n"), key_of("m/a", "n")) == (Key("n", "a"), Key("m", "a"))
     assert queue_of("cq/a", "n").key == queue_of("a", "n", cluster_queue=True).key == Key("", "a")
+
+
+@pytest.mark.parametrize(("home", "typed"), [("n", "a"), ("default", "a -n n"), ("m", "a -n n")])
+def test_a_queue_is_typed_with_its_namespace_unless_that_is_meant_anyway(home: str, typed: str) -> None:
+    assert queue_of("n/a", "x").argument(home) == typed
+    assert queue_of("cq/a", "x").argument(home) == "cq/a"

@@ -56,7 +56,8 @@ class HttpTransport:
         self._at_once = asyncio.Semaphore(at_once)
         self._proxy = proxy
         # identity: to compress a list costs the API server more than to send it (as controller-runtime does).
-        self._headers = [("User-Agent", "sluice"), ("Accept-Encoding", "identity"), *headers]
+        self._headers = {"User-Agent": "sluice", "Accept-Encoding": "identity"}
+        self._whom = tuple(headers)  # not with the others: those of a session go to its proxy as well
         self._session: aiohttp.ClientSession | None = None
         self._streams: set[aiohttp.ClientResponse] = set()
 
@@ -78,9 +79,9 @@ class HttpTransport:
         )
 
     async def request(self, request: Request) -> Response:
-        headers = {"Accept": request.accept, **await self._auth()}
+        headers = [("Accept", request.accept), *await self._auth()]
         if request.body is not None:
-            headers["Content-Type"] = request.content_type
+            headers.append(("Content-Type", request.content_type))
         try:
             async with (
                 asyncio.timeout(request.timeout),  # the wait for others is part of it
@@ -106,7 +107,7 @@ class HttpTransport:
             async with self._open().get(
                 self.base_url + path,
                 params=query,
-                headers={"Accept": JSON, **await self._auth()},
+                headers=[("Accept", JSON), *await self._auth()],
                 timeout=TIMEOUT,
                 server_hostname=self._server_hostname,
                 allow_redirects=False,
@@ -154,11 +155,11 @@ class HttpTransport:
             )
         return self._session
 
-    async def _auth(self) -> dict[str, str]:
+    async def _auth(self) -> list[tuple[str, str]]:
+        value = f"Bearer {self._token}" if self._token else ""
         if self._authorization is not None:
             value = await self._authorization()
-            return {"Authorization": value} if value else {}
-        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        return [*self._whom, *([("Authorization", value)] if value else [])]
 
 
 async def _chunks(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -115,9 +115,15 @@ async def _session(transport: ClusterTransport) -> aiohttp.ClientSession:
     access = transport.access
     access.authorization.renew()
     authorization = await access.authorization()
+    headers = [*access.headers, *([("Authorization", authorization)] if authorization else [])]
+
+    async def sign(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        request.headers.extend(headers)
+        return await send(request)
+
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=access.ssl or True, limit=4),
-        headers=[*access.headers, *([("Authorization", authorization)] if authorization else [])],
+        middlewares=(sign,),  # headers of a session go to its proxy as well
         proxy=access.proxy,
         trust_env=False,
     )

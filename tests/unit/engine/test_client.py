@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 import yaml
 
@@ -20,6 +21,8 @@ from queue_manager.engine.kubeconfig import KubeconfigError, load
 from queue_manager.engine.resources import PODS
 from queue_manager.engine.selectors import matcher
 from queue_manager.engine.transport import ApiError, Request
+from queue_manager.operator import shell
+from queue_manager.operator.transport import ClusterTransport
 from tests.unit.engine.loopback import Loopback, pod, status
 
 Served = tuple[Loopback, HttpTransport]
@@ -307,6 +310,26 @@ async def test_a_server_behind_a_proxy_is_asked_through_it(tmp_path: Path) -> No
     async with listening() as (url, asked):
         await ask_twice(kubeconfig(tmp_path, {"server": "http://far.invalid:6443", "proxy-url": url}, {"token": "t"}))
     assert [request.split("\r\n")[0] for request in asked] == ["GET http://far.invalid:6443/x HTTP/1.1"] * 2
+
+
+async def test_a_proxy_is_told_neither_credentials_nor_whom_to_act_as(tmp_path: Path) -> None:
+    """It passes on what is encrypted for the server. kopf's session is as careful."""
+    async with listening() as (url, asked):
+        who = {"token": "t", "as": "ann"}
+        path = kubeconfig(tmp_path, {"server": "https://far.invalid", "proxy-url": url}, who)
+        with pytest.raises(ConnectionError):
+            await ask_twice(path)
+        transport = ClusterTransport(lambda: load(path))
+        async with await shell._session(transport) as session:
+            with pytest.raises(aiohttp.ClientError):
+                await session.get("https://far.invalid/apis")
+            await session.get(url)
+        await transport.close()
+    *connects, plain = asked
+    assert [request.split("\r\n")[0] for request in connects] == ["CONNECT far.invalid:443 HTTP/1.1"] * len(connects)
+    assert connects
+    assert not any("Authorization" in request or "Impersonate" in request for request in connects)
+    assert {"Authorization: Bearer t", "Impersonate-User: ann"} <= set(plain.splitlines())
 
 
 async def test_from_kubeconfig_talks_to_the_server(served: Served, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 import job_controller.model as model
 from job_controller.model import Key, Object, Record
 
@@ -18,6 +20,9 @@ Quantity = str | int
 
 
 class Condition(model.Condition):
+    """An empty message is written too: the API requires it, and others' conditions are written with ours."""
+
+    message: str = msgspec.field(default_factory=str)  # not a default, which would be left out
     observed_generation: int = 0
 
 

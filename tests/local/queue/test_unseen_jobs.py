@@ -165,6 +165,24 @@ def test_a_workload_whose_admission_is_refused_holds_no_quota_meanwhile() -> Non
     run(story())
 
 
+def test_a_condition_of_somebody_else_may_have_an_empty_message() -> None:
+    """It was written back without, which the server refuses: neither admission nor reason could ever be written."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("1", stopPolicy="Hold")
+            await c.submit("a")
+            await c.until(lambda: _has_workload(c, "a"), True)
+            name = (await c.workload("a"))["metadata"]["name"]
+            status = {"conditions": [{**FOREIGN, "type": "Seen"}]}
+            await c.client.patch(WORKLOADS, NS, name, {"status": status}, subresource="status")
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "None"}})
+            await c.until(c.running, ["a"])
+            assert await c.condition("a", "Seen") == ("True", "X", "")
+
+    run(story())
+
+
 async def _has_workload(c: Cluster, job: str) -> bool:
     return any(w["metadata"]["ownerReferences"][0]["name"] == job for w in await c.client.list(WORKLOADS, NS))
 

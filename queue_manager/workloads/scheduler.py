@@ -47,6 +47,7 @@ class Scheduler:
         self._writes: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
         self._refusals: dict[str, int] = {}  # how often the server refused, in a row, what to write about a uid
+        self._resting: dict[str, asyncio.TimerHandle] = {}  # by uid: its reason could not be written, and will be tried
         self._workloads.subscribe(self._on_workload)
         runtime.task(self.run)
 
@@ -57,6 +58,7 @@ class Scheduler:
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is None and old is not None:
             self._refusals.pop(old.metadata.uid, None)
+            self._wake_up(old.metadata.uid)
 
     # --- cycles ---
 
@@ -73,6 +75,8 @@ class Scheduler:
         finally:
             for task in self._writes:
                 task.cancel()
+            for uid in list(self._resting):
+                self._wake_up(uid)
 
     def cycle(self) -> bool:
         """One admission cycle. False if there is nobody to try before something changes."""
@@ -181,7 +185,7 @@ class Scheduler:
 
     async def _write_reason(self, what: Info, transition: transitions.Transition) -> None:
         workload = self._workloads.by_uid(what.uid)
-        if workload is None or not _changes(workload, transition, self._runtime):
+        if workload is None or what.uid in self._resting or not _changes(workload, transition, self._runtime):
             return
         try:
             async with self._slots:
@@ -189,10 +193,24 @@ class Scheduler:
         except Gone:
             return
         except Exception as error:
-            _report(error, "a refusal could not be written", what)
-            await asyncio.sleep(self._refused(what, error) if _is_refusal(error) else RETRY_SECONDS)
-            local = self._ledger.queues.local_queues.get(what.queue)
+            if what.uid not in self._resting:  # else another attempt of the same moment has been told of
+                _report(error, "a refusal could not be written", what)
+                self._rest(workload, self._refused(what, error) if _is_refusal(error) else RETRY_SECONDS)
+
+    def _rest(self, workload: Workload, seconds: float) -> None:
+        """However often its queue changes meanwhile, its reason is tried again only then."""
+
+        def end() -> None:
+            self._wake_up(workload.metadata.uid)
+            local = self._ledger.queues.local_queues.get(workload.local_queue)
             self._ledger.wake([local.spec.cluster_queue] if local else [])
+
+        self._resting[workload.metadata.uid] = asyncio.get_running_loop().call_later(seconds, end)
+
+    def _wake_up(self, uid: str) -> None:
+        timer = self._resting.pop(uid, None)
+        if timer is not None:
+            timer.cancel()
 
     def _is_strict(self, cluster_queue: str) -> bool:
         pending = self._ledger.queues.cluster_queues.get(cluster_queue)

@@ -155,8 +155,7 @@ def test_a_workload_whose_admission_is_refused_holds_no_quota_meanwhile() -> Non
             await c.submit("a")
             await c.until(lambda: _has_workload(c, "a"), True)
             name = (await c.workload("a"))["metadata"]["name"]
-            conditions = [{**FOREIGN, "type": f"T{number}"} for number in range(16)]
-            await c.client.patch(WORKLOADS, NS, name, {"status": {"conditions": conditions}}, subresource="status")
+            await _condition_types(c, name, 16)
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "None"}})
             await asyncio.sleep(4)
             await c.submit("b")
@@ -181,6 +180,46 @@ def test_a_condition_of_somebody_else_may_have_an_empty_message() -> None:
             assert await c.condition("a", "Seen") == ("True", "X", "")
 
     run(story())
+
+
+def test_a_reason_that_the_server_refuses_is_tried_no_more_often_because_the_queue_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each change of the queue was one more attempt, and one more that slept to try again."""
+
+    def tries() -> int:
+        return sum(record.message == "a refusal could not be written" for record in caplog.records)
+
+    async def quota(c: Cluster, cpu: str) -> None:
+        group = {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [_cpu(cpu)]}]}
+        await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"resourceGroups": [group]}})
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("1", stopPolicy="Hold")
+            await c.submit("a", "50")
+            await c.until(lambda: _has_workload(c, "a"), True)
+            name = (await c.workload("a"))["metadata"]["name"]
+            await _condition_types(c, name, 16)
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "None"}})
+            for number in range(40):
+                await quota(c, str(1 + number))
+                await asyncio.sleep(0.2)
+            assert 2 <= tries() <= 6  # at 0, 1, 3 and 7 s
+            await _condition_types(c, name, 10)
+            await c.until(lambda: _reason(c, "a"), "ExceedsMaxQuota", seconds=10)
+
+    run(story())
+
+
+def _cpu(quota: str) -> dict[str, str]:
+    return {"name": "cpu", "nominalQuota": quota}
+
+
+async def _condition_types(c: Cluster, workload: str, count: int) -> None:
+    """These, and no others, are the conditions of a Workload."""
+    conditions = [{**FOREIGN, "type": f"T{number}"} for number in range(count)]
+    await c.client.patch(WORKLOADS, NS, workload, {"status": {"conditions": conditions}}, subresource="status")
 
 
 async def _has_workload(c: Cluster, job: str) -> bool:

@@ -116,16 +116,17 @@ def begin(store: Store, call: Call, meta: dict[str, Any]) -> None:
 def carry_over(call: Call, new: Json, old: Json) -> None:
     """Give an updated object the metadata that updates cannot change. Raises 409 for another object's identity."""
     meta, before = new["metadata"], old["metadata"]
-    if meta.get("uid") and meta["uid"] != before["uid"]:
-        if call.request.method == "PATCH":
-            problem = invalid("metadata.uid", meta["uid"], IMMUTABLE)
-            raise errors.invalid(call.resource, call.name, [problem, problem])
+    another = bool(meta.get("uid")) and meta["uid"] != before["uid"]
+    if another and call.request.method != "PATCH":
         raise errors.conflict(call.resource, call.name, _another_object(call, meta["uid"], before["uid"]))
     version = meta.get("resourceVersion")
     if version and version not in ("0", before["resourceVersion"]):
         if not version.isdigit():
             raise errors.unexplained(f'strconv.ParseUint: parsing "{version}": invalid syntax')
         raise errors.conflict(call.resource, call.name)
+    if another:
+        problem = invalid("metadata.uid", meta["uid"], IMMUTABLE)
+        raise errors.invalid(call.resource, call.name, [problem, problem])
     for name in OWNED:
         if name in before:
             meta[name] = before[name]

@@ -231,7 +231,7 @@ class Store:
             self.revision,
             meta.get("labels") or NO_FIELDS,
             fields,
-            orjson.dumps(obj),
+            _encoded(obj),
         )
         old = collection.objects.get(stored.key)
         collection.set(stored)
@@ -246,7 +246,7 @@ class Store:
         self.revision += 1
         meta["resourceVersion"] = str(self.revision)
         labels = meta.get("labels") or NO_FIELDS
-        last = Stored(old.key, old.namespace, old.name, old.uid, self.revision, labels, old.fields, orjson.dumps(obj))
+        last = Stored(old.key, old.namespace, old.name, old.uid, self.revision, labels, old.fields, _encoded(obj))
         collection.unset(old.key)
         self._written(Change("DELETED", resource, old, last))
         return last
@@ -350,6 +350,11 @@ def decode(stored: Stored) -> Json:
     """A fresh tree that its caller may change."""
     tree: Any = orjson.loads(stored.data)
     return tree
+
+
+def _encoded(obj: Json) -> bytes:
+    """JSON to be kept. orjson answers in the buffer that it wrote into: 4 KB for 200 bytes, 64 KB for 20 KB."""
+    return bytes(memoryview(orjson.dumps(obj)))
 
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from datetime import UTC, datetime
 
 import pytest
@@ -42,6 +43,20 @@ def test_every_write_has_its_own_revision_and_the_object_carries_it() -> None:
     stored = store.get("things", "a", "x")
     assert stored is not None
     assert decode(stored)["metadata"]["resourceVersion"] == "3"
+
+
+def test_an_object_takes_as_much_memory_as_its_json() -> None:
+    """It took that of the buffer it was written into: three times as much, and never less than 4 KB."""
+    store = new_store(history=1000)
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            put(store, f"x{number}", value="v" * 5000)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    weight = sum(len(stored.data) for stored in store.scan("things"))
+    assert taken < 1.5 * weight
 
 
 def test_objects_are_listed_by_namespace_then_name() -> None:

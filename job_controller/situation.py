@@ -106,7 +106,8 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
     found = join(parts, noted, only_terminal, limit if indexed else None)
     completed = stored | found.completed if found.completed else stored
     active_indexes = frozenset(found.indexes) if indexed else frozenset()
-    resumed = not spec.suspend and conditions.is_true(status.conditions, SUSPENDED)
+    deleting = job.metadata.deletion_timestamp is not None  # then Suspended stays, and would start it at every look
+    resumed = not spec.suspend and not deleting and conditions.is_true(status.conditions, SUSPENDED)
     stamp = now.replace(microsecond=0)
     starts = resumed or (status.start_time is None and not spec.suspend)
     failed = found.failed

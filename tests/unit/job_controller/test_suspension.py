@@ -72,6 +72,12 @@ def test_resuming_starts_the_clock_anew() -> None:
     assert decision.requeue_after == 4.5
 
 
+def test_a_deleted_job_that_is_resumed_keeps_its_start_time() -> None:
+    """It does not say that it is resumed, so each look began it anew, which the API server refuses."""
+    status = {"conditions": [SUSPENDED], "terminating": 0, "ready": 0, "uncountedTerminatedPods": {}}
+    assert run(job(deleted=True, started=3, status=status), now=7).steps == ()
+
+
 def test_start_time_left_from_before_the_suspension_does_not_meet_the_deadline() -> None:
     decision = run(job(started=0, status={"conditions": [SUSPENDED]}, active_deadline_seconds=5), now=100)
     assert condition_texts(final(decision)) == ["Suspended=False/JobResumed Job resumed"]

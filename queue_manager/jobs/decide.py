@@ -123,15 +123,10 @@ def _prebuilt(job: Job, owned: Sequence[Workload], context: Context) -> Action:
     if others and job.spec.suspend:  # it named another one before, or none
         return _stop_to_leave(job, others[0], context) or _abandon(job, others)
     workload = context.prebuilt
-    if workload is None:
-        if job.spec.suspend:
-            return Nothing()
-        return PatchJob(patches.suspend(job, mark=False), _event(labels.JOB_STOPPED, labels.STOP_MISSING_PREBUILT))
-    owner = workload.metadata.controller
-    if owner is None:
+    if workload is None or not _may_have(job, workload):
+        return _without_prebuilt(job, workload)
+    if workload.metadata.controller is None:
         return Update(workload, take_over(job, workload))
-    if owner.uid != job.metadata.uid:
-        return Tell(Event("Warning", labels.OUT_OF_SYNC, f"Workload {workload.metadata.key} belongs to {owner.name}"))
     if workload.metadata.deletion_timestamp is not None:
         return _stop(job, workload, labels.STOP_WORKLOAD_DELETED, context) or _let_go(workload)
     if workload.is_true(labels.FINISHED):
@@ -139,6 +134,22 @@ def _prebuilt(job: Job, owned: Sequence[Workload], context: Context) -> Action:
     if not matches(job, workload):
         return _stop(job, workload, labels.STOP_NO_MATCH, context) or SetStatus(workload, _out_of_sync)
     return _keep_in_step(job, workload, context)
+
+
+def _may_have(job: Job, workload: Workload) -> bool:
+    """It is the Job's, or nobody's; one that is being deleted takes no finalizer any more."""
+    owner = workload.metadata.controller
+    return workload.metadata.deletion_timestamp is None if owner is None else owner.uid == job.metadata.uid
+
+
+def _without_prebuilt(job: Job, workload: Workload | None) -> Action:
+    """What the Job names is not there, or not for it: until it is, the Job must not run (invariant S10)."""
+    if not job.spec.suspend:
+        return PatchJob(patches.suspend(job, mark=False), _event(labels.JOB_STOPPED, labels.STOP_MISSING_PREBUILT))
+    owner = workload.metadata.controller if workload is not None else None
+    if workload is None or owner is None:
+        return Nothing()
+    return Tell(Event("Warning", labels.OUT_OF_SYNC, f"Workload {workload.metadata.key} belongs to {owner.name}"))
 
 
 def _out_of_sync(draft: Draft) -> None:

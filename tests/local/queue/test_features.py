@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("place")
 QUEUE = "kueue.x-k8s.io/queue-name"
 MIN = "kueue.x-k8s.io/job-min-parallelism"
 EQUAL = "kueue.x-k8s.io/job-completions-equal-parallelism"
+PREBUILT = {"kueue.x-k8s.io/prebuilt-workload-name": "pre"}
 
 
 async def size(c: Cluster, job: str) -> tuple[int, int]:
@@ -92,7 +93,7 @@ def test_a_prebuilt_workload_is_taken_over_and_starts_its_job() -> None:
             await c.queues("2")
             await c.submit("like")
             await c.until(c.running, ["like"])
-            await c.submit("a", labels={"kueue.x-k8s.io/prebuilt-workload-name": "pre"})
+            await c.submit("a", labels=PREBUILT)
             await asyncio.sleep(2)
             assert await c.running() == ["like"]
             await make_prebuilt(c, "like")
@@ -113,7 +114,7 @@ def test_a_prebuilt_workload_outlives_its_job_in_the_queue_and_is_taken_over_aga
             await c.submit("like")
             await c.until(c.running, ["like"])
             await make_prebuilt(c, "like")
-            await c.submit("a", labels={"kueue.x-k8s.io/prebuilt-workload-name": "pre"})
+            await c.submit("a", labels=PREBUILT)
 
             async def owners() -> list[str]:
                 meta = (await c.client.get(WORKLOADS, NS, "pre"))["metadata"]
@@ -138,7 +139,7 @@ def test_the_job_of_a_prebuilt_workload_that_is_deleted_is_stopped_and_restored_
             await c.submit("like")
             await c.until(c.running, ["like"])
             await make_prebuilt(c, "like")
-            await c.submit("a", labels={"kueue.x-k8s.io/prebuilt-workload-name": "pre"})
+            await c.submit("a", labels=PREBUILT)
             await c.until(c.running, ["a", "like"])
             await c.submit("next")
             await c.client.delete(WORKLOADS, NS, "pre")
@@ -146,6 +147,33 @@ def test_the_job_of_a_prebuilt_workload_that_is_deleted_is_stopped_and_restored_
             assert not (await c.job("a")).get("status", {}).get("terminating")
             template = (await c.job("a"))["spec"]["template"]["metadata"]
             assert not any("kueue" in key for key in (*template["labels"], *template.get("annotations", ())))
+
+    run(story())
+
+
+@pytest.mark.parametrize("whose", ["of another Job", "nobody's, and being deleted"])
+def test_a_job_that_is_unsuspended_without_having_its_prebuilt_workload_is_overruled(whose: str) -> None:
+    """Invariant S10: it ran on, without quota."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("2")
+            await c.submit("like")
+            await c.until(c.running, ["like"])
+            await make_prebuilt(c, "like")
+            expected = ["like"]
+            if whose == "of another Job":
+                await c.submit("first", labels=PREBUILT)
+                expected = ["first", "like"]
+                await c.until(c.running, expected)
+            else:
+                await c.client.patch(WORKLOADS, NS, "pre", {"metadata": {"finalizers": ["example.com/held"]}})
+                await c.client.delete(WORKLOADS, NS, "pre")
+            await c.submit("a", labels=PREBUILT)
+            await c.client.patch(JOBS, NS, "a", {"spec": {"suspend": False}})
+            await asyncio.sleep(2)
+            assert await c.running() == expected
+            assert ("Normal", "Stopped", "missing workload") in await c.events("a", component="kueue")
 
     run(story())
 

@@ -1,0 +1,147 @@
+"""Pods that nobody will count any more lose the tracking finalizer, and no others do (invariant L5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from job_controller.model import Job, Key, Pod
+from job_controller.options import JobControllerOptions
+from job_controller.orphans import Orphans, OrphanSweeper
+from tests.unit.job_controller.build import UID, at, job, pod, wire
+
+JOB = Key("ns", "j")
+END = {"type": "Complete", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": wire(at(0))}
+ENDED = job(status={"conditions": [END]})
+AGAIN = msgspec.structs.replace(job(), metadata=msgspec.structs.replace(job().metadata, uid="another"))
+OF_ANOTHER_CONTROLLER = job(status={"conditions": [END]}, managed_by="example.com/other")
+
+
+class Refused(Exception):
+    def __init__(self, status: int) -> None:
+        super().__init__(str(status))
+        self.status = status
+
+
+class Story:
+    """A cluster with these pods; `known` is the Job in the cache, `stored` the one that the API server has."""
+
+    def __init__(self, *pods: Pod, known: Job | None = None, stored: Job | None = None) -> None:
+        self.pods = {p.metadata.key: p for p in pods}
+        self.known, self.stored = known, stored
+        self.keys: list[Orphans] = []
+        self.freed: list[str] = []
+        self.refusal: int | None = None
+        self.sweeper = OrphanSweeper(self, self, JobControllerOptions())  # type: ignore[arg-type]
+
+    def add(self, key: Orphans) -> None:
+        self.keys.append(key)
+
+    def job(self, key: Key) -> Job | None:
+        return self.known if key == JOB else None
+
+    async def read_job(self, key: Key) -> Job | None:
+        return self.stored if key == JOB else None
+
+    def pod(self, key: Key) -> Pod | None:
+        return self.pods.get(key)
+
+    def pods_of(self, job_uid: str) -> Iterable[Pod]:
+        return [p for p in self.pods.values() if (owner := p.metadata.controller) and owner.uid == job_uid]
+
+    async def patch_pod(self, key: Key, patch: Mapping[str, Any]) -> Pod:
+        if self.refusal is not None:
+            raise Refused(self.refusal)
+        found = self.pods[key]
+        assert patch["metadata"]["resourceVersion"] == found.metadata.resource_version  # it may just be adopted
+        self.freed.append(key.name)
+        return found
+
+    def sweep(self) -> list[str]:
+        """The pods that are freed after each was told once."""
+        for found in list(self.pods.values()):
+            self.sweeper.pod_changed(None, found)
+        return self.work()
+
+    def work(self) -> list[str]:
+        for key in dict.fromkeys(self.keys):
+            asyncio.run(self.sweeper.sync(key))
+        return self.freed
+
+
+def owned(name: str = "a", *, api: str = "batch/v1", kind: str = "Job", **more: Any) -> Pod:
+    found = pod(name, "Succeeded", **more)
+    reference = msgspec.structs.replace(found.metadata.owner_references[0], api_version=api, kind=kind)
+    return msgspec.structs.replace(
+        found, metadata=msgspec.structs.replace(found.metadata, owner_references=(reference,))
+    )
+
+
+@pytest.mark.parametrize("now", [None, ENDED, AGAIN], ids=["gone", "finished", "made anew under its name"])
+def test_pods_are_freed_when_their_job_is(now: Job | None) -> None:
+    assert Story(owned("a"), owned("b"), known=now, stored=now).sweep() == ["a", "b"]
+
+
+@pytest.mark.parametrize("now", [job(), OF_ANOTHER_CONTROLLER], ids=["it runs", "another controller's"])
+def test_pods_are_kept_while_somebody_will_count_them(now: Job) -> None:
+    assert Story(owned(), known=now, stored=now).sweep() == []
+
+
+@pytest.mark.parametrize("known", [None, ENDED, AGAIN])
+def test_a_job_that_the_cache_does_not_know_yet_keeps_its_pods(known: Job | None) -> None:
+    assert Story(owned(), known=known, stored=job()).sweep() == []
+
+
+def test_a_job_that_ends_or_goes_frees_its_pods() -> None:
+    for new in (ENDED, None):
+        story = Story(owned("a"), owned("b", tracked=False), known=new, stored=new)
+        story.sweeper.job_changed(job(), new)
+        assert story.work() == ["a"]
+    quiet = Story(owned("a"), owned("b", tracked=False), known=job(), stored=job())
+    quiet.sweeper.job_changed(None, job())
+    done = Story(owned("b", tracked=False), known=ENDED, stored=ENDED)
+    done.sweeper.job_changed(job(), ENDED)
+    assert quiet.keys == done.keys == []
+
+
+def test_a_pod_that_belongs_to_nobody_is_freed_unless_it_is_adopted_first() -> None:
+    lost = pod("lost", owner=None)
+    assert Story(lost).sweep() == ["lost"]
+    for after in (pod("lost"), pod("lost", owner=None, tracked=False), None):
+        story = Story(lost)
+        story.sweeper.pod_changed(None, lost)
+        story.pods = {after.metadata.key: after} if after is not None else {}
+        assert story.work() == []
+
+
+@pytest.mark.parametrize(
+    ("api", "kind"), [("apps/v1", "ReplicaSet"), ("batch.volcano.sh/v1", "Job"), ("batch/v1", "X")]
+)
+def test_pods_of_others_are_left_to_them(api: str, kind: str) -> None:
+    assert Story(owned(api=api, kind=kind)).sweep() == []
+
+
+def test_pods_that_are_not_tracked_or_gone_themselves_are_nobodys_business() -> None:
+    story = Story()
+    story.sweeper.pod_changed(None, owned(tracked=False))
+    story.sweeper.pod_changed(owned(), None)
+    assert story.keys == []
+
+
+def test_what_the_api_server_refuses_is_repeated_unless_the_pod_has_changed_or_gone() -> None:
+    for status in (404, 409):
+        story = Story(owned())
+        story.refusal = status
+        assert story.sweep() == []
+    story.refusal = 500
+    with pytest.raises(Refused):
+        story.work()
+
+
+def test_a_sweep_is_named_by_its_job_or_its_pod() -> None:
+    assert str(Orphans("ns", job="j", uid=UID)) == "ns/j"
+    assert str(Orphans("ns", pod="p")) == "ns/p"

@@ -220,6 +220,39 @@ def test_who_need_not_borrow_goes_first():
     assert run_cycle(state(a, b), heads, T0)[0].info.key.name == "own"
 
 
+def a_cohort_where_a_waits(used, **of_a):
+    """Queue a wants 2 of its own 2, of which `used` are in use; b has lent nothing and has all of its own in use."""
+    quota = {"default": {"cpu": {"nominalQuota": "2", **of_a}}}
+    a, b = cluster_queue("a", quotas=quota, cohortName="team"), cluster_queue("b", cohortName="team")
+    c = cluster_queue("c", quotas={"default": {"cpu": "1"}}, cohortName="team")
+    s = state(a, b, c)
+    hold(s, "of-a", "a", default__cpu=used)
+    hold(s, "of-b", "b", default__cpu=2000)
+    return s
+
+
+def test_what_a_waiting_workload_needs_of_its_own_quota_is_not_lent_in_the_same_cycle():
+    """Spec 6.5 (c): else it could wait for ever, while small ones of others borrow what it waits for."""
+    s = a_cohort_where_a_waits(1000, borrowingLimit="0")
+    hold(s, "of-c", "c", default__cpu=1000)
+    waits, borrower = ("a", pending("waits", requests={"cpu": "2"})), ("b", pending("borrower"))
+    assert isinstance(run_cycle(s, [borrower], T0)[0], Admit)
+    first, second = run_cycle(s, [waits, borrower], T0)
+    assert first.reason == "WaitingForQuota"
+    assert second.message == "Workload no longer fits after processing another workload"
+
+
+@pytest.mark.parametrize("used", [1000, 3000])
+def test_a_waiting_workload_keeps_others_from_no_more_than_its_own_quota(used):
+    s = a_cohort_where_a_waits(used, **({"borrowingLimit": "0"} if used < 2000 else {}))
+    if used > 2000:
+        s.set_queue(cluster_queue("c", quotas={"default": {"cpu": "2"}}, cohortName="team"))
+    heads = [("a", pending("waits", requests={"cpu": "2"})), ("b", pending("borrower"))]
+    first, second = run_cycle(s, heads, T0)
+    assert isinstance(first, Refuse)
+    assert isinstance(second, Admit)
+
+
 def test_a_workload_in_backoff_is_never_admitted():
     late = pending(status={"requeueState": {"count": 1, "requeueAt": "2026-01-01T00:00:10Z"}})
     assert isinstance(try_one(state(), late), Refuse)

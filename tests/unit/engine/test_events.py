@@ -11,9 +11,10 @@ import pytest
 from job_controller.model import ObjectMeta, Pod
 from queue_manager.engine import events as module
 from queue_manager.engine.client import Client
-from queue_manager.engine.event_correlation import Correlator
+from queue_manager.engine.event_correlation import MAX_ENTRIES, Correlator
 from queue_manager.engine.events import EventRecorder
 from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.metrics import Registry
 from queue_manager.engine.resources import EVENTS
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
@@ -202,3 +203,118 @@ def test_one_object_may_cause_25_events_of_a_reason_and_then_one_in_five_minutes
     assert told(40, NOW) == 25
     assert told(40, NOW + timedelta(minutes=10)) == 2
     assert correlator.take(("c", "u"), "Normal", "Completed", "Job completed", NOW) is not None
+
+
+class Ticking:
+    """A minute passes from one Event to the next."""
+
+    def __init__(self) -> None:
+        self.minutes = -1
+
+    def now(self) -> datetime:
+        self.minutes += 1
+        return NOW + timedelta(minutes=self.minutes)
+
+
+async def test_a_count_tells_when_the_event_was_last_and_in_a_group_which(served: Served) -> None:
+    server, transport = served
+    recorder = EventRecorder(Client(transport), Ticking(), "c")
+    for number in range(11):
+        recorder.event(POD, "Normal", "Created", f"pod {number}")
+    await delivered(recorder)
+    combined = list(server.objects.values())[-1]
+    assert (combined["count"], combined["message"]) == (2, "(combined from similar events): pod 10")
+    assert (combined["firstTimestamp"], combined["lastTimestamp"]) == ("2026-01-01T00:09:00Z", "2026-01-01T00:10:00Z")
+
+
+async def test_an_event_of_an_object_without_namespace_is_written_to_the_default_one(served: Served) -> None:
+    server, transport = served
+    recorder = EventRecorder(Client(transport), Standing(), "c")
+    node = Pod(api_version="v1", kind="Node", metadata=ObjectMeta(name="n"))
+    for _ in range(2):
+        recorder.event(node, "Warning", "Full", "no room")
+    await delivered(recorder)
+    assert server.requests[0][1] == "/api/v1/namespaces/default/events"
+    (event,) = server.objects.values()
+    assert (event["metadata"]["namespace"], event["count"]) == ("default", 2)
+    assert event["involvedObject"] == {"kind": "Node", "name": "n", "apiVersion": "v1"}
+
+
+async def test_an_event_whose_name_another_recorder_took_gets_the_next_one(served: Served) -> None:
+    """Two recorders at one moment: that of the Job controller and that of the queue manager, about one Job."""
+    server, transport = served
+    for component in ("a", "b"):
+        recorder = EventRecorder(Client(transport), Standing(), component)
+        recorder.event(POD, "Normal", "Started", "text")
+        await delivered(recorder)
+        assert recorder.dropped == 0
+    assert [event["source"]["component"] for event in server.objects.values()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("code", [500, 429])
+async def test_an_event_that_is_never_delivered_is_counted_named_and_not_in_the_way(
+    served: Served, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "RETRY_DELAYS", (0.01, 0.01))
+    server, transport = served
+    server.refusals.extend(status(code, "InternalError", "etcd is away") for _ in range(3))
+    metrics = Registry()
+    recorder = EventRecorder(Client(transport), Standing(), "c", metrics=metrics)
+    recorder.event(POD, "Normal", "First", "one")
+    recorder.event(POD, "Normal", "Second", "two")
+    await delivered(recorder)
+    assert [event["reason"] for event in server.objects.values()] == ["Second"]
+    assert metrics.value("events_dropped_total", {"component": "c"}) == 1
+    (line,) = [line for line in caplog.records if line.message == "an Event is lost"]
+    assert (line.key, line.reason) == ("default/a", "First")  # type: ignore[attr-defined]
+    assert "etcd is away" in line.error  # type: ignore[attr-defined]
+
+
+async def test_events_that_are_too_many_of_a_reason_are_counted(served: Served) -> None:
+    metrics = Registry()
+    recorder = EventRecorder(Client(served[1]), Standing(), "c", metrics=metrics)
+    for _ in range(27):
+        recorder.event(POD, "Normal", "Started", "again")
+    await delivered(recorder)
+    assert metrics.value("events_suppressed_total", {"component": "c"}) == 2
+    assert recorder.dropped == 0
+
+
+async def test_events_that_a_stop_leaves_behind_are_told(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "RETRY_DELAYS", (3600.0,))
+    server, transport = served
+    server.refusals.append(status(500, "InternalError", "etcd is away"))
+    recorder = EventRecorder(Client(transport), Standing(), "c")
+    recorder.event(POD, "Normal", "Started", "one")
+    run = asyncio.create_task(recorder.run())
+    await eventually(lambda: not server.refusals)
+    await recorder.drain(0.01)
+    run.cancel()
+    assert [(line.message, line.count) for line in caplog.records] == [("Events not delivered before the stop", 1)]  # type: ignore[attr-defined]
+
+
+def test_similar_events_are_one_group_until_ten_minutes_after_the_last() -> None:
+    correlator = Correlator()
+    times = [NOW + number * timedelta(minutes=9) for number in range(10)]
+    told = [correlator.take(("c", "u"), "Normal", "Created", f"pod {n}", now) for n, now in enumerate(times)]
+    assert told[-1] is not None
+    assert told[-1].message == "(combined from similar events): pod 9"
+
+
+def test_of_too_many_events_those_unused_for_longest_are_forgotten() -> None:
+    """A long life with many Jobs must not fill the memory."""
+    correlator = Correlator()
+
+    def count(name: str) -> int:
+        occurrence = correlator.take(("c", name), "Normal", "Started", "text", NOW)
+        return occurrence.count if occurrence else 0
+
+    for name in ("kept", "forgotten"):
+        count(name)
+    for number in range(MAX_ENTRIES - 2):
+        count(f"other {number}")
+    assert count("kept") == 2  # used again: now the other one is the oldest
+    count("one too many")
+    assert (count("kept"), count("forgotten")) == (3, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
@@ -283,3 +284,27 @@ async def test_disruption_that_never_came_is_cleared_after_two_minutes() -> None
         condition = disruption(await cluster.user.get(PODS, "default", name))
         assert "reason" not in condition
         assert "message" not in condition
+
+
+@virtually
+async def test_disruption_announced_anew_has_its_two_minutes_from_then() -> None:
+    cluster = Cluster()
+    async with keeping(cluster):
+        await cluster.user.create(NODES, "", {"metadata": {"name": "n"}})
+        await cluster.submit()
+        name = (await bound_to(cluster, "n"))["metadata"]["name"]
+
+        async def announce() -> None:
+            since = wire(cluster.clock.now().replace(microsecond=0))
+            told = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "m"}
+            await report(cluster, name, {"conditions": [{**told, "lastTransitionTime": since}]})
+
+        async def cleared() -> bool:
+            return bool(disruption(await cluster.user.get(PODS, "default", name))["status"] == "False")
+
+        await announce()
+        await asyncio.sleep(100)
+        await announce()
+        began = cluster.clock.now()
+        await cluster.until(cleared)
+        assert timedelta(seconds=119) <= cluster.clock.now() - began <= timedelta(seconds=121)

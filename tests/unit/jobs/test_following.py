@@ -1,0 +1,229 @@
+"""What a Workload follows of its Job, what a child Job follows of its parent, and what of several Workloads counts."""
+
+import msgspec
+import pytest
+
+from queue_manager.api.types import PriorityClassRef, Workload
+from queue_manager.jobs import actions
+from queue_manager.jobs.decide import decide
+from queue_manager.jobs.workload import Priority
+from queue_manager.workloads import overrides
+from queue_manager.workloads.draft import Draft
+from tests.unit.jobs.test_decide import ADMITTED, CONFIRMED, CONTEXT, RUNS, job, workload
+from tests.unit.queueing.builders import at, condition, flavor
+
+FLAVORS = {"gpu": flavor("gpu", nodeLabels={"kind": "gpu"})}
+QUEUE = {"kueue.x-k8s.io/queue-name": "lq"}
+URGENT = QUEUE | {"kueue.x-k8s.io/priority-class": "urgent"}
+GATE = "kueue.x-k8s.io/admission-gated-by"
+END = condition("Complete", "True", "CompletionsReached", "Reached expected number of succeeded pods")
+
+
+# --- child Jobs (spec 7.1) ---------------------------------------------------------------------------------
+
+
+def child(suspend=False, admitted=False, too_deep=False, **kwargs) -> actions.Action:
+    parent = actions.Parent(admitted, too_deep)
+    return decide(job(suspend, labels={}, **kwargs), [], actions.Context(managed=False, parent=parent))
+
+
+def test_a_child_is_suspended_until_its_parent_is_admitted():
+    action = child()
+    assert action.patch["spec"] == {"suspend": True}
+    assert action.event == ("Normal", "Suspended", "Kueue managed child job suspended")
+
+
+@pytest.mark.parametrize(
+    "settled",
+    [{"admitted": True}, {"suspend": True}, {"suspend": True, "admitted": True}, {"status": {"conditions": [END]}}],
+)
+def test_a_child_is_otherwise_left_to_who_made_it(settled):
+    assert child(**settled) == actions.Nothing()
+
+
+def test_a_job_below_too_many_others_is_told_so():
+    message = "The job has more than 10 managed or unmanaged ancestors"
+    assert child(too_deep=True) == actions.Tell(("Warning", "JobNestingTooDeep", message))
+
+
+# --- several Workloads -------------------------------------------------------------------------------------
+
+
+def test_a_workload_that_is_on_its_way_out_is_not_in_the_way_of_the_one_that_is_admitted():
+    leaving = workload(name="z", uid="z", deletionTimestamp="2026-01-01T00:00:01Z")
+    for owned in ([leaving, workload(*ADMITTED)], [workload(*ADMITTED), leaving]):
+        action = decide(job(), owned, CONTEXT)
+        assert action.patch["spec"]["suspend"] is False
+
+
+def test_all_workloads_of_a_job_that_has_ended_are_finished_or_let_go():
+    ended = job(False, status={"conditions": [END], "succeeded": 1})
+    leaving = workload(*ADMITTED, deletionTimestamp="2026-01-01T00:00:01Z")
+    assert decide(ended, [leaving], CONTEXT) == actions.LetGo(leaving)
+    held = workload(*ADMITTED, finalizers=["example.com/held"], deletionTimestamp="2026-01-01T00:00:01Z")
+    assert decide(ended, [held], CONTEXT) == actions.Nothing()
+
+
+def test_a_job_that_ended_before_its_pods_were_ready_never_had_them_ready():
+    failed = condition("Failed", "True", "BackoffLimitExceeded", "too often")
+    running = workload(*ADMITTED)
+    draft = Draft(running, at(9))
+    decide(job(False, status={"conditions": [failed], "failed": 7}), [running], CONTEXT).transition(draft)
+    assert draft.is_true("Finished")
+    assert not draft.is_true("PodsReady")
+
+
+# --- what is followed --------------------------------------------------------------------------------------
+
+
+def after(action: actions.Action) -> tuple[object, str]:
+    assert isinstance(action, actions.Update)
+    assert action.event is not None
+    assert (action.event.type, action.event.reason) == ("Normal", "UpdatedWorkload")
+    return action.patch, action.event.message
+
+
+def of_class(group: str, name: str, *conditions) -> Workload:
+    """One that has its priority from this class."""
+    found = workload(*conditions)
+    reference = PriorityClassRef(group=group, kind="C", name=name)
+    return msgspec.structs.replace(
+        found, spec=msgspec.structs.replace(found.spec, priority=1, priority_class_ref=reference)
+    )
+
+
+HIGH = Priority(9, "kueue.x-k8s.io", "WorkloadPriorityClass", "urgent")
+OF_PODS = "scheduling.k8s.io"
+ROOM = condition("QuotaReserved", "True")
+
+
+@pytest.mark.parametrize(
+    "before",
+    [workload(), of_class("kueue.x-k8s.io", "low"), of_class(OF_PODS, "low"), of_class("kueue.x-k8s.io", "low", ROOM)],
+    ids=["of none", "of another", "of a class of pods", "of another, and with quota"],
+)
+def test_a_workload_follows_its_job_into_another_priority_class(before):
+    action = decide(job(labels=URGENT), [before], actions.Context(flavors=FLAVORS, priority=HIGH))
+    reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "urgent"}
+    message = f"Updated workload priority class: {before.metadata.key}"
+    assert after(action) == ({"spec": {"priority": 9, "priorityClassRef": reference}}, message)
+
+
+@pytest.mark.parametrize(
+    ("labels", "before"),
+    [
+        (URGENT, of_class("kueue.x-k8s.io", "urgent")),
+        (QUEUE, of_class("kueue.x-k8s.io", "low")),  # a label that is taken off leaves the priority that there is
+        (URGENT, of_class(OF_PODS, "low", ROOM)),  # with quota the API refuses another kind of class
+        (URGENT, workload(ROOM)),
+    ],
+)
+def test_a_priority_that_is_right_or_cannot_be_changed_is_left(labels, before):
+    assert decide(job(labels=labels), [before], actions.Context(flavors=FLAVORS, priority=HIGH)) == actions.Nothing()
+
+
+def test_another_class_that_does_not_exist_is_told_by_name():
+    action = decide(job(labels=URGENT), [of_class("kueue.x-k8s.io", "low")], actions.Context(priority=None))
+    assert action == actions.Tell(
+        ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "urgent" not found')
+    )
+
+
+def test_a_workload_follows_the_gates_of_its_job():
+    closed = job(annotations={GATE: "a,b"})
+    patch, message = after(decide(closed, [workload()], CONTEXT))
+    assert patch == {"metadata": {"annotations": {GATE: "a,b"}}}
+    assert message == 'Updated workload AdmissionGatedBy to "a,b"'
+    patch, message = after(decide(job(), [workload(of=closed)], CONTEXT))
+    assert patch == {"metadata": {"annotations": {GATE: None}}}
+    assert message == 'Updated workload AdmissionGatedBy to ""'
+    assert decide(closed, [workload(of=closed)], CONTEXT) == actions.Nothing()
+
+
+def test_a_workload_follows_its_job_to_another_queue_while_it_has_no_quota():
+    moved = job(labels={"kueue.x-k8s.io/queue-name": "other"})
+    action = decide(moved, [workload()], CONTEXT)
+    assert isinstance(action, actions.Update)
+    assert action.patch == {"spec": {"queueName": "other"}}
+    assert decide(moved, [workload(ROOM)], CONTEXT) == actions.Nothing()
+
+
+def test_a_workload_follows_the_overrides_of_its_job():
+    key = overrides.KEYS[0]
+    patch, message = after(decide(job(), [workload()], actions.Context(overrides={key: "5"})))
+    assert patch == {"metadata": {"annotations": dict.fromkeys(overrides.KEYS) | {key: "5"}}}
+    assert message == f"Updated workload requeuing overrides: {workload().metadata.key}"
+
+
+# --- what is reported --------------------------------------------------------------------------------------
+
+
+def told(of, its: Workload, **context) -> Draft:
+    action = decide(of, [its], actions.Context(flavors=FLAVORS, **context))
+    assert isinstance(action, actions.SetStatus)
+    draft = Draft(its, at(9))
+    action.transition(draft)
+    return draft
+
+
+def test_a_workload_knows_when_the_pods_of_its_job_are_ready_and_which_will_run_no_more():
+    many = {"parallelism": 3, "completions": 3}
+    admitted = workload(*ADMITTED, of=job(**many))
+    assert told(job(False, status={"ready": 3}, **many, **RUNS), admitted).is_true("PodsReady")
+    draft = told(job(False, status={"ready": 1, "succeeded": 1}, **many, **RUNS), admitted)
+    assert [(r.name, r.count) for r in draft.status.reclaimable_pods] == [("main", 1)]
+    assert not draft.is_true("PodsReady")
+
+
+def test_where_nobody_waits_for_pods_their_readiness_is_not_reported():
+    context = actions.Context(flavors=FLAVORS, waits_for_pods=False)
+    assert decide(job(False, status={"ready": 1}, **RUNS), [workload(*ADMITTED)], context) == actions.Nothing()
+
+
+def test_what_admission_checks_say_is_told_while_the_job_waits_for_them():
+    checks = [
+        {"name": name, "state": state, "message": text, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        for name, state, text in (
+            ("a", "Pending", "3 nodes are coming"),
+            ("b", "Ready", "done"),
+            ("c", "Pending", ""),
+            ("d", "Pending", "asked"),
+        )
+    ]
+    tree = msgspec.to_builtins(workload(ROOM))
+    tree["status"]["admissionChecks"] = checks
+    reserved = msgspec.convert(tree, Workload)
+    action = decide(job(), [reserved], CONTEXT)
+    assert action == actions.Tell(("Normal", "UpdatedAdmissionCheck", "a: 3 nodes are coming; d: asked"))
+
+
+# --- the ends of a stop ------------------------------------------------------------------------------------
+
+EVICTED = condition("Evicted", "True", "Preempted", "for another")
+
+
+def test_a_job_that_its_user_suspended_and_that_is_then_evicted_gets_its_template_back():
+    """Invariant S11: nobody marked the stop, and the labels of its queue are in the Job."""
+    action = decide(job(status=CONFIRMED, **RUNS), [workload(*ADMITTED, EVICTED)], CONTEXT)
+    assert action.patch["spec"]["template"]["spec"] == {"nodeSelector": {"kind": None}}
+    assert action.event == ("Normal", "Stopped", "for another")
+
+
+def test_what_was_evicted_and_has_no_quota_any_more_is_at_rest():
+    """Invariant L8: no write that changes nothing."""
+    assert decide(job(status=CONFIRMED), [workload(EVICTED)], CONTEXT) == actions.Nothing()
+
+
+def test_a_job_that_contradicts_what_its_start_puts_into_it_has_failed_to_start():
+    draft = told(
+        job(pod={"nodeSelector": {"kind": "cpu"}}), workload(*ADMITTED, of=job(pod={"nodeSelector": {"kind": "cpu"}}))
+    )
+    finished = draft.condition("Finished")
+    assert finished.reason == "FailedToStart"
+    assert finished.message.endswith("conflict for nodeSelector: conflict for key=kind, value1=cpu, value2=gpu")
+
+
+def test_a_job_whose_flavor_is_gone_says_so_and_waits():
+    action = decide(job(), [workload(*ADMITTED)], actions.Context(flavors={}))
+    assert action.event.message == "Cannot be started: missing ResourceFlavor(s): gpu"
+    assert action.event.type == "Warning"

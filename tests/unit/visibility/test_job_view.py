@@ -381,3 +381,53 @@ def test_the_last_error_is_told_where_something_went_wrong() -> None:
     starting = job_view(RUNS, starts(), [], told, KNOWN, at(60))
     running = job_view(job(suspend=False, status={"ready": 1}), starts(), [], told, KNOWN, at(60))
     assert (starting.last_error, running.last_error) == ("no such file", "")
+
+
+@pytest.mark.parametrize(
+    ("state", "a_job", "its"),
+    [
+        ("Starting", RUNS, starts()),
+        ("Evicted", RUNS, workload(conditions=[TIMED_OUT, *admitted(20)], status=HOLDS)),
+        ("Backoff", job(), workload(conditions=[TIMED_OUT], status=requeue(1, 90))),
+        ("Deactivated", job(), workload(active=False, conditions=[cond("Evicted", reason=LIMIT)])),
+        ("Failed", job(conditions=[cond("Failed", reason="BackoffLimitExceeded")]), None),
+        ("Pending", job(), workload()),
+    ],
+)
+def test_a_warning_is_told_in_every_state_that_it_may_explain(state: str, a_job: Job, its: Workload | None) -> None:
+    told = [event("Failed", "Pod/j-aaaaa", type="Warning", message="no such file")]
+    seen = job_view(a_job, its, [], told, KNOWN, at(60))
+    assert (seen.state, seen.last_error) == (state, "" if state == "Pending" else "no such file")
+
+
+def test_a_job_is_shown_with_where_it_waits_and_how_urgent_it_is() -> None:
+    its = workload(priority=9, priorityClassRef={"group": "g", "kind": "k", "name": "urgent"})
+    seen = job_view(job(queue="edited"), its, [], [], KNOWN, at(60), cluster_queue="of-the-queue")
+    assert (seen.namespace, seen.name, seen.uid, seen.workload) == ("default", "j", "uid-j", "job-j-12345")
+    assert (seen.queue, seen.cluster_queue) == ("q", "of-the-queue")  # the Workload is what is in line
+    assert (seen.priority, seen.priority_class) == (9, "urgent")
+    assert view(RUNS, starts()).cluster_queue == "cq"
+    bare = view(job(queue="first"))
+    assert (bare.queue, bare.workload, bare.priority, bare.priority_class) == ("first", "", 0, "")
+    assert view(job(suspend=False, status={"ready": 2, "active": 3})).ready == 2
+    gone = view(None, its)
+    assert (gone.name, gone.uid, gone.ready) == ("j", "", 0)
+
+
+def test_a_job_that_was_evicted_shows_how_often_and_why_and_the_events_in_order() -> None:
+    its = workload(conditions=[TIMED_OUT], status={**requeue(2, 90), **evictions(("PodsReadyTimeout", "Slow", 2))})
+    told = [event("Started", "Job/j", 20, message="by cq"), event("Admitted", seconds=10, count=3)]
+    seen = job_view(job(), its, [], told, KNOWN, at(60))
+    assert (seen.retries.requeues, seen.retries.requeue_at) == (2, at(90))
+    assert [(e.reason, e.cause, e.count) for e in seen.retries.evictions] == [("PodsReadyTimeout", "Slow", 2)]
+    assert [(e.object, e.reason, e.message, e.count, e.last) for e in seen.events] == [
+        ("Workload/job-j-12345", "Admitted", "", 3, at(10)),
+        ("Job/j", "Started", "by cq", 1, at(20)),
+    ]
+    never = view(job())
+    assert (never.retries.requeues, never.retries.evictions, never.events) == (0, [], [])
+
+
+def test_there_is_nothing_to_show_of_neither_a_job_nor_a_workload() -> None:
+    with pytest.raises(ValueError, match="neither a Job nor a Workload"):
+        view(None)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from job_controller.model import Job, ObjectMeta
+from job_controller.model import Job
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.visibility import inbox
@@ -95,21 +95,24 @@ def job_view(
     *,
     cluster_queue: str = "",
 ) -> JobView:
-    """At least one of Job and Workload is given. `cluster_queue`: that of its LocalQueue, while it has no quota."""
+    """`cluster_queue`: that of its LocalQueue, while it has no quota. Raises ValueError if neither of both is given."""
+    if job is not None:
+        shown, name, uid, state = job, job.metadata.name, job.metadata.uid, job_state(job, workload, now)
+    elif workload is not None:
+        shown, name, uid = Job(metadata=workload.metadata), inbox.job_name(workload), ""
+        state = state_without_job(workload, now)
+    else:
+        raise ValueError("neither a Job nor a Workload")
     told = sorted(events, key=lambda e: e.sort_key)
     indexes = index_map(job, pods, around.options) if job is not None else None
-    shown = job if job is not None else Job(metadata=_meta(workload))
-    state = job_state(job, workload, now) if job is not None else "Orphaned"
-    if job is None and workload is not None:
-        state = state_without_job(workload, now)
     reason, message = why(job, workload, state, now)
     waiting, running = spans(shown, workload, now)
     admission = workload.status.admission if workload is not None else None
     ref = workload.spec.priority_class_ref if workload is not None else None
     return JobView(
         namespace=shown.metadata.namespace,
-        name=shown.metadata.name if job is not None or workload is None else inbox.job_name(workload),
-        uid=shown.metadata.uid if job is not None else "",
+        name=name,
+        uid=uid,
         workload=workload.metadata.name if workload is not None else "",
         queue=workload.spec.queue_name if workload is not None else shown.metadata.labels.get(labels.QUEUE_NAME, ""),
         cluster_queue=admission.cluster_queue if admission is not None else cluster_queue,
@@ -136,12 +139,6 @@ def job_view(
         last_error=inbox.newest_error(told) if state in _TROUBLED else "",
         events=[_event(event) for event in told],
     )
-
-
-def _meta(workload: Workload | None) -> ObjectMeta:
-    if workload is None:
-        raise ValueError("neither a Job nor a Workload")
-    return workload.metadata
 
 
 def _retries(workload: Workload | None, events: Sequence[Event]) -> Retries:

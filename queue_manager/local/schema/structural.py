@@ -115,7 +115,10 @@ class Node:
                 child.fill(value[name], _of(old, name))
             if self.additional is not None:
                 for name in [name for name in value if name not in self.children]:
-                    if value[name] is None and self.additional.default is not _MISSING and not self.additional.nullable:
+                    if value[name] is None and not self.additional.nullable:
+                        if self.additional.default is _MISSING:
+                            del value[name]
+                            continue
                         value[name] = copy.deepcopy(self.additional.default)
                     self.additional.fill(value[name], _of(old, name))
         elif isinstance(value, list) and self.item is not None:

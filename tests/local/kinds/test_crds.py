@@ -153,6 +153,15 @@ def test_combined_schemas_are_checked() -> None:
     assert "must validate at least one schema (anyOf)" in str(next(node.validate({"a": []})))
 
 
+def test_a_null_among_values_that_may_not_be_null_is_dropped() -> None:
+    """As the real server does, in a map as in a field."""
+    text = {"type": "string"}
+    node = Node({"type": "object", "properties": {"a": {"type": "object", "additionalProperties": text}, "b": text}})
+    value: Any = {"a": {"x": None, "y": "z"}, "b": None}
+    node.fill(value)
+    assert value == {"a": {"y": "z"}}
+
+
 PATHS = [
     (".spec.a", ["x"]),
     ("{.spec.a}", ["x"]),

@@ -97,6 +97,32 @@ async def test_specs(s: Session, mode: str) -> None:
         await s.create(thing(s.group, f"t{number}", **spec), fieldValidation=mode)
 
 
+NUMBERS: Json = {
+    "type": "object",
+    "properties": {
+        "tenths": {"type": "number", "multipleOf": 0.1},
+        "thirds": {"type": "number", "multipleOf": 3},
+        "halves": {"type": "number", "multipleOf": 0.5},
+        "small": {"type": "integer", "format": "int32"},
+        "few": {"type": "array", "minItems": 1, "maxItems": 2, "items": {"type": "string"}},
+        "some": {"type": "object", "minProperties": 1, "additionalProperties": {"type": "string"}},
+        "any": {"type": "integer", "anyOf": [{"minimum": 9}, {"maximum": 1}]},
+        "one": {"type": "integer", "oneOf": [{"minimum": 3}, {"maximum": 5}]},
+        "other": {"type": "integer", "oneOf": [{"minimum": 9}, {"maximum": 1}]},
+        "all": {"type": "integer", "allOf": [{"minimum": 3}, {"maximum": 5}]},
+        "no": {"type": "integer", "allOf": [{"minimum": 3}, {"minimum": 2}]},
+        "none": {"type": "integer", "not": {"minimum": 3}},
+    },
+}
+
+
+@pytest.mark.parametrize("tenths", [0.3, 0.7, 1.1, 0.35, 12.3, 123456.7, -0.3, 0, 1, 2.9])
+async def test_what_is_a_multiple_of_a_tenth(s: Session, tenths: float) -> None:
+    """No tenth but those of halves is what it says: the server divides and does not look too closely."""
+    await s.define(definition(s.group, NUMBERS))
+    await s.create(thing(s.group, "t", tenths=tenths))
+
+
 async def test_updates_of_custom_objects(s: Session) -> None:
     await s.define(definition(s.group, SCHEMA))
     made = await s.create(thing(s.group, "t", color="red"))

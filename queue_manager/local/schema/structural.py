@@ -208,7 +208,11 @@ class Node:
         if limit and "integer" in self.types and not (-limit <= value < limit and value == int(value)):
             yield invalid("<nil>", "", f"Checked value must be of type integer with format {form} in {path}")
         factor = schema.get("multipleOf")
-        if factor and value % factor:
+        if factor and isinstance(value, int):
+            factor = int(factor)  # all is reckoned in the type of the value: nothing whole is a multiple of 0.1
+        if factor == 0:
+            yield invalid(path, 0, f"factor MultipleOf declared for {path} must be positive: 0")
+        elif factor and not _is_multiple(value, factor):
             yield _in_body(path, value, f"should be a multiple of {_shown(factor)}")
         least, most = schema.get("minimum"), schema.get("maximum")
         if most is not None:
@@ -285,6 +289,14 @@ class Node:
                 shown = {key: item[key] for key in sorted(self.keys) if key in item} if keyed else item
                 yield FieldError("FieldValueDuplicate", f"{path}[{index}]", f"Duplicate value: {show(shown)}")
             seen.add(what)
+
+
+def _is_multiple(value: float, factor: float) -> bool:
+    """As the server reckons it: whole numbers exactly, others as floats, of which 0.3 is three times 0.1."""
+    if isinstance(value, int):
+        return value % factor == 0
+    times = 1 / factor * value if factor < 1 else value / factor
+    return abs(times) < 2**53 and float(times).is_integer()
 
 
 def _of(old: Json, name: str) -> Json:

@@ -123,6 +123,39 @@ async def test_what_is_a_multiple_of_a_tenth(s: Session, tenths: float) -> None:
     await s.create(thing(s.group, "t", tenths=tenths))
 
 
+async def test_bounds_of_numbers_lists_and_alternatives(s: Session) -> None:
+    await s.define(definition(s.group, NUMBERS))
+    specs: list[Json] = [
+        {"thirds": 9},
+        {"thirds": 10},
+        {"thirds": 1.5},
+        {"halves": 2.5},
+        {"halves": 2.6},
+        {"small": 2**31 - 1},
+        {"small": 2**31},
+        {"small": -(2**31)},
+        {"small": -(2**31) - 1},
+        {"few": []},
+        {"few": ["a"]},
+        {"few": ["a", "b", "c"]},
+        {"some": {}},
+        {"some": {"a": "b"}},
+        {"some": {"a": None}},
+        {"any": 5},
+        {"any": 9},
+        {"one": 2},
+        {"one": 4},
+        {"other": 5},
+        {"all": 4},
+        {"all": 6},
+        {"no": 1},
+        {"none": 2},
+        {"none": 3},
+    ]
+    for number, spec in enumerate(specs):
+        await s.create(thing(s.group, f"t{number}", **spec))
+
+
 async def test_updates_of_custom_objects(s: Session) -> None:
     await s.define(definition(s.group, SCHEMA))
     made = await s.create(thing(s.group, "t", color="red"))

@@ -165,23 +165,21 @@ class Node:
             failures = [list(node.validate(value, path)) for node in nodes]
             passed = sum(not errors for errors in failures)
             if how == "anyOf" and not passed:
-                yield invalid(path, "", f"{shown} must validate at least one schema (anyOf)")
+                yield invalid("<nil>", "", f"{shown} must validate at least one schema (anyOf)")
                 yield from min(failures, key=len)
             elif how == "oneOf" and passed != 1:
                 count = "none" if not passed else str(passed)
                 detail = f"{shown} must validate one and only one schema (oneOf). Found {count} valid"
-                yield invalid(path, "", f"{detail} alternatives" if passed else detail)
+                yield invalid("<nil>", "", f"{detail} alternatives" if passed else detail)
                 if not passed:
                     yield from min(failures, key=len)
             elif how == "allOf" and passed != len(nodes):
-                if passed == 0:
-                    yield invalid(path, "", f"{shown} must validate all the schemas (allOf). None validated")
-                else:
-                    yield invalid(path, "", f"{shown} must validate all the schemas (allOf)")
                 for errors in failures:
                     yield from errors
+                more = "" if passed else ". None validated"
+                yield invalid("<nil>", "", f"{shown} must validate all the schemas (allOf){more}")
             elif how == "not" and passed:
-                yield invalid(path, "", f"{shown} must not validate the schema (not)")
+                yield invalid("<nil>", "", f"{shown} must not validate the schema (not)")
 
     def _check_string(self, value: str, path: str) -> Iterator[FieldError]:
         schema = self.schema

@@ -39,6 +39,18 @@ def test_a_value_that_did_not_change_may_break_a_rule() -> None:
     assert told(rules, {"size": 2}, {"size": 1}) == [("size", "Invalid value: 2: failed rule: self > 5")]
 
 
+def test_a_rule_about_a_change_is_asked_of_the_item_of_the_same_key() -> None:
+    """Wherever the item stands in the list now; one with a new key has not changed."""
+    keys = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a", "b"]}
+    one = {"type": "object", "properties": {name: {"type": "integer"} for name in "abn"}}
+    rule = {"rule": "self.n >= oldSelf.n", "message": "must not shrink"}
+    rules = {"type": "array", "items": {**one, "x-kubernetes-validations": [rule]}, **keys}
+    old = [{"a": 1, "b": 1, "n": 5}, {"a": 1, "b": 2, "n": 2}]
+    assert told(rules, [{"a": 1, "b": 2, "n": 3}, {"a": 2, "b": 1, "n": 0}, {"a": 1, "b": 1, "n": 5}], old) == []
+    assert [field for field, _ in told(rules, [{"a": 1, "b": 2, "n": 3}, {"a": 1, "b": 1, "n": 4}], old)] == ["[1]"]
+    assert told({**rules, "x-kubernetes-list-type": "atomic"}, [{"a": 1, "b": 1, "n": 4}], old) == []
+
+
 def test_a_message_expression_beats_the_message() -> None:
     rules = schema(rule="self > 5", message="too small", messageExpression="'is ' + string(self)")
     assert told(rules, {"size": 1}) == [("size", "Invalid value: 1: is 1")]

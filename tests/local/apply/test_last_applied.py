@@ -1,0 +1,40 @@
+"""Who changes from kubectl apply to its --server-side can change back: the annotation of the former stays true."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.local.apply.cases import JSON, MAPS, config_map
+from tests.local.apply.servers import APPLY, Embedded
+
+Json = Any
+LAST = "kubectl.kubernetes.io/last-applied-configuration"
+FORMER = json.dumps(config_map({"a": "1"}))
+
+
+def annotations_after(manager: str, **before: str) -> dict[str, str]:
+    """Those of an object with `before` after a server-side apply of other data."""
+    embedded = Embedded()
+    made, _ = embedded.ask("POST", MAPS, config_map({"a": "1"}, annotations=before), JSON)
+    query = f"{MAPS}/a?fieldManager={manager}&force=true"
+    status, answer = embedded.ask("PATCH", query, config_map({"a": "2"}), APPLY)
+    embedded.close()
+    assert (made, status) == (201, 200)
+    return dict(answer["metadata"].get("annotations") or {})
+
+
+def test_the_annotation_follows_what_kubectl_applies_and_others_are_left() -> None:
+    after = annotations_after("kubectl", **{LAST: FORMER, "team": "x"})
+    assert after.keys() == {LAST, "team"}
+    assert json.loads(after[LAST]) == config_map({"a": "2"})
+    assert after[LAST].endswith("\n")  # as kubectl writes it
+
+
+@pytest.mark.parametrize(
+    ("manager", "before"), [("another", {LAST: FORMER}), ("kubectl", {"team": "x"}), ("kubectl", {LAST: ""})]
+)
+def test_the_annotation_is_left_to_others_and_where_there_is_none(manager: str, before: dict[str, str]) -> None:
+    assert annotations_after(manager, **before) == before

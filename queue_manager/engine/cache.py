@@ -89,6 +89,10 @@ class Cache(Generic[T]):
         """The objects that have this value in this index, in the order in which they got it."""
         return [self._by_uid[uid] for uid in self._indexes[name].uids.get(value, ())]
 
+    def has(self, name: str, value: str) -> bool:
+        """Whether any object has this value in this index; costs the same however many there are."""
+        return value in self._indexes[name].uids
+
     def subscribe(self, changed: Callable[[T | None, T | None], None]) -> None:
         """Call `changed(old, new)` at every change from now on, and once for each object there is.
 

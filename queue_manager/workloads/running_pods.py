@@ -26,7 +26,7 @@ class RunningPods:
         self._pods.subscribe(self._on_pod)
 
     def any_of(self, job_uid: str) -> bool:
-        return bool(self._pods.lookup(RUNNING, job_uid))
+        return self._pods.has(RUNNING, job_uid)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Whether it ended, is gone, or was orphaned: it is no longer one of its Job's."""

@@ -148,8 +148,10 @@ def test_an_index_follows_changes() -> None:
     cache.observe(thing("a", "u", 11, x="blue"))
     assert [obj.metadata.name for obj in cache.lookup("team", "red")] == ["b"]
     assert [obj.metadata.name for obj in cache.lookup("team", "blue")] == ["b", "a"]
+    assert cache.has("team", "red")
     cache.observe_deleted(thing("b", "v", 12))
     assert cache.lookup("team", "red") == []
+    assert not cache.has("team", "red")
 
 
 def test_an_index_made_late_has_what_is_there() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from job_controller.conditions import finished
 from job_controller.fields import Json
-from job_controller.model import Job, Key, Pod
+from job_controller.model import Job, Key
 from queue_manager.api import labels
 from queue_manager.api.types import Namespace, PriorityClass, ResourceFlavor, Workload, WorkloadPriorityClass
 from queue_manager.engine.cache import Cache, controller_uid
 from queue_manager.engine.resources import (
     JOBS,
     NAMESPACES,
-    PODS,
     PRIORITY_CLASSES,
     RESOURCE_FLAVORS,
     WORKLOAD_PRIORITY_CLASSES,
@@ -26,7 +25,7 @@ from queue_manager.jobs.workload import prebuilt_name, priority_of, queue_name
 from queue_manager.workloads import overrides
 from queue_manager.workloads.controller import BY_OWNER
 from queue_manager.workloads.draft import Event
-from queue_manager.workloads.running_pods import RUNNING, uses_node
+from queue_manager.workloads.job_pods import JobPods
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.writer import Gone, WorkloadWriter
 
@@ -42,7 +41,8 @@ _BY_PREBUILT = "prebuilt"
 class JobQueueController:
     """The Job's side of queueing; running its pods is the Job controller's business."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, writer: WorkloadWriter) -> None:
+    def __init__(self, runtime: Runtime, settings: Settings, writer: WorkloadWriter, running: JobPods) -> None:
+        """`running`: the pods that use nodes."""
         self._runtime = runtime
         self._settings = settings
         self._writer = writer
@@ -53,7 +53,7 @@ class JobQueueController:
         self._flavors: Cache[ResourceFlavor] = runtime.cache(RESOURCE_FLAVORS, ResourceFlavor)
         self._classes: Cache[WorkloadPriorityClass] = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
         self._pod_classes: Cache[PriorityClass] = runtime.cache(PRIORITY_CLASSES, PriorityClass)
-        self._pods: Cache[Pod] = runtime.cache(PODS, Pod)
+        self._running = running
         self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
         self._told: dict[str, Event] = {}  # by Job uid: what was said last about one that cannot be queued
@@ -63,7 +63,7 @@ class JobQueueController:
         self._jobs.index(_BY_NAMESPACE, lambda job: (job.metadata.namespace,))
         self._jobs.index(_BY_PARENT, controller_uid)
         self._jobs.subscribe(self._on_job)
-        self._pods.subscribe(self._on_pod)
+        self._running.subscribe(self._on_running)
         self._workloads.index(_BY_CLASS, _class_reference)
         self._workloads.subscribe(self._on_workload)
         self._namespaces.subscribe(self._on_namespace)
@@ -108,14 +108,11 @@ class JobQueueController:
             self.queue.add(child.metadata.key)
             self._look_below(child.metadata.uid, depth - 1)
 
-    def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
+    def _on_running(self, job_uid: str) -> None:
         """A stop waits for the last pod."""
-        if old is None or not uses_node(old) or (new is not None and uses_node(new)):
-            return
-        for uid in controller_uid(old):
-            job = self._jobs.by_uid(uid)
-            if job is not None and job.spec.suspend:
-                self.queue.add(job.metadata.key)
+        job = self._jobs.by_uid(job_uid)
+        if job is not None and job.spec.suspend:
+            self.queue.add(job.metadata.key)
 
     def _on_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
         """Its labels say whether its Jobs are ours. They may be known before it: each kind has its own watch."""
@@ -172,7 +169,7 @@ class JobQueueController:
         classes = {c.metadata.name: c for c in self._classes.values()}
         pod_classes = {c.metadata.name: c for c in self._pod_classes.values()}
         return actions.Context(
-            pods=tuple(self._pods.lookup(RUNNING, job.metadata.uid)) if job.spec.suspend else (),
+            pods=tuple(self._running.of(job.metadata.uid)) if job.spec.suspend else (),
             prebuilt=self._workloads.get(job.metadata.namespace, prebuilt_name(job)) if prebuilt_name(job) else None,
             parent=self._parent(job),
             managed=self._managed(job),

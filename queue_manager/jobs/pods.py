@@ -9,7 +9,7 @@ from job_controller.completion_indexes import stored_completed, stored_failed
 from job_controller.model import Job, Pod
 from job_controller.reasons import SUSPENDED
 from queue_manager.jobs.workload import pod_count, synchronous
-from queue_manager.workloads.running_pods import uses_node
+from queue_manager.workloads.job_pods import uses_node
 
 
 def stopped(job: Job, pods: Sequence[Pod] = ()) -> bool:

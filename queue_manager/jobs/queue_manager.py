@@ -16,6 +16,7 @@ from queue_manager.jobs.controller import JobQueueController
 from queue_manager.queueing.queues import Position
 from queue_manager.workloads.admission import QueueAdmission
 from queue_manager.workloads.controller import WorkloadController
+from queue_manager.workloads.job_pods import JobPods, uses_node
 from queue_manager.workloads.ledger import Ledger
 from queue_manager.workloads.metrics import QueueMetrics
 from queue_manager.workloads.queue_status import QueueStatusController
@@ -53,8 +54,9 @@ def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager
     writer = WorkloadWriter(runtime, runtime.cache(WORKLOADS, Workload))
     ledger = Ledger(runtime, settings)
     scheduler = Scheduler(runtime, settings, ledger, writer)
-    workloads = WorkloadController(runtime, settings, ledger, writer)
-    jobs = JobQueueController(runtime, settings, writer)
+    running = JobPods(runtime, "use nodes", uses_node)
+    workloads = WorkloadController(runtime, settings, ledger, writer, running)
+    jobs = JobQueueController(runtime, settings, writer, running)
     status = QueueStatusController(runtime, ledger)
     metrics = QueueMetrics(runtime, ledger, writer, config.metrics)
     lookup = _Lookup(runtime, settings)

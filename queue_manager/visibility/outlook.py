@@ -26,9 +26,9 @@ from queue_manager.visibility.jobs import is_left_alone
 from queue_manager.visibility.pods import next_pod_at
 from queue_manager.visibility.wire import Pod
 from queue_manager.workloads.lifecycle import execution_deadline
-from queue_manager.workloads.requeuing import Deadline, Unscheduled, give_up_at, pods_deadline, settings_for
+from queue_manager.workloads.requeuing import Deadline, give_up_at, pods_deadline, settings_for
 from queue_manager.workloads.settings import Settings
-from queue_manager.workloads.unscheduled import unschedulable
+from queue_manager.workloads.unscheduled import unscheduled
 
 LEFT_ALONE = (
     "nothing: the queue leaves it alone. Its namespace is not managed (managedJobsNamespaceSelector), no queue manager "
@@ -246,15 +246,10 @@ def _deadlines_of_the_queue(workload: Workload, pods: Sequence[Pod], around: Sur
             *found,
             _some("is evicted if its pods are not all ready in time (waitForPodsReady; --config tells when)"),
         ]
-    deadline = pods_deadline(workload, around.settings, _unscheduled(pods))
+    deadline = pods_deadline(workload, around.settings, unscheduled(pods))
     if deadline is not None:
         found.append(Next(at=deadline.at, what=_eviction(workload, deadline, around.settings)))
     return found
-
-
-def _unscheduled(pods: Sequence[Pod]) -> Unscheduled | None:
-    stuck = [condition for pod in pods if (condition := unschedulable(pod)) is not None]
-    return Unscheduled(len(stuck), stuck[0].message) if stuck else None
 
 
 def _end_of_tries(workload: Workload, settings: Settings | None) -> datetime | None:

@@ -14,11 +14,12 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.workloads import steps
+from queue_manager.workloads.job_pods import JobPods
 from queue_manager.workloads.ledger import Ledger
 from queue_manager.workloads.lifecycle import next_step
-from queue_manager.workloads.running_pods import RunningPods
+from queue_manager.workloads.requeuing import Unscheduled
 from queue_manager.workloads.settings import Settings
-from queue_manager.workloads.unscheduled import UnscheduledPods
+from queue_manager.workloads.unscheduled import unschedulable, unscheduled
 from queue_manager.workloads.writer import Gone, WorkloadWriter
 
 WORKERS = 10
@@ -29,7 +30,10 @@ BY_OWNER = "owner"  # index of Workloads, by the uid of the Job that each stands
 class WorkloadController:
     """Brings each Workload forward by one step at a time."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, ledger: Ledger, writer: WorkloadWriter) -> None:
+    def __init__(
+        self, runtime: Runtime, settings: Settings, ledger: Ledger, writer: WorkloadWriter, running: JobPods
+    ) -> None:
+        """`running`: the pods that use nodes."""
         self._runtime = runtime
         self._settings = settings
         self._ledger = ledger
@@ -44,8 +48,10 @@ class WorkloadController:
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
         runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
-        self._unscheduled = UnscheduledPods(runtime, self._on_unscheduled)
-        self._running = RunningPods(runtime, self._on_pods_ended)
+        self._stuck = JobPods(runtime, "no node can take", lambda pod: unschedulable(pod) is not None)
+        self._stuck.subscribe(self._on_stuck)
+        self._running = running
+        self._running.subscribe(self._on_running)
         runtime.worker(self.queue, self.sync, WORKERS)
 
     def use(self, settings: Settings) -> None:
@@ -84,17 +90,18 @@ class WorkloadController:
                 if check.metadata.name in self._ledger.state.checks_of(name):
                     self._look_at_cluster_queue(name)
 
-    def _on_unscheduled(self, job_uid: str) -> None:
+    def _on_stuck(self, job_uid: str) -> None:
         """Another timeout may count now."""
         waiting = self._settings.pods_ready
         if waiting is not None and waiting.unschedulable_timeout is not None:
             for workload in self._workloads.lookup(BY_OWNER, job_uid):
                 self.queue.add(workload.metadata.key)
 
-    def _on_pods_ended(self, job_uid: str) -> None:
-        """What a deleted Job has left behind may go now."""
+    def _on_running(self, job_uid: str) -> None:
+        """What a deleted Job has left behind may go once its last pod has ended."""
         job = self._jobs.by_uid(job_uid)
-        if job is None or job.metadata.deletion_timestamp is not None:
+        gone = job is None or job.metadata.deletion_timestamp is not None
+        if gone and not self._running.any_of(job_uid):
             for workload in self._workloads.lookup(BY_OWNER, job_uid):
                 self.queue.add(workload.metadata.key)
 
@@ -115,7 +122,7 @@ class WorkloadController:
         workload = self._workloads.get(key.namespace, key.name)
         if workload is None:
             return
-        view = replace(self._ledger.view(workload), unscheduled=self._unscheduled.of(workload))
+        view = replace(self._ledger.view(workload), unscheduled=self._unscheduled(workload))
         if await self._owner_gone(workload):
             view = replace(view, owner_gone=True)
         step = next_step(workload, replace(view, jitter=self._rng.random()), self._settings, self._runtime.clock.now())
@@ -126,6 +133,13 @@ class WorkloadController:
         except ApiError as error:
             if error.status != 404:
                 raise
+
+    def _unscheduled(self, workload: Workload) -> Unscheduled | None:
+        """The pods of its Job that it waits for in vain; None if it has no Job or does not wait."""
+        owner = workload.metadata.controller
+        if owner is None or not workload.is_true(labels.ADMITTED) or workload.is_true(labels.PODS_READY):
+            return None
+        return unscheduled(self._stuck.of(owner.uid))
 
     async def _take(self, workload: Workload, step: steps.Step) -> None:
         key, meta = workload.metadata.key, workload.metadata

@@ -17,7 +17,7 @@ import bisect
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO
@@ -28,21 +28,11 @@ from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.agent.supervisor import LINGER_SECONDS
 from queue_manager.local.agent.trimming import PIECE
 from queue_manager.local.errors import StatusError, bad_request
+from queue_manager.local.pod_logs import LogOptions
 
 POLL_SECONDS = 0.2
 ALL = 100 * 365 * 86_400  # seconds; more may be asked for than a date can bear
 INDEX_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The options of a log request."""
-
-    follow: bool = False
-    tail_lines: int | None = None
-    since: datetime | None = None
-    timestamps: bool = False
-    limit_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -147,27 +137,17 @@ class LogSource:
         self._layout = layout
         self._now = now
 
-    def open(
-        self,
-        pod: Json,
-        container: str,
-        *,
-        follow: bool = False,
-        tail_lines: int | None = None,
-        since_seconds: int | None = None,
-        since_time: datetime | None = None,
-        timestamps: bool = False,
-        previous: bool = False,
-        limit_bytes: int | None = None,
-    ) -> AsyncIterator[bytes]:
+    def open(self, pod: Json, container: str, options: LogOptions) -> AsyncIterator[bytes]:
         """The log of a container, which the pod has, in pieces.
 
         Raises StatusError 400, at once and in the API server's words, if it has not started yet. A followed log ends
         when its container has ended.
         """
-        run = self._run(pod, container, previous)
-        since = since_time if since_seconds is None else self._now() - timedelta(seconds=min(since_seconds, ALL))
-        return _stream(run, Wanted(follow and not previous, tail_lines, since, timestamps, limit_bytes))
+        run = self._run(pod, container, options.previous)
+        since = options.since_time
+        if options.since_seconds is not None:
+            since = self._now() - timedelta(seconds=min(options.since_seconds, ALL))
+        return _stream(run, replace(options, since_time=since, follow=options.follow and not options.previous))
 
     def _run(self, pod: Json, name: str, previous: bool) -> RunFiles:
         metadata = pod["metadata"]
@@ -203,9 +183,9 @@ class LogSource:
 # --- reading -----------------------------------------------------------------------------------------------
 
 
-async def _stream(run: RunFiles, wanted: Wanted) -> AsyncIterator[bytes]:
-    left = wanted.limit_bytes
-    async for piece in _pieces(run, wanted):
+async def _stream(run: RunFiles, options: LogOptions) -> AsyncIterator[bytes]:
+    left = options.limit_bytes
+    async for piece in _pieces(run, options):
         if left is not None:
             piece, left = piece[:left], left - len(piece)
         if piece:
@@ -214,21 +194,21 @@ async def _stream(run: RunFiles, wanted: Wanted) -> AsyncIterator[bytes]:
             return
 
 
-async def _pieces(run: RunFiles, wanted: Wanted) -> AsyncIterator[bytes]:
+async def _pieces(run: RunFiles, options: LogOptions) -> AsyncIterator[bytes]:
     try:
         file = open(run.log, "rb", buffering=0)  # noqa: SIM115, ASYNC230 - a local file, read in small pieces
     except FileNotFoundError:
         return
     with file:
-        file.seek(await _begin(file, run, wanted))
+        file.seek(await _begin(file, run, options))
         lines = _Dating(run)
         waited = 0.0  # seconds, for the rest of the log of a container that has ended
         while True:
             ended = run.read_exit() is not None or not _is_alive(run)
             # Asked before reading: no gap.
-            over = not wanted.follow or (ended and (run.eof.exists() or waited >= LINGER_SECONDS))
+            over = not options.follow or (ended and (run.eof.exists() or waited >= LINGER_SECONDS))
             while piece := trimming.read(file):
-                yield lines.add(piece, file.tell()) if wanted.timestamps else piece
+                yield lines.add(piece, file.tell()) if options.timestamps else piece
                 await asyncio.sleep(0)
             if over:
                 break
@@ -291,14 +271,14 @@ def _is_alive(run: RunFiles) -> bool:
     return True
 
 
-async def _begin(file: IO[bytes], run: RunFiles, wanted: Wanted) -> int:
-    """Where to begin to read: the later of what `since` and `tail_lines` say."""
+async def _begin(file: IO[bytes], run: RunFiles, options: LogOptions) -> int:
+    """Where to begin to read: the later of what `since_time` and `tail_lines` say."""
     size = os.fstat(file.fileno()).st_size
     first = begin = trimming.still_there(file, 0)
-    if wanted.since is not None:
-        begin = max(first, TimeIndex.read(run).offset_since(wanted.since, _modified(run.log), size))
-    if wanted.tail_lines is not None:
-        begin = max(begin, await _tail(file, first, size, wanted.tail_lines))
+    if options.since_time is not None:
+        begin = max(first, TimeIndex.read(run).offset_since(options.since_time, _modified(run.log), size))
+    if options.tail_lines is not None:
+        begin = max(begin, await _tail(file, first, size, options.tail_lines))
     return begin
 
 

@@ -20,13 +20,14 @@ from queue_manager.local import errors
 from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.pod_logs import LogSource
 from queue_manager.local.server.admission import Admission, Review
 from queue_manager.local.server.call import Call, Target, parse_path
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
 from queue_manager.local.server.exchange import Request, Stream, flag, negotiate, refuse, respond
 from queue_manager.local.server.listing import list_objects, version
 from queue_manager.local.server.namespaces import finalize
-from queue_manager.local.server.pods import LogSource, Pods
+from queue_manager.local.server.pods import Pods
 from queue_manager.local.server.reviews import review
 from queue_manager.local.server.views import View
 from queue_manager.local.server.watch import Watch
@@ -34,7 +35,7 @@ from queue_manager.local.server.writing import Writer
 from queue_manager.local.storage.identity import timestamp
 from queue_manager.local.storage.store import Change, Store, decode
 
-__all__ = ["Admission", "ApiServer", "LogSource", "Request", "Response", "Review", "Stream"]
+__all__ = ["Admission", "ApiServer", "Request", "Response", "Review", "Stream"]
 
 log = logging.getLogger(__name__)
 

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from job_controller.fields import NOT_NEGATIVE, FieldError, Json, forbidden, invalid
 from queue_manager.engine.resources import Resource
 from queue_manager.local import errors
+from queue_manager.local.pod_logs import LogOptions
 from queue_manager.local.schema import values
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import flag
 from queue_manager.local.server.listing import number
 
 OPTIONS = Resource("", "v1", "pods/log", "PodLogOptions")
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """None: without this limit."""
-
-    follow: bool
-    previous: bool
-    timestamps: bool
-    tail_lines: int | None
-    since_seconds: int | None
-    since_time: datetime | None
-    limit_bytes: int | None
 
 
 def parse(call: Call) -> LogOptions:
@@ -49,8 +36,15 @@ def parse(call: Call) -> LogOptions:
         problems.append(forbidden("stream", "may not be specified"))
     if problems:
         raise errors.invalid(OPTIONS, call.name, problems)
-    follow, previous, timestamps = (flag(query, name) for name in ("follow", "previous", "timestamps"))
-    return LogOptions(follow, previous, timestamps, tail, seconds, since, limit)
+    return LogOptions(
+        follow=flag(query, "follow"),
+        previous=flag(query, "previous"),
+        timestamps=flag(query, "timestamps"),
+        tail_lines=tail,
+        since_seconds=seconds,
+        since_time=since,
+        limit_bytes=limit,
+    )
 
 
 def _time(text: str) -> datetime | None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -13,6 +12,7 @@ from job_controller.fields import Json, required
 from queue_manager.engine.resources import Resource
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
+from queue_manager.local.pod_logs import LogSource
 from queue_manager.local.server import log_options
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
@@ -23,27 +23,6 @@ from queue_manager.local.storage.store import Store, decode
 
 BINDING = Resource("", "v1", "pods/binding", "Binding")
 EVICTION_REASON, EVICTION_MESSAGE = "EvictionByEvictionAPI", "Eviction API: evicting"
-
-
-class LogSource(Protocol):
-    """Where the output of containers is.
-
-    `open` raises StatusError 400, at once, when the container has not started yet. The pod has this container.
-    """
-
-    def open(
-        self,
-        pod: Json,
-        container: str,
-        *,
-        follow: bool = False,
-        tail_lines: int | None = None,
-        since_seconds: int | None = None,
-        since_time: datetime | None = None,
-        timestamps: bool = False,
-        previous: bool = False,
-        limit_bytes: int | None = None,
-    ) -> AsyncIterator[bytes]: ...
 
 
 class Pods:
@@ -116,22 +95,12 @@ class Pods:
 
     def log(self, call: Call) -> Response | Stream:
         """GET of a container's output; of a pod without node there is none. Raises 400, 404, 422."""
-        asked = log_options.parse(call)
+        options = log_options.parse(call)
         pod = decode(self._writer.require(call))
         container = log_options.container_of(pod, call.option("container"))
         if self._logs is None or not (pod.get("spec") or {}).get("nodeName"):
             return Response(204, {}, b"")
-        lines = self._logs.open(
-            pod,
-            container,
-            follow=asked.follow,
-            tail_lines=asked.tail_lines,
-            since_seconds=asked.since_seconds,
-            since_time=asked.since_time,
-            timestamps=asked.timestamps,
-            previous=asked.previous,
-            limit_bytes=asked.limit_bytes,
-        )
+        lines = self._logs.open(pod, container, options)
         return Stream(200, {"Content-Type": "text/plain"}, _relay(lines))
 
 

@@ -22,6 +22,7 @@ from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.nodes import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
+from queue_manager.local.pod_logs import LogOptions
 from queue_manager.local.priority import PodPriority
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.transport import LocalTransport
@@ -125,7 +126,7 @@ class World:
         return self.directory / "pods" / pod["metadata"]["uid"] / container
 
     async def output(self, pod: Tree, container: str = "main", **options: Any) -> str:
-        pieces = [piece async for piece in self.logs.open(pod, container, **options)]
+        pieces = [piece async for piece in self.logs.open(pod, container, LogOptions(**options))]
         return b"".join(pieces).decode()
 
     def close(self) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from queue_manager.engine.resources import PODS
+from queue_manager.local.pod_logs import LogOptions
 from queue_manager.local.server.api_server import Request, Response, Stream
 from tests.local.server.world import World, path, pod
 
@@ -104,11 +106,11 @@ class Lines:
     """A log of three lines; remembers how it was asked."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, Any] = {}
+        self.asked: tuple[str, str, LogOptions] | None = None
         self.closed = False
 
-    async def open(self, pod: Any, container: str, **options: Any) -> AsyncIterator[bytes]:
-        self.asked = {"pod": pod["metadata"]["name"], "container": container, **options}
+    async def open(self, pod: Any, container: str, options: LogOptions) -> AsyncIterator[bytes]:
+        self.asked = pod["metadata"]["name"], container, options
         try:
             for line in (b"one\n", b"two\n", b"three\n"):
                 yield line
@@ -128,9 +130,8 @@ async def test_logs_come_from_the_log_source() -> None:
     assert await anext(answer.chunks) == b"one\n"
     await answer.chunks.aclose()
     assert lines.closed
-    assert (lines.asked["tail_lines"], lines.asked["follow"], lines.asked["timestamps"]) == (5, True, False)
-    assert lines.asked["since_time"].isoformat() == "2026-01-01T00:00:00+00:00"
-    assert lines.asked["limit_bytes"] is None
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    assert lines.asked == ("p", "main", LogOptions(follow=True, tail_lines=5, since_time=since))
 
 
 async def test_a_pod_that_runs_nowhere_has_an_empty_log() -> None:

@@ -86,7 +86,13 @@ async def test_a_dry_apply_answers_and_stores_nothing(m: Session, dry: Json) -> 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"fieldManager": ""}, {"fieldManager": "x" * 129}, {"fieldManager": "ok", "fieldValidation": "Strict"}],
+    [
+        {},
+        {"fieldManager": ""},
+        {"fieldManager": "", "fieldValidation": "Sometimes"},
+        {"fieldManager": "x" * 129},
+        {"fieldManager": "ok", "fieldValidation": "Strict"},
+    ],
     ids=lambda options: "-".join(options) + str(len(str(options))),
 )
 async def test_an_apply_says_who_it_is(m: Session, options: Json) -> None:

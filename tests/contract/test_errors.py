@@ -86,6 +86,7 @@ REQUESTS: list[tuple[str, str, Json, dict[str, Any]]] = [
     ("GET", C + "/a%2Fb", None, {}),
     ("GET", C + "/", None, {}),
     ("GET", "/api/v1//configmaps", None, {}),
+    ("POST", C, config_map(), {"fieldManager": "é\n\t" + "x" * 128}),
 ]  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import yaml
 
 from job_controller.fields import IMMUTABLE, FieldError, Json, forbidden, invalid, required
-from queue_manager.engine.resources import Resource
 from queue_manager.engine.transport import APPLY_PATCH
 from queue_manager.local import errors
 from queue_manager.local.apply.managers import APPLY, Managers, decode, encode
@@ -21,11 +20,9 @@ from queue_manager.local.schema.structural import Node
 from queue_manager.local.server import metadata
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import YamlLoader, check_size, flag, media_type
-from queue_manager.local.server.ownership import FIELD_MANAGER_MAX_LENGTH, manager_id, view_of
+from queue_manager.local.server.ownership import manager_id, view_of
 from queue_manager.local.storage.identity import timestamp
 from queue_manager.local.storage.store import Store, Stored
-
-_OPTIONS = Resource("meta.k8s.io", "v1", "", "PatchOptions")
 
 
 class Writes(Protocol):
@@ -40,24 +37,14 @@ def is_apply(call: Call) -> bool:
     return media_type(call.request) == APPLY_PATCH
 
 
-def check_options(call: Call) -> None:
-    """Apply names its manager; only apply can be forced. Raises 422."""
-    problems: list[FieldError] = []
-    name = call.option("fieldManager")
+def option_problems(call: Call) -> list[FieldError]:
+    """Apply names its manager; only apply can be forced."""
     if is_apply(call):
-        if not name:
-            problems.append(required("fieldManager", "is required for apply patch"))
-    elif "force" in call.request.query:
-        problems.append(forbidden("force", "may not be specified for non-apply patch"))
-    for position, char in enumerate(name):
-        if not char.isprintable():
-            detail = f"invalid character U+{ord(char):04X} (at position {position})"
-            problems.append(invalid("fieldManager", name, detail))
-    if len(name.encode()) > FIELD_MANAGER_MAX_LENGTH:
-        detail = f"Too long: may not be more than {FIELD_MANAGER_MAX_LENGTH} bytes"
-        problems.append(FieldError("FieldValueTooLong", "fieldManager", detail))
-    if problems:
-        raise errors.invalid(_OPTIONS, "", problems)
+        missing = required("fieldManager", "is required for apply patch")
+        return [] if call.option("fieldManager") else [missing]
+    if "force" in call.request.query:
+        return [forbidden("force", "may not be specified for non-apply patch")]
+    return []
 
 
 def apply_object(writer: Writes, store: Store, call: Call) -> bytes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from job_controller.fields import FieldError, Json, invalid, not_supported
+from job_controller.fields import FieldError, Json, invalid, not_supported, too_long
 from queue_manager.engine.resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.kinds.kind import Kind
@@ -87,9 +88,12 @@ class Call:
         return bool(self.option("dryRun"))
 
 
-def check_write_options(call: Call, options: str) -> None:
-    """dryRun and fieldValidation have values that exist. Raises 422 about `options`, e.g. CreateOptions."""
-    problems = _manager_problems(call.option("fieldManager"))
+def check_write_options(call: Call, options: str, problems: Sequence[FieldError] = ()) -> None:
+    """The options that all writes have are sound. Raises 422 about `options`, e.g. CreateOptions.
+
+    `problems`: what is wrong with others, to be told first.
+    """
+    problems = [*problems, *_manager_problems(call.option("fieldManager"))]
     dry_run = call.option("dryRun")
     if dry_run and dry_run != "All":
         problems.append(not_supported("dryRun", [dry_run], ["All"]))
@@ -101,12 +105,14 @@ def check_write_options(call: Call, options: str) -> None:
 
 
 def _manager_problems(manager: str) -> list[FieldError]:
-    if len(manager.encode()) > MAX_MANAGER:
-        return [FieldError("FieldValueTooLong", "fieldManager", f"Too long: may not be more than {MAX_MANAGER} bytes")]
-    for index, character in enumerate(manager):
-        if not character.isprintable():
-            return [invalid("fieldManager", manager, f"invalid character U+{ord(character):04X} (at position {index})")]
-    return []
+    problems = [too_long("fieldManager", MAX_MANAGER)] if len(manager.encode()) > MAX_MANAGER else []
+    for index, char in enumerate(manager):
+        if not char.isprintable():
+            place = len(manager[:index].encode())
+            problems.append(
+                invalid("fieldManager", manager, f"invalid character U+{ord(char):04X} (at position {place})")
+            )
+    return problems
 
 
 def name_of(obj: Json) -> str:

@@ -26,12 +26,9 @@ from queue_manager.local.apply.managers import (
 )
 from queue_manager.local.kinds.kind import Schema
 from queue_manager.local.schema.fieldset import FieldSet
-from queue_manager.local.server.call import Call
+from queue_manager.local.server.call import MAX_MANAGER, Call
 from queue_manager.local.server.exchange import Request
 from queue_manager.local.storage.store import Stored
-
-FIELD_MANAGER_MAX_LENGTH = 128
-
 
 _views: WeakKeyDictionary[Schema, dict[tuple[str, str, bool], View]] = WeakKeyDictionary()
 
@@ -61,7 +58,7 @@ def manager_name(request: Request) -> str:
 def _first_word(agent: str) -> str:
     agent = agent.partition("/")[0]
     printable = "".join(char for char in agent if char.isprintable())
-    return printable.encode()[:FIELD_MANAGER_MAX_LENGTH].decode("utf-8", "ignore") or "unknown"
+    return printable.encode()[:MAX_MANAGER].decode("utf-8", "ignore") or "unknown"
 
 
 def manager_id(call: Call, operation: str) -> ManagerId:

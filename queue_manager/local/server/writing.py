@@ -101,8 +101,7 @@ class Writer:
 
     def patch(self, call: Call) -> bytes:
         """PATCH of an object or of its status. Raises 400, 404, 409, 413, 415, 422."""
-        check_write_options(call, "PatchOptions")
-        applying.check_options(call)
+        check_write_options(call, "PatchOptions", applying.option_problems(call))
         if applying.is_apply(call):
             return applying.apply_object(self, self._store, call)
         require_language(call.kind, call.request.headers.get("content-type", ""))

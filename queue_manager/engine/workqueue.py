@@ -120,11 +120,6 @@ class WorkQueue(Generic[K]):
         """Keys in line; those being processed or delayed are not counted."""
         return len(self._line) + len(self._newcomers)
 
-    @property
-    def idle(self) -> bool:
-        """Nothing in line and nothing in hands."""
-        return not len(self) and not self._processing
-
     # --- working ---
 
     async def run(self, worker: Callable[[K], Awaitable[object]], concurrency: int = 1) -> None:

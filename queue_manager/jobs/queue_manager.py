@@ -1,4 +1,4 @@
-"""Puts the queue together: four controllers on one runtime, rules for Jobs, and what people may ask."""
+"""Puts the queue together: its controllers on one runtime, and the rules for what is submitted to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from queue_manager.engine.resources import LOCAL_QUEUES, NAMESPACES, WORKLOAD_PR
 from queue_manager.engine.runtime import Runtime
 from queue_manager.jobs.admission import JobAdmission, Surroundings
 from queue_manager.jobs.controller import JobQueueController
-from queue_manager.queueing.queues import Position
 from queue_manager.workloads.admission import QueueAdmission
 from queue_manager.workloads.controller import WorkloadController
 from queue_manager.workloads.job_pods import JobPods, uses_node
@@ -27,25 +26,12 @@ from queue_manager.workloads.writer import WorkloadWriter
 
 @dataclass(frozen=True, slots=True)
 class QueueManager:
-    """The queue as others see it; all answers are from memory and of this moment."""
+    """What others reach of the queue; the rest runs by itself."""
 
     ledger: Ledger
     scheduler: Scheduler
-    writer: WorkloadWriter
-    jobs: JobQueueController
-    workloads: WorkloadController
-    status: QueueStatusController
     admission: tuple[JobAdmission | QueueAdmission, ...]  # to be mounted by the embedded API server
     reconfigure: Callable[[KueueConfig], None]  # with what `configuration.reloading` does not refuse
-
-    def positions(self, cluster_queue: str) -> list[Position]:
-        """Pending Workloads of a ClusterQueue in the order in which they will be tried."""
-        return self.ledger.queues.positions(cluster_queue)
-
-    @property
-    def idle(self) -> bool:
-        """Nothing is in anybody's hands (delays may be running)."""
-        return self.jobs.queue.idle and self.workloads.queue.idle and self.status.queue.idle
 
 
 def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager:
@@ -57,7 +43,7 @@ def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager
     running = JobPods(runtime, "use nodes", uses_node)
     workloads = WorkloadController(runtime, settings, ledger, writer, running)
     jobs = JobQueueController(runtime, settings, writer, running)
-    status = QueueStatusController(runtime, ledger)
+    QueueStatusController(runtime, ledger)
     metrics = QueueMetrics(runtime, ledger, writer, config.metrics)
     lookup = _Lookup(runtime, settings)
 
@@ -68,7 +54,7 @@ def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager
         metrics.chosen = new.metrics
 
     admission = (JobAdmission(lookup), QueueAdmission())
-    return QueueManager(ledger, scheduler, writer, jobs, workloads, status, admission, reconfigure)
+    return QueueManager(ledger, scheduler, admission, reconfigure)
 
 
 class _Lookup:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import NamedTuple
 
 from job_controller.model import Key
 from queue_manager.api import labels
@@ -17,14 +16,6 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, stops
 from queue_manager.queueing.pending import PendingWorkloads, Why
 from queue_manager.scheduling.cycle import Refuse
 from queue_manager.scheduling.info import Info
-
-
-class Position(NamedTuple):
-    """A place in line, counted from 0."""
-
-    info: Info
-    in_cluster_queue: int
-    in_local_queue: int
 
 
 class Queues:
@@ -154,13 +145,3 @@ class Queues:
             return 0, len(members)
         idle = sum(pending.is_inadmissible(key) for key in members)
         return len(members) - idle, idle
-
-    def positions(self, cluster_queue: str) -> list[Position]:
-        """The whole line of a ClusterQueue, first to last."""
-        pending = self.cluster_queues.get(cluster_queue)
-        seen: dict[Key, int] = {}
-        line = []
-        for place, info in enumerate(pending.in_order() if pending else ()):
-            line.append(Position(info, place, seen.get(info.queue, 0)))
-            seen[info.queue] = seen.get(info.queue, 0) + 1
-        return line

@@ -44,7 +44,6 @@ class WorkloadWriter:
         self.told: list[Callable[[Workload, Workload], None]] = []  # of each write: what it was, what it is
         self._orders: dict[Key, list[_Order]] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
-        self.writes = 0
 
     async def write(self, workload: Workload, transition: Transition, component: str) -> Workload:
         """Apply a transition to the newest state of a Workload; the answer is its state after the write.
@@ -92,7 +91,6 @@ class WorkloadWriter:
                     latest = await self._runtime.client.patch(
                         WORKLOADS, key.namespace, key.name, total.patch(), subresource="status", type=Workload
                     )
-                    self.writes += 1
                     for tell in self.told:
                         tell(current, latest)
                 except ApiError as error:

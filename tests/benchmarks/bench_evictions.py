@@ -70,7 +70,7 @@ async def thousand(folder: Path) -> None:
         await until(lambda: not ledger.state.holdings)
         print(f"{WORKLOADS} evicted, Jobs suspended, quota free: {time.perf_counter() - began:.2f} s")
         await until(lambda: len(ledger.queues.cluster_queues["cq"]) == WORKLOADS)
-        await until(lambda: not any(p.info.in_backoff(now()) for p in ledger.queues.positions("cq")))
+        await until(lambda: not any(info.in_backoff(now()) for info in ledger.queues.cluster_queues["cq"].in_order()))
         seconds, busy = time.perf_counter() - began, time.process_time() - cpu
         writes = (await revision(cluster.client) - before) / WORKLOADS
         print(f"{WORKLOADS} evicted and requeued, backoff of 1 s over: {seconds:.2f} s ({busy:.2f} s of CPU)")

@@ -232,25 +232,6 @@ def test_a_closed_queue_takes_nothing_not_even_for_later() -> None:
     assert times_of_work(fill) == []
 
 
-def test_it_is_idle_with_nothing_in_line_and_nothing_in_hands() -> None:
-    idle: list[bool] = []
-
-    async def main() -> None:
-        queue: WorkQueue[str] = WorkQueue("q")
-
-        async def worker(_key: str) -> None:
-            idle.append(queue.idle)
-
-        idle.append(queue.idle)
-        queue.add("a")
-        idle.append(queue.idle)
-        await work(queue, worker, 1)
-        idle.append(queue.idle)
-
-    run_virtual(main())
-    assert idle == [True, False, False, True]
-
-
 @pytest.mark.parametrize(
     ("error", "level"),
     [(OSError("away"), "WARNING"), (ApiError(409, "Conflict", "c"), "WARNING"), (KeyError("k"), "ERROR")],

@@ -69,14 +69,6 @@ def test_a_deleted_local_queue_takes_its_workloads_out_and_a_new_one_brings_them
     assert heads(q) == [("cq", "w")]
 
 
-def test_positions_count_over_the_cluster_queue_and_within_each_local_queue():
-    q = queues(cluster_queue(), local_queue("x"), local_queue("y"))
-    for i, queue in enumerate("xyx"):
-        q.put(pending(f"w{i}", queue=queue, created=i), T0)
-    line = [(p.info.key.name, p.in_cluster_queue, p.in_local_queue) for p in q.positions("cq")]
-    assert line == [("w0", 0, 0), ("w1", 1, 0), ("w2", 2, 1)]
-
-
 def test_who_waits_is_known_by_name_wherever_it_stands():
     q, key = queues(cluster_queue(), local_queue()), Key("ns", "w")
     assert (key in q, q.get(key), q.remove(key)) == (False, None, None)

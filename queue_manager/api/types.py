@@ -36,7 +36,6 @@ class PodSet(Record):
     count: int = 1
     min_count: int | None = None
     template: dict[str, Any] = {}
-    topology_request: dict[str, Any] | None = None
 
 
 class PriorityClassRef(Record):
@@ -174,19 +173,6 @@ class ResourceGroup(Record):
 
 class FlavorFungibility(Record):
     when_can_borrow: str = "MayStopSearch"
-    when_can_preempt: str = "TryNextFlavor"
-    preference: str | None = None
-
-
-class BorrowWithinCohort(Record):
-    policy: str = "Never"
-    max_priority_threshold: int | None = None
-
-
-class Preemption(Record):
-    reclaim_within_cohort: str = "Never"
-    borrow_within_cohort: BorrowWithinCohort | None = None
-    within_cluster_queue: str = "Never"
 
 
 class AdmissionCheckRule(Record):
@@ -198,20 +184,14 @@ class AdmissionChecksStrategy(Record):
     admission_checks: tuple[AdmissionCheckRule, ...] = ()
 
 
-class FairSharing(Record):
-    weight: Quantity | None = None
-
-
 class ClusterQueueSpec(Record):
     resource_groups: tuple[ResourceGroup, ...] = ()
     cohort_name: str = ""
     queueing_strategy: str = "BestEffortFIFO"
     namespace_selector: dict[str, Any] | None = None  # None: no namespace at all
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
-    preemption: Preemption = Preemption()
     admission_checks_strategy: AdmissionChecksStrategy | None = None
     stop_policy: str = "None"
-    fair_sharing: FairSharing | None = None
 
 
 class ResourceUsage(Record):
@@ -273,10 +253,6 @@ class ResourceFlavor(Object):
     spec: ResourceFlavorSpec = ResourceFlavorSpec()
 
 
-class AdmissionCheckSpec(Record):
-    controller_name: str = ""
-
-
 class AdmissionCheckStatus(Record):
     conditions: tuple[Condition, ...] = ()
 
@@ -284,7 +260,6 @@ class AdmissionCheckStatus(Record):
 class AdmissionCheck(Object):
     """A question that somebody else answers in status.admissionChecks of Workloads, before they may start."""
 
-    spec: AdmissionCheckSpec = AdmissionCheckSpec()
     status: AdmissionCheckStatus = AdmissionCheckStatus()
 
     @property

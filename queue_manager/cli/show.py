@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Key
+from job_controller.times import timestamp
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, home_of
@@ -313,7 +314,7 @@ def map_lines(indexes: IndexMap) -> list[str]:
 
 
 def stamp(at: datetime | None) -> str:
-    return "-" if at is None else at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return "-" if at is None else timestamp(at)
 
 
 def ago(at: datetime | None, now: datetime) -> str:

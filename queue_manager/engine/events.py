@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from job_controller.model import Object
 from job_controller.ports import Clock, Metrics
+from job_controller.times import timestamp
 from queue_manager.engine.client import Client
 from queue_manager.engine.event_correlation import Correlator, Occurrence
 from queue_manager.engine.resources import EVENTS
@@ -167,7 +168,7 @@ class EventRecorder:
         if occurrence.name:
             patch = {
                 "count": occurrence.count,
-                "lastTimestamp": _time(event.time),
+                "lastTimestamp": timestamp(event.time),
                 "message": occurrence.message,
             }
             try:
@@ -213,8 +214,8 @@ class EventRecorder:
             "reportingComponent": self.component,
             "reportingInstance": "",  # the host, which controllers leave empty
             "eventTime": None,
-            "firstTimestamp": _time(occurrence.first),
-            "lastTimestamp": _time(event.time),
+            "firstTimestamp": timestamp(occurrence.first),
+            "lastTimestamp": timestamp(event.time),
             "count": occurrence.count,
         }
 
@@ -236,8 +237,3 @@ class EventRecorder:
     def _count(self, metric: str) -> None:
         if self._metrics is not None:
             self._metrics.inc(metric, {"component": self.component})
-
-
-def _time(time: datetime) -> str:
-    """metav1.Time: whole seconds, UTC."""
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,6 +8,7 @@ stale disruptions.
 from __future__ import annotations
 
 from job_controller.model import Object
+from job_controller.times import timestamp
 from queue_manager.engine.runtime import Runtime
 from queue_manager.local.pod_writes import delete_pod, patch_pod_status
 
@@ -21,7 +22,7 @@ async def disrupt(runtime: Runtime, pod: Object, reason: str, message: str) -> b
         "status": "True",
         "reason": reason,
         "message": message,
-        "lastTransitionTime": runtime.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": timestamp(runtime.clock.now()),
     }
     marked = await patch_pod_status(runtime.client, pod, {"conditions": [condition]})
     return marked and await delete_pod(runtime.client, pod)

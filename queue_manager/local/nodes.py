@@ -16,6 +16,7 @@ from importlib.metadata import version
 from typing import Any
 
 from job_controller.fields import Json
+from job_controller.times import timestamp
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import NODES
 from queue_manager.local.agent.environment import Host
@@ -123,7 +124,7 @@ async def _register(client: Client, old: dict[str, Any] | None, wanted: Json) ->
 
 
 def _conditions(now: datetime) -> list[Json]:
-    since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    since = timestamp(now)
     facts = [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),

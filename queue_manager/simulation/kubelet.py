@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from job_controller.model import Key, Pod
+from job_controller.times import timestamp
 from queue_manager.engine.resources import PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError, Request
@@ -126,7 +127,7 @@ def _is_ready(pod: Pod) -> bool:
 
 def pod_status(phase: str, exit_code: int, now: datetime) -> dict[str, Any]:
     """The status of a pod with one container `main`, as a kubelet would write it."""
-    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = timestamp(now)
     running = phase == "Running"
     state: dict[str, Any] = {"running": {"startedAt": at}}
     if not running:

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from job_controller.fields import Json
+from job_controller.times import timestamp
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.resources import CONFIG_MAPS, PODS, Resource
 from queue_manager.engine.runtime import Runtime
@@ -33,7 +34,7 @@ from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogIndexer
 from queue_manager.local.agent.nodes import OwnNodes
 from queue_manager.local.agent.pressure import Policy
-from queue_manager.local.agent.status import PREEMPTED, Verdict, timestamp
+from queue_manager.local.agent.status import PREEMPTED, Verdict
 from queue_manager.local.agent.sweep import Sweeper
 from queue_manager.local.agent.worker import SHORTEST_GRACE, NodePod, PodWorker, Tools, waits_for_its_end
 from queue_manager.local.placement.preemption import Held

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from job_controller.model import Object, ObjectMeta
+from job_controller.times import timestamp
 from queue_manager.engine.resources import NODES
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.agent.environment import Host
 from queue_manager.local.agent.pressure import RECLAIMING, THRESHOLD_MET
-from queue_manager.local.agent.status import timestamp
 from queue_manager.local.placement.objects import MEMORY_PRESSURE, NodeObject, is_pressed, node_of
 from queue_manager.scheduling.amounts import Amounts, amount
 

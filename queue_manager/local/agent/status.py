@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from job_controller.fields import Json
+from job_controller.times import timestamp
 from queue_manager.local.agent.containers import (
     CONTAINER_CREATING,
     CRASH_LOOP,
@@ -64,11 +65,6 @@ class View:
     @property
     def restart_policy(self) -> str:
         return str(self.pod["spec"].get("restartPolicy") or "Always")
-
-
-def timestamp(when: datetime) -> str:
-    """metav1.Time: whole seconds, UTC."""
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def phase(view: View) -> str:

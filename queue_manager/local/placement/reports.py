@@ -6,6 +6,7 @@ import logging
 
 import msgspec
 
+from job_controller.times import timestamp
 from queue_manager.engine.resources import PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError, Request
@@ -68,7 +69,7 @@ class Reports:
             "reason": UNSCHEDULABLE,
             "message": refusal.message,
             "lastProbeTime": None,
-            "lastTransitionTime": (since or self._runtime.clock.now()).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "lastTransitionTime": timestamp(since or self._runtime.clock.now()),
         }
         status: dict[str, object] = {"conditions": [condition]}
         if pod.status.nominated_node_name != refusal.nominated:

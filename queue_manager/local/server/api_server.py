@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import orjson
 
 from job_controller.ports import Clock
+from job_controller.times import timestamp
 from queue_manager.engine.resources import CRDS, NAMESPACES, PODS
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
@@ -32,7 +33,6 @@ from queue_manager.local.server.reviews import review
 from queue_manager.local.server.views import View
 from queue_manager.local.server.watch import Watch
 from queue_manager.local.server.writing import Writer
-from queue_manager.local.storage.identity import timestamp
 from queue_manager.local.storage.store import Change, Store, decode
 
 __all__ = ["Admission", "ApiServer", "Request", "Response", "Review", "Stream"]

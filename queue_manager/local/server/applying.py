@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import yaml
 
 from job_controller.fields import IMMUTABLE, FieldError, Json, forbidden, invalid, required
+from job_controller.times import timestamp
 from queue_manager.engine.transport import APPLY_PATCH
 from queue_manager.local import errors
 from queue_manager.local.apply.managers import APPLY, Managers, decode, encode
@@ -21,7 +22,6 @@ from queue_manager.local.server import metadata
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import YamlLoader, check_size, flag, media_type
 from queue_manager.local.server.ownership import manager_id, view_of
-from queue_manager.local.storage.identity import timestamp
 from queue_manager.local.storage.store import Store, Stored
 
 

@@ -18,6 +18,7 @@ import orjson
 
 from job_controller.fields import FieldError, Json, invalid, not_supported
 from job_controller.pod_facts import grace_period
+from job_controller.times import timestamp
 from queue_manager.engine.resources import NAMESPACES, PODS, Resource
 from queue_manager.local import errors
 from queue_manager.local.server.admission import Admission, Review
@@ -27,7 +28,6 @@ from queue_manager.local.server.exchange import flag, json_type, read_body
 from queue_manager.local.server.listing import Selection
 from queue_manager.local.server.turns import in_turns
 from queue_manager.local.server.writing import is_finalized
-from queue_manager.local.storage.identity import timestamp
 from queue_manager.local.storage.store import Store, Stored
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from job_controller.fields import IMMUTABLE, FieldError, Json, invalid, required
+from job_controller.times import timestamp
 from queue_manager.engine.resources import NAMESPACES
 from queue_manager.local import errors
 from queue_manager.local.server.call import Call
-from queue_manager.local.storage.identity import timestamp
 from queue_manager.local.storage.store import Store, decode
 
 FINALIZING = ("deletionTimestamp", "deletionGracePeriodSeconds")

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from job_controller.fields import Json, required
+from job_controller.times import timestamp
 from queue_manager.engine.resources import Resource
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
@@ -18,7 +19,6 @@ from queue_manager.local.server.call import Call
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
 from queue_manager.local.server.exchange import Stream, read_body
 from queue_manager.local.server.writing import Writer
-from queue_manager.local.storage.identity import timestamp
 from queue_manager.local.storage.store import Store, decode
 
 BINDING = Resource("", "v1", "pods/binding", "Binding")

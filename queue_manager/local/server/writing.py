@@ -14,6 +14,7 @@ from typing import Literal
 import orjson
 
 from job_controller.fields import FieldError, Json
+from job_controller.times import timestamp
 from queue_manager.local import errors
 from queue_manager.local.errors import StatusError
 from queue_manager.local.patching.patches import apply_patch, is_merge, is_strategic, require_language, undecodable
@@ -21,7 +22,6 @@ from queue_manager.local.server import applying, metadata, ownership
 from queue_manager.local.server.admission import Admission, Review
 from queue_manager.local.server.call import Call, check_write_options, name_of
 from queue_manager.local.server.decoding import SCHEME, read_object
-from queue_manager.local.storage.identity import timestamp
 from queue_manager.local.storage.store import Store, Stored, decode
 
 MAX_NAME_ATTEMPTS = 8  # of generateName, as upstream

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import datetime
 from random import Random
 
 # Without vowels and look-alikes, as upstream: no words, no misreadings.
@@ -41,14 +40,3 @@ class Identities:
             return
         if value.version == 7:
             self._last = max(self._last, value.int >> 80 << 12 | value.int >> 64 & 0xFFF)
-
-
-def timestamp(now: datetime) -> str:
-    """metav1.Time: whole seconds, UTC."""
-    return _second(int(now.timestamp() // 1))
-
-
-@lru_cache(maxsize=16)
-def _second(seconds: int) -> str:
-    """Many objects are made in the same second."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + "Z"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from queue_manager.engine.transport import MERGE_PATCH
-from queue_manager.local.controllers.namespaces import request
+from queue_manager.local.controllers.requests import request
 from queue_manager.local.server.deletion import FOREGROUND, ORPHAN
 from queue_manager.local.storage.store import Change, Store, Stored
 

@@ -9,21 +9,15 @@ the last object is gone (finalizers of their own may hold them), then takes the 
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
-import orjson
-
 from queue_manager.engine.resources import NAMESPACES
-from queue_manager.engine.transport import JSON, Response
+from queue_manager.local.controllers.requests import request
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.server.exchange import Request
 from queue_manager.local.storage.store import Change, Store, decode
 
 if TYPE_CHECKING:
     from queue_manager.local.server.api_server import ApiServer
-
-log = logging.getLogger(__name__)
 
 USER = "system:serviceaccount:kube-system:namespace-controller"
 
@@ -76,7 +70,7 @@ class NamespaceController:
         if left:
             return  # the deletion of each wakes us
         namespace["spec"] = {**(namespace.get("spec") or {}), "finalizers": []}
-        await self._request("PUT", NAMESPACES.path(name=name, subresource="finalize"), namespace)
+        await request(self._server, USER, "PUT", NAMESPACES.path(name=name, subresource="finalize"), namespace)
 
     def _namespaced_kinds(self) -> list[Kind]:
         served = [kind for kind in self._server.registry.all() if kind.resource.namespaced]
@@ -91,17 +85,5 @@ class NamespaceController:
             if "deletionTimestamp" in decode(stored)["metadata"]:
                 continue
             options = {"propagationPolicy": "Background", "preconditions": {"uid": stored.uid}}
-            await self._request("DELETE", kind.resource.path(namespace, stored.name), options)
+            await request(self._server, USER, "DELETE", kind.resource.path(namespace, stored.name), options)
         return self._store.count(table, namespace)
-
-    async def _request(self, method: str, path: str, body: object) -> None:
-        await request(self._server, USER, method, path, body)
-
-
-async def request(server: ApiServer, user: str, method: str, path: str, body: object, content_type: str = JSON) -> int:
-    """One write of a controller that lives beside the server; logs what is neither success nor a lost race."""
-    headers = {"content-type": content_type}
-    answer = await server.handle(Request(method, path, {}, headers, orjson.dumps(body), user))
-    if isinstance(answer, Response) and answer.status >= 400 and answer.status not in (404, 409):
-        log.warning("%s %s: %s", method, path, answer.body.decode("utf-8", "replace"))
-    return answer.status

@@ -30,7 +30,7 @@ from queue_manager.local.agent.admission import (
 )
 from queue_manager.local.agent.worker import NodePod
 from queue_manager.local.placement.filters import BEST_EFFORT, bears_pressure
-from queue_manager.local.placement.objects import priority_of, requests_of
+from queue_manager.local.placement.objects import held_by, priority_of
 from queue_manager.local.placement.preemption import Held
 from queue_manager.local.placement.room import Room
 from queue_manager.scheduling.amounts import Amounts
@@ -62,14 +62,14 @@ class Gate:
             return list(self._promised) if self._room.release(uid) else []
         if self._room.held(uid) is None:
             if pod.status.get("startTime"):
-                self._take(pod, held(pod, msgspec.json.decode(pod.spec)))
+                self._take(pod, held_by(pod, msgspec.json.decode(pod.spec)))
         elif pod.metadata.deletion_timestamp is not None:
             self._room.leaving.add(uid)
         return []
 
     def ask(self, pod: NodePod, spec: Json) -> Answer:
         """Whether this pod may start. Whoever MakesRoom names has to be ended now; ask again when `saw` says so."""
-        uid, wanted = pod.metadata.uid, held(pod, spec)
+        uid, wanted = pod.metadata.uid, held_by(pod, spec)
         if self._room.held(uid) is not None:
             return Admitted()
         answer = UNDER_PRESSURE if self._is_pressed_for(pod, spec) else self._answer(wanted)
@@ -119,10 +119,3 @@ class Gate:
 
 def _quality(pod: NodePod) -> str:
     return str(pod.status.get("qosClass") or BEST_EFFORT)
-
-
-def held(pod: NodePod, spec: Json) -> Held:
-    """The room that a pod takes."""
-    meta = pod.metadata
-    created = meta.creation_timestamp.timestamp() if meta.creation_timestamp is not None else 0.0
-    return Held(meta.uid, spec["nodeName"], requests_of(meta.key, spec), priority_of(spec), created)

@@ -32,6 +32,7 @@ from queue_manager.local.placement.objects import (
     UNFINISHED,
     NodeObject,
     PodObject,
+    held_by,
     is_ours,
     node_of,
     priority_of,
@@ -123,20 +124,12 @@ class Placement:
         self._rounds.add("pods")
 
     def _bound(self, pod: PodObject, spec: Json) -> None:
-        meta = pod.metadata
-        uid, created = meta.uid, meta.creation_timestamp
+        uid, held = pod.metadata.uid, held_by(pod, spec)
         for table in (self._waiting, self._binding, self._refused):
             table.pop(uid, None)
-        held = Held(
-            uid,
-            spec["nodeName"],
-            requests_of(meta.key, spec),
-            priority_of(spec),
-            created.timestamp() if created is not None else 0.0,
-        )
         if self._room.held(uid) != held:
             self._room.take(held)
-        if meta.deletion_timestamp is not None:
+        if pod.metadata.deletion_timestamp is not None:
             self._room.leaving.add(uid)
 
     def _gone(self, uid: str) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from job_controller.fields import Json
 from job_controller.model import Key, Object, PodStatus
 from queue_manager.local.placement.filters import Node
+from queue_manager.local.placement.preemption import Held
 from queue_manager.scheduling.amounts import Amounts, amount
 from queue_manager.scheduling.requests import pod_requests
 
@@ -55,6 +56,13 @@ def requests_of(key: Key, spec: Json) -> Amounts:
 
 def priority_of(spec: Json) -> int:
     return int(spec.get("priority") or 0)
+
+
+def held_by(pod: Object, spec: Json) -> Held:
+    """The room that a pod takes on the node that its spec names."""
+    meta = pod.metadata
+    created = meta.creation_timestamp.timestamp() if meta.creation_timestamp is not None else 0.0
+    return Held(meta.uid, spec["nodeName"], requests_of(meta.key, spec), priority_of(spec), created)
 
 
 def node_of(node: NodeObject) -> Node:

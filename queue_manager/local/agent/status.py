@@ -13,6 +13,7 @@ from queue_manager.local.agent.containers import (
     CONTAINER_CREATING,
     CRASH_LOOP,
     POD_INITIALIZING,
+    STATUS_UNKNOWN,
     Attempt,
     Container,
     failed_for_good,
@@ -22,8 +23,6 @@ from queue_manager.local.agent.containers import (
 NODE_SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 DEADLINE = "Pod was active on the node longer than the specified deadline"
 LOST = "The container could not be located when the pod was terminated"
-
-
 # A container that was running by the API, and of which nothing is left here.
 VANISHED = "The container could not be located when the pod was deleted.  The container used to be Running"
 
@@ -177,7 +176,7 @@ def _terminated(attempt: Attempt | None, view: View, name: str) -> Json:
     """A container that never started when its pod ends is reported lost, as a kubelet does."""
     if attempt is None or attempt.exit is None:
         unknown = {"startedAt": None, "finishedAt": None}
-        return {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": LOST, **unknown}
+        return {"exitCode": 137, "reason": STATUS_UNKNOWN, "message": LOST, **unknown}
     end = attempt.exit
     state: dict[str, Any] = {
         "exitCode": end.code,

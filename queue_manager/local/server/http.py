@@ -123,11 +123,11 @@ class _Door:
         """Answer one request on a connection."""
         refusal = self._refusal(raw.headers)
         if refusal is not None:
-            return _plain(refuse(refusal))
+            return _Whole(refuse(refusal))
         try:
             body = await self._body(raw)
         except errors.StatusError as error:
-            return _plain(refuse(error))
+            return _Whole(refuse(error))
         path, _, query = raw.raw_path.partition("?")
         headers = {name.lower(): raw.headers[name] for name in _HEADERS if name in raw.headers}
         asked = dict(parse_qsl(query, keep_blank_values=True)) if query else {}
@@ -135,7 +135,7 @@ class _Door:
         answer = await self._server.handle(request)
         if isinstance(answer, Stream):
             return await self._stream(raw, answer)
-        return _plain(answer)
+        return _Whole(answer)
 
     def _refusal(self, headers: Mapping[str, str]) -> errors.StatusError | None:
         if headers.get("Host", "").lower() not in self.hosts:
@@ -211,7 +211,3 @@ class _Whole(web.StreamResponse):
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Nothing is left to write."""
-
-
-def _plain(answer: Response) -> web.StreamResponse:
-    return _Whole(answer)

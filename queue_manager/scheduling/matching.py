@@ -8,28 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from job_controller.annotations import integer
 from job_controller.fields import Json
 from queue_manager.api.types import ResourceFlavor, Taint
+from queue_manager.scheduling.nodes import meets, tolerates
 
 
 def first_untolerated(taints: Sequence[Taint], tolerations: Sequence[Json]) -> Taint | None:
     """The first taint that keeps pods away. PreferNoSchedule never does."""
     for taint in taints:
-        if taint.effect != "PreferNoSchedule" and not any(_tolerates(t, taint) for t in tolerations):
+        told = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+        if taint.effect != "PreferNoSchedule" and not any(tolerates(each, told) for each in tolerations):
             return taint
     return None
-
-
-def _tolerates(toleration: Json, taint: Taint) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint.effect:
-        return False
-    if toleration.get("key") and toleration["key"] != taint.key:
-        return False
-    operator = toleration.get("operator") or "Equal"
-    if operator == "Exists":
-        return True
-    return operator == "Equal" and bool(toleration.get("key")) and (toleration.get("value") or "") == taint.value
 
 
 def refusal(flavor: ResourceFlavor, pod_spec: Json) -> str:
@@ -59,21 +49,4 @@ def _labels_match(labels: Mapping[str, str], pod_spec: Json) -> bool:
 def _term_matches(labels: Mapping[str, str], term: Json) -> bool:
     """Terms are alternatives; one that names only unknown keys matches everything."""
     known = [e for e in term.get("matchExpressions") or () if e.get("key") in labels]
-    return all(_expression_matches(labels[e["key"]], e) for e in known)
-
-
-def _expression_matches(value: str, expression: Json) -> bool:
-    values = expression.get("values") or []
-    match expression.get("operator"):
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return True
-        case "DoesNotExist":
-            return False
-        case "Gt" | "Lt" as operator:
-            have, bound = integer(value, bits=64), integer(values[0], bits=64) if values else None
-            return have is not None and bound is not None and (have > bound if operator == "Gt" else have < bound)
-    return False
+    return all(meets(labels[e["key"]], e) for e in known)

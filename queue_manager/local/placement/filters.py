@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from job_controller.annotations import integer
 from job_controller.fields import Json
 from job_controller.model import Key
 from queue_manager.local.kinds.pods import qos_class
 from queue_manager.local.placement.tolerations import tolerates
 from queue_manager.scheduling.amounts import Amounts
+from queue_manager.scheduling.nodes import meets
 
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 PRESSURE_TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
@@ -144,28 +144,11 @@ def _term_matches(term: Json, node: Node) -> bool:
     if not expressions and not fields:
         return False
     names = {"metadata.name": node.name}
-    return all(_holds(e, node.labels) for e in expressions) and all(_holds(f, names) for f in fields)
+    return _all_met(expressions, node.labels) and _all_met(fields, names)
 
 
-def _holds(requirement: Json, labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(requirement["key"]), requirement.get("values") or ()
-    match requirement["operator"]:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" as operator:
-            return _compares(operator, value, values)
-    return False
-
-
-def _compares(operator: str, value: str | None, values: Sequence[str]) -> bool:
-    have, limit = integer(value or "", bits=64), integer(values[0], bits=64) if values else None
-    return have is not None and limit is not None and (have > limit if operator == "Gt" else have < limit)
+def _all_met(requirements: Sequence[Json], values: Mapping[str, str]) -> bool:
+    return all(meets(values.get(requirement["key"]), requirement) for requirement in requirements)
 
 
 def plus(used: Amounts, requests: Amounts, sign: int = 1) -> Amounts:

@@ -3,7 +3,7 @@
 Pure. The diagram in LIFECYCLE.md is drawn by playing all moves, and tests play random ones and check the invariants.
 Moves of the life cycle are `step`; those of others are `MOVES`: each answers with the new state, or None where it
 cannot happen. A move of another controller is possible only where that controller would make it: the scheduler admits
-what is eligible and not held back, the Job controller gives quota back when the Job has stopped.
+what is eligible and not held back, the Job's side of the queue gives quota back when the Job has stopped.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Workload is in one of these states, and each rule below handles one way out of o
 
     waiting     no quota; in line, blocked by a queue or gate, or in backoff     -> admitted (by the scheduler)
     admitted    holds quota, its Job runs                                        -> evicted, finished
-    evicted     holds quota until its Job has stopped (the Job controller)       -> waiting or inactive
+    evicted     holds quota until its Job has stopped (see `jobs`)               -> waiting or inactive
     inactive    spec.active is false, no quota                                   -> waiting (a user says so)
     finished    for good; only retention is left
 
@@ -53,6 +53,7 @@ def _orphaned(w: Workload, view: View, settings: Settings, now: datetime) -> Ste
 
 
 def _finished(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """It is let go of at once, and deleted after a retention."""
     finished = w.condition(labels.FINISHED)
     if finished is None or not finished.is_true:
         return None
@@ -64,7 +65,7 @@ def _finished(w: Workload, view: View, settings: Settings, now: datetime) -> Ste
 
 
 def _deleted(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
-    """The Job controller stops the Job of a deleted Workload and lets go; without a Job nobody else does."""
+    """The Job's side of the queue stops the Job of a deleted Workload and lets go; without a Job nobody else does."""
     if w.metadata.deletion_timestamp is None:
         return None
     return _let_go(w) if w.metadata.controller is None else Rest()
@@ -89,7 +90,7 @@ def _when_old(since: datetime | None, keep: float | None, now: datetime, *, owne
 
 
 def _to_deactivate(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
-    """One deactivation per announcement (S22).
+    """One deactivation per announcement.
 
     If there was one, somebody has reactivated it before we got further. What was announced is carried out all the
     same, as if they had come a moment later: the cause is still there, and would be announced again at once.
@@ -104,6 +105,7 @@ def _to_deactivate(w: Workload, view: View, settings: Settings, now: datetime) -
 
 
 def _inactive(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """Evicted if it holds quota. If a rule deactivated it, and not a user, its Job is deleted after a retention."""
     if w.spec.active:
         return None
     draft = Draft(w, now)
@@ -125,6 +127,7 @@ def _inactive(w: Workload, view: View, settings: Settings, now: datetime) -> Ste
 
 
 def _gated(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """It stays out of line as long as an annotation names gates."""
     gates = w.metadata.annotations.get(labels.ADMISSION_GATED_BY, "")
     reserved = w.condition(labels.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
@@ -194,7 +197,7 @@ _BY_SCHEDULER = (
 
 
 def _waiting(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
-    """Keep the reason of a waiting Workload true (spec 4.2; precedence as there)."""
+    """Keep the reason of a waiting Workload true."""
     reserved = w.condition(labels.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return None
@@ -260,7 +263,7 @@ def _ownerless_stop(w: Workload) -> Step | None:
 
 
 def _evicted(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
-    """The Job controller stops the Job and gives the quota back."""
+    """The Job's side of the queue stops the Job and gives the quota back; without a Job there is nothing to stop."""
     if not w.is_true(labels.EVICTED) or not w.is_true(labels.QUOTA_RESERVED):
         return None
     return _ownerless_stop(w) or Rest()
@@ -282,7 +285,7 @@ def _checked(w: Workload, view: View, settings: Settings, now: datetime) -> Step
 
 
 def _withdrawn(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
-    """Reserved, not admitted, and its queue does not want it any more (spec 4.7)."""
+    """Reserved, not admitted, and its queue does not want it any more."""
     if not w.is_true(labels.QUOTA_RESERVED) or w.is_true(labels.ADMITTED) or w.is_true(labels.EVICTED):
         return None
     why = _unwanted(w, view)
@@ -303,6 +306,7 @@ def _unwanted(w: Workload, view: View) -> tuple[str, str] | None:
 
 
 def _drained(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """A queue that is drained evicts what it has admitted."""
     if not w.is_true(labels.ADMITTED) or view.draining is None:
         return None
     reason, message = view.draining

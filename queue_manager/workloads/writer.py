@@ -1,7 +1,7 @@
 """The only place from which the status of Workloads is written.
 
 Several controllers change the same Workload at nearly the same moment: the scheduler reserves quota while the
-Job controller reports pods. Each hands in its transition; all that are waiting for one Workload are applied
+Job's side reports pods. Each hands in its transition; all that are waiting for one Workload are applied
 to its newest state, one after another, and go out as one conditional patch. So our own writers never conflict
 with each other, a transition always decides on current facts, and Events are told only after the write.
 """

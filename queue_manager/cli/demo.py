@@ -19,7 +19,7 @@ from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job, Pod
 from queue_manager.assets import samples
 from queue_manager.cli import first_process, manifests, output, ps, queues
-from queue_manager.cli.exits import EXIT_OK, EXIT_WAITING
+from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.submit import prepare, submit
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "table":
         right = sum(outcome.as_expected for outcome in outcomes)
         sys.stdout.write(f"\n{right} of {len(outcomes)} Jobs ended as expected.\n")
-    return EXIT_OK if outcomes and as_expected else EXIT_WAITING
+    return EXIT_OK if outcomes and as_expected else EXIT_UNEXPECTED
 
 
 async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[Outcome]:

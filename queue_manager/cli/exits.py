@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 EXIT_OK = 0
-EXIT_WAITING = 1
-EXIT_NEVER = 2
-EXIT_ERROR = 3
+EXIT_UNEXPECTED = 1  # it ended, but not as expected
+EXIT_NEVER = 2  # refused for what was asked: asking again will not help
+EXIT_ERROR = 3  # it could not be done, as things are
 
 
 class Refusal(Exception):

@@ -12,7 +12,7 @@ INTERRUPTED = 130  # exit code, as of a shell
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 ok, 1 waiting or not as expected, 2 refused, 3 error."""
+    """Run one command; returns the exit code: 0 fine, 1 not as expected, 2 refused or never, 3 error."""
     try:
         return command(argv)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Reading numbers that users write as text: in annotations, labels and values of labels."""
+"""Reading numbers that users write as text: in annotations, labels and requirements of labels."""
 
 from __future__ import annotations
 

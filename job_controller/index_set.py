@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Set
 from functools import cached_property
 
-from job_controller.indexes import Interval, Intervals, compress, expand, intervals_to_text
+from job_controller.intervals import Interval, Intervals, compress, expand, intervals_to_text
 
 
 class IndexSet(Set[int]):
@@ -14,7 +14,7 @@ class IndexSet(Set[int]):
     over all."""
 
     def __init__(self, intervals: Iterable[Interval] = ()) -> None:
-        """The intervals are sorted and do not touch (indexes.parse_intervals)."""
+        """The intervals are sorted and do not touch (intervals.parse_intervals)."""
         self.intervals: Intervals = list(intervals)
         self._firsts = [first for first, _ in self.intervals]
         self._size = sum(last - first + 1 for first, last in self.intervals)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from job_controller import indexes, names
+from job_controller import intervals, names
 from job_controller.fields import (
     NOT_NEGATIVE,
     FieldError,
@@ -145,8 +145,8 @@ def _validate_success_rule(rule: Json, completions: int | None, path: str) -> li
         if len(listed.encode("utf-8", "surrogatepass")) > INDEXES_LIMIT:
             errors.append(too_long(at, INDEXES_LIMIT))
         try:
-            total = indexes.check(listed, _UNLIMITED if completions is None else completions)
-        except indexes.BadIndexes as error:
+            total = intervals.check(listed, _UNLIMITED if completions is None else completions)
+        except intervals.BadIndexes as error:
             errors.append(invalid(at, listed, f"error parsing succeededIndexes: {error}"))
     if count is not None:
         at = f"{path}.succeededCount"

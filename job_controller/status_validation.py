@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from job_controller import indexes, names
+from job_controller import intervals, names
 from job_controller.fields import IMMUTABLE, NOT_NEGATIVE, FieldError, Json, duplicate, invalid, invalid_here, required
 from job_controller.metadata import validate_metadata, validate_metadata_update
 from job_controller.wire import parse_time
@@ -148,7 +148,7 @@ class _Update:
             text = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
             yield invalid("status.failedIndexes", failed, text)
         if (completed_changed or failed_changed) and failed is not None and completions is not None:
-            index = indexes.first_overlap(completed, failed, completions)
+            index = intervals.first_overlap(completed, failed, completions)
             if index is not None:
                 text = f"failedIndexes and completedIndexes overlap at index: {index}"
                 yield invalid("status.failedIndexes", failed, text)
@@ -215,8 +215,8 @@ class _Update:
 
 def _malformed(field: str, text: str, completions: int) -> Iterator[FieldError]:
     try:
-        indexes.check(text, completions)
-    except indexes.BadIndexes as error:
+        intervals.check(text, completions)
+    except intervals.BadIndexes as error:
         yield invalid(f"status.{field}", text, f"error parsing {field}: {error}")
 
 

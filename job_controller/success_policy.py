@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from job_controller.index_set import IndexSet
-from job_controller.indexes import parse_intervals
+from job_controller.intervals import parse_intervals
 from job_controller.model import SuccessPolicy, SuccessPolicyRule
 
 

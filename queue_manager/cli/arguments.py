@@ -19,12 +19,26 @@ def parser() -> argparse.ArgumentParser:
         description="Queue suspended Kubernetes Jobs by priority and quota, and run them: here, or on a cluster.",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_up(commands)
+    add_user_commands(commands)
+    add_operator_commands(commands)
+    add_demo(commands)
+    add_manager(commands)
+    check = commands.add_parser("check-config", help="all mistakes in a KueueConfig, or what it means in full")
+    check.add_argument("file", metavar="F", help="the KueueConfig")
+    commands.add_parser("crds", help="print the queue's CustomResourceDefinitions, for kubectl apply -f -")
+    return top
 
+
+def add_up(commands: Commands) -> None:
     up = commands.add_parser("up", help="run a cluster on this machine: API server, queue, Job controller, node agent")
     add_cluster_options(up)
     up.add_argument("--config", metavar="F", help="a KueueConfig (config/kueue_config.yaml explains every field)")
     up.add_argument("--port", type=port, default=0, metavar="P", help="port on loopback (default: any free one)")
 
+
+def add_user_commands(commands: Commands) -> None:
+    """What shows all Jobs and queues, and submits."""
     ps = commands.add_parser("ps", help="one line per Job: queue, priority, state, pods, time, reason")
     add_client_options(ps)
     ps.add_argument("-n", "--namespace", metavar="NS", help="only this namespace (default: all)")
@@ -46,12 +60,14 @@ def parser() -> argparse.ArgumentParser:
     submit.add_argument("-n", "--namespace", metavar="NS", help=f"for Jobs that name none ({OWN})")
     add_client_options(submit)
 
-    add_operator_commands(commands)
 
+def add_demo(commands: Commands) -> None:
     demo = commands.add_parser("demo", help="a temporary cluster, a dozen Jobs, and what became of them")
     demo.add_argument("-o", "--output", choices=("table", "json"), default="table", help="form of the summary")
     demo.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="give up after (default 120)")
 
+
+def add_manager(commands: Commands) -> None:
     manager = commands.add_parser("manager", help="run the queue and the Job controller against a Kubernetes cluster")
     manager.add_argument(
         "--kubeconfig", metavar="F", help="default: the service account in a pod, else $KUBECONFIG, else kubectl's"
@@ -71,12 +87,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="P",
         help="serve /healthz, /readyz and /metrics on loopback, 0: on any port (default: as the KueueConfig says)",
     )
-
-    check = commands.add_parser("check-config", help="all mistakes in a KueueConfig, or what it means in full")
-    check.add_argument("file", metavar="F", help="the KueueConfig")
-
-    commands.add_parser("crds", help="print the queue's CustomResourceDefinitions, for kubectl apply -f -")
-    return top
 
 
 def add_operator_commands(commands: Commands) -> None:

@@ -41,17 +41,10 @@ class Column:
     priority: int = 0
 
 
-def nothing(_: Json) -> None: ...
+def nothing(*_: Json) -> None: ...
 
 
-def nothing2(_new: Json, _old: Json) -> None: ...
-
-
-def no_errors(_: Json) -> list[FieldError]:
-    return []
-
-
-def no_errors2(_new: Json, _old: Json) -> list[FieldError]:
+def no_errors(*_: Json) -> list[FieldError]:
     return []
 
 
@@ -81,11 +74,11 @@ class Kind:
     subresources: Sequence[str] = ()  # besides "status": "log", "binding", "eviction"
     generation: bool = True  # metadata.generation counts spec changes
     prepare_create: Callable[[Json], None] = nothing
-    prepare_update: Callable[[Json, Json], None] = nothing2  # (new, old)
+    prepare_update: Callable[[Json, Json], None] = nothing  # (new, old)
     validate_create: Callable[[Json], list[FieldError]] = no_errors
-    validate_update: Callable[[Json, Json], list[FieldError]] = no_errors2  # (new, old)
-    prepare_status: Callable[[Json, Json], None] = nothing2  # (new, old), spec already restored
-    validate_status: Callable[[Json, Json], list[FieldError]] = no_errors2
+    validate_update: Callable[[Json, Json], list[FieldError]] = no_errors  # (new, old)
+    prepare_status: Callable[[Json, Json], None] = nothing  # (new, old), spec already restored
+    validate_status: Callable[[Json, Json], list[FieldError]] = no_errors
     warnings: Callable[[Json, Json | None], list[str]] = no_warnings  # (new, old or None on create)
     fields: Callable[[Json], Mapping[str, str]] = no_fields  # field selectors besides metadata.name/namespace
     columns: Sequence[Column] = ()

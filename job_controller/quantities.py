@@ -48,6 +48,11 @@ class Quantity(NamedTuple):
         amount = _round_up(self.nano, 10 ** (9 + exponent))
         return max(-INT64_MAX, min(INT64_MAX, amount))
 
+    def rounded(self, decimals: int) -> Quantity:
+        """With so many decimals (0..9) at most, rounded away from zero."""
+        unit = 10 ** (9 - decimals)
+        return Quantity(_round_up(self.nano, unit) * unit, self.style)
+
 
 def quantity(value: str | int | float) -> Quantity:
     """Parse a quantity as JSON may carry it (text or number). Raises MalformedQuantity."""
@@ -125,8 +130,7 @@ def canonical(value: Quantity) -> str:
 @lru_cache(maxsize=4096)
 def canonical_text(text: str) -> str:
     """A quantity rewritten as an API server stores resources: to milli, in canonical form."""
-    value = _parse(text)
-    return canonical(Quantity(_round_up(value.nano, 10**6) * 10**6, value.style))
+    return canonical(_parse(text).rounded(3))
 
 
 def exact(value: str | int | float) -> Fraction:

@@ -309,3 +309,18 @@ async def test_the_allocatable_of_a_node_follows_its_capacity_only_when_it_has_n
     for change in ({"capacity": {"x.y/z": "3"}}, {"allocatable": None}):
         await s.ask("PATCH", at, {"status": change}, content_type=MERGE_PATCH)
     await s.ask("DELETE", NODES.path(name=s.namespace), silent=True)
+
+
+async def test_amounts_stay_what_they_are_however_large_or_fine(s: Session) -> None:
+    for name, amount in {
+        "a": "0.1Gi",
+        "b": "57E",
+        "c": "1e21",
+        "d": "1e101",
+        "e": "5kk",
+        "f": "--5",
+        "g": "1,5",
+    }.items():
+        cache = {"name": "cache", "emptyDir": {"sizeLimit": amount}}
+        container = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": amount}}}
+        await s.create(pod(name, {"containers": [container], "volumes": [cache]}))

@@ -6,13 +6,13 @@ from fractions import Fraction
 from typing import Any
 
 from queue_manager.local.cel.texts import as_text
-from queue_manager.local.cel.values import CelError, Function, Quantity, no_overload, whole
-from queue_manager.local.schema.values import parse_quantity
+from queue_manager.local.cel.values import CelError, Function, Quantity, no_overload
+from queue_manager.local.schema import values
 
 
 def quantity(value: Any) -> Quantity:
     try:
-        return Quantity(parse_quantity(as_text(value))[0])
+        return Quantity(values.number(as_text(value)))
     except ValueError as error:
         raise CelError(str(error)) from error
 
@@ -30,19 +30,24 @@ def _compare_to(left: Quantity, right: Any) -> int:
     return (mine > other) - (mine < other)
 
 
+def _is_integer(value: Quantity) -> bool:
+    amount = _amount(value)
+    return amount.denominator == 1 and -(2**63) <= amount < 2**63
+
+
 def _as_integer(value: Quantity) -> int:
-    if _amount(value).denominator != 1:
+    if not _is_integer(value):
         raise CelError("cannot convert value to integer")
-    return whole(int(_amount(value)))
+    return int(_amount(value))
 
 
 METHODS: dict[str, Function] = {
     "isGreaterThan": lambda left, right: _compare_to(left, right) > 0,
     "isLessThan": lambda left, right: _compare_to(left, right) < 0,
     "compareTo": _compare_to,
-    "isInteger": lambda value: _amount(value).denominator == 1,
+    "isInteger": _is_integer,
     "asInteger": _as_integer,
-    "asApproximateFloat": lambda value: float(_amount(value)),
+    "asApproximateFloat": lambda value: values.approximate(_amount(value)),
     "sign": lambda value: (_amount(value) > 0) - (_amount(value) < 0),
     "add": lambda left, right: Quantity(_amount(left) + _amount(right)),
     "sub": lambda left, right: Quantity(_amount(left) - _amount(right)),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from job_controller import names
 from job_controller.fields import FieldError, Json, duplicate, forbidden, invalid, required
-from queue_manager.local.schema.values import parse_quantity
+from queue_manager.local.schema import values
 
 _STANDARD = ("Pod", "Container", "PersistentVolumeClaim")
 
@@ -67,12 +65,15 @@ def _validate_ratios(item: Json, path: str) -> list[FieldError]:
     """A limit is never below its request, and cannot be further above it than the range is wide."""
     errors = []
     for name, amount in sorted((item.get("maxLimitRequestRatio") or {}).items()):
-        at, ratio = f"{path}.maxLimitRequestRatio[{name}]", _number(amount)
+        at, ratio = f"{path}.maxLimitRequestRatio[{name}]", values.number(amount)
         if ratio < 1:
             errors.append(invalid(at, amount, f"ratio {amount} is less than 1"))
         low, high = ((item.get(field) or {}).get(name) for field in ("min", "max"))
-        if low is not None and high is not None and _number(low) and ratio > _number(high) / _number(low):
-            text = f"ratio {amount} is greater than max/min = {float(_number(high) / _number(low)):f}"
+        if low is None or high is None or not values.number(low):
+            continue
+        widest = values.number(high) / values.number(low)
+        if ratio > widest:
+            text = f"ratio {amount} is greater than max/min = {values.approximate(widest):f}"
             errors.append(invalid(at, amount, text))
     return errors
 
@@ -92,12 +93,8 @@ def _validate_order(item: Json, name: str, path: str) -> list[FieldError]:
     errors = []
     for low, high, low_name, high_name, fault, shown in _ORDER:
         smaller, larger = (item.get(low) or {}).get(name), (item.get(high) or {}).get(name)
-        if smaller is None or larger is None or _number(smaller) <= _number(larger):
+        if smaller is None or larger is None or values.number(smaller) <= values.number(larger):
             continue
         detail = f"{low_name} value {smaller} is greater than {high_name} value {larger}"
         errors.append(invalid(f"{path}.{fault}[{name}]", (item.get(shown) or {})[name], detail))
     return errors
-
-
-def _number(text: str) -> Fraction:
-    return parse_quantity(text)[0]

@@ -21,7 +21,7 @@ from queue_manager.engine.resources import NODES
 from queue_manager.local.kinds.build import builtin, lookup
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.tables import AGE, NAME, age
-from queue_manager.local.schema.values import parse_quantity
+from queue_manager.local.schema import values
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ROLE = "node-role.kubernetes.io/"
@@ -75,7 +75,7 @@ def _validate_amounts(node: Json) -> list[FieldError]:
     for field in ("capacity", "allocatable"):
         for name, amount in (lookup(node, f"status.{field}") or {}).items():
             path = f"status.{field}.{name}"
-            number = parse_quantity(amount)[0]
+            number = values.number(amount)
             if number < 0:
                 errors.append(invalid(path, amount, NOT_NEGATIVE))
             if number.denominator != 1 and (name == "pods" or _is_extended(name)):

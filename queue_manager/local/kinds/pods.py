@@ -13,9 +13,9 @@ from job_controller.pod_template import validate_pod_spec
 from queue_manager.engine.resources import PODS
 from queue_manager.local.kinds import pod_rows
 from queue_manager.local.kinds.build import builtin, lookup
+from queue_manager.local.schema import values
 from queue_manager.local.schema.fieldset import FieldSet, of_paths
 from queue_manager.local.schema.memo import Answers, Passed, text_of
-from queue_manager.local.schema.values import parse_quantity
 
 _CHANGEABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -132,7 +132,7 @@ def _positive(container: Json, field: str) -> dict[str, Any]:
     for name, amount in ((container.get("resources") or {}).get(field) or {}).items():
         if name in _COUNTED:
             try:
-                number = parse_quantity(amount)[0]
+                number = values.number(amount)
             except ValueError:
                 continue
             if number > 0:

@@ -5,10 +5,13 @@ Errors are `ValueError`s with the texts of the API server's decoder (spec: job-c
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
+
+from job_controller import quantities
 
 TIME = "2006-01-02T15:04:05Z07:00"
 MICRO_TIME = "2006-01-02T15:04:05.000000Z07:00"
@@ -99,69 +102,36 @@ def _days(year: int, month: int) -> int:
     return 30 if month in (4, 6, 9, 11) else 31
 
 
-# --- quantities --------------------------------------------------------------------------------------------
+# --- quantities: the decoder takes blanks around them, and tells two errors apart ------------------------------
 
-QUANTITY_FORMAT = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-_QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-_SUFFIX = {power: suffix for suffix, power in _DECIMAL.items()}
-_BINARY_SUFFIX = {power: suffix for suffix, power in _BINARY.items()}
-_EXPONENT = re.compile(r"[eE]([-+]?[0-9]+)", re.ASCII)
-_MAX = 2**63 - 1
+QUANTITY_FORMAT = quantities.MALFORMED
+_BUT_FOR_THE_SUFFIX = re.compile(r"[+-]?[0-9]*(?:\.[0-9]*)?[eEinumkKMGTP]*[-+]?[0-9]*", re.ASCII)
+
+
+def number(value: str | int | float) -> Fraction:
+    """The exact value of a quantity."""
+    return Fraction(_quantity(value).nano, 10**9)
+
+
+def approximate(exact: Fraction) -> float:
+    """Infinite beyond what a float can hold."""
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 @lru_cache(4096, typed=True)
-def parse_quantity(value: str | int | float) -> tuple[Fraction, str]:
-    """The number and its family: "decimal", "binary" or "exponent". Bounded: |n| <= 2^63 - 1, >= 1n apart."""
-    text = str(value).strip()
-    match = _QUANTITY.fullmatch(text) if len(text) <= 64 else None
-    if match is None or not (match[2] or match[3]):
-        raise ValueError(QUANTITY_FORMAT)
-    sign, whole, part, suffix = match[1], match[2] or "0", match[3] or "", match[4]
-    number = Fraction(int(whole + part), 10 ** len(part))
-    exponent = _EXPONENT.fullmatch(suffix)
-    if suffix in _DECIMAL:
-        number, family = number * Fraction(10) ** _DECIMAL[suffix], "decimal"
-    elif suffix in _BINARY:
-        number, family = number * 1024 ** _BINARY[suffix], "binary"
-    elif exponent and abs(int(exponent[1])) <= 100:
-        number, family = number * Fraction(10) ** int(exponent[1]), "exponent"
-    else:
-        raise ValueError("unable to parse quantity's suffix")
-    number = min(_round_up(number, 9), Fraction(_MAX))
-    return (-number if sign == "-" else number), family
-
-
-@lru_cache(4096)
 def quantity(value: str | int | float, digits: int = 9) -> str:
     """The canonical text of a quantity, rounded up to so many decimals (resource lists: 3)."""
-    number, family = parse_quantity(value)
-    return format_quantity(_round_up(number, digits), family)
+    return quantities.canonical(_quantity(value).rounded(digits))
 
 
-def _round_up(number: Fraction, digits: int) -> Fraction:
-    """Away from zero, as amounts are."""
-    scaled = number * 10**digits
-    whole = -(-abs(scaled).numerator // scaled.denominator)
-    return Fraction(whole if scaled >= 0 else -whole, 10**digits)
-
-
-def format_quantity(number: Fraction, family: str = "decimal") -> str:
-    if number == 0:
-        return "0"
-    if family == "binary" and abs(number) >= 1024:
-        whole = -(-abs(number).numerator // number.denominator) * (1 if number > 0 else -1)
-        power = 0
-        while power < 6 and whole % 1024 == 0:
-            whole, power = whole // 1024, power + 1
-        return f"{whole}{_BINARY_SUFFIX.get(power, '')}"
-    power = 0
-    while number.denominator != 1:
-        number, power = number * 1000, power - 3
-    whole = number.numerator
-    while whole % 1000 == 0 and power < 18:
-        whole, power = whole // 1000, power + 3
-    if family == "exponent":
-        return f"{whole}e{power}" if power else str(whole)
-    return f"{whole}{_SUFFIX[power]}"
+def _quantity(value: str | int | float) -> quantities.Quantity:
+    text = str(value).strip(" ")
+    try:
+        return quantities.quantity(text)
+    except quantities.MalformedQuantity:
+        if text and _BUT_FOR_THE_SUFFIX.fullmatch(text):
+            raise ValueError("unable to parse quantity's suffix") from None
+        raise

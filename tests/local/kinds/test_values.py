@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -27,6 +28,14 @@ STORED = [
     (1, "1"),
     (1.5, "1500m"),
     (2000, "2k"),
+    ("0.1Gi", "107374182400m"),
+    ("1.00000000001Gi", "1073741824010737419n"),
+    ("57E", "57E"),
+    ("1e21", "1e21"),
+    ("1e101", "100e99"),
+    ("1e-101", "1e-9"),
+    ("9223372036854775808", "9223372036854775808"),
+    ("9" * 65, "9" * 65),
 ]
 
 
@@ -39,9 +48,15 @@ def test_resource_lists_round_up_to_thousandths() -> None:
     assert values.quantity("0.1m", 3) == "1m"
 
 
-@pytest.mark.parametrize("text", ["", "abc", "1Zi", "1 2", "--1", "1e", "9" * 100])
+@pytest.mark.parametrize("text", ["", "abc", "1Zi", "1 2", "--1", "1e", "9" * 1000])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="quantit"):
+        values.quantity(text)
+
+
+@pytest.mark.parametrize("text", ["5kk", "1e", "5i", "--5", "e", "5K"])
+def test_a_wrong_suffix_is_told_from_a_wrong_form(text: str) -> None:
+    with pytest.raises(ValueError, match="unable to parse quantity's suffix"):
         values.quantity(text)
 
 
@@ -49,14 +64,19 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
 def test_the_canonical_form_is_the_same_number_and_stays_as_it_is(number: int, suffix: str) -> None:
     text = f"{number}{suffix}"
     stored = values.quantity(text)
-    assert values.parse_quantity(stored)[0] == values.parse_quantity(text)[0]
+    assert values.number(stored) == values.number(text)
     assert values.quantity(stored) == stored
 
 
 @given(st.fractions(min_value=Fraction(1, 10**6), max_value=10**6, max_denominator=10**6))
 def test_rounding_is_up(number: Fraction) -> None:
     text = f"{float(number):.12f}"
-    assert values.parse_quantity(values.quantity(text, 3))[0] >= values.parse_quantity(text)[0]
+    assert values.number(values.quantity(text, 3)) >= values.number(text)
+
+
+def test_a_number_beyond_all_floats_is_infinite() -> None:
+    assert values.approximate(values.number("1e320")) == math.inf
+    assert values.approximate(values.number("-1e320")) == -math.inf
 
 
 def test_times_are_cut_to_seconds_in_utc() -> None:

@@ -41,7 +41,7 @@ def add_user_commands(commands: Commands) -> None:
     """What shows all Jobs and queues, and submits."""
     ps = commands.add_parser("ps", help="one line per Job: queue, priority, state, pods, time, reason")
     add_client_options(ps)
-    ps.add_argument("-n", "--namespace", metavar="NS", help="only this namespace (default: all)")
+    add_scope_options(ps)
     ps.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue")
 
     queues = commands.add_parser("queues", help="one line per ClusterQueue: pending, admitted, quota in use")
@@ -100,7 +100,7 @@ def add_operator_commands(commands: Commands) -> None:
     inbox = commands.add_parser(
         "deactivated", help="Jobs that wait for an operator: why, tries, last error, what to do"
     )
-    inbox.add_argument("-n", "--namespace", metavar="NS", help="only this namespace (default: all)")
+    add_scope_options(inbox)
     inbox.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue")
     add_client_options(inbox)
 
@@ -143,6 +143,12 @@ def add_acting_options(command: argparse.ArgumentParser) -> None:
     add_namespace_option(command)
     command.add_argument("--dry-run", action="store_true", help="say what would happen, change nothing")
     add_client_options(command)
+
+
+def add_scope_options(command: argparse.ArgumentParser) -> None:
+    scope = command.add_mutually_exclusive_group()
+    scope.add_argument("-n", "--namespace", metavar="NS", help="only this namespace (default: all)")
+    scope.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces, as without -n")
 
 
 def add_namespace_option(command: argparse.ArgumentParser) -> None:

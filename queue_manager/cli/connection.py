@@ -15,7 +15,12 @@ from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.transport import ApiError
 
-NOT_LOGGED_IN = 401
+NOT_LOGGED_IN, FORBIDDEN = 401, 403
+
+
+def one_namespace(args: argparse.Namespace) -> str:
+    """What may help who asked for all namespaces and may not see them."""
+    return "" if args.namespace else "-n NAMESPACE asks for one namespace only"
 
 
 def home() -> Path:
@@ -67,8 +72,11 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def connect(kubeconfig: str | None, context: str | None) -> AsyncIterator[Client]:
-    """A client of the chosen cluster. Raises Refusal in words when it cannot be reached or says no."""
+async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str = "") -> AsyncIterator[Client]:
+    """A client of the chosen cluster. Raises Refusal in words when it cannot be reached or says no.
+
+    `forbidden`: what may help who lacks a right.
+    """
     path = find_kubeconfig(kubeconfig)
     with _readable(path):
         transport = HttpTransport.from_kubeconfig(path, context)
@@ -77,7 +85,8 @@ async def connect(kubeconfig: str | None, context: str | None) -> AsyncIterator[
     except ApiError as error:
         if error.status == NOT_LOGGED_IN:
             raise Refusal(f"the cluster of {path} does not accept our credentials (401): log in anew") from error
-        raise Refusal(f"{error.status} {error.reason}: {error.message}") from error
+        advice = f"; {forbidden}" if forbidden and error.status == FORBIDDEN else ""
+        raise Refusal(f"{error.status} {error.reason}: {error.message}{advice}") from error
     except CredentialsError as error:
         raise Refusal(str(error)) from error
     except OSError as error:

@@ -7,7 +7,7 @@ import asyncio
 
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import connect, home_of
+from queue_manager.cli.connection import connect, home_of, one_namespace
 from queue_manager.cli.exits import EXIT_OK
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.resources import EVENTS, WORKLOADS
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _rows(args: argparse.Namespace) -> list[InboxRow]:
     namespace = args.namespace or ""
-    async with connect(args.kubeconfig, args.context) as client:
+    async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
         workloads = [w for w in await client.list(WORKLOADS, namespace, type=Workload) if not w.spec.active]
         selector = "type=Warning"
         events = await client.list(EVENTS, namespace, field_selector=selector, type=Event) if workloads else []

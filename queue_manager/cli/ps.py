@@ -8,7 +8,7 @@ import asyncio
 from job_controller.model import Job
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import connect
+from queue_manager.cli.connection import connect, one_namespace
 from queue_manager.cli.exits import EXIT_OK
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
@@ -79,7 +79,7 @@ def _nothing(args: argparse.Namespace) -> str:
 
 
 async def _rows(args: argparse.Namespace) -> list[JobRow]:
-    async with connect(args.kubeconfig, args.context) as client:
+    async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
         rows = await job_table(client, args.namespace or "")
     return [row for row in rows if not args.queue or row.queue == args.queue]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import threading
@@ -20,6 +21,7 @@ from queue_manager.engine.resources import JOBS
 from queue_manager.engine.transport import ApiError
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 
+HINT = "-n NAMESPACE asks for one namespace only"
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config
@@ -75,15 +77,17 @@ def test_without_any_file_one_is_told_where_it_looked_and_what_to_do() -> None:
 
 @pytest.fixture
 def asked() -> Iterator[tuple[str, list[str]]]:
-    """The URL of a server that has nothing, and the paths that it is asked for."""
+    """The URL of a server that has nothing and shows no more than one namespace, and the paths that it is asked for."""
     paths: list[str] = []
 
     class Nothing(BaseHTTPRequestHandler):
         def answer(self) -> None:
             paths.append(self.path)
-            self.send_response(404)
+            everywhere = "/namespaces/" not in self.path
+            status, reason, message = (403, "Forbidden", "no right") if everywhere else (404, "NotFound", "not found")
+            self.send_response(status)
             self.end_headers()
-            self.wfile.write(b'{"kind": "Status", "reason": "NotFound", "message": "not found"}')
+            self.wfile.write(json.dumps({"kind": "Status", "reason": reason, "message": message}).encode())
 
         do_GET = do_POST = answer  # noqa: N815
 
@@ -119,6 +123,18 @@ def test_where_none_is_named_the_namespace_of_the_context_is_meant(
     main([*command.format(job).split(), *named.split(), "--kubeconfig", str(put(home / "config", text))])
     assert f"/namespaces/{'theirs' if named else 'mine'}/" in paths[0]
     assert not any("/namespaces/default/" in path for path in paths)
+
+
+@pytest.mark.parametrize("command", ["ps", "ps -A", "deactivated", "deactivated --all-namespaces"])
+def test_who_may_not_see_all_namespaces_is_told_how_to_ask_for_one(
+    home: Path, asked: tuple[str, list[str]], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = put(home / "config", KUBECONFIG.replace("http://127.0.0.1:1", asked[0]))
+    assert main([*command.split(), "--kubeconfig", str(path)]) == EXIT_ERROR
+    assert capsys.readouterr().err == f"sluice {command.split()[0]}: 403 Forbidden: no right; {HINT}\n"
+    one = command.split()[0]
+    main([one, "-n", "mine", "--kubeconfig", str(path)])
+    assert HINT not in capsys.readouterr().err
 
 
 async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(home: Path) -> None:

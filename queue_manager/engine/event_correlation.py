@@ -4,8 +4,8 @@ The three filters of client-go's EventCorrelator, in its order and with its figu
 difference.
 
 1. *Aggregation*: Events about one object that differ only in their message are one group. From the tenth
-   different message within ten minutes on, the group is told as one Event whose message starts with
-   "(combined from similar events): ".
+   different message within ten minutes on, what is new is told as one Event whose message starts with
+   "(combined from similar events): ". The first nine keep their own, and are counted up on them.
 2. *Counting*: an Event like an earlier one (after aggregation) raises that one's count.
 3. *Spam*: one object may cause 25 Events of one reason at once and then one per five minutes; the rest is not written.
    There the 25 are of a type, whatever the reason: the 25 pods of a Job leave no room for the news that it is complete.
@@ -22,7 +22,7 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 MAX_ENTRIES = 4096
-MAX_SIMILAR = 10  # different messages told singly
+MAX_SIMILAR = 9  # different messages told singly
 SIMILAR_WITHIN = 600.0  # seconds
 COMBINED = "(combined from similar events): "
 BURST = 25.0  # Events of one object and reason
@@ -44,7 +44,7 @@ class Occurrence:
 @dataclass(slots=True)
 class _Group:
     last: datetime
-    messages: dict[str, None] = field(default_factory=dict)
+    messages: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -87,8 +87,8 @@ class Correlator:
             self._groups.put(key, group)
         group.last = now
         if len(group.messages) < MAX_SIMILAR:
-            group.messages[message] = None
-        return len(group.messages) >= MAX_SIMILAR
+            group.messages.add(message)
+        return message not in group.messages
 
     def _may(self, group: Hashable, now: datetime) -> bool:
         bucket = self._buckets.get(group)

@@ -183,6 +183,10 @@ def test_the_tenth_similar_event_begins_a_combined_one() -> None:
     assert told[10] is told[9]
     assert told[11] is not None
     assert (told[11].message, told[11].count) == ("(combined from similar events): pod 11", 3)
+    again = correlator.take(("c", "u"), "Normal", "Created", "pod 3", NOW)
+    assert again is told[3]
+    assert again is not None
+    assert (again.message, again.count) == ("pod 3", 2)
 
 
 def test_similar_events_far_apart_are_told_singly() -> None:

@@ -151,10 +151,7 @@ def test_a_workload_whose_admission_is_refused_holds_no_quota_meanwhile() -> Non
 
     async def story() -> None:
         async with cluster() as c:
-            await c.queues("1", stopPolicy="Hold")
-            await c.submit("a")
-            await c.until(lambda: _has_workload(c, "a"), True)
-            name = (await c.workload("a"))["metadata"]["name"]
+            name = await _held_back(c)
             await _condition_types(c, name, 16)
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "None"}})
             await asyncio.sleep(4)
@@ -169,10 +166,7 @@ def test_a_condition_of_somebody_else_may_have_an_empty_message() -> None:
 
     async def story() -> None:
         async with cluster() as c:
-            await c.queues("1", stopPolicy="Hold")
-            await c.submit("a")
-            await c.until(lambda: _has_workload(c, "a"), True)
-            name = (await c.workload("a"))["metadata"]["name"]
+            name = await _held_back(c)
             status = {"conditions": [{**FOREIGN, "type": "Seen"}]}
             await c.client.patch(WORKLOADS, NS, name, {"status": status}, subresource="status")
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "None"}})
@@ -220,6 +214,14 @@ async def _condition_types(c: Cluster, workload: str, count: int) -> None:
     """These, and no others, are the conditions of a Workload."""
     conditions = [{**FOREIGN, "type": f"T{number}"} for number in range(count)]
     await c.client.patch(WORKLOADS, NS, workload, {"status": {"conditions": conditions}}, subresource="status")
+
+
+async def _held_back(c: Cluster) -> str:
+    """The name of the Workload of a Job `a`, whose queue is on hold."""
+    await c.queues("1", stopPolicy="Hold")
+    await c.submit("a")
+    await c.until(lambda: _has_workload(c, "a"), True)
+    return str((await c.workload("a"))["metadata"]["name"])
 
 
 async def _has_workload(c: Cluster, job: str) -> bool:

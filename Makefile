@@ -38,9 +38,10 @@ lint: $(STAMP) ## ruff (format and lint) and the import contracts
 types: $(STAMP) ## mypy, strict
 	@$(BIN)/mypy
 
-crds: $(STAMP) ## write config/crds, config/kueue_config.schema.json and queue_manager/workloads/LIFECYCLE.md from the code
+crds: $(STAMP) ## write from the code: config/crds, config/kueue_config.schema.json, config/METRICS.md and queue_manager/workloads/LIFECYCLE.md
 	@$(BIN)/python -m queue_manager.api.crds config/crds
 	@$(BIN)/python -m queue_manager.configuration.schema config/kueue_config.schema.json
+	@$(BIN)/python -m queue_manager.metric_families config/METRICS.md
 	@$(BIN)/python -m queue_manager.workloads.diagram
 
 control-plane: ## provide kube-apiserver, etcd and kubectl for the tests that compare with them

@@ -10,7 +10,6 @@ from job_controller.perform import CONFLICT, NOT_FOUND, status_of
 from job_controller.ports import Clock, Cluster, Metrics, Queue
 
 DURATION = "ttl_after_finished_controller_job_deletion_duration_seconds"
-BUCKETS = tuple(0.1 * 2**n for n in range(14))
 
 
 def remaining(job: Job, now: datetime) -> float | None:

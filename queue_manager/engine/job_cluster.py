@@ -23,8 +23,6 @@ _BY_OWNER = "job controller: controller uid"
 _BY_LACK_OF_OWNER = "job controller: namespace, without controller"
 _BY_NAMESPACE = "job controller: namespace"
 
-_SYNC_DURATION = "job_controller_job_sync_duration_seconds"
-
 
 class JobCluster:
     """Implements `job_controller.ports.Cluster` on two caches and a client that teaches them its writes."""
@@ -114,7 +112,6 @@ def run_job_controller(runtime: Runtime, options: JobControllerOptions | None = 
     jobs, pods = runtime.cache(JOBS, Job), runtime.cache(PODS, Pod)
     cluster = JobCluster(runtime.client, jobs, pods)
     metrics = runtime.metrics
-    metrics.describe(_SYNC_DURATION, "Time of one sync of a Job", [0.004 * 2**n for n in range(15)])
 
     queue: WorkQueue[Key] = WorkQueue("job", metrics=metrics)
     controller = JobController(cluster, queue, runtime.recorder(COMPONENT), runtime.clock, metrics, options)
@@ -125,7 +122,6 @@ def run_job_controller(runtime: Runtime, options: JobControllerOptions | None = 
     runtime.worker(queue, controller.sync, options.concurrent_syncs)
     runtime.worker(orphan_queue, sweeper.sync, options.concurrent_syncs)
     if options.manage == "All":
-        metrics.describe(ttl.DURATION, "Time from expiry to deletion of a finished Job", ttl.BUCKETS)
         ttl_queue: WorkQueue[Key] = WorkQueue("ttl_jobs_to_delete", metrics=metrics)
         expirer = ttl.TtlController(cluster, ttl_queue, runtime.clock, metrics)
         on_job.append(expirer.job_changed)

@@ -1,18 +1,20 @@
 """Counters, gauges and histograms in memory, written out in Prometheus' text format.
 
-A metric is made by its first use; `describe` gives it a help text, and buckets if it is a histogram.
+A registry knows its families (`queue_manager.metric_families`) from the start; a family is written out once it has
+been used.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from queue_manager.metric_families import FAMILIES, Family, Kind
 
 Labels = tuple[tuple[str, str], ...]
 
-DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -23,30 +25,28 @@ class _Histogram:
 
 
 @dataclass(slots=True)
-class _Family:
-    kind: str
+class _Series:
+    """The series of one family."""
+
+    family: Family
     values: dict[Labels, float] = field(default_factory=dict)
     histograms: dict[Labels, _Histogram] = field(default_factory=dict)
 
 
 class Registry:
-    """Implements `Metrics` of the job controller's ports, and gauges."""
+    """Implements `Metrics` of the job controller's ports, and gauges.
 
-    def __init__(self) -> None:
-        self._families: dict[str, _Family] = {}
-        self._help: dict[str, str] = {}
-        self._buckets: dict[str, tuple[float, ...]] = {}
+    Every method that counts raises ValueError for a name that is no family of this registry, or of another type.
+    """
+
+    def __init__(self, families: Iterable[Family] = FAMILIES) -> None:
+        self._declared = {family.name: family for family in families}
+        self._series: dict[str, _Series] = {}
         self._collectors: list[Callable[[], None]] = []
         self._added: dict[str, Labels] = {}
 
-    def describe(self, name: str, help: str, buckets: Sequence[float] = ()) -> None:
-        """Give a metric its help text and, for a histogram, the upper bounds of its buckets."""
-        self._help[name] = help
-        if buckets:
-            self._buckets[name] = tuple(sorted(buckets))
-
     def inc(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
-        """Count. Raises ValueError if `by` is negative or the name is not a counter's."""
+        """Count. Raises ValueError if `by` is negative."""
         if by < 0:
             raise ValueError(f"counter {name} cannot go down by {-by}")
         values, key = self._family(name, "counter").values, _key(labels)
@@ -58,24 +58,24 @@ class Registry:
 
     def remove(self, name: str, labels: Mapping[str, str]) -> None:
         """Drop the series of a thing that is no more."""
-        family = self._families.get(name)
+        family = self._series.get(name)
         if family is not None:
             family.values.pop(_key(labels), None)
             family.histograms.pop(_key(labels), None)
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Put a value into a histogram."""
-        histograms, key = self._family(name, "histogram").histograms, _key(labels)
-        bounds = self._buckets.get(name, DEFAULT_BUCKETS)
-        histogram = histograms.get(key)
+        series, key = self._family(name, "histogram"), _key(labels)
+        bounds = series.family.buckets
+        histogram = series.histograms.get(key)
         if histogram is None:
-            histogram = histograms[key] = _Histogram([0] * (len(bounds) + 1))
+            histogram = series.histograms[key] = _Histogram([0] * (len(bounds) + 1))
         histogram.counts[bisect_left(bounds, value)] += 1
         histogram.total += value
 
     def value(self, name: str, labels: Mapping[str, str]) -> float:
         """A counter or gauge, or how often a histogram was observed; 0 if never."""
-        family = self._families.get(name)
+        family = self._series.get(name)
         if family is None:
             return 0.0
         key = _key(labels)
@@ -101,25 +101,25 @@ class Registry:
         for collect in self._collectors:
             collect()
         lines: list[str] = []
-        for name in sorted(self._families):
-            family = self._families[name]
-            if name in self._help:
-                lines.append(f"# HELP {name} {_escape(self._help[name])}")
-            lines.append(f"# TYPE {name} {family.kind}")
-            for key, value in sorted(family.values.items()):
+        for name in sorted(self._series):
+            series = self._series[name]
+            family = series.family
+            lines += [f"# HELP {name} {_escape(family.help)}", f"# TYPE {name} {family.kind}"]
+            for key, value in sorted(series.values.items()):
                 lines.append(f"{name}{_braces(self._with_added(name, key))} {_number(value)}")
-            for key, histogram in sorted(family.histograms.items()):
-                own = self._with_added(name, key)
-                lines += _histogram_lines(name, own, histogram, self._buckets.get(name, DEFAULT_BUCKETS))
+            for key, histogram in sorted(series.histograms.items()):
+                lines += _histogram_lines(name, self._with_added(name, key), histogram, family.buckets)
         return "".join(line + "\n" for line in lines)
 
-    def _family(self, name: str, kind: str) -> _Family:
-        family = self._families.get(name)
-        if family is None:
-            family = self._families[name] = _Family(kind)
-        elif family.kind != kind:
-            raise ValueError(f"metric {name} is a {family.kind}, not a {kind}")
-        return family
+    def _family(self, name: str, kind: Kind) -> _Series:
+        series = self._series.get(name)
+        if series is None:
+            if name not in self._declared:
+                raise ValueError(f"metric {name} is not declared")
+            series = self._series[name] = _Series(self._declared[name])
+        if series.family.kind != kind:
+            raise ValueError(f"metric {name} is a {series.family.kind}, not a {kind}")
+        return series
 
 
 def _histogram_lines(name: str, key: Labels, histogram: _Histogram, bounds: Sequence[float]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from job_controller.disruption import StaleDisruptions
 from job_controller.model import Key, Pod
-from job_controller.pod_gc import DELETED, ERRORS, TERMINATED_THRESHOLD, Node, PodGc
+from job_controller.pod_gc import TERMINATED_THRESHOLD, Node, PodGc
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import NODES, PODS
@@ -56,9 +56,6 @@ def add_pod_keeping(runtime: Runtime, *, terminated_pods: int = TERMINATED_THRES
     """
     pods = runtime.cache(PODS, Pod)
     keeper = _Keeper(runtime.client, pods, runtime.cache(NODES, Node))
-    runtime.metrics.describe(DELETED, "Pods removed because nobody would have ended them")
-    runtime.metrics.describe(ERRORS, "Pods that should have been removed and could not")
-
     collector = PodGc(keeper, runtime.clock, runtime.metrics, threshold=terminated_pods)
     runtime.task(collector.run)
     queue: WorkQueue[Key] = WorkQueue("stale_disruptions", metrics=runtime.metrics)

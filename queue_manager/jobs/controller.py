@@ -69,8 +69,6 @@ class JobQueueController:
         self._namespaces.subscribe(self._on_namespace)
         self._flavors.subscribe(self._on_flavor)
         self._classes.subscribe(self._on_class)
-        text = "Time from the creation of a Job to that of its Workload."
-        runtime.metrics.describe(CREATION_LATENCY, text, [0.01 * 2**k for k in range(11)])
         runtime.worker(self.queue, self.sync, WORKERS)
         runtime.worker(self.classes, self.sync_class)
 

@@ -27,6 +27,7 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.clock_jumps import follow_clock
 from queue_manager.engine.job_cluster import run_job_controller
+from queue_manager.engine.metrics import Registry as MetricsRegistry
 from queue_manager.engine.pod_keeping import add_pod_keeping
 from queue_manager.engine.resources import CRDS
 from queue_manager.engine.runtime import Runtime
@@ -128,9 +129,11 @@ class LocalCluster:
 
         pods = Layout(self.options.data_dir / "pods")
         admission: list[Admission] = []
-        server = ApiServer(store, Registry.builtin(), clock, admission, LogSource(pods, clock.now))
+        metrics = MetricsRegistry()
+        logs = LogSource(pods, clock.now)
+        server = ApiServer(store, Registry.builtin(), clock, admission, logs, metrics.exposition)
         transport = throttled(LocalTransport(server, USER), _limit(self.config))
-        runtime = Runtime(transport, clock, rng, silence=None)
+        runtime = Runtime(transport, clock, rng, metrics=metrics, silence=None)
         self.client = runtime.client
         follow_clock(runtime)
         await self._watch(runtime, stack)

@@ -45,9 +45,9 @@ def addresses(config: KueueConfig, metrics_port: int | None) -> dict[Address, li
 
 
 def named(config: KueueConfig) -> dict[Address, list[str]]:
-    """What the configuration names an address of its own for: on one machine nothing is served unasked.
+    """What `sluice up` serves on ports beside its API server: only what the configuration gives an own address.
 
-    Raises CannotStart for an address that is none.
+    Its metrics are also at /metrics of the API server. Raises CannotStart for an address that cannot be parsed.
     """
     usual = KueueConfig()
     own = {

@@ -12,15 +12,6 @@ EVICTED = "kueue_evicted_workloads_total"
 EVICTED_ONCE = "kueue_evicted_workloads_once_total"
 BY_LOCAL_QUEUE = "kueue_local_queue_evicted_workloads_total"
 READY_UNTIL = "kueue_pods_ready_to_evicted_time_seconds"
-BUCKETS = (1.0, *(2.5 * 2**k for k in range(13)))
-
-
-def describe(metrics: Registry) -> None:
-    """Help texts and buckets. To be called before the first eviction is counted."""
-    metrics.describe(EVICTED, "Evictions of Workloads, by reason and what is behind it.")
-    metrics.describe(BY_LOCAL_QUEUE, "The same by LocalQueue.")
-    metrics.describe(EVICTED_ONCE, "Workloads that were evicted at least once, by reason and what is behind it.")
-    metrics.describe(READY_UNTIL, "How long pods were ready before their Workload was evicted.", BUCKETS)
 
 
 def count(metrics: Registry, before: Workload, after: Workload, *, by_local_queue: bool = True) -> None:

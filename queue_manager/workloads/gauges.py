@@ -1,4 +1,4 @@
-"""What is, as gauges under the names of Kueue (spec: kueue.md section 8): computed when asked for."""
+"""The gauges of the queue, computed from the ledger and the cached Workloads for each exposition."""
 
 from __future__ import annotations
 
@@ -16,32 +16,6 @@ from queue_manager.workloads.ledger import Ledger
 BLOCKED = "sluice_cluster_queue_blocked_by_never_fitting_head"
 UNITS = {"cpu": 1000}  # amounts of cpu are thousandths
 
-HELP = {
-    "pending_workloads": "Workloads that wait for quota: for their turn, or for some change.",
-    "pending_scheduling_hashes": "Different kinds of requests among them.",
-    "reserving_active_workloads": "Workloads that hold quota.",
-    "admitted_active_workloads": "Workloads that are admitted and not finished.",
-    "finished_workloads": "Finished Workloads that are still there.",
-    "unadmitted_workloads": "Workloads that are not admitted, and why.",
-    "cluster_queue_status": "1: the status that a ClusterQueue has.",
-    "local_queue_status": "1: whether a LocalQueue takes Workloads.",
-    "cluster_queue_resource_pending": "What pending Workloads ask for.",
-    "cluster_queue_resource_reservation": "Reserved quota.",
-    "cluster_queue_resource_usage": "Quota of admitted Workloads.",
-    "cluster_queue_nominal_quota": "The quota of a ClusterQueue.",
-    "cluster_queue_borrowing_limit": "How much it may borrow.",
-    "cluster_queue_lending_limit": "How much it may lend.",
-    "local_queue_resource_reservation": "Reserved quota.",
-    "local_queue_resource_usage": "Quota of admitted Workloads.",
-}
-BY_LOCAL_QUEUE = (
-    "pending_workloads",
-    "reserving_active_workloads",
-    "admitted_active_workloads",
-    "finished_workloads",
-    "unadmitted_workloads",
-)
-
 
 class Gauge(NamedTuple):
     """One series, without the prefix of its name."""
@@ -49,15 +23,6 @@ class Gauge(NamedTuple):
     name: str
     labels: dict[str, str]
     value: float
-
-
-def described() -> Iterator[tuple[str, str]]:
-    """Names, with prefix, and what they mean."""
-    for name, text in HELP.items():
-        yield f"kueue_{name}", text
-        if name in BY_LOCAL_QUEUE:
-            yield f"kueue_local_queue_{name}", text
-    yield BLOCKED, "1: the first Workload can never be admitted, and nobody behind it will be."
 
 
 def gauges(

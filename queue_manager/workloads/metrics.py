@@ -1,8 +1,8 @@
-"""The queue's metrics under the names dashboards for Kueue expect (spec: kueue.md section 8).
+"""The queue's metrics, under the names of Kueue (`queue_manager.metric_families`).
 
-Counters and histograms follow the conditions of Workloads: each time one becomes True it is counted, once,
-wherever the write came from. What stands in the caches at the start is not counted. Gauges are computed when
-somebody asks (`gauges`). Evictions are counted where they are written (`eviction_metrics`).
+Counters and histograms follow the conditions of Workloads: each change of a condition to True is counted once,
+whoever wrote it. What the caches hold at the start is not counted. Gauges are computed for each exposition
+(`gauges`). Evictions are counted where they are written (`eviction_metrics`).
 """
 
 from __future__ import annotations
@@ -21,23 +21,8 @@ from queue_manager.workloads import eviction_metrics, gauges
 from queue_manager.workloads.ledger import Ledger
 from queue_manager.workloads.writer import WorkloadWriter
 
-BUCKETS_14 = eviction_metrics.BUCKETS  # seconds, as the next: 1 s, then 2.5 s doubled, 14 or 16 in all
-BUCKETS_16 = (1.0, *(2.5 * 2**k for k in range(15)))
 ROLE = "replica_role"  # leader, follower, or standalone where there is no election
 
-COUNTERS = {
-    "quota_reserved_workloads_total": "Reservations of quota.",
-    "admitted_workloads_total": "Admissions.",
-    "finished_workloads_total": "Workloads that have ended.",
-}
-HISTOGRAMS = {
-    "quota_reserved_wait_time_seconds": ("Time in line before quota was reserved.", BUCKETS_14, BUCKETS_14),
-    "admission_wait_time_seconds": ("Time in line before admission.", BUCKETS_16, BUCKETS_14),
-    "admission_checks_wait_time_seconds": ("Time from reservation to admission.", BUCKETS_14, BUCKETS_14),
-    "ready_wait_time_seconds": ("Time from creation until the pods are ready.", BUCKETS_14, BUCKETS_14),
-    "admitted_until_ready_wait_time_seconds": ("Time from admission until ready.", BUCKETS_14, BUCKETS_14),
-    "execution_time_seconds": ("Time from admission to the end.", BUCKETS_16, BUCKETS_16),
-}
 EVICTION_LATENCY = "kueue_workload_eviction_latency_seconds"
 
 
@@ -51,16 +36,6 @@ class QueueMetrics:
         self._ledger = ledger
         self._workloads = runtime.cache(WORKLOADS, Workload)
         self._shown: dict[str, set[Labels]] = {}
-        for name, text in COUNTERS.items():
-            self._metrics.describe(f"kueue_{name}", text)
-            self._metrics.describe(f"kueue_local_queue_{name}", text)
-        for name, (text, buckets, local_buckets) in HISTOGRAMS.items():
-            self._metrics.describe(f"kueue_{name}", text, buckets)
-            self._metrics.describe(f"kueue_local_queue_{name}", text, local_buckets)
-        self._metrics.describe(EVICTION_LATENCY, "Time from an eviction until its quota is free.", BUCKETS_14)
-        for name, text in gauges.described():
-            self._metrics.describe(name, text)
-        eviction_metrics.describe(self._metrics)
         self._metrics.add_label("kueue_", ROLE, "standalone")
         writer.told.append(self._on_written)
         self._workloads.subscribe(self._on_workload)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import orjson
 
 from job_controller.ports import Clock
 from job_controller.times import timestamp
+from queue_manager.engine import metrics
 from queue_manager.engine.resources import CRDS, NAMESPACES, PODS
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
@@ -55,10 +56,13 @@ class ApiServer:
         clock: Clock,
         admission: Sequence[Admission] = (),
         logs: LogSource | None = None,
+        exposition: Callable[[], str] | None = None,
     ) -> None:
+        """`exposition` returns what GET /metrics serves; None: the path does not exist."""
         self.store = store
         self.registry = registry
         self._clock = clock
+        self._exposition = exposition
         self._closing = False
         self._writer = Writer(store, admission)
         self._deleter = Deleter(store, admission)
@@ -115,6 +119,10 @@ class ApiServer:
                 return respond(201, orjson.dumps(answer))
         if target is None and (health := healthy(request)) is not None:
             return Response(200, {"Content-Type": "text/plain; charset=utf-8"}, health)
+        if request.path == "/metrics" and self._exposition is not None:
+            if request.method not in ("GET", "HEAD"):
+                raise errors.method_not_allowed()
+            return Response(200, {"Content-Type": metrics.CONTENT_TYPE}, self._exposition().encode())
         found = discovery(self.registry, request.path, request.headers.get("accept", ""))
         if found is not None:
             if request.method not in ("GET", "HEAD"):

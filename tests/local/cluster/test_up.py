@@ -105,10 +105,23 @@ async def test_after_kill_9_finished_jobs_stay_finished_and_running_pods_are_ado
     assert runs.read_text().splitlines() == ["run", "run"]
 
 
-async def test_metrics_and_probes_are_served_where_the_configuration_says_and_nowhere_unasked(
+@pytest.mark.kubectl
+async def test_metrics_are_served_on_the_port_of_the_api_server(start: Start) -> None:
+    """Behind its token, as each of its paths; no other port is opened for them."""
+    up = start()
+    command = ["kubectl", "--kubeconfig", str(up.kubeconfig), "get", "--raw", "/metrics"]
+    served = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+    assert (
+        'kueue_pending_workloads{cluster_queue="cluster-queue",replica_role="standalone",status="active"} 0' in served
+    )
+    assert served.count("# HELP ") == served.count("# TYPE ") > 10
+    assert not [line for line in up.lines if "serving" in line]
+
+
+async def test_metrics_and_probes_get_own_ports_only_where_the_configuration_names_them(
     start: Start, tmp_path: Path
 ) -> None:
-    """Else what the configuration says of them would be passed over in silence."""
+    """An address in the configuration that nothing serves would be ignored silently."""
     config = tmp_path / "config.yaml"
     head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
     config.write_text(f'{head}metrics: {{bindAddress: "127.0.0.1:0"}}\n')

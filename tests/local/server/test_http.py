@@ -65,8 +65,9 @@ async def test_verbs_work_over_the_socket(site: Site) -> None:
 
 
 @pytest.mark.parametrize("given", ["Bearer wrong", "Bearer ", "", "Basic secret", f"bearer {TOKEN}x", "Bearer sécret"])
-async def test_without_the_token_nothing_is_told(site: Site, given: str) -> None:
-    status, answer = await site.ask("GET", MAPS, headers={"Authorization": given})
+@pytest.mark.parametrize("path", [MAPS, "/metrics"])
+async def test_without_the_token_nothing_is_told(site: Site, given: str, path: str) -> None:
+    status, answer = await site.ask("GET", path, headers={"Authorization": given})
     assert (status, answer["reason"], answer["message"]) == (401, "Unauthorized", "Unauthorized")
 
 

@@ -6,9 +6,12 @@ import random
 
 import pytest
 
+from queue_manager.engine.metrics import CONTENT_TYPE
+from queue_manager.engine.metrics import Registry as MetricsRegistry
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.server.api_server import ApiServer, Request, Response
 from queue_manager.local.storage.store import Store
+from queue_manager.metric_families import Family
 from tests.local.server.world import StillClock
 
 BIG = b"9" * 30
@@ -35,6 +38,15 @@ async def test_health_is_told_as_a_whole_by_check_and_in_detail(server: ApiServe
     verbose = (await ask(server, "GET", f"/{name}", verbose="")).body.decode()
     assert verbose.startswith("[+]ping ok\n")
     assert verbose.endswith(f"{name} check passed\n")
+
+
+async def test_metrics_are_served_where_there_are_any(server: ApiServer) -> None:
+    assert (await ask(server, "GET", "/metrics")).status == 404
+    clock, exposition = StillClock(), MetricsRegistry([Family("a", "gauge", (), "A.")]).exposition
+    measured = ApiServer(Store(clock, random.Random(1)), Registry.builtin(), clock, exposition=exposition)
+    answer = await ask(measured, "GET", "/metrics")
+    assert (answer.status, answer.headers["Content-Type"], answer.body) == (200, CONTENT_TYPE, b"")
+    assert (await ask(measured, "POST", "/metrics")).status == 405
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis/batch/v1", "/version"])

@@ -14,15 +14,20 @@ from queue_manager.engine.backoff import Backoff
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.log import KeyValueFormatter
 from queue_manager.engine.metrics import Registry
+from queue_manager.metric_families import Family
 from queue_manager.simulation.virtual import Deadlock, Livelock, VirtualLoop, run_virtual, virtual_clock
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def test_the_exposition_is_what_prometheus_reads() -> None:
-    registry = Registry()
-    registry.describe("kueue_admitted_total", "How many\nwere admitted.")
-    registry.describe("kueue_wait_seconds", "Waiting.", (1, 5))
+    registry = Registry(
+        [
+            Family("kueue_admitted_total", "counter", ("queue",), "How many\nwere admitted."),
+            Family("kueue_pending", "gauge", (), "Pending."),
+            Family("kueue_wait_seconds", "histogram", ("queue",), "Waiting.", (1, 5)),
+        ]
+    )
     registry.inc("kueue_admitted_total", {"queue": 'a"b'}, 2)
     registry.set("kueue_pending", {}, 0.5)
     for seconds in (0.5, 1, 3, 9):
@@ -31,6 +36,7 @@ def test_the_exposition_is_what_prometheus_reads() -> None:
         "# HELP kueue_admitted_total How many\\nwere admitted.\n"
         "# TYPE kueue_admitted_total counter\n"
         'kueue_admitted_total{queue="a\\"b"} 2\n'
+        "# HELP kueue_pending Pending.\n"
         "# TYPE kueue_pending gauge\n"
         "kueue_pending 0.5\n"
         "# HELP kueue_wait_seconds Waiting.\n"
@@ -44,7 +50,7 @@ def test_the_exposition_is_what_prometheus_reads() -> None:
 
 
 def test_a_metric_has_one_kind_and_a_counter_does_not_go_down() -> None:
-    registry = Registry()
+    registry = Registry([Family("a", "counter", (), "")])
     registry.inc("a", {})
     with pytest.raises(ValueError, match="is a counter"):
         registry.set("a", {}, 1)
@@ -52,12 +58,20 @@ def test_a_metric_has_one_kind_and_a_counter_does_not_go_down() -> None:
         registry.inc("a", {}, -1)
 
 
+def test_a_name_that_is_not_declared_is_refused() -> None:
+    """So a metric without a HELP text cannot be counted."""
+    with pytest.raises(ValueError, match="metric b is not declared"):
+        Registry([Family("a", "counter", (), "")]).inc("b", {})
+
+
 def test_removed_series_are_not_shown_and_collectors_run_first() -> None:
-    registry = Registry()
+    registry = Registry([Family("old", "gauge", ("a",), "Old."), Family("fresh", "gauge", (), "Fresh.")])
     registry.set("old", {"a": "b"}, 1)
     registry.remove("old", {"a": "b"})
     registry.before_exposition(lambda: registry.set("fresh", {}, 3))
-    assert registry.exposition() == "# TYPE fresh gauge\nfresh 3\n# TYPE old gauge\n"
+    assert registry.exposition() == (
+        "# HELP fresh Fresh.\n# TYPE fresh gauge\nfresh 3\n# HELP old Old.\n# TYPE old gauge\n"
+    )
 
 
 def test_log_lines_end_with_key_and_value() -> None:

@@ -40,7 +40,7 @@ from queue_manager.local.controllers.expiry import EventExpiry
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespaces import NamespaceController
 from queue_manager.local.controllers.taint_eviction import TaintEviction
-from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, ensure_first_queue
+from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, Quota
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.kubeconfig import write_kubeconfig
 from queue_manager.local.left_undone import LeftUndone
@@ -150,6 +150,7 @@ class LocalCluster:
             runtime.task(controller.run)
         Placement(runtime)
         TaintEviction(runtime)
+        first_queue = FirstQueue(runtime, _total(self._nodes)) if self.options.first_queue else None
         agent = Agent(runtime, pods.root, [node.host for node in self._nodes])
         token = secrets.token_urlsafe(32)
         listening = await http.serve(server, port=self.options.port, token=token)
@@ -162,13 +163,9 @@ class LocalCluster:
         self._report("API server", f"{self.url} (kubernetes API, this machine only)")
         self._report("controllers", "queue manager, Job controller, placement, garbage collector")
         self._report("nodes", describe_nodes(self._nodes))
-        if self.options.first_queue:
-            await self._ensure_first_queue()
-
-    async def _ensure_first_queue(self) -> None:
-        cpu, memory = sum_of(self._nodes, "cpu"), sum_of(self._nodes, "memory")
-        if await ensure_first_queue(self.client, cpu, memory):
-            self._report("queue", f"default/{LOCAL_QUEUE} → {CLUSTER_QUEUE}, with the quota of all nodes")
+        if first_queue is not None and (quota := await first_queue.ensure()):
+            what = f"{quota.cpu} cpu, {quota.memory} memory"
+            self._report("queue", f"default/{LOCAL_QUEUE} → {CLUSTER_QUEUE} (quota {what})")
 
 
 def _limit(config: KueueConfig) -> RateLimit | None:
@@ -200,7 +197,12 @@ def _definition(file: Path, digest: str) -> dict[str, Any]:
     return tree
 
 
-def sum_of(nodes: list[NodeSpec], resource: str) -> str:
+def _total(nodes: list[NodeSpec]) -> Quota:
+    """What all nodes have together."""
+    return Quota(cpu=_sum_of(nodes, "cpu"), memory=_sum_of(nodes, "memory"))
+
+
+def _sum_of(nodes: list[NodeSpec], resource: str) -> str:
     return quantities.to_text(sum(quantities.parse(node.capacity[resource], resource) for node in nodes), resource)
 
 

@@ -1,77 +1,156 @@
-"""What a new cluster begins with: one queue that has the quota of its nodes.
+"""The queue that a new cluster begins with: a LocalQueue, its ClusterQueue and its flavor.
 
-The names are those of Kueue's own introduction, so that the manifests of its documentation run unchanged.
+The names are those of Kueue's introduction, and the objects carry the annotation of `kubectl apply`, so that the
+manifests of its documentation can be applied over them.
 
-Created once in the life of a cluster: who deletes it does not get it back. That it was created stands on the
-namespace of its LocalQueue, written last, so a start that failed or was killed halfway is made good by the next.
+They are created once in the life of a cluster and not again after somebody deletes them. That they were created
+stands on the namespace of the LocalQueue, written last, so the next start completes one that failed halfway.
 
-Its quota follows the nodes, with which a cluster may come back larger or smaller, until somebody else changes it.
+The quota of the ClusterQueue is what the nodes have and the other ClusterQueues leave: together they never have more
+than the nodes because of this one. It follows the nodes, which may be others after a restart, and the other
+ClusterQueues, until somebody else changes the quota (or applies a manifest over it).
 """
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
+from job_controller import quantities
+from job_controller.fields import Json
+from queue_manager.api.labels import API_VERSION
+from queue_manager.api.types import ClusterQueue
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, Resource
+from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
+from queue_manager.engine.workqueue import WorkQueue
+from queue_manager.local.apply.merging import LAST_APPLIED
 
 FLAVOR = "default-flavor"
 CLUSTER_QUEUE = "cluster-queue"
 LOCAL_QUEUE = "user-queue"
 NAMESPACE = "default"
 DONE = "sluice/first-queue"  # annotation
-QUOTA = "sluice/quota-of-nodes"  # annotation of the ClusterQueue: what it got of its nodes, "CPU MEMORY"
+QUOTA = "sluice/quota-of-nodes"  # annotation of the ClusterQueue: the quota it was given, "CPU MEMORY"
 
 
-async def ensure_first_queue(client: Client, cpu: str, memory: str) -> bool:
-    """Create the first queue unless this cluster has had it, or has LocalQueues of its own; else have its quota follow
-    the nodes. True: one of the two was done.
-    """
-    home = await client.get(NAMESPACES, "", NAMESPACE)
-    if DONE in home["metadata"].get("annotations", {}):
-        return await follow_nodes(client, cpu, memory)
-    wanted = not await client.list(LOCAL_QUEUES)
-    if wanted:
-        await create_first_queue(client, cpu, memory)
-    await client.patch(NAMESPACES, "", NAMESPACE, {"metadata": {"annotations": {DONE: LOCAL_QUEUE}}})
-    return wanted
+class Quota(NamedTuple):
+    """Quantities, in canonical form."""
+
+    cpu: str
+    memory: str
 
 
-async def follow_nodes(client: Client, cpu: str, memory: str) -> bool:
-    """Give the first queue the quota of today's nodes, if it still has that of those there were. True: done."""
-    queues = [q for q in await client.list(CLUSTER_QUEUES) if q["metadata"]["name"] == CLUSTER_QUEUE]
-    for queue in queues:
-        given = queue["metadata"].get("annotations", {}).get(QUOTA, "").split()
-        if len(given) != 2 or given == [cpu, memory] or queue["spec"].get("resourceGroups") != _groups(*given):
-            return False
-        change = {
-            "metadata": {
-                "annotations": {QUOTA: f"{cpu} {memory}"},
-                "resourceVersion": queue["metadata"]["resourceVersion"],
-            },
-            "spec": {"resourceGroups": _groups(cpu, memory)},
+class FirstQueue:
+    """Creates the first queue and keeps its quota. To be made before the runtime starts."""
+
+    def __init__(self, runtime: Runtime, nodes: Quota) -> None:
+        """`nodes`: what all nodes have together."""
+        self._client = runtime.client
+        self._nodes = nodes
+        self._queue: WorkQueue[str] = WorkQueue("first-queue", metrics=runtime.metrics)
+        runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
+        runtime.worker(self._queue, self._sync)
+
+    async def ensure(self) -> Quota | None:
+        """Create the queue unless this cluster has had it or has LocalQueues; else bring its quota up to date.
+
+        Returns its quota if one of the two was done.
+        """
+        home = await self._client.get(NAMESPACES, "", NAMESPACE)
+        if DONE in home["metadata"].get("annotations", {}):
+            return await self._follow()
+        wanted = not await self._client.list(LOCAL_QUEUES)
+        if wanted:
+            await create_first_queue(self._client, *self._nodes)
+        await self._client.patch(NAMESPACES, "", NAMESPACE, {"metadata": {"annotations": {DONE: LOCAL_QUEUE}}})
+        return self._nodes if wanted else None
+
+    def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
+        if old is None or new is None or old.spec != new.spec:
+            self._queue.add(CLUSTER_QUEUE)
+
+    async def _sync(self, name: str) -> None:
+        await self._follow()
+
+    async def _follow(self) -> Quota | None:
+        """Give the first queue what is left, if it still has the quota that it was given. Returns a new quota."""
+        queues = {queue["metadata"]["name"]: queue for queue in await self._client.list(CLUSTER_QUEUES)}
+        first = queues.pop(CLUSTER_QUEUE, None)
+        given = given_quota(first) if first is not None else None
+        left = left_over(self._nodes, queues.values())
+        if first is None or given is None or given == left:
+            return None
+        wanted = _cluster_queue(left)
+        metadata = {
+            "annotations": wanted["metadata"]["annotations"],
+            "resourceVersion": first["metadata"]["resourceVersion"],
         }
-        await client.patch(CLUSTER_QUEUES, "", CLUSTER_QUEUE, change)
-    return bool(queues)
+        spec = {"resourceGroups": wanted["spec"]["resourceGroups"]}
+        await self._client.patch(CLUSTER_QUEUES, "", CLUSTER_QUEUE, {"metadata": metadata, "spec": spec})
+        return left
+
+
+def given_quota(queue: Json) -> Quota | None:
+    """The quota that the first queue was given; None if somebody else has changed it since."""
+    texts = (queue["metadata"].get("annotations") or {}).get(QUOTA, "").split()
+    if len(texts) != 2 or queue["spec"].get("resourceGroups") != _groups(Quota(*texts)):
+        return None
+    return Quota(*texts)
+
+
+def left_over(nodes: Quota, others: Iterable[Json]) -> Quota:
+    """What other ClusterQueues leave of the nodes, never less than nothing."""
+    left = {name: quantities.parse(text, name) for name, text in nodes._asdict().items()}
+    for queue in others:
+        for group in queue["spec"].get("resourceGroups") or ():
+            for flavor in group["flavors"]:
+                for resource in flavor["resources"]:
+                    if (name := resource["name"]) in left:
+                        left[name] -= quantities.parse(resource["nominalQuota"], name)
+    return Quota(**{name: quantities.to_text(max(0, amount), name) for name, amount in left.items()})
 
 
 async def create_first_queue(client: Client, cpu: str, memory: str) -> None:
-    """Create flavor, ClusterQueue and LocalQueue `default/user-queue` with these quotas; what is there stays."""
-    await _create(client, RESOURCE_FLAVORS, "", {"metadata": {"name": FLAVOR}})
-    metadata = {"name": CLUSTER_QUEUE, "annotations": {QUOTA: f"{cpu} {memory}"}}
-    spec = {"namespaceSelector": {}, "resourceGroups": _groups(cpu, memory)}
-    await _create(client, CLUSTER_QUEUES, "", {"metadata": metadata, "spec": spec})
-    queue = {"metadata": {"name": LOCAL_QUEUE, "namespace": NAMESPACE}, "spec": {"clusterQueue": CLUSTER_QUEUE}}
-    await _create(client, LOCAL_QUEUES, NAMESPACE, queue)
+    """Create flavor, ClusterQueue and LocalQueue `default/user-queue` with this quota; existing objects stay."""
+    flavor = {"apiVersion": API_VERSION, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}}
+    await _create(client, RESOURCE_FLAVORS, "", _as_applied(flavor))
+    await _create(client, CLUSTER_QUEUES, "", _cluster_queue(Quota(cpu, memory)))
+    local_queue = {
+        "apiVersion": API_VERSION,
+        "kind": "LocalQueue",
+        "metadata": {"name": LOCAL_QUEUE, "namespace": NAMESPACE},
+        "spec": {"clusterQueue": CLUSTER_QUEUE},
+    }
+    await _create(client, LOCAL_QUEUES, NAMESPACE, _as_applied(local_queue))
 
 
-def _groups(cpu: str, memory: str) -> list[dict[str, Any]]:
-    quotas = [{"name": "cpu", "nominalQuota": cpu}, {"name": "memory", "nominalQuota": memory}]
-    return [{"coveredResources": ["cpu", "memory"], "flavors": [{"name": FLAVOR, "resources": quotas}]}]
+def _cluster_queue(quota: Quota) -> Json:
+    metadata = {"name": CLUSTER_QUEUE, "annotations": {QUOTA: " ".join(quota)}}
+    spec = {"namespaceSelector": {}, "resourceGroups": _groups(quota)}
+    return _as_applied({"apiVersion": API_VERSION, "kind": "ClusterQueue", "metadata": metadata, "spec": spec})
 
 
-async def _create(client: Client, resource: Resource, namespace: str, obj: dict[str, Any]) -> None:
+def _as_applied(manifest: Json) -> Json:
+    """A manifest with the annotation by which `kubectl apply` knows what it applied, and removes what is dropped."""
+    annotations = manifest["metadata"].get("annotations", {})
+    applied = _annotated(manifest, annotations)
+    text = json.dumps(applied, separators=(",", ":"), sort_keys=True) + "\n"  # byte for byte as kubectl writes it
+    return _annotated(manifest, {**annotations, LAST_APPLIED: text})
+
+
+def _annotated(manifest: Json, annotations: Json) -> Json:
+    return {**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}}
+
+
+def _groups(quota: Quota) -> list[dict[str, Any]]:
+    resources = [{"name": name, "nominalQuota": text} for name, text in quota._asdict().items()]
+    return [{"coveredResources": list(Quota._fields), "flavors": [{"name": FLAVOR, "resources": resources}]}]
+
+
+async def _create(client: Client, resource: Resource, namespace: str, obj: Json) -> None:
     try:
         await client.create(resource, namespace, obj)
     except ApiError as error:

@@ -13,9 +13,7 @@ import aiohttp
 import pytest
 
 from job_controller.model import Pod
-from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS
-from queue_manager.engine.transport import JSON_PATCH
+from queue_manager.engine.resources import JOBS, LOCAL_QUEUES, PODS
 from tests.local.cluster.conftest import PATIENCE, ROOT, SLUICE, Up, processes_of, sluice
 from tests.local.cluster.work import ended, job, job_named, running
 
@@ -167,15 +165,6 @@ async def test_a_start_without_room_is_told_and_costs_the_next_one_nothing(
         assert await client.get(LOCAL_QUEUES, "default", "user-queue")
 
 
-async def test_the_first_queue_comes_once_in_the_life_of_a_cluster(start: Start) -> None:
-    first = start()
-    async with first.client() as client:
-        await client.delete(LOCAL_QUEUES, "default", "user-queue")
-    first.kill()
-    async with start().client() as client:
-        assert await client.list(LOCAL_QUEUES) == []
-
-
 @pytest.mark.parametrize("flag", ["--cpu", "--memory"])
 def test_a_bad_quantity_is_refused_by_the_name_of_its_flag(tmp_path: Path, flag: str) -> None:
     for value in ("8GB", "", "0", "-1"):
@@ -196,23 +185,3 @@ async def test_a_bad_configuration_ends_it_with_file_line_and_field(tmp_path: Pa
         assert place in done.stderr
     assert f"{config}:7: foo" in done.stderr
     assert not (tmp_path / "data").exists()
-
-
-async def test_the_quota_of_the_first_queue_follows_the_nodes_until_somebody_changes_it(start: Start) -> None:
-    async def quota(client: Client) -> list[str]:
-        queue = await client.get(CLUSTER_QUEUES, "", "cluster-queue")
-        return [r["nominalQuota"] for r in queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]]
-
-    def told(up: Up) -> bool:
-        return any("with the quota of all nodes" in line for line in up.lines)
-
-    start("--cpu", "4", "--memory", "8Gi").stop()
-    smaller = start("--cpu", "500m", "--memory", "1Gi", "--nodes", "2")
-    async with smaller.client() as client:
-        assert (await quota(client), told(smaller)) == (["1", "2Gi"], True)
-        change = [{"op": "replace", "path": QUOTA_OF_CPU, "value": "3"}]
-        await client.patch(CLUSTER_QUEUES, "", "cluster-queue", change, content_type=JSON_PATCH)
-    smaller.stop()
-    larger = start("--cpu", "8", "--memory", "8Gi")
-    async with larger.client() as client:
-        assert (await quota(client), told(larger)) == (["3", "2Gi"], False)

@@ -141,6 +141,8 @@ CLUSTER_QUEUE_UNUSABLE_MESSAGE = "Can't submit new workloads to clusterQueue"
 
 BLOCKED = "Blocked"  # ours: condition of a ClusterQueue
 HEAD_NEVER_FITS = "HeadNeverFits"
+UNSUPPORTED = "Unsupported"  # ours: condition of a ClusterQueue
+FIELDS_WITHOUT_EFFECT = "FieldsWithoutEffect"  # ours: reason of that condition, and of Events
 STOP_NONE = "None"
 HOLD = "Hold"
 HOLD_AND_DRAIN = "HoldAndDrain"

@@ -172,7 +172,11 @@ class ResourceGroup(Record):
 
 
 class FlavorFungibility(Record):
+    """The other fields than when_can_borrow are read only to say that they have no effect (`without_effect`)."""
+
     when_can_borrow: str = "MayStopSearch"
+    when_can_preempt: str = "TryNextFlavor"
+    preference: str = ""
 
 
 class AdmissionCheckRule(Record):
@@ -192,6 +196,11 @@ class ClusterQueueSpec(Record):
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
     admission_checks_strategy: AdmissionChecksStrategy | None = None
     stop_policy: str = "None"
+    # Read only to say that they have no effect.
+    preemption: dict[str, Any] | None = None
+    fair_sharing: dict[str, Any] | None = None
+    admission_scope: dict[str, Any] | None = None
+    concurrent_admission_policy: dict[str, Any] | None = None
 
 
 class ResourceUsage(Record):
@@ -229,6 +238,7 @@ def stops(policy: str) -> bool:
 class LocalQueueSpec(Record):
     cluster_queue: str = ""
     stop_policy: str = "None"
+    fair_sharing: dict[str, Any] | None = None  # read only to say that it has no effect
 
 
 class LocalQueue(Object):
@@ -247,10 +257,19 @@ class ResourceFlavorSpec(Record):
     node_taints: tuple[Taint, ...] = ()
     # Injected into pods as they stand.
     tolerations: tuple[dict[str, Any], ...] = ()
+    # Read only to say that they have no effect.
+    topology_name: str = ""
+    resource_weights: dict[str, Quantity] = {}
 
 
 class ResourceFlavor(Object):
     spec: ResourceFlavorSpec = ResourceFlavorSpec()
+
+
+class Cohort(Object):
+    """Read only to say which of its fields have no effect: ClusterQueues share quota by the name of their cohort."""
+
+    spec: dict[str, Any] = {}
 
 
 class AdmissionCheckStatus(Record):

@@ -7,6 +7,7 @@ from job_controller.fields import Json
 from job_controller.model import Job, Key
 from queue_manager.api import labels
 from queue_manager.api.types import Namespace, PriorityClass, ResourceFlavor, Workload, WorkloadPriorityClass
+from queue_manager.api.without_effect import without_effect
 from queue_manager.engine.cache import Cache, controller_uid
 from queue_manager.engine.resources import (
     JOBS,
@@ -223,6 +224,7 @@ class JobQueueController:
                 await client.create(WORKLOADS, meta.namespace, tree, type=Workload)
                 self._observe_creation(job)
                 self._tell(job, event)
+                self._tell(job, _without_effect(job))
             case actions.Delete(workload, told):
                 key = workload.metadata.key
                 await client.delete(WORKLOADS, key.namespace, key.name, uid=workload.metadata.uid)
@@ -292,6 +294,13 @@ class JobQueueController:
         for workload in self._workloads.lookup(_BY_CLASS, name):
             if workload.spec.priority != found.value and not workload.is_true(labels.FINISHED):
                 await self._patch_workload(workload, {"spec": {"priority": found.value}})
+
+
+def _without_effect(job: Job) -> Event | None:
+    """What to report of annotations that have no effect."""
+    meta = {"labels": job.metadata.labels, "annotations": job.metadata.annotations}
+    sentences = without_effect(str(JOBS), {"metadata": meta, "spec": {"template": job.spec.template}})
+    return Event("Warning", labels.FIELDS_WITHOUT_EFFECT, "; ".join(sentences)) if sentences else None
 
 
 def _prebuilt_key(job: Job) -> list[str]:

@@ -13,7 +13,7 @@ from queue_manager.engine.resources import LOCAL_QUEUES, NAMESPACES, WORKLOAD_PR
 from queue_manager.engine.runtime import Runtime
 from queue_manager.jobs.admission import JobAdmission, Surroundings
 from queue_manager.jobs.controller import JobQueueController
-from queue_manager.workloads.admission import QueueAdmission
+from queue_manager.workloads.admission import QueueAdmission, WithoutEffectWarnings
 from queue_manager.workloads.controller import WorkloadController
 from queue_manager.workloads.job_pods import JobPods, uses_node
 from queue_manager.workloads.ledger import Ledger
@@ -21,6 +21,7 @@ from queue_manager.workloads.metrics import QueueMetrics
 from queue_manager.workloads.queue_status import QueueStatusController
 from queue_manager.workloads.scheduler import Scheduler
 from queue_manager.workloads.settings import Settings, settings_of, taken_over
+from queue_manager.workloads.without_effect_events import WithoutEffectEvents
 from queue_manager.workloads.writer import WorkloadWriter
 
 
@@ -30,7 +31,9 @@ class QueueManager:
 
     ledger: Ledger
     scheduler: Scheduler
-    admission: tuple[JobAdmission | QueueAdmission, ...]  # to be mounted by the embedded API server
+    admission: tuple[
+        JobAdmission | QueueAdmission | WithoutEffectWarnings, ...
+    ]  # to be mounted by the embedded API server
     reconfigure: Callable[[KueueConfig], None]  # with what `configuration.reloading` does not refuse
 
 
@@ -44,6 +47,7 @@ def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager
     workloads = WorkloadController(runtime, settings, ledger, writer, running)
     jobs = JobQueueController(runtime, settings, writer, running)
     QueueStatusController(runtime, ledger)
+    WithoutEffectEvents(runtime)
     metrics = QueueMetrics(runtime, ledger, writer, config.metrics)
     lookup = _Lookup(runtime, settings)
 
@@ -53,7 +57,7 @@ def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager
             user.use(lookup.settings)
         metrics.chosen = new.metrics
 
-    admission = (JobAdmission(lookup), QueueAdmission())
+    admission = (JobAdmission(lookup), QueueAdmission(), WithoutEffectWarnings())
     return QueueManager(ledger, scheduler, admission, reconfigure)
 
 

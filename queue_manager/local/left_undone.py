@@ -1,7 +1,7 @@
-"""What a pod asks for and the node agent does not do: told when it is submitted, not missed when it matters.
+"""Warnings about what a pod asks for and the node agent does not do.
 
-A command runs as a plain process of this machine. That a volume is not there shows at once; that nobody watches over
-its liveness, calls its hooks or takes its rights away shows when it is too late.
+A command runs as a plain process of this machine, so a container needs one. A missing volume shows at once; a liveness
+probe that is not run, a hook that is not called or a right that is not taken away would show only when it matters.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ PROBES = "only exec probes are run here, the container counts as ready when it r
 STARTUP = "a container that never starts up is not restarted here, it stays unready"
 HOOKS = "not called here"
 RIGHTS = "has no effect here, commands run as the user who started the cluster"
+COMMAND = "a container without one does not start here, no image is pulled and the command runs as a local process"
 MESSAGES = "not followed here, the message of a container's end is not read"
 
 
 class LeftUndone:
-    """An Admission that only warns. Pods of controllers are passed over: whoever made the owner was told."""
+    """An Admission that only warns. Pods of controllers are passed over: the creation of their owner was warned of."""
 
     def mutate(self, review: Review) -> list[FieldError] | None:
         return None
@@ -56,6 +57,8 @@ def _left_undone(spec: Json, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _of_container(container: Json) -> Iterator[tuple[str, str]]:
+    if not container.get("command"):
+        yield "command", COMMAND
     if container.get("livenessProbe"):
         yield "livenessProbe", LIVENESS
     for probe in ("startupProbe", "readinessProbe"):

@@ -14,6 +14,7 @@ from typing import Any
 from queue_manager.engine.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
+    COHORTS,
     EVENTS,
     JOBS,
     LEASES,
@@ -67,6 +68,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = MappingProxyType(
             Need(CLUSTER_QUEUES, ("patch",), "status"),
             Need(LOCAL_QUEUES, READ),
             Need(LOCAL_QUEUES, ("patch",), "status"),
+            Need(COHORTS, READ),
             Need(RESOURCE_FLAVORS, ("patch", *READ)),
             Need(WORKLOAD_PRIORITY_CLASSES, READ),
             Need(PRIORITY_CLASSES, READ),

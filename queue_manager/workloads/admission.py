@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from job_controller.fields import FieldError, Json
 from queue_manager.api import validation
+from queue_manager.api.without_effect import without_effect
 from queue_manager.engine.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -77,6 +78,20 @@ class QueueAdmission:
 
     def webhook(self, review: Review) -> str:
         return f"v{review.resource.kind.lower()}.kb.io"
+
+
+class WithoutEffectWarnings:
+    """Warns of fields that are accepted and have no effect; on an update, of those that the stored object has not."""
+
+    def mutate(self, review: Review) -> list[FieldError] | None:
+        return None
+
+    def validate(self, review: Review) -> list[FieldError]:
+        if review.operation in ("CREATE", "UPDATE") and not review.subresource:
+            resource = str(review.resource)
+            known = without_effect(resource, review.old) if review.old is not None else []
+            review.warnings.extend(text for text in without_effect(resource, review.object) if text not in known)
+        return []
 
 
 def _rules(review: Review) -> Rules | None:

@@ -26,6 +26,7 @@ from queue_manager.api.types import (
     Workload,
     stops,
 )
+from queue_manager.api.without_effect import without_effect
 from queue_manager.engine.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -204,6 +205,7 @@ class QueueStatusController:
         conditions = self._conditions(queue, old.conditions, labels.ACTIVE, active)
         if isinstance(queue, ClusterQueue):
             conditions = self._conditions(queue, conditions, labels.BLOCKED, self._blocked(queue))
+            conditions = self._conditions(queue, conditions, labels.UNSUPPORTED, _unsupported(queue))
         new = QueueStatus(
             conditions=conditions,
             pending_workloads=pending,
@@ -261,6 +263,12 @@ class QueueStatusController:
         patch = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": finalizers}}
         await self._runtime.client.patch(resource, meta.namespace, meta.name, patch, type=type(obj))
         return True
+
+
+def _unsupported(queue: ClusterQueue) -> tuple[str, str, str] | None:
+    """Fields of its spec that have no effect; None if all have."""
+    sentences = without_effect(str(CLUSTER_QUEUES), msgspec.to_builtins(queue))
+    return ("True", labels.FIELDS_WITHOUT_EFFECT, "; ".join(sentences)) if sentences else None
 
 
 def _usages(

@@ -1,0 +1,152 @@
+"""Fields, labels and annotations that are accepted and have no effect. Pure data and the function that reads it.
+
+The API accepts all of Kueue's fields, so that its manifests work unchanged. One that Sluice does not act on yet is
+named to whoever sets it: by the embedded API server in a Warning (`workloads.admission`), and on every cluster in an
+Event (`workloads.without_effect_events`; for Jobs `jobs.controller`) and, of a ClusterQueue, in a condition
+(`workloads.queue_status`).
+A value that means the same as the field's default is not named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from job_controller import quantities
+from job_controller.fields import Json
+from queue_manager.api import labels
+
+NO_PREEMPTION = "Sluice does not preempt yet, a Workload waits until quota is free"
+NO_FAIR_SHARING = "Sluice does not share quota by weight yet, priority and time decide"
+NO_USAGE_ORDER = "Sluice does not order LocalQueues by past usage yet"
+NO_CONCURRENCY = "Sluice does not try several flavors at the same time yet, they are tried in their order"
+NO_COHORT_QUOTA = "Sluice does not count the quota of Cohorts yet, only that of their ClusterQueues"
+NO_COHORT_TREE = "Sluice does not build trees of Cohorts yet, only ClusterQueues of the same cohortName share quota"
+NO_TOPOLOGY = "Sluice does not place pods by topology yet, any node of the flavor may get them"
+NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted anew"
+NO_PODS = "Sluice queues Jobs, not single pods: this pod starts at once and uses no quota"
+
+TOPOLOGY_ANNOTATIONS = tuple(
+    f"kueue.x-k8s.io/{name}"
+    for name in (
+        "podset-required-topology",
+        "podset-preferred-topology",
+        "podset-unconstrained-topology",
+        "podset-slice-required-topology",
+        "podset-slice-size",
+        "podset-group-name",
+    )
+)
+
+
+class Row(NamedTuple):
+    """A field, whether an object sets it to a value that should have an effect, and why it has none."""
+
+    path: str
+    is_set: Callable[[Json], bool]
+    why: str
+
+
+def without_effect(resource: str, obj: Json) -> list[str]:
+    """A sentence for each such field of an object. `resource`: "<plural>.<group>", as `str(Resource)` gives it."""
+    return [f"{row.path}: has no effect: {row.why}" for row in ROWS.get(resource, ()) if row.is_set(obj)]
+
+
+def _given(*path: str) -> Callable[[Json], bool]:
+    """There is something other than an empty value at this path."""
+    return lambda obj: bool(_at(obj, *path))
+
+
+def _other_than(default: str, *path: str) -> Callable[[Json], bool]:
+    return lambda obj: _at(obj, *path) not in (None, "", default)
+
+
+def _any_of(*predicates: Callable[[Json], bool]) -> Callable[[Json], bool]:
+    return lambda obj: any(predicate(obj) for predicate in predicates)
+
+
+def _is_weighted(obj: Json) -> bool:
+    """spec.fairSharing has a weight other than 1, the default."""
+    weight = _at(obj, "spec", "fairSharing", "weight")
+    return weight is not None and quantities.exact(weight) != 1
+
+
+def _is_queued_job_with(*path: str) -> Callable[[Json], bool]:
+    return lambda job: _names_a_queue(job) and _at(job, *path) is not None
+
+
+def _is_queued_pod(pod: Json) -> bool:
+    """It names a queue and is not the pod of a controller, whose template may carry the label for other reasons."""
+    return _names_a_queue(pod) and not _at(pod, "metadata", "ownerReferences")
+
+
+def _names_a_queue(obj: Json) -> bool:
+    return bool(_at(obj, "metadata", "labels", labels.QUEUE_NAME))
+
+
+def _is_elastic(job: Json) -> bool:
+    return _names_a_queue(job) and _at(job, "metadata", "annotations", labels.ELASTIC_JOB) == "true"
+
+
+def _at(obj: Json, *path: str) -> Any:
+    for name in path:
+        obj = (obj or {}).get(name)
+    return obj
+
+
+_PREEMPTION = ("spec", "preemption")
+_FUNGIBILITY = ("spec", "flavorFungibility")
+_TEMPLATE_ANNOTATIONS = ("spec", "template", "metadata", "annotations")
+
+ROWS: Mapping[str, tuple[Row, ...]] = {
+    "clusterqueues.kueue.x-k8s.io": (
+        Row(
+            "spec.preemption",
+            _any_of(
+                _other_than("Never", *_PREEMPTION, "withinClusterQueue"),
+                _other_than("Never", *_PREEMPTION, "reclaimWithinCohort"),
+                _other_than("Never", *_PREEMPTION, "borrowWithinCohort", "policy"),
+            ),
+            NO_PREEMPTION,
+        ),
+        Row(
+            "spec.flavorFungibility.whenCanPreempt",
+            _other_than("TryNextFlavor", *_FUNGIBILITY, "whenCanPreempt"),
+            NO_PREEMPTION,
+        ),
+        Row(
+            "spec.flavorFungibility.preference",
+            _other_than("BorrowingOverPreemption", *_FUNGIBILITY, "preference"),
+            NO_PREEMPTION,
+        ),
+        Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),
+        Row(
+            "spec.admissionScope",
+            _other_than("NoAdmissionFairSharing", "spec", "admissionScope", "admissionMode"),
+            NO_USAGE_ORDER,
+        ),
+        Row("spec.concurrentAdmissionPolicy", _given("spec", "concurrentAdmissionPolicy"), NO_CONCURRENCY),
+    ),
+    "cohorts.kueue.x-k8s.io": (
+        Row("spec.resourceGroups", _given("spec", "resourceGroups"), NO_COHORT_QUOTA),
+        Row("spec.parentName", _given("spec", "parentName"), NO_COHORT_TREE),
+        Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),
+    ),
+    "localqueues.kueue.x-k8s.io": (Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),),
+    "resourceflavors.kueue.x-k8s.io": (
+        Row("spec.topologyName", _given("spec", "topologyName"), NO_TOPOLOGY),
+        Row("spec.resourceWeights", _given("spec", "resourceWeights"), NO_FAIR_SHARING),
+    ),
+    "jobs.batch": (
+        *(
+            Row(
+                f"spec.template.metadata.annotations[{name}]",
+                _is_queued_job_with(*_TEMPLATE_ANNOTATIONS, name),
+                NO_TOPOLOGY,
+            )
+            for name in TOPOLOGY_ANNOTATIONS
+        ),
+        Row(f"metadata.annotations[{labels.ELASTIC_JOB}]", _is_elastic, NO_ELASTIC_JOBS),
+    ),
+    "pods": (Row(f"metadata.labels[{labels.QUEUE_NAME}]", _is_queued_pod, NO_PODS),),
+}

@@ -50,6 +50,7 @@ class FirstQueue:
         """`nodes`: what all nodes have together."""
         self._client = runtime.client
         self._nodes = nodes
+        self._ensured = False
         self._queue: WorkQueue[str] = WorkQueue("first-queue", metrics=runtime.metrics)
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
         runtime.worker(self._queue, self._sync)
@@ -59,6 +60,7 @@ class FirstQueue:
 
         Returns its quota if one of the two was done.
         """
+        self._ensured = True  # from now on changes of other queues are followed
         home = await self._client.get(NAMESPACES, "", NAMESPACE)
         if DONE in home["metadata"].get("annotations", {}):
             return await self._follow()
@@ -69,7 +71,7 @@ class FirstQueue:
         return self._nodes if wanted else None
 
     def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
-        if old is None or new is None or old.spec != new.spec:
+        if self._ensured and (old is None or new is None or old.spec != new.spec):
             self._queue.add(CLUSTER_QUEUE)
 
     async def _sync(self, name: str) -> None:
@@ -77,6 +79,14 @@ class FirstQueue:
 
     async def _follow(self) -> Quota | None:
         """Give the first queue what is left, if it still has the quota that it was given. Returns a new quota."""
+        while True:
+            try:
+                return await self._follow_once()
+            except ApiError as error:
+                if error.status != 409:  # another write came in between, often that of its status
+                    raise
+
+    async def _follow_once(self) -> Quota | None:
         queues = {queue["metadata"]["name"]: queue for queue in await self._client.list(CLUSTER_QUEUES)}
         first = queues.pop(CLUSTER_QUEUE, None)
         given = given_quota(first) if first is not None else None

@@ -7,14 +7,19 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import orjson
 import pytest
 
 from job_controller import quantities
 from queue_manager import assets
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES
-from queue_manager.engine.transport import JSON_PATCH
-from queue_manager.local.first_queue import Quota, left_over
+from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import JSON_PATCH, Relay, Request, Response
+from queue_manager.local.first_queue import DONE, FirstQueue, Quota, create_first_queue, left_over
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.world import World
 from tests.local.cluster.conftest import PATIENCE, Up
 
 Start = Callable[..., Up]
@@ -138,3 +143,30 @@ async def test_the_quota_of_the_first_queue_follows_the_nodes_until_somebody_cha
     larger = start("--cpu", "8", "--memory", "8Gi")
     async with larger.client() as client:
         assert (await quota(client), told(larger)) == (["3", "2Gi"], False)
+
+
+def test_a_write_that_comes_in_between_is_read_and_the_quota_set_all_the_same() -> None:
+    async def story() -> None:
+        async with World(script=None) as world:
+            await create_first_queue(world.client, "4", "8Gi")
+            runtime = Runtime(Meddling(LocalTransport(world.server, "first")), world.clock, world.rng, silence=None)
+            first = FirstQueue(runtime, Quota("2", "8Gi"))
+            await world.client.patch(NAMESPACES, "", "default", {"metadata": {"annotations": {DONE: "user-queue"}}})
+            async with runtime:
+                assert await first.ensure() == Quota("2", "8Gi")
+            assert await quota(world.client) == ["2", "8Gi"]
+
+    run_virtual(story())
+
+
+class Meddling(Relay):
+    """Before the first patch of the ClusterQueue another one is written."""
+
+    meddled = False
+
+    async def request(self, request: Request) -> Response:
+        if request.method == "PATCH" and request.path.endswith("cluster-queue") and not self.meddled:
+            self.meddled = True
+            label = {"metadata": {"labels": {"a": "b"}}}
+            await super().request(request._replace(body=orjson.dumps(label)))
+        return await super().request(request)

@@ -14,6 +14,7 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.transport import ApiError
+from queue_manager.local.kubeconfig import is_of_local_cluster
 
 NOT_LOGGED_IN, FORBIDDEN = 401, 403
 
@@ -91,7 +92,7 @@ async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str
         raise Refusal(str(error)) from error
     except OSError as error:
         why = str(error) or "it took too long"  # a timeout says nothing
-        own = "; is `sluice up` running?" if transport.base_url.startswith("http:") else ""  # it serves no TLS
+        own = "; is `sluice up` running?" if is_of_local_cluster(path) else ""
         raise Refusal(f"no answer from the cluster of {path}: {why}{own}") from error
     finally:
         await transport.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -21,7 +22,9 @@ from queue_manager.assets import samples
 from queue_manager.cli import first_process, manifests, output, ps, queues
 from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.submit import prepare, submit
+from queue_manager.cli.up import ROOT
 from queue_manager.configuration import KueueConfig
+from queue_manager.engine import descriptors
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import JOBS, PODS, by_kind
 from queue_manager.engine.transport import Request
@@ -65,6 +68,9 @@ SUMMARY = (
 
 def run(args: argparse.Namespace) -> int:
     first_process.leave()
+    descriptors.raise_limit()
+    if os.geteuid() == 0:
+        sys.stderr.write(f"! root: {ROOT}\n")
     with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:
         try:
             outcomes = asyncio.run(demo(Path(folder), args.timeout, quiet=args.output == "json"))

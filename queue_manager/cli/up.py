@@ -22,7 +22,7 @@ from queue_manager.cli.connection import default_data_dir
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
-from queue_manager.engine import log
+from queue_manager.engine import descriptors, log
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
@@ -31,6 +31,8 @@ from queue_manager.local.storage.journal import DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable
 from queue_manager.operator import probes
 from queue_manager.operator.preflight import CannotStart
+
+ROOT = "every Job can change anything on this machine; start sluice as an ordinary user"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     first_process.leave()
     log.configure(logging.WARNING)
     tune_garbage_collector()
+    descriptors.raise_limit()
     try:
         with event_loop() as loop:
             return loop.run(up(options, config, args.config))
@@ -96,6 +99,8 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
     stop = asyncio.Event()
     stop_on_signals(stop.set)
     say("!", "no sandbox", f"commands of Jobs run as plain processes of user {user()}")
+    if os.geteuid() == 0:
+        say("!", "root", ROOT)
 
     async def serve(runtime: Runtime, stack: AsyncExitStack) -> None:
         routes = probes.routes(config, runtime.metrics, lambda: "stopping" if stop.is_set() else runtime.unready())

@@ -106,7 +106,7 @@ def _context(path: Path, context: str | None) -> tuple[Mapping[str, Any], str, M
 
 
 def _without_credentials(url: str) -> str:
-    """A server's URL without `user:password@`: whoever writes that for kubectl gives the user an entry as well."""
+    """A server's URL without `user:password@`. We authenticate with the kubeconfig's user entry only."""
     scheme, separator, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -33,16 +33,18 @@ from queue_manager.engine.resources import CRDS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import RateLimit, throttled
 from queue_manager.jobs.queue_manager import add_queue_controllers
+from queue_manager.local import certificates
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogSource
+from queue_manager.local.certificates import Identity
 from queue_manager.local.controllers.expiry import EventExpiry
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespaces import NamespaceController
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, Quota
 from queue_manager.local.kinds.registry import Registry
-from queue_manager.local.kubeconfig import write_kubeconfig
+from queue_manager.local.kubeconfig import CERTIFICATE, write_kubeconfig
 from queue_manager.local.left_undone import LeftUndone
 from queue_manager.local.nodes import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
@@ -153,13 +155,22 @@ class LocalCluster:
         first_queue = FirstQueue(runtime, _total(self._nodes)) if self.options.first_queue else None
         agent = Agent(runtime, pods.root, [node.host for node in self._nodes])
         token = secrets.token_urlsafe(32)
-        listening = await http.serve(server, port=self.options.port, token=token)
+        file = self.options.data_dir / CERTIFICATE
+        identity = certificates.provide(file, clock.now())
+        context = identity.context()
+        listening = await http.serve(server, context, port=self.options.port, token=token)
         stack.push_async_callback(listening.close)
+
+        def present(renewed: Identity) -> None:
+            context.load_cert_chain(renewed.file)
+            write_kubeconfig(self.kubeconfig, listening.url, token, renewed.authority)
+
+        runtime.task(partial(certificates.keep_current, identity, clock, present))
         await stack.enter_async_context(runtime)
         stack.push_async_callback(agent.shutdown)
 
         self.url = listening.url
-        write_kubeconfig(self.kubeconfig, self.url, token)
+        write_kubeconfig(self.kubeconfig, self.url, token, identity.authority)
         self._report("API server", f"{self.url} (kubernetes API, this machine only)")
         self._report("controllers", "queue manager, Job controller, placement, garbage collector")
         self._report("nodes", describe_nodes(self._nodes))

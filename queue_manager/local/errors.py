@@ -108,7 +108,7 @@ def no_budgets() -> StatusError:
 
 
 def no_streams(subresource: str) -> StatusError:
-    """Whoever wants into a container must hear that he is there already, not only that a path is unknown."""
+    """404 for subresources that stream into a container, with the reason instead of only "not found"."""
     message = (
         f"{subresource} is not served here: containers are ordinary processes of this machine, in reach of a shell"
     )

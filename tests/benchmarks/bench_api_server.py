@@ -1,6 +1,6 @@
-"""The embedded API server over HTTP: one client in a process of its own, 50 requests in flight, journal on.
+"""The embedded API server over TLS: one client in a process of its own, 50 requests in flight, journal on.
 
-The anchors are a bare aiohttp server, asked by the same client in the same way, that answers every request with
+The anchors are a bare aiohttp server, asked over TLS by the same client, that answers every request with
 the same bytes, and `json.loads` of a pod: on a loaded machine only the ratios to them tell anything.
 """
 
@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import random
+import ssl
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -27,6 +28,7 @@ from rich.table import Table
 
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.tuning import tune_garbage_collector
+from queue_manager.local.certificates import provide
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.http import serve
@@ -36,6 +38,7 @@ from queue_manager.local.storage.store import Store
 TOKEN = "benchmark"
 PODS = 6000
 IN_FLIGHT = 50
+CONNECTIONS = 500
 WATCHERS = 3
 COLLECTION = "/api/v1/namespaces/default/pods"
 
@@ -61,10 +64,10 @@ def pod(name: str) -> bytes:
     return orjson.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
 
 
-async def client(url: str, bare: str) -> dict[str, tuple[float, str]]:
+async def client(url: str, bare: str, trust: ssl.SSLContext) -> dict[str, tuple[float, str]]:
     """The measurements, in order of appearance: name -> (figure, unit)."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json", "Accept": "application/json"}
-    connector = aiohttp.TCPConnector(limit=0)
+    connector = aiohttp.TCPConnector(limit=0, ssl=trust)
     async with aiohttp.ClientSession(url, headers=headers, connector=connector) as session:
         found = {}
         rate = await _writes(session, "warm", 500)
@@ -79,6 +82,8 @@ async def client(url: str, bare: str) -> dict[str, tuple[float, str]]:
         found["json.loads of a pod (anchor)"] = (_loads_seconds(body) * 1e6, "µs each")
         rate = await _many(PODS, lambda index: _ask(session, "GET", f"{COLLECTION}/pod-{index:05}"))
         found["pods read one by one"] = (rate, "/s")
+        rate = await _many(CONNECTIONS, lambda _: _connect(url, trust))
+        found["connections, with one request each"] = (rate, "/s")
         rate = await _many(PODS // 2, lambda index: _patch_status(session, index))
         found["pod statuses patched"] = (rate, "/s")
         started = time.perf_counter()
@@ -131,6 +136,14 @@ async def _ask(
         return text
 
 
+async def _connect(url: str, trust: ssl.SSLContext) -> None:
+    """What a kubectl does: a new connection, one request."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    connector = aiohttp.TCPConnector(ssl=trust)
+    async with aiohttp.ClientSession(url, headers=headers, connector=connector) as session:
+        await _ask(session, "GET", "/version")
+
+
 async def _many(count: int, act: Callable[[int], Awaitable[Any]]) -> float:
     """Acts per second with IN_FLIGHT of them at a time."""
     todo = iter(range(count))
@@ -166,8 +179,8 @@ async def _watched(session: aiohttp.ClientSession) -> tuple[float, float]:
     return rate, count * WATCHERS / (time.perf_counter() - started)
 
 
-def _client_process(url: str, bare: str, pipe: Connection) -> None:
-    pipe.send(uvloop.run(client(url, bare)))
+def _client_process(url: str, bare: str, authority: str, pipe: Connection) -> None:
+    pipe.send(uvloop.run(client(url, bare, ssl.create_default_context(cadata=authority))))
 
 
 async def measure() -> dict[str, tuple[float, str]]:
@@ -176,12 +189,14 @@ async def measure() -> dict[str, tuple[float, str]]:
     with tempfile.TemporaryDirectory() as directory:
         store = Store(SystemClock(), random.Random(), Journal.open(directory))
         server = ApiServer(store, Registry.builtin(), SystemClock())
-        listening = await serve(server, token=TOKEN)
-        bare = await asyncio.get_running_loop().create_server(web.Server(_constant, access_log=None), "127.0.0.1", 0)
-        anchor = f"http://127.0.0.1:{bare.sockets[0].getsockname()[1]}/"
+        identity = provide(Path(directory) / "serving.pem", SystemClock().now())
+        listening = await serve(server, identity.context(), token=TOKEN)
+        web_server = web.Server(_constant, access_log=None)
+        bare = await asyncio.get_running_loop().create_server(web_server, "127.0.0.1", 0, ssl=identity.context())
+        anchor = f"https://127.0.0.1:{bare.sockets[0].getsockname()[1]}/"
         ours, theirs = multiprocessing.Pipe()
         context = multiprocessing.get_context("spawn")
-        process = context.Process(target=_client_process, args=(listening.url, anchor, theirs))
+        process = context.Process(target=_client_process, args=(listening.url, anchor, identity.authority, theirs))
         process.start()
         answered = asyncio.Event()
         asyncio.get_running_loop().add_reader(ours.fileno(), answered.set)
@@ -206,7 +221,7 @@ async def _died(process: Any, answered: asyncio.Event) -> None:
 def main() -> None:
     """Print a table."""
     found = uvloop.run(measure())
-    table = Table("what", "figure", "unit", title=f"embedded API server over HTTP, journal on, {IN_FLIGHT} in flight")
+    table = Table("what", "figure", "unit", title=f"embedded API server over TLS, journal on, {IN_FLIGHT} in flight")
     for name, (figure, unit) in found.items():
         table.add_row(name, f"{figure:,.0f}", unit)
     Console().print(table)

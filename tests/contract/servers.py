@@ -28,6 +28,7 @@ from queue_manager.local.server import http
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.storage.store import Store
 from tests.control_plane.server import ControlPlane
+from tests.local.tls import tls
 
 Json = Any
 HISTORY = 100  # changes that the embedded server remembers here
@@ -105,9 +106,9 @@ async def embedded(folder: Path, *, controllers: bool = False) -> AsyncIterator[
     """A fresh embedded server; with its garbage collector and namespace controller if asked."""
     clock = SystemClock()
     api = ApiServer(Store(clock, random.Random(7), history=HISTORY), Registry.builtin(), clock)
-    listening = await http.serve(api, token="secret")
-    write_kubeconfig(folder / "kubeconfig", listening.url, "secret")
-    transport = HttpTransport(listening.url, token="secret")
+    listening = await http.serve(api, tls().server, token="secret")
+    write_kubeconfig(folder / "kubeconfig", listening.url, "secret", tls().authority)
+    transport = HttpTransport(listening.url, token="secret", ssl=tls().client)
     tasks = [asyncio.ensure_future(c.run()) for c in (GarbageCollector(api), NamespaceController(api)) if controllers]
     try:
         yield Embedded(api, transport, folder / "kubeconfig")

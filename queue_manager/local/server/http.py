@@ -1,17 +1,18 @@
-"""The API server on a loopback socket.
+"""The API server on a loopback socket, over TLS.
 
-aiohttp's low-level server without router and middlewares. Everyone who can reach loopback can connect, so a
-request needs the bearer token, and must name this server as its host (a web page that makes a browser resolve its
-own name to 127.0.0.1 gets nothing). A reader of a watch that takes nothing for `STALLED_SECONDS` is cut off.
+aiohttp's low-level server without router and middlewares. Every process of this machine can connect to loopback, so
+each request must carry the bearer token. It must also name this server in its Host header: a web page whose own name
+resolves to 127.0.0.1 gets nothing. A client that reads nothing of its watch for `STALLED_SECONDS` is disconnected.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import hmac
 import ipaddress
 import logging
+import socket
+import ssl
 from collections.abc import Mapping
 from http import HTTPStatus
 from urllib.parse import parse_qsl, unquote
@@ -28,6 +29,7 @@ from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.connections import Connections
 from queue_manager.local.server.exchange import Request, Stream, refuse
 
 log = logging.getLogger(__name__)
@@ -38,8 +40,7 @@ SHUTDOWN_SECONDS = 2.0
 USER = "admin"
 _HEADERS = ("Accept", "Content-Type", "User-Agent")  # all that the API looks at
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
-# kubectl sends the token of a kubeconfig only over TLS; over plain HTTP it sends what stands in the server's URL.
-BASIC_USER = "sluice"
+BACKLOG = 512
 
 
 def _brief(record: logging.LogRecord) -> bool:
@@ -56,24 +57,25 @@ _requests.addFilter(_brief)
 
 
 class Listening:
-    """A server that listens. `url` is where; `close` ends it."""
+    """A server that listens at `url` until `close`."""
 
-    def __init__(self, url: str, api: ApiServer, web_server: web.Server, socket: asyncio.Server) -> None:
+    def __init__(self, url: str, api: ApiServer, web_server: web.Server, connections: Connections) -> None:
         self.url = url
         self._api = api
         self._web = web_server
-        self._socket = socket
+        self._connections = connections
 
     async def close(self) -> None:
         """Stop listening, end the watches, let running requests finish."""
-        self._socket.close()
+        self._connections.close()
         self._api.close()
         await self._web.shutdown(SHUTDOWN_SECONDS)
-        await self._socket.wait_closed()
 
 
-async def serve(server: ApiServer, host: str = "127.0.0.1", port: int = 0, token: str = "") -> Listening:
-    """Listen on a loopback address; port 0 takes a free one.
+async def serve(
+    server: ApiServer, context: ssl.SSLContext, *, token: str, host: str = "127.0.0.1", port: int = 0
+) -> Listening:
+    """Listen on a loopback address; port 0 takes a free one. `context` has the server's certificate.
 
     Raises ValueError for any other address or an empty token, OSError when the port is taken.
     """
@@ -92,11 +94,14 @@ async def serve(server: ApiServer, host: str = "127.0.0.1", port: int = 0, token
         max_line_size=MAX_HEAD,
         max_field_size=MAX_HEAD,
     )
-    socket = await asyncio.get_running_loop().create_server(web_server, host, port, backlog=512)
-    taken = socket.sockets[0].getsockname()[1]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    listener.setblocking(False)
+    taken = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     door.hosts = frozenset(f"{name}:{taken}" for name in (shown, "localhost", "127.0.0.1", "[::1]"))
-    return Listening(f"http://{shown}:{taken}", server, web_server, socket)
+    door.connections = Connections(listener, web_server, context)
+    return Listening(f"https://{shown}:{taken}", server, web_server, door.connections)
 
 
 def _make_request(
@@ -111,12 +116,13 @@ def _make_request(
 
 
 class _Door:
-    """Who may come in, and the way from aiohttp's requests and responses to ours."""
+    """Authenticates requests, and translates aiohttp's requests and responses from and to ours."""
+
+    connections: Connections
 
     def __init__(self, server: ApiServer, token: str) -> None:
         self._server = server
-        basic = base64.b64encode(f"{BASIC_USER}:{token}".encode())
-        self._authorizations = (f"Bearer {token}".encode(), b"Basic " + basic)
+        self._token = token.encode()
         self.hosts: frozenset[str] = frozenset()
 
     async def handle(self, raw: web.BaseRequest) -> web.StreamResponse:
@@ -124,6 +130,7 @@ class _Door:
         refusal = self._refusal(raw.headers)
         if refusal is not None:
             return _Whole(refuse(refusal))
+        self.connections.trust(raw.protocol)
         try:
             body = await self._body(raw)
         except errors.StatusError as error:
@@ -140,8 +147,8 @@ class _Door:
     def _refusal(self, headers: Mapping[str, str]) -> errors.StatusError | None:
         if headers.get("Host", "").lower() not in self.hosts:
             return errors.forbidden(None, "", "the Host header names another server")
-        given = headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        if not any(hmac.compare_digest(given, right) for right in self._authorizations):
+        scheme, _, given = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(_bytes(given), self._token):
             return errors.unauthorized()
         return None
 
@@ -183,6 +190,10 @@ class _Door:
         finally:
             await answer.chunks.aclose()
         return response
+
+
+def _bytes(header: str) -> bytes:
+    return header.encode("utf-8", "surrogateescape")
 
 
 class _Whole(web.StreamResponse):

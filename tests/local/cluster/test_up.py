@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import stat
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import yaml
 
 from job_controller.model import Pod
 from queue_manager.engine.resources import JOBS, LOCAL_QUEUES, PODS
@@ -25,6 +27,22 @@ async def test_only_the_owner_may_read_the_kubeconfig_and_the_data(start: Start)
     up = start()
     assert stat.S_IMODE(up.kubeconfig.stat().st_mode) == 0o600
     assert stat.S_IMODE(up.data_dir.stat().st_mode) == 0o700
+
+
+async def test_root_is_warned(start: Start) -> None:
+    assert any(line.startswith("! root ") for line in start().lines) == (os.geteuid() == 0)
+
+
+async def test_the_token_is_new_at_each_start_and_the_certificate_stays(start: Start) -> None:
+    first = start()
+    before, certificate = yaml.safe_load(first.kubeconfig.read_text()), (first.data_dir / "serving.pem").read_bytes()
+    first.stop()
+    second = start()
+    after = yaml.safe_load(second.kubeconfig.read_text())
+    assert after["users"][0]["user"]["token"] != before["users"][0]["user"]["token"]
+    assert (second.data_dir / "serving.pem").read_bytes() == certificate
+    authority = "certificate-authority-data"
+    assert after["clusters"][0]["cluster"][authority] == before["clusters"][0]["cluster"][authority]
 
 
 async def test_a_second_up_on_the_same_data_is_refused_and_names_the_first(start: Start) -> None:

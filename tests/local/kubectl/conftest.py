@@ -19,6 +19,7 @@ from queue_manager.local.server import http
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.storage.store import Store
 from tests.conftest import kubectl
+from tests.local.tls import tls
 
 
 class Run(NamedTuple):
@@ -74,8 +75,8 @@ async def k(tmp_path: Path) -> AsyncGenerator[Kubectl, None]:
     """kubectl with an API server of all kinds, its garbage collector and its namespace controller."""
     clock = SystemClock()
     server = ApiServer(Store(clock, random.Random(7)), Registry.builtin(), clock)
-    listening = await http.serve(server, token="secret")
-    write_kubeconfig(tmp_path / "kubeconfig", listening.url, "secret")
+    listening = await http.serve(server, tls().server, token="secret")
+    write_kubeconfig(tmp_path / "kubeconfig", listening.url, "secret", tls().authority)
     controllers = [asyncio.ensure_future(c.run()) for c in (GarbageCollector(server), NamespaceController(server))]
     try:
         yield Kubectl(tmp_path / "kubeconfig")

@@ -1,11 +1,13 @@
-"""Real kubectl against the embedded API server over HTTP."""
+"""Real kubectl against the embedded API server over TLS."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
 
@@ -329,3 +331,43 @@ async def test_replace_puts_the_whole_object(k: Kubectl) -> None:
 async def test_get_all_lists_jobs_and_pods(k: Kubectl) -> None:
     await k("apply", "-f", "-", stdin=job() + "\n" + pod())
     assert set((await k("get", "all", "-o", "name")).out.split()) == {"pod/p1", "job.batch/hello"}
+
+
+async def test_the_token_is_neither_logged_nor_part_of_a_file_name(k: Kubectl, tmp_path: Path) -> None:
+    assert "https://127.0.0.1:" in (await k("get", "nodes", "-v=8")).err
+    said = await k("get", "jobs", "-v=8")
+    cached = [str(path) for path in tmp_path.rglob("*")]
+    assert any("discovery" in path for path in cached)
+    assert not [text for text in (said.err, *cached) if "secret" in text]
+
+
+async def test_proxy_passes_requests_on(k: Kubectl) -> None:
+    process = await k.start("proxy", "--port=0")
+    assert process.stdout is not None
+    try:
+        line = (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
+        async with aiohttp.ClientSession() as session, session.get(f"http://{line.split()[-1]}/api/v1/nodes") as answer:
+            assert (answer.status, (await answer.json())["kind"]) == (200, "NodeList")
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (("exec", "p1", "--", "ls"), "exec"),
+        (("attach", "p1"), "attach"),
+        (("port-forward", "pod/p1", "0:80"), "portforward"),
+        (("cp", "p1:/etc/hosts", "-"), "exec"),
+    ],
+)
+async def test_streams_into_containers_are_refused_with_the_reason(
+    k: Kubectl, line: tuple[str, ...], named: str
+) -> None:
+    await k("apply", "-f", "-", stdin=pod())
+    status = json.dumps({"status": {"phase": "Running"}})
+    await k("patch", "pod", "p1", "--subresource=status", "--type=merge", "-p", status)
+    refused = await k.try_(*line)
+    assert refused.code == 1
+    assert f"{named} is not served here: containers are ordinary processes of this machine" in refused.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -14,6 +15,7 @@ from queue_manager.engine.resources import CONFIG_MAPS, PODS
 from queue_manager.local.server import http
 from queue_manager.local.server.http import Listening, serve
 from tests.local.server.world import World, config_map, pod
+from tests.local.tls import tls
 
 TOKEN = "secret"
 MAPS = CONFIG_MAPS.path("default")
@@ -38,11 +40,21 @@ class Site:
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
     world = World()
-    listening = await serve(world.server, token=TOKEN)
+    listening = await serve(world.server, tls().server, token=TOKEN)
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with aiohttp.ClientSession(listening.url, headers=headers) as session:
+    async with session_of(listening, headers=headers) as session:
         yield Site(world, listening, session)
     await listening.close()
+
+
+def session_of(listening: Listening, **options: Any) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(ssl=tls().client)
+    return aiohttp.ClientSession(listening.url, connector=connector, **options)
+
+
+def address(listening: Listening) -> tuple[str, int]:
+    host, _, port = listening.url.removeprefix("https://").rpartition(":")
+    return host, int(port)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -71,10 +83,17 @@ async def test_without_the_token_nothing_is_told(site: Site, given: str, path: s
     assert (status, answer["reason"], answer["message"]) == (401, "Unauthorized", "Unauthorized")
 
 
-async def test_the_token_may_come_as_the_password_of_the_url_as_kubectl_sends_it(site: Site) -> None:
-    url = site.listening.url.replace("http://", f"http://{http.BASIC_USER}:{TOKEN}@")
-    async with aiohttp.ClientSession() as session, session.get(f"{url}{MAPS}") as answer:
-        assert answer.status == 200
+async def test_the_token_is_taken_as_a_bearer_token_only(site: Site) -> None:
+    """As the password of a URL it would stand in logs and in the names of kubectl's cache directories."""
+    basic = base64.b64encode(f"sluice:{TOKEN}".encode()).decode()
+    assert (await site.ask("GET", MAPS, headers={"Authorization": f"Basic {basic}"}))[0] == 401
+    assert (await site.ask("GET", MAPS, headers={"Authorization": f"bearer {TOKEN}"}))[0] == 200
+
+
+async def test_plain_http_is_not_answered(site: Site) -> None:
+    plain = site.listening.url.replace("https://", "http://")
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await site.session.get(f"{plain}{MAPS}")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1"])
@@ -92,12 +111,12 @@ async def test_localhost_is_a_name_of_ours(site: Site) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
 async def test_only_loopback_is_listened_on(host: str) -> None:
     with pytest.raises(ValueError, match="not a loopback address"):
-        await serve(World().server, host, token=TOKEN)
+        await serve(World().server, tls().server, host=host, token=TOKEN)
 
 
 async def test_there_is_no_server_without_a_token() -> None:
     with pytest.raises(ValueError, match="token"):
-        await serve(World().server, token="")
+        await serve(World().server, tls().server, token="")
 
 
 async def test_a_body_over_the_limit_is_413(site: Site) -> None:
@@ -156,13 +175,13 @@ async def test_a_watch_streams_events_as_they_happen(site: Site) -> None:
 
 async def test_a_slow_reader_stalls_nobody_and_is_told_that_it_is_too_late() -> None:
     world = World(history=50)
-    listening = await serve(world.server, token=TOKEN)
+    listening = await serve(world.server, tls().server, token=TOKEN)
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     big = {"data": {"x": "y" * 100_000}}
     try:
         async with (
-            aiohttp.ClientSession(listening.url, headers=headers, read_bufsize=1024) as slow,
-            aiohttp.ClientSession(listening.url, headers=headers) as quick,
+            session_of(listening, headers=headers, read_bufsize=1024) as slow,
+            session_of(listening, headers=headers) as quick,
             slow.get(f"{MAPS}?watch=1") as sleeping,
             quick.get(f"{MAPS}?watch=1") as reading,
         ):
@@ -180,9 +199,9 @@ async def test_a_slow_reader_stalls_nobody_and_is_told_that_it_is_too_late() -> 
 async def test_a_reader_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "STALLED_SECONDS", 0.2)
     world = World()
-    listening = await serve(world.server, token=TOKEN)
-    host, port = listening.url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+    listening = await serve(world.server, tls().server, token=TOKEN)
+    host, port = address(listening)
+    reader, writer = await asyncio.open_connection(host, port, limit=1024, ssl=tls().client)
     writer.write(
         f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
     )
@@ -221,8 +240,8 @@ async def test_a_client_that_goes_away_ends_its_watch(site: Site) -> None:
 
 async def test_close_ends_watches_and_lets_requests_finish() -> None:
     world = World()
-    listening = await serve(world.server, token=TOKEN)
-    async with aiohttp.ClientSession(listening.url, headers={"Authorization": f"Bearer {TOKEN}"}) as session:
+    listening = await serve(world.server, tls().server, token=TOKEN)
+    async with session_of(listening, headers={"Authorization": f"Bearer {TOKEN}"}) as session:
         answer = await session.get(f"{PODS.path()}?watch=1")
         await world.create(PODS, pod("p"))
         assert b'"ADDED"' in await answer.content.readline()
@@ -234,7 +253,7 @@ async def test_close_ends_watches_and_lets_requests_finish() -> None:
 async def test_a_fixed_port_that_is_taken_is_an_error(site: Site) -> None:
     port = int(site.listening.url.rpartition(":")[2])
     with pytest.raises(OSError, match=str(port)):
-        await serve(World().server, port=port, token=TOKEN)
+        await serve(World().server, tls().server, port=port, token=TOKEN)
 
 
 async def test_health_is_plain_text(site: Site) -> None:

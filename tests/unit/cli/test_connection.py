@@ -138,6 +138,7 @@ def test_who_may_not_see_all_namespaces_is_told_how_to_ask_for_one(
 
 
 async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(home: Path) -> None:
+    put(home / "serving.pem", "")
     path = put(home / "config")
     with pytest.raises(Refusal, match="is `sluice up` running") as refused:
         async with connect(str(path), None) as client:
@@ -168,6 +169,7 @@ async def test_what_sluice_up_cannot_mend_is_not_asked_back(home: Path, server: 
 
 async def test_a_cluster_that_stands_still_is_told_from_one_that_is_not_there(home: Path) -> None:
     """A timeout has no words of its own."""
+    put(home / "serving.pem", "")
     path = put(home / "config")
     with pytest.raises(Refusal, match="it took too long; is `sluice up` running"):
         async with connect(str(path), None):

@@ -1,0 +1,141 @@
+"""The certificate of the embedded API server: a serving certificate of its own CA, for the loopback names.
+
+kubectl sends a token only over TLS. So the server on loopback presents a certificate, and the kubeconfig carries the
+CA that issued it. Both certificates and the key of the serving one are in one file of the data directory (mode 0600),
+which is replaced as a whole. The key of the CA is thrown away once it has signed: nothing else can be issued by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from job_controller.ports import Clock
+from queue_manager.local.private_files import write_private
+
+log = logging.getLogger(__name__)
+
+NAMES = ("localhost", "127.0.0.1", "::1")
+VALID = timedelta(days=730)
+RENEW_BEFORE = timedelta(days=30)
+BACKDATED = timedelta(days=365)  # a clock that is set back does not invalidate the certificate
+CHECK_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the server presents and what its clients trust."""
+
+    file: Path  # PEM: key and certificate of the server, certificate of the CA
+    authority: str  # PEM of the CA's certificate
+
+    def context(self) -> ssl.SSLContext:
+        """A new TLS context for the server. TLS 1.3 only: every client of a kubeconfig has it."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.num_tickets = 0  # kubectl is a new process each time and resumes no session
+        context.load_cert_chain(self.file)
+        return context
+
+
+def provide(file: Path, now: datetime) -> Identity:
+    """The identity in `file`. A new one is issued if the file is missing, damaged or about to expire.
+
+    Raises OSError if the file cannot be read or written.
+    """
+    with suppress(FileNotFoundError, ValueError):
+        pem = file.read_bytes()
+        certificates = x509.load_pem_x509_certificates(pem)
+        if _is_usable(pem, certificates, now):
+            return Identity(file, _text(certificates[-1]))
+    return _issue(file, now)
+
+
+async def keep_current(identity: Identity, clock: Clock, present: Callable[[Identity], None]) -> None:
+    """Check every hour, for ever, whether the identity is about to expire, and pass the renewed one to `present`."""
+    while True:
+        await asyncio.sleep(CHECK_SECONDS)
+        try:
+            renewed = provide(identity.file, clock.now())
+            if renewed != identity:
+                present(renewed)
+                identity = renewed
+        except OSError as error:  # a full disk, say: there are weeks left to try again
+            log.error("the certificate of the API server could not be renewed: %s", error)
+
+
+def _is_usable(pem: bytes, certificates: list[x509.Certificate], now: datetime) -> bool:
+    server = certificates[0]
+    key = load_pem_private_key(pem, None)
+    return (
+        len(certificates) == 2
+        and server.not_valid_before_utc <= now <= server.not_valid_after_utc - RENEW_BEFORE
+        and server.public_key() == key.public_key()
+        and server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value == _names()
+    )
+
+
+def _issue(file: Path, now: datetime) -> Identity:
+    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    issuer = _subject("sluice CA")
+    signs_certificates = x509.KeyUsage(False, False, False, False, False, True, False, False, False)
+    authority = (
+        _builder(issuer, issuer, authority_key, now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(signs_certificates, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    server = (
+        _builder(issuer, _subject("sluice API server"), key, now)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_names(), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    write_private(file, secret + _text(server) + _text(authority))
+    return Identity(file, _text(authority))
+
+
+def _builder(
+    issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .issuer_name(issuer)
+        .subject_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(now + VALID)
+    )
+
+
+def _names() -> x509.SubjectAlternativeName:
+    host, *addresses = NAMES
+    return x509.SubjectAlternativeName(
+        [x509.DNSName(host), *(x509.IPAddress(ipaddress.ip_address(address)) for address in addresses)]
+    )
+
+
+def _subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+
+def _text(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode()

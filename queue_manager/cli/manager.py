@@ -20,7 +20,7 @@ from queue_manager.cli.exits import EXIT_OK, Refusal
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.configuration.process import LeaderElection
-from queue_manager.engine import kubeconfig, log
+from queue_manager.engine import descriptors, kubeconfig, log
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.operator import preflight, probes, shell
@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     first_process.leave()  # in a container; else nothing would stop it before it handles SIGTERM
     log.configure(logging.INFO)
     tune_garbage_collector()
+    descriptors.raise_limit()
     try:
         config = read_config(args.config)
         with event_loop() as loop:

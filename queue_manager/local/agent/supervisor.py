@@ -33,15 +33,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from queue_manager.engine.descriptors import INHERITED
 from queue_manager.local.agent.layout import RunFiles
 
+_DESCRIPTORS = "unlimited" if INHERITED == resource.RLIM_INFINITY else INHERITED
 # Its variables have names that no container uses: an exported one of the same name would be changed.
-_SCRIPT = """\
+_SCRIPT = (
+    f"ulimit -S -n {_DESCRIPTORS}\n"
+    + """\
 trap : HUP INT QUIT USR1 USR2 PIPE ALRM
 _sluice_end=; trap _sluice_end=1 TERM
 ulimit -c 0; umask 022
@@ -52,6 +57,7 @@ _sluice_code=$? PATH=/bin:/usr/bin
 until echo "$_sluice_code" >"$_sluice_run.exit"; do [ -d "${_sluice_run%/*}" ] || break; sleep 1; done
 kill -KILL 0
 """
+)
 _LOG_SCRIPT = """\
 { until cat <&3 >>"$1.log"; do [ -d "${1%/*}" ] || exit; sleep 1; done; echo >"$1.eof"; } &
 """

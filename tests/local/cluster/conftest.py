@@ -29,12 +29,14 @@ PATIENCE = 60.0  # seconds; how long a test waits for what must happen
 class Up:
     """A running `sluice up`."""
 
-    def __init__(self, data_dir: Path, *flags: str) -> None:
+    def __init__(self, data_dir: Path, *flags: str, descriptors: int | None = None) -> None:
+        """`descriptors`: the hard limit of open files that it starts with."""
+        limited = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "-"] if descriptors else []
         self.data_dir = data_dir
         self.kubeconfig = data_dir / "kubeconfig"
         self.began = time.monotonic()
         self.process = subprocess.Popen(
-            [*SLUICE, "up", "--data-dir", str(data_dir), *flags],
+            [*limited, *SLUICE, "up", "--data-dir", str(data_dir), *flags],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -81,8 +83,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
     """Start `sluice up` on the test's data directory; what still runs at the end is stopped."""
     running: list[Up] = []
 
-    def begin(*flags: str) -> Up:
-        running.append(Up(tmp_path / "data", *flags))
+    def begin(*flags: str, descriptors: int | None = None) -> Up:
+        running.append(Up(tmp_path / "data", *flags, descriptors=descriptors))
         return running[-1]
 
     yield begin

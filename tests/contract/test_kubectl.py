@@ -239,6 +239,19 @@ async def test_what_is_deleted_takes_along_what_it_should(k: Session) -> None:
     await k("get", "job", "dry", "-o", "name")
 
 
+async def test_objects_are_created_from_the_command_line(k: Session) -> None:
+    """kubectl 1.32 and later send these in protobuf."""
+    await k("create", "configmap", "c", "--from-literal=a=1", "--save-config")
+    await k("create", "secret", "generic", "s", "--from-literal=a=1", "--type=x/y")
+    await k("create", "job", "j", "--image=x", "--", "sh", "-c", "true")
+    await k("create", "job", "k", "--image=x")
+    for line in (("configmap", "c"), ("secret", "s"), ("job", "j"), ("job", "k")):
+        await k("get", *line, "-o", "yaml", "--show-managed-fields")
+    await k("create", "configmap", "c", code=1)
+    await k("create", "job", "A_", "--image=x", code=1)
+    await k("create", "namespace", "{ns}", code=1)
+
+
 async def test_conditions_are_waited_for(k: Session) -> None:
     await k("create", "-f", "-", stdin=manifest(job("hello", {"suspend": True})))
     await k("wait", "--for=condition=Complete", "job/hello", "--timeout=1s", code=1)

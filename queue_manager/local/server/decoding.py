@@ -1,4 +1,4 @@
-"""From the body of a request to an object of the kind that its URL names, or the server's words why it is none."""
+"""Decodes the body of a request into an object of the kind that the URL names, or refuses it in the server's words."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from functools import cache
 
 from job_controller.fields import Json
 from queue_manager.local.bounds import MAX_BODY
-from queue_manager.local.errors import StatusError, bad_request
+from queue_manager.local.errors import StatusError, bad_request, unsupported_media_type
 from queue_manager.local.kinds.crds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.schema import protobuf
 from queue_manager.local.schema.jsontext import parse_json
 from queue_manager.local.schema.shapes import definitions
 from queue_manager.local.server.exchange import (
     JSON_TYPE,
+    PROTOBUF,
     Request,
     check_size,
     json_type,
     media_type,
     no_object,
+    protobuf_refusal,
     read_body,
 )
 
@@ -27,12 +30,24 @@ _SHOWN = 30  # characters of a body that an error shows
 
 def read_object(request: Request, kind: Kind) -> Json:
     """The body as an object; repeated names survive as jsontext.Repeated. Raises StatusError 400, 413, 415."""
-    if media_type(request) not in ("", JSON_TYPE) or len(request.body) > MAX_BODY:
+    media = media_type(request)
+    if media == PROTOBUF and len(request.body) <= MAX_BODY:
+        tree = _from_protobuf(request.body)
+    elif media not in ("", JSON_TYPE) or len(request.body) > MAX_BODY:
         tree = read_body(request)
     else:
         tree = _parse(request.body, kind)
     _check_head(tree, request.body, kind)
     return tree
+
+
+def _from_protobuf(body: bytes) -> Json:
+    try:
+        return protobuf.decode(body)
+    except protobuf.NotKnown as error:
+        raise unsupported_media_type(protobuf_refusal(error.kind, error.field)) from None
+    except protobuf.Malformed as error:
+        raise bad_request(f"the body is not valid protobuf: {error}") from None
 
 
 def _parse(body: bytes, kind: Kind) -> Json:

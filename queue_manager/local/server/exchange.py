@@ -15,6 +15,7 @@ from job_controller.fields import Json
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.bounds import MAX_BODY, MAX_VALUES, TOO_MANY, excess
+from queue_manager.local.schema import protobuf
 from queue_manager.local.schema.jsontext import Repeated, whole
 from queue_manager.shallow_yaml import ShallowLoader
 
@@ -24,12 +25,6 @@ MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters, in all and of one when all 
 JSON_TYPE = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
-
-PROTOBUF_BODY = (
-    "the body of the request was in protobuf, which this API server does not read; send JSON or YAML. "
-    "With kubectl: kubectl create ... --dry-run=client -o yaml | kubectl apply -f -, "
-    "and kubectl drain without --disable-eviction"
-)
 
 
 class Request(NamedTuple):
@@ -140,7 +135,7 @@ def read_body(request: Request) -> Json:
     elif media in YAML_TYPES:
         tree = _decode_yaml(request.body)
     elif media == PROTOBUF:
-        raise errors.unsupported_media_type(PROTOBUF_BODY)
+        raise errors.unsupported_media_type(protobuf_refusal(protobuf.kind_of(request.body)))
     else:
         raise errors.unsupported_media_type(
             f"the body of the request was in an unknown format - accepted media types include: "
@@ -149,6 +144,21 @@ def read_body(request: Request) -> Json:
     if not isinstance(tree, dict):
         raise errors.bad_request(f"couldn't get version/kind; json parse error: {no_object(tree)}")
     return tree
+
+
+def protobuf_refusal(kind: str, field: str = "") -> str:
+    """The message about a kind, or a field of one, that is not read in protobuf, with the command to use instead."""
+    match kind:
+        case "DeleteOptions":
+            instead = "kubectl drain without --disable-eviction"
+        case "PriorityClass":
+            instead = "kubectl create priorityclass NAME --value=VALUE --dry-run=client -o yaml | kubectl apply -f -"
+        case "ServiceAccount":
+            instead = "kubectl create serviceaccount NAME --dry-run=client -o yaml | kubectl apply -f -"
+        case _:
+            instead = "kubectl apply -f FILE"
+    what = f"{field} of {kind}" if field else kind or "this body"
+    return f"this API server does not read {what} in protobuf; send JSON or YAML, with kubectl: {instead}"
 
 
 def media_type(request: Request) -> str:

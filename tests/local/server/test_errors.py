@@ -53,7 +53,7 @@ CASES: list[tuple[str, str, Any, dict[str, Any], int, str, str]] = [
         'CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All"',
     ),
     ("POST", J, job("x"), {"accept": "application/vnd.kubernetes.protobuf"}, 406, "NotAcceptable", "only the following media types are accepted"),
-    ("POST", J, b"\n\x0bk8s", {"content_type": "application/vnd.kubernetes.protobuf"}, 415, "UnsupportedMediaType", "kubectl create ... --dry-run=client -o yaml | kubectl apply -f -"),
+    ("POST", J, b"\n\x0bk8s", {"content_type": "application/vnd.kubernetes.protobuf"}, 400, "BadRequest", "the body is not valid protobuf: it does not begin with the magic number"),
     ("POST", J, b"<x/>", {"content_type": "text/xml"}, 415, "UnsupportedMediaType", "the body of the request was in an unknown format"),
     ("POST", J, b'{"a":"' + b"x" * (3 << 20) + b'"}', {}, 413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
     ("POST", J, b"{", {}, 400, "BadRequest", "json parse error: unexpected end of JSON input ({)"),

@@ -9,9 +9,10 @@ from the moment it is accepted until a request on it has carried the token:
 | limit | what happens beyond it |
 |---|---|
 | an anonymous connection gets `ANONYMOUS_SECONDS` | it is closed |
-| `MAX_ANONYMOUS` anonymous connections at once | the oldest of them is closed: an honest client needs milliseconds |
+| `MAX_ANONYMOUS` anonymous connections at once | the next one waits; the oldest is closed after `GRACE_SECONDS` |
 | `descriptors.for_connections()` connections in all | the new one is closed, and pods keep the descriptors they need |
 
+So a burst of honest clients is served in turn, for each needs a few milliseconds, and a flood of silent ones moves on.
 A connection is closed by shutting its socket down. Its transport, in whatever state, then sees the end of the stream.
 """
 
@@ -31,14 +32,17 @@ from queue_manager.engine import descriptors
 
 log = logging.getLogger(__name__)
 
-ANONYMOUS_SECONDS = 5.0
+ANONYMOUS_SECONDS = 10.0  # as long as client-go waits for a TLS handshake
 MAX_ANONYMOUS = 128
+GRACE_SECONDS = 0.25
+POLL_SECONDS = 0.01
 CLOSE_SECONDS = 2.0  # for a client to answer the end of a TLS connection
 RETRY_SECONDS = 0.1  # after a connection could not be accepted
 
 
 class _Anonymous(NamedTuple):
     socket: socket.socket
+    since: float  # of the loop's clock
     deadline: asyncio.TimerHandle
 
 
@@ -70,33 +74,53 @@ class Connections:
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            accepted = await self._next()
             try:
-                accepted, _ = await loop.sock_accept(self._listener)
+                if self._is_full():
+                    accepted.close()
+                    continue
+                await self._make_room()
+            except asyncio.CancelledError:
+                accepted.close()
+                raise
+            task = loop.create_task(self._open(self._register(accepted), accepted))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    async def _next(self) -> socket.socket:
+        while True:
+            try:
+                return (await asyncio.get_running_loop().sock_accept(self._listener))[0]
             except OSError as error:  # the client is gone already, or no descriptor is left
                 log.warning("a connection could not be accepted: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
-                continue
-            if self._has_room():
-                task = loop.create_task(self._open(accepted))
-                self._handshakes.add(task)
-                task.add_done_callback(self._handshakes.discard)
-            else:
-                accepted.close()
 
-    def _has_room(self) -> bool:
+    async def _make_room(self) -> None:
+        """Wait until there is room for an anonymous connection. The oldest is closed once it has had its grace."""
+        loop = asyncio.get_running_loop()
+        while len(self._anonymous) >= min(MAX_ANONYMOUS, self._most // 2):
+            handler, oldest = next(iter(self._anonymous.items()))
+            if loop.time() - oldest.since >= GRACE_SECONDS:
+                self._drop(handler)
+            else:
+                await asyncio.sleep(POLL_SECONDS)
+
+    def _register(self, accepted: socket.socket) -> RequestHandler:
+        loop = asyncio.get_running_loop()
+        handler = self._web()
+        deadline = loop.call_later(ANONYMOUS_SECONDS, self._drop, handler)
+        self._anonymous[handler] = _Anonymous(accepted, loop.time(), deadline)
+        return handler
+
+    def _is_full(self) -> bool:
         full = len(self._web.connections) + len(self._handshakes) >= self._most
         if full and not self._full:
             log.warning("%d connections are open; new ones are refused until some are closed", self._most)
         self._full = full
-        return not full
+        return full
 
-    async def _open(self, accepted: socket.socket) -> None:
+    async def _open(self, handler: RequestHandler, accepted: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        if len(self._anonymous) >= min(MAX_ANONYMOUS, self._most // 2):
-            self._drop(next(iter(self._anonymous)))
-        handler = self._web()
-        deadline = loop.call_later(ANONYMOUS_SECONDS, self._drop, handler)
-        self._anonymous[handler] = _Anonymous(accepted, deadline)
         try:
             await loop.connect_accepted_socket(
                 lambda: handler,

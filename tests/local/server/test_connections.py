@@ -100,6 +100,18 @@ async def test_beyond_the_limit_the_oldest_anonymous_connection_makes_room(
         assert (await waiting[2]._reader.readline()).startswith(b"HTTP/1.1 200")
 
 
+async def test_a_burst_of_honest_clients_is_served_in_turn(
+    monkeypatch: pytest.MonkeyPatch, listening: Listening
+) -> None:
+    monkeypatch.setattr(connections, "MAX_ANONYMOUS", 4)
+    monkeypatch.setattr(connections, "GRACE_SECONDS", 60.0)
+
+    async def once() -> int:
+        return await (await Caller.to(listening, trust=tls().client)).ask()
+
+    assert await asyncio.gather(*(once() for _ in range(60))) == [200] * 60
+
+
 async def test_connections_leave_descriptors_for_the_rest_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descriptors, "for_connections", lambda: 2)
     listening = await serve(World().server, tls().server, token="secret")

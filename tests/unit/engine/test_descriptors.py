@@ -1,0 +1,52 @@
+"""How many file descriptors a program may open, and how many of them connections may take."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+
+import pytest
+
+from queue_manager.engine import descriptors
+from queue_manager.engine.descriptors import ENOUGH
+
+INFINITY = resource.RLIM_INFINITY
+Limits = tuple[int, int]
+
+
+@pytest.fixture
+def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Limits], list[Limits]]:
+    """Begin with these limits, soft and hard; returns all that are set one after the other."""
+
+    def begin(first: Limits) -> list[Limits]:
+        held = [first]
+        monkeypatch.setattr(resource, "getrlimit", lambda which: held[-1])
+        monkeypatch.setattr(resource, "setrlimit", lambda which, limits: held.append(limits))
+        return held
+
+    return begin
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((1024, 4096), (4096, 4096)),
+        ((1024, ENOUGH * 16), (ENOUGH, ENOUGH * 16)),
+        ((1024, INFINITY), (ENOUGH, INFINITY)),
+        ((1024, 1024), (1024, 1024)),
+        ((ENOUGH * 2, ENOUGH * 16), (ENOUGH * 2, ENOUGH * 16)),
+        ((INFINITY, INFINITY), (INFINITY, INFINITY)),
+    ],
+)
+def test_the_soft_limit_is_raised_and_never_lowered(
+    limits: Callable[[Limits], list[Limits]], before: Limits, after: Limits
+) -> None:
+    held = limits(before)
+    descriptors.raise_limit()
+    assert held[-1] == after
+
+
+@pytest.mark.parametrize(("soft", "most"), [(1024, 512), (ENOUGH, ENOUGH - 512), (256, 64), (INFINITY, ENOUGH - 512)])
+def test_connections_leave_a_reserve(limits: Callable[[Limits], list[Limits]], soft: int, most: int) -> None:
+    limits((soft, INFINITY))
+    assert descriptors.for_connections() == most

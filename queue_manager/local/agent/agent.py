@@ -154,15 +154,15 @@ class Agent:
             self._evictor.wake()
 
     async def _begin_pod(self, uid: str, pod: NodePod | None) -> PodWorker | None:
-        """A worker for a pod that is to run here; none for one that is over, gone, or comes too late."""
+        """The worker of a pod that runs or is to run here; None if the pod is over, gone, or comes too late."""
         if pod is None:
             self._forget(uid)
             return None
         if pod.is_over:
+            if self._has_processes(uid):
+                return self._worker(pod)
             if waits_for_its_end(pod):
                 await self.delete(pod)
-            if self.layout.pod(uid).exists() and any(map(supervisor.adopt, self.layout.all_runs(uid))):
-                self._sweeper.request(uid)
             return None
         if self._shutdown is not None:
             return None
@@ -170,6 +170,13 @@ class Agent:
         if pod.metadata.deletion_timestamp is None and not await self._may_start(pod, spec):
             return None
         return self._worker(pod)
+
+    def _has_processes(self, uid: str) -> bool:
+        """Whether containers of the pod still run that an earlier agent started."""
+        found = [process for run in self.layout.all_runs(uid) if (process := supervisor.adopt(run))]
+        for process in found:
+            process.release()
+        return bool(found)
 
     def _worker(self, pod: NodePod) -> PodWorker:
         uid = pod.metadata.uid

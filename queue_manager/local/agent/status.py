@@ -20,6 +20,7 @@ from queue_manager.local.agent.containers import (
     waiting_since_crash,
 )
 
+TERMINAL = ("Succeeded", "Failed")
 NODE_SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 DEADLINE = "Pod was active on the node longer than the specified deadline"
 LOST = "The container could not be located when the pod was terminated"
@@ -67,7 +68,9 @@ class View:
 
 
 def phase(view: View) -> str:
-    """Pending, Running, Succeeded or Failed."""
+    """Pending, Running, Succeeded or Failed. A pod never leaves a terminal phase, whoever wrote it."""
+    if (known := _terminal_phase(view)) is not None:
+        return known
     regular = [c for c in view.containers if not c.init]
     if any(c.running for c in view.containers):
         initialized = any(c.current for c in regular)
@@ -107,9 +110,15 @@ def pod_status(view: View) -> Json:
     }
     if any(c.init for c in view.containers):
         status["initContainerStatuses"] = [_container_status(c, view) for c in view.containers if c.init]
-    if view.verdict is not None and current == "Failed":
+    if view.verdict is not None and current == "Failed" and _terminal_phase(view) is None:
         status |= {"reason": view.verdict.reason, "message": view.verdict.message}
     return status
+
+
+def _terminal_phase(view: View) -> str | None:
+    """Succeeded or Failed if the API says so already; its reason and message then belong to whoever wrote it."""
+    known = (view.pod.get("status") or {}).get("phase")
+    return known if known in TERMINAL else None
 
 
 # --- containers --------------------------------------------------------------------------------------------
@@ -196,7 +205,7 @@ def _container_id(view: View, name: str, attempt: Attempt) -> str:
 
 
 def _conditions(view: View, current: str) -> list[Json]:
-    over = current in ("Succeeded", "Failed")
+    over = current in TERMINAL
     ready = _containers_ready(view, current)
     found = [
         _condition("PodReadyToStartContainers", not over),
@@ -244,7 +253,7 @@ def _is_initialized(view: View) -> bool:
 
 
 def _containers_ready(view: View, current: str) -> tuple[bool, str, str]:
-    if current in ("Succeeded", "Failed"):
+    if current in TERMINAL:
         return False, "PodCompleted" if current == "Succeeded" else "PodFailed", ""
     unready = [c.name for c in view.containers if (c.sidecar or not c.init) and not _ready(c, view)]
     if unready:

@@ -46,6 +46,7 @@ from queue_manager.local.agent.readiness import Readiness, Surroundings, is_prob
 from queue_manager.local.agent.status import (
     DEADLINE_EXCEEDED,
     SHUTDOWN,
+    TERMINAL,
     VANISHED,
     Verdict,
     View,
@@ -73,7 +74,7 @@ class NodePod(Object):
 
     @property
     def is_over(self) -> bool:
-        return self.status.get("phase") in ("Succeeded", "Failed")
+        return self.status.get("phase") in TERMINAL
 
 
 def waits_for_its_end(pod: NodePod) -> bool:
@@ -282,6 +283,8 @@ class PodWorker:
         elif pod.metadata.deletion_timestamp is not None:
             grace = pod.metadata.deletion_grace_period_seconds
             self._begin_stop(None, self._grace if grace is None else grace)
+        elif pod.is_over:  # by the word of another client: a kubelet ends what still runs
+            self._begin_stop(None, self._grace)
         elif shutdown is not None:
             self._begin_stop(SHUTDOWN, min(self._grace, shutdown))
         elif (left := self._left_until_deadline()) is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from queue_manager.engine.resources import PODS
 from queue_manager.local.agent import sweep
 from tests.local.agent.waiting import until
-from tests.local.agent.world import Tree, World, condition, running, terminated
+from tests.local.agent.world import Tree, World, condition, running, state, terminated
 
 POLITE = "trap 'echo bye; exit 0' TERM; touch ready; while :; do sleep 0.02; done"
 STUBBORN = "trap '' TERM; touch ready; while :; do sleep 0.02; done"
@@ -118,3 +118,30 @@ async def test_a_pod_deleted_before_its_containers_could_start_goes(world: World
         await world.when(lambda pod: pod["status"].get("containerStatuses"))
         await world.client.delete(PODS, "default", "pod")
         await world.gone()
+
+
+ENDED_BY_ANOTHER = {"status": {"phase": "Failed", "reason": "Mine", "message": "ended by another client"}}
+
+
+async def test_a_pod_that_another_client_failed_is_ended_and_stays_failed(world: World) -> None:
+    """A kubelet never takes a pod out of a terminal phase, and ends what still runs of it."""
+    async with world.running():
+        pod = await start(world, POLITE)
+        await world.client.patch(PODS, "default", "pod", ENDED_BY_ANOTHER, subresource="status")
+        after = await world.when(lambda pod: "terminated" in state(pod))
+        await until(lambda: not processes(pod))
+    assert (after["status"]["reason"], after["status"]["message"]) == ("Mine", "ended by another client")
+    assert terminated(after)["exitCode"] == 0  # it has ended well, and the pod is Failed all the same
+    assert condition(after, "Ready")["reason"] == "PodFailed"
+    assert world.phases(after) == ["Pending", "Running", "Failed"]
+
+
+async def test_a_pod_that_was_failed_while_no_agent_ran_is_ended_by_the_next(world: World) -> None:
+    async with world.running():
+        pod = await start(world, POLITE)
+    await world.client.patch(PODS, "default", "pod", ENDED_BY_ANOTHER, subresource="status")
+    async with world.running():
+        after = await world.when(lambda pod: "terminated" in state(pod))
+        await until(lambda: not processes(pod))
+    assert (await world.output(after)).endswith("bye\n")
+    assert world.phases(after) == ["Pending", "Running", "Failed"]

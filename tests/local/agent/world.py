@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -121,6 +123,13 @@ class World:
         """How often the object was written."""
         name = pod["metadata"]["name"]
         return sum(change.resource == str(PODS) and change.new.key == f"default/{name}" for change in self._changes)
+
+    def phases(self, pod: Tree) -> list[str]:
+        """The phases of a pod in the order they were written, without repetitions."""
+        key = f"default/{pod['metadata']['name']}"
+        versions = [c.new.data for c in self._changes if (c.resource, c.new.key) == (str(PODS), key)]
+        seen = [json.loads(data)["status"]["phase"] for data in versions]
+        return [phase for phase, _ in itertools.groupby(seen)]
 
     def files(self, pod: Tree, container: str = "main") -> Path:
         return self.directory / "pods" / pod["metadata"]["uid"] / container

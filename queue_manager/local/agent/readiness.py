@@ -4,22 +4,31 @@ A container is unready until its probe has succeeded `successThreshold` times in
 `failureThreshold` failures in a row. An exec startup probe has to succeed first, once. Other kinds of probes (httpGet,
 tcpSocket, grpc) and liveness probes are not run: such a container is ready as soon as it runs. A container whose
 startup probe never succeeds stays unready, and is not restarted.
+
+Each failure of a probe is reported in a kubelet's words. The recorder of Events counts repetitions on one Event and
+writes at most 25 of a pod at once, then one per five minutes, so a probe that keeps failing costs few writes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import signal
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from datetime import timedelta
+from typing import IO, NamedTuple
 
 from job_controller.fields import Json
 from queue_manager.local.agent.environment import probe_command
+from queue_manager.local.agent.status import go_duration
 
 log = logging.getLogger(__name__)
+
+MAX_OUTPUT = 10 * 1024  # bytes of a probe's output that are reported (pkg/probe/exec: maxReadLength)
 
 
 class Surroundings(NamedTuple):
@@ -29,14 +38,36 @@ class Surroundings(NamedTuple):
     directory: str
 
 
-class Readiness:
-    """Probes one running container until stopped; calls `changed` whenever `ready` turns."""
+class Failure(NamedTuple):
+    """Why a probe failed: what its command printed, or why it could not be run to its end."""
 
-    def __init__(self, container: Json, prepare: Callable[[], Awaitable[Surroundings]], changed: Callable[[], None]):
+    output: str
+    errored: bool = False  # the command could not be started
+
+    def message(self, probe: str) -> str:
+        """The message of the Event about a Readiness or Startup probe."""
+        words = "probe errored and resulted in unknown state" if self.errored else "probe failed"
+        return f"{probe} {words}: {self.output}"
+
+
+class Readiness:
+    """Probes one running container until stopped.
+
+    Calls `changed` whenever `ready` turns, and `failed` with the message of each failure.
+    """
+
+    def __init__(
+        self,
+        container: Json,
+        prepare: Callable[[], Awaitable[Surroundings]],
+        changed: Callable[[], None],
+        failed: Callable[[str], None],
+    ):
         self.ready = False
         self._container = container
         self._prepare = prepare
         self._changed = changed
+        self._failed = failed
         self._began = asyncio.get_running_loop().time()  # of the container, or of this agent
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -69,22 +100,26 @@ class Readiness:
 
     async def _until_started(self, probe: Json, surroundings: Surroundings) -> None:
         await self._initial_delay(probe)
-        while True:
-            if await succeeds(probe, surroundings):
-                return
+        while await self._fails("Startup", probe, surroundings):
             await asyncio.sleep(probe.get("periodSeconds") or 10)
 
     async def _watch(self, probe: Json, surroundings: Surroundings) -> None:
         await self._initial_delay(probe)
         last, in_a_row = False, 0
         while True:
-            success = await succeeds(probe, surroundings)
+            success = not await self._fails("Readiness", probe, surroundings)
             in_a_row = in_a_row + 1 if success is last else 1
             last = success
             needed = (probe.get("successThreshold") or 1) if success else (probe.get("failureThreshold") or 3)
             if in_a_row >= needed:
                 self._turn(success)
             await asyncio.sleep(probe.get("periodSeconds") or 10)
+
+    async def _fails(self, name: str, probe: Json, surroundings: Surroundings) -> bool:
+        failure = await ask(probe, surroundings)
+        if failure is not None:
+            self._failed(failure.message(name))
+        return failure is not None
 
     def _turn(self, ready: bool) -> None:
         if self.ready is not ready:
@@ -97,24 +132,36 @@ def is_probed(container: Json) -> bool:
     return any(_exec(container.get(name)) is not None for name in ("readinessProbe", "startupProbe"))
 
 
-async def succeeds(probe: Json, surroundings: Surroundings) -> bool:
-    """Run the probe's command; exit code 0 within its timeout is success."""
+async def ask(probe: Json, surroundings: Surroundings) -> Failure | None:
+    """Run the probe's command; None if it exits with 0 within its timeout."""
+    with tempfile.TemporaryFile() as output:  # a pipe would stay open for as long as a child of the command lives
+        try:
+            code = await _run(probe, surroundings, output)
+        except TimeoutError as error:  # an OSError, too
+            return Failure(str(error))
+        except OSError as error:
+            return Failure(str(error), errored=True)
+        output.seek(0)
+        return Failure(output.read(MAX_OUTPUT).decode("utf-8", "replace")) if code else None
+
+
+async def _run(probe: Json, surroundings: Surroundings, output: IO[bytes]) -> int:
+    """The exit code of the probe's command. Raises OSError if it cannot be started, TimeoutError when it is killed."""
+    command, seconds = probe["exec"]["command"], probe.get("timeoutSeconds") or 1
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=dict(surroundings.environment),
+        cwd=surroundings.directory,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=output,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
     try:
-        process = await asyncio.create_subprocess_exec(
-            *probe["exec"]["command"],
-            env=dict(surroundings.environment),
-            cwd=surroundings.directory,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError:
-        return False
-    try:
-        return await asyncio.wait_for(process.wait(), probe.get("timeoutSeconds") or 1) == 0
+        return await asyncio.wait_for(process.wait(), seconds)
     except TimeoutError:
-        return False
+        after = go_duration(timedelta(seconds=seconds))
+        raise TimeoutError(f"command timed out: {json.dumps(' '.join(command))} timed out after {after}") from None
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

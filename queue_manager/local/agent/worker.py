@@ -247,8 +247,13 @@ class PodWorker:
         self._tools.logs.add(run)
         if is_probed(container.spec):
             prepare = partial(self._surroundings_of_probe, container.spec, str(run.work))
-            self._probes[container.name] = Readiness(container.spec, prepare, lambda: self._look_again(0))
+            changed = partial(self._look_again, 0)
+            self._probes[container.name] = Readiness(container.spec, prepare, changed, self._report_unhealthy)
         process.watch(lambda: self._look_again(0))
+
+    def _report_unhealthy(self, message: str) -> None:
+        if self._stop is None:
+            self._reports.event(self.pod, "Warning", "Unhealthy", message)
 
     def _forget_old(self, run: RunFiles) -> None:
         """Only the previous start stays readable (`kubectl logs --previous`)."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.engine.resources import PODS
+from tests.local.agent.waiting import until
 from tests.local.agent.world import World, condition, running, terminated, waiting
 
 
@@ -255,3 +256,44 @@ async def test_a_probe_that_hangs_counts_as_failed(world: World) -> None:
         await world.create("while [ ! -e asked ]; do sleep 0.02; done; sleep 1.5", container=container)
         pod = await world.over()
     assert pod["status"]["phase"] == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("name", "asks", "message"),
+    [
+        ("readinessProbe", probe("echo not yet; exit 3"), "Readiness probe failed: not yet\n"),
+        ("startupProbe", probe("echo no >&2; exit 1"), "Startup probe failed: no\n"),
+        (
+            "readinessProbe",
+            probe("sleep 1000 & sleep 1000", timeoutSeconds=1),
+            'Readiness probe failed: command timed out: "sh -c sleep 1000 & sleep 1000" timed out after 1s',
+        ),
+        (
+            "readinessProbe",
+            {"exec": {"command": ["/no/such/probe"]}},
+            "Readiness probe errored and resulted in unknown state: "
+            "[Errno 2] No such file or directory: '/no/such/probe'",
+        ),
+    ],
+)
+async def test_a_probe_that_fails_says_why_in_an_event(
+    world: World, name: str, asks: dict[str, object], message: str
+) -> None:
+    """A kubelet's words, so that `kubectl describe pod` tells why a container is not ready."""
+    async with world.running():
+        await world.create("sleep 1000", container={name: asks})
+        await until(lambda: _has_event(world, ("Warning", "Unhealthy", message)))
+
+
+async def _has_event(world: World, event: tuple[str, str, str]) -> bool:
+    return event in await world.events()
+
+
+async def test_a_probe_that_keeps_failing_is_counted_on_one_event(world: World) -> None:
+    async with world.running():
+        await world.create("sleep 1000", container={"readinessProbe": probe("echo no; exit 1")})
+
+        async def counted() -> bool:
+            return [e["count"] for e in await world.raw_events() if e["reason"] == "Unhealthy"] == [3]
+
+        await until(counted)

@@ -105,8 +105,11 @@ class World:
         await until(look)
 
     async def events(self, name: str = "pod") -> list[tuple[str, str, str]]:
+        return [(e["type"], e["reason"], e["message"]) for e in await self.raw_events(name)]
+
+    async def raw_events(self, name: str = "pod") -> list[Tree]:
         found = await self.client.list(EVENTS, "default")
-        return [(e["type"], e["reason"], e["message"]) for e in found if e["involvedObject"]["name"] == name]
+        return [event for event in found if event["involvedObject"]["name"] == name]
 
     async def first_event(self, name: str = "pod") -> tuple[str, str, str]:
         """The first Event about a pod, once it is there: Events are delivered behind."""

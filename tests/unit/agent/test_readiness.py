@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent import readiness
-from queue_manager.local.agent.readiness import Readiness, Surroundings
+from queue_manager.local.agent.readiness import Failure, Readiness, Surroundings
 from queue_manager.simulation.virtual import run_virtual
 
 
@@ -22,10 +22,11 @@ def asked(
     """Which probes of a container are asked in its first minute, and when. The last answer is repeated."""
     seen: list[tuple[str, float]] = []
 
-    async def succeeds(of: dict[str, Any], _: Surroundings) -> bool:
+    async def ask(of: dict[str, Any], _: Surroundings) -> Failure | None:
         (name,) = of["exec"]["command"]
         seen.append((name, asyncio.get_running_loop().time() - began[0]))
-        return answers[name].pop(0) if len(answers[name]) > 1 else answers[name][0]
+        succeeds = answers[name].pop(0) if len(answers[name]) > 1 else answers[name][0]
+        return None if succeeds else Failure("no")
 
     async def surroundings() -> Surroundings:
         return Surroundings({}, "/")
@@ -34,11 +35,11 @@ def asked(
 
     async def live() -> None:
         began[0] = asyncio.get_running_loop().time()
-        running = Readiness({"name": "main", **container}, surroundings, lambda: None)
+        running = Readiness({"name": "main", **container}, surroundings, lambda: None, lambda message: None)
         await asyncio.sleep(60)
         running.stop()
 
-    patch.setattr(readiness, "succeeds", succeeds)
+    patch.setattr(readiness, "ask", ask)
     run_virtual(live())
     return seen
 

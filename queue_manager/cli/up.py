@@ -26,7 +26,7 @@ from queue_manager.engine import descriptors, log
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
-from queue_manager.local.cluster import ClusterOptions, LocalCluster
+from queue_manager.local.cluster import AtWork, ClusterOptions, LocalCluster
 from queue_manager.local.storage.journal import DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable
 from queue_manager.operator import probes
@@ -115,12 +115,26 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
         reloader.listen(stop.set)
         say_next(cluster, time.monotonic() - began)
         await stop.wait()
-        sys.stdout.write(
-            "\nstopping: pods get up to 10 s to end; Ctrl-C again leaves them to the next `sluice up` ...\n"
-        )
+        sys.stdout.write(f"\nstopping{interruption(cluster.at_work())} ...\n")
         sys.stdout.flush()
     sys.stdout.write("stopped; `sluice up` goes on where this left off\n")
     return EXIT_OK
+
+
+def interruption(running: AtWork) -> str:
+    """What a stop does to what runs, as the end of a line; empty if nothing runs."""
+    if not running.pods:
+        return ""
+    pods = counted(running.pods, "pod")
+    what = counted(running.jobs, "Job") if running.jobs else pods
+    return (
+        f": {what} interrupted, the next `sluice up` starts {pods} again, which costs no try; "
+        "waiting up to 10 s for processes to end, Ctrl-C again does not wait"
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def say(mark: str, step: str, detail: str) -> None:

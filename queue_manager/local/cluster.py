@@ -1,8 +1,8 @@
 """The embedded cluster as one thing: store, API server, controllers and node agent, started in order of need.
 
 Nothing talks to a server that is not there, and the node agent comes last, when what it reports has
-readers. Shutdown is the reverse: the agent ends its pods while their statuses can still be written, and the
-store closes when nobody writes any more. Whatever fails on the way up takes down what is up already.
+readers. Shutdown is the reverse: the agent interrupts its pods while statuses can still be written, and the store
+closes when nobody writes any more. Whatever fails on the way up takes down what is up already.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import yaml
 
@@ -29,7 +29,7 @@ from queue_manager.engine.clock_jumps import follow_clock
 from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.metrics import Registry as MetricsRegistry
 from queue_manager.engine.pod_keeping import add_pod_keeping
-from queue_manager.engine.resources import CRDS
+from queue_manager.engine.resources import CRDS, JOBS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import RateLimit, throttled
 from queue_manager.jobs.queue_manager import add_queue_controllers
@@ -81,6 +81,13 @@ class ClusterOptions:
     first_queue: bool = True
 
 
+class AtWork(NamedTuple):
+    """How many pods run on the nodes, and of how many Jobs."""
+
+    jobs: int
+    pods: int
+
+
 class LocalCluster:
     """`async with LocalCluster(options, config) as cluster:` runs it until the block ends.
 
@@ -120,6 +127,12 @@ class LocalCluster:
         self._queue.reconfigure(config)
         self.config = config
 
+    def at_work(self) -> AtWork:
+        """How much of what runs now a stop would interrupt."""
+        pods = self._agent.running_pods()
+        owners = [owner for pod in pods if (owner := pod.metadata.controller) is not None]
+        return AtWork(len({owner.uid for owner in owners if owner.kind == JOBS.kind}), len(pods))
+
     async def _start(self, stack: AsyncExitStack) -> None:
         clock, rng = SystemClock(), random.SystemRandom()
         journal = Journal.open(self.options.data_dir)
@@ -153,7 +166,7 @@ class LocalCluster:
         Placement(runtime)
         TaintEviction(runtime)
         first_queue = FirstQueue(runtime, _total(self._nodes)) if self.options.first_queue else None
-        agent = Agent(runtime, pods.root, [node.host for node in self._nodes])
+        agent = self._agent = Agent(runtime, pods.root, [node.host for node in self._nodes])
         token = secrets.token_urlsafe(32)
         file = self.options.data_dir / CERTIFICATE
         identity = certificates.provide(file, clock.now())

@@ -100,15 +100,21 @@ def trouble(pod: Pod) -> tuple[str, str]:
     for status in _containers(pod):
         if status.state.waiting is not None and status.state.waiting.message:
             return status.state.waiting.reason, status.state.waiting.message
-    ended = _bad_end(pod)
-    if ended is not None:
-        return ended.reason, ended.message
-    return pod.status.reason, pod.status.message
+    if pod.status.reason:  # the node ended the pod: the exit codes of its containers only follow from that
+        return pod.status.reason, pod.status.message
+    ended = _bad_end(pod) or _bad_end_before(pod)
+    return (ended.reason, ended.message) if ended is not None else ("", "")
 
 
 def _bad_end(pod: Pod) -> Terminated | None:
     ends = (status.state.terminated for status in _containers(pod))
     return next((end for end in ends if end is not None and end.exit_code != 0), None)
+
+
+def _bad_end_before(pod: Pod) -> Terminated | None:
+    """The last end of a container that runs again, if it ended by no doing of its own: OOMKilled, NodeShutdown."""
+    ends = (status.last_state.terminated for status in _containers(pod) if status.state.running is not None)
+    return next((end for end in ends if end is not None and end.reason not in ("", "Completed", "Error")), None)
 
 
 def _containers(pod: Pod) -> Sequence[ContainerStatus]:

@@ -32,6 +32,7 @@ class ContainerState(model.ContainerState):
 
 class ContainerStatus(model.ContainerStatus):
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
 
 
 class PodStatus(model.PodStatus):

@@ -91,10 +91,10 @@ class Agent:
     # --- life ---
 
     async def shutdown(self, grace: float = 10.0) -> None:
-        """End all pods as a node that shuts down does: Failed/Terminated, with a DisruptionTarget condition.
+        """Interrupt all pods: end their processes, and leave the pods to the next agent, which starts them again.
 
-        Each gets its grace period, at most `grace` seconds. Returns when no process of any pod is left. The runtime
-        must still be running, for the statuses are written.
+        Each pod gets its grace period, at most `grace` seconds. Returns when no process of any pod is left. The
+        runtime must still be running: pods that end for another reason at the same time are reported.
         """
         self._shutdown = grace
         self._idle.clear()
@@ -225,6 +225,10 @@ class Agent:
         if self.layout.pod(uid).exists():
             self._sweeper.request(uid)
             self.layout.remove(uid)
+
+    def running_pods(self) -> list[NodePod]:
+        """The pods that have a running container."""
+        return [worker.pod for worker in self._workers.values() if worker.running]
 
     # --- what the evictor asks for ---
 

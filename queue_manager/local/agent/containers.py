@@ -15,7 +15,7 @@ the regular ones are done.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from job_controller.fields import Json
@@ -89,7 +89,9 @@ class Container:
 
     @property
     def next_number(self) -> int:
-        return 0 if self.current is None else self.current.number + 1
+        if self.current is not None:
+            return self.current.number + 1
+        return self.previous.number if self.previous is not None else 0  # one that was interrupted does not count
 
     def started(self, attempt: Attempt) -> None:
         """A new attempt runs; the backoff for the one after it grows."""
@@ -103,6 +105,12 @@ class Container:
     def ended(self, exit: Exit) -> None:
         if self.current is not None:
             self.current = Attempt(self.current.number, self.current.started_at, exit)
+
+    def interrupted(self, reason: str, message: str) -> None:
+        """The current attempt does not count: the next one has its number. How it ended stays to be seen."""
+        if self.current is not None and self.current.exit is not None:
+            self.previous = replace(self.current, exit=replace(self.current.exit, reason=reason, message=message))
+        self.current = None
 
     def refused(self, reason: str, message: str, now: datetime, *, retry: bool = True) -> None:
         """A start failed. The first retry comes after 10 s, later ones wait twice as long, up to 300 s."""

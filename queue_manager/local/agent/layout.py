@@ -67,8 +67,21 @@ class RunFiles:
         """The supervisor's pid and the start time."""
         return _number_and_time(self.pid)
 
+    def was_interrupted(self) -> bool:
+        """Whether the container was still running when it was asked to end, or `reset` has removed the traces."""
+        asked, exited = _modified(self.end), _modified(self.exit)
+        if asked is None:
+            return not self.pid.exists()
+        return exited is None or asked <= exited
+
+    def reset(self) -> None:
+        """Have the start not happened, but for its log, which the next start of this number continues."""
+        for path in (self.eof, self.exit, self.pid, self.end):
+            path.unlink(missing_ok=True)
+
     def remove(self) -> None:
-        for path in (self.log, self.eof, self.index, self.exit, self.pid, self.end):
+        self.reset()
+        for path in (self.log, self.index):
             path.unlink(missing_ok=True)
 
     def read_exit(self) -> tuple[int, datetime] | None:
@@ -123,6 +136,14 @@ class Layout:
     def remove(self, uid: str) -> None:
         """Forget a pod. What cannot be removed (a process still writes there) is left for the next start."""
         shutil.rmtree(self.root / uid, ignore_errors=True)
+
+
+def _modified(path: Path) -> int | None:
+    """Nanoseconds; None if there is no such file."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def _number_and_time(path: Path) -> tuple[int, datetime] | None:

@@ -22,6 +22,7 @@ from queue_manager.local.agent.containers import (
 
 TERMINAL = ("Succeeded", "Failed")
 NODE_SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
+NODE_SHUTDOWN_REASON = "NodeShutdown"  # of the end of a container that the next agent starts again
 DEADLINE = "Pod was active on the node longer than the specified deadline"
 LOST = "The container could not be located when the pod was terminated"
 # A container that was running by the API, and of which nothing is left here.

@@ -94,7 +94,7 @@ class Process:
         if not self._gone and not self._has_ended():
             if number == signal.SIGTERM:
                 with contextlib.suppress(OSError):  # no room on the disk: only one that has just begun would lose it
-                    self._run.end.touch()
+                    self._run.end.touch(exist_ok=False)  # its mtime is the time of the first request
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 

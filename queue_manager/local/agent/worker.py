@@ -1,15 +1,19 @@
 """One pod on this node, from binding to its end.
 
-Theory. `sync` looks at the pod and its processes, does the next step and reports; it never waits for a process. It is
-called again when the pod changes, a process ends, or at the time it asked for. The life of a pod:
+Theory. `sync` reads the pod and its processes, takes the next step and reports; it never waits for a process. It is
+called again when the pod changes, when a process ends, or at the time it asked for. The life of a pod:
 
     starting/running --all containers done--------------------------------------> ended
-        |  deleted, past its deadline, node shutdown, done but for sidecars
+        |  deleted, past its deadline, failed by another client, done but for sidecars, evicted, node shutdown
         v
-    stopping: SIGTERM to every process group, SIGKILL when the grace period is over --none runs--> ended
+    stopping: SIGTERM to every process group, SIGKILL when the grace period is over --no process left--> ended
 
 An ended pod gets its terminal status in one write, and if it is being deleted, is then deleted for good (grace 0).
 Everything that must survive the agent is in files (layout.py) or in the API; a new worker finds the processes again.
+
+A shutdown of the node is no end: the pod keeps its status, and the next agent starts the interrupted containers again,
+in the same pod and whatever its restartPolicy. That costs the pod's Job no try. A kubelet would report the pod as
+Failed, which a Job with backoffLimit 0 does not survive.
 """
 
 from __future__ import annotations
@@ -45,6 +49,8 @@ from queue_manager.local.agent.orders import Order
 from queue_manager.local.agent.readiness import Readiness, Surroundings, is_probed
 from queue_manager.local.agent.status import (
     DEADLINE_EXCEEDED,
+    NODE_SHUTDOWN,
+    NODE_SHUTDOWN_REASON,
     SHUTDOWN,
     TERMINAL,
     VANISHED,
@@ -136,6 +142,7 @@ class PodWorker:
         self._stop: Stop | None = None
         self._obeyed = orders.read(tools.layout.order(self.uid))  # already by an earlier agent
         self._order = self._obeyed  # to stop, from the node
+        self._resumed = False  # after an interruption, and not reported yet
         self._told: set[tuple[str, str, int]] = set()
         since = pod.status.get("startTime")
         self._start_time = datetime.fromisoformat(since) if since else self._now()
@@ -158,13 +165,17 @@ class PodWorker:
             self.tree["metadata"], self.tree["status"] = msgspec.to_builtins(pod.metadata), pod.status
         self._collect_exits()
         self._look_for_a_stop(pod, shutdown)
+        if shutdown is None and self._is_interrupted and not self.running:
+            self._resume()
+            self._look_for_a_stop(pod, shutdown)
         if self._stop is None:
             await self._start_what_is_due()
         if self._stop is not None:
             self._stop_step(self._stop)
         self.ended = self._stop is not None and not self.running
-        if pod is not None:
+        if pod is not None and not self._is_interrupted:
             await self._report(pod)
+            self._forget_interruption()
 
     def end(self, verdict: Verdict, grace: float | None = None) -> None:
         """Have the next sync end this pod, within its own grace period if no other is given (seconds)."""
@@ -292,7 +303,7 @@ class PodWorker:
             self._begin_stop(None, self._grace)
         elif shutdown is not None:
             self._begin_stop(SHUTDOWN, min(self._grace, shutdown))
-        elif (left := self._left_until_deadline()) is not None:
+        elif self._stop is None and (left := self._left_until_deadline()) is not None:
             if left > 0:
                 self._look_again(left)
             elif not self._is_over:
@@ -332,6 +343,7 @@ class PodWorker:
         left = stop.kill_at - asyncio.get_running_loop().time()
         if left <= 0:
             for container in self.containers:
+                self._signal(container, signal.SIGTERM)  # a sidecar may not have been asked yet
                 self._signal(container, signal.SIGKILL)
         elif self.running:
             self._look_again(left)
@@ -349,6 +361,39 @@ class PodWorker:
         if mark not in self._told:
             self._told.add(mark)
             self._signal(container, number)
+
+    # --- interruption by a shutdown of the node ---
+
+    @property
+    def _is_interrupted(self) -> bool:
+        """The pod was stopped only because its node shut down."""
+        stop = self._stop
+        kept = self.pod.metadata.deletion_timestamp is None and not self.pod.is_over
+        return kept and stop is not None and stop.verdict == SHUTDOWN
+
+    def _resume(self) -> None:
+        """Undo the interruption: containers that the shutdown ended start again, at no cost."""
+        for container in self.containers:
+            if container.current is not None and self._was_interrupted(container.name, container.current.number):
+                container.interrupted(NODE_SHUTDOWN_REASON, NODE_SHUTDOWN)
+                message = f"Container {container.name} was ended by a shutdown of its node and starts again"
+                self._reports.event(self.pod, "Normal", NODE_SHUTDOWN_REASON, message)
+        self._stop = self._obeyed = None
+        self._resumed = True
+        self._told.clear()
+
+    def _was_interrupted(self, container: str, number: int) -> bool:
+        run = self._layout.run(self.uid, container, number)
+        interrupted = run.was_interrupted()
+        if interrupted:
+            run.reset()
+        return interrupted
+
+    def _forget_interruption(self) -> None:
+        """Remove the order once the containers run again by the API, too: until then the next agent needs it."""
+        if self._resumed:
+            self._layout.order(self.uid).unlink(missing_ok=True)
+            self._resumed = False
 
     # --- processes ---
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from queue_manager.engine.resources import PODS
 from queue_manager.local.agent import sweep
+from queue_manager.local.agent.layout import Layout
 from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running, state, terminated
 
@@ -90,26 +94,115 @@ async def test_daemons_end_with_their_pod(world: World) -> None:
         await until(lambda: not processes(pod))
 
 
-async def test_a_shutdown_fails_pods_and_leaves_no_process(world: World) -> None:
+COUNTS = "echo start >>starts; trap 'exit 3' TERM; touch ready; while ! [ -e stop ]; do sleep 0.02; done"
+
+
+def starts(world: World, pod: Tree) -> int:
+    return len((world.files(pod) / "work" / "starts").read_text().split())
+
+
+def finish(world: World, pod: Tree) -> None:
+    (world.files(pod) / "work" / "stop").touch()
+
+
+async def interrupt(world: World, script: str = COUNTS, **spec: Any) -> Tree:
+    """A pod that ran when its node was shut down."""
     async with world.running() as agent:
-        await world.create("echo ok", name="done")
-        done = await world.over("done")
-        pods = []
-        for name, script in (("polite", POLITE), ("stubborn", STUBBORN)):
-            await world.create(script, name=name)
-            pod = await world.when(running, name)
-            await until((world.files(pod) / "work" / "ready").exists)
-            pods.append(pod)
+        pod = await start(world, script, **spec)
         await asyncio.wait_for(agent.shutdown(grace=1), 15)
-        assert not any(processes(pod) for pod in pods)
-    message = "Pod was terminated in response to imminent node shutdown."
-    for name in ("polite", "stubborn"):
-        pod = await world.pod(name)
-        assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "Terminated")
-        assert pod["status"]["message"] == message
-        target = condition(pod, "DisruptionTarget")
-        assert (target["status"], target["reason"], target["message"]) == ("True", "TerminationByKubelet", message)
-    assert (await world.pod("done"))["status"] == done["status"]
+        assert not processes(pod)
+    return pod
+
+
+@pytest.mark.parametrize("script", [COUNTS, STUBBORN])
+async def test_a_shutdown_leaves_no_process_and_the_pod_as_it_is(world: World, script: str) -> None:
+    pod = await interrupt(world, script)
+    assert (await world.pod())["status"] == pod["status"]
+
+
+async def test_an_interrupted_pod_runs_again_at_the_next_start(world: World) -> None:
+    """It is not Failed, and has not restarted by its policy, so it costs its Job no try."""
+    pod = await interrupt(world)
+    async with world.running():
+        await until(lambda: starts(world, pod) == 2)
+        again = await world.when(lambda pod: pod["status"]["containerStatuses"][0]["lastState"])
+        status = again["status"]["containerStatuses"][0]
+        assert (status["restartCount"], "running" in status["state"]) == (0, True)
+        ended = status["lastState"]["terminated"]
+        assert (ended["exitCode"], ended["reason"]) == (3, "NodeShutdown")
+        message = "Container main was ended by a shutdown of its node and starts again"
+        await until(lambda: _has_event(world, ("Normal", "NodeShutdown", message)))
+        finish(world, pod)
+        after = await world.over()
+    assert (after["status"]["phase"], terminated(after)["exitCode"]) == ("Succeeded", 0)
+    assert world.phases(after) == ["Pending", "Running", "Succeeded"]
+    assert starts(world, pod) == 2
+
+
+async def _has_event(world: World, event: tuple[str, str, str]) -> bool:
+    return event in await world.events()
+
+
+async def test_an_interrupted_container_keeps_its_log_and_its_number_of_restarts(world: World) -> None:
+    script = "echo run >>starts; [ -e tried ] || { touch tried; exit 4; }; touch ready; echo on; sleep 1000"
+    pod = await interrupt(world, script, restartPolicy="OnFailure")
+    async with world.running():
+        await until(lambda: starts(world, pod) == 3)
+        again = await world.when(lambda pod: state(pod).get("running") and condition(pod, "Ready")["status"] == "True")
+        assert again["status"]["containerStatuses"][0]["restartCount"] == 1
+        await until(lambda: _prints(world, again, "on\non\n"))
+
+
+async def _prints(world: World, pod: Tree, text: str) -> bool:
+    return await world.output(pod) == text
+
+
+async def test_what_had_ended_before_the_shutdown_does_not_run_again(world: World) -> None:
+    done = {"name": "init", "image": "x", "command": ["sh", "-c", f"echo init >>{world.directory}/init"]}
+    second = {"name": "second", "image": "x", "command": ["sh", "-c", f"echo second >>{world.directory}/second"]}
+    async with world.running() as agent:
+        main = {"name": "main", "image": "x", "command": ["/bin/sh", "-c", COUNTS]}
+        await world.create(initContainers=[done], containers=[main, second])
+        pod = await world.when(lambda pod: "terminated" in state(pod, "second") and running(pod))
+        await until((world.files(pod) / "work" / "ready").exists)
+        await asyncio.wait_for(agent.shutdown(grace=1), 15)
+    async with world.running():
+        await until(lambda: starts(world, pod) == 2)
+        finish(world, pod)
+        after = await world.over()
+    assert after["status"]["phase"] == "Succeeded"
+    assert [(world.directory / name).read_text().split() for name in ("init", "second")] == [["init"], ["second"]]
+
+
+async def test_a_pod_deleted_during_a_shutdown_or_after_it_goes(world: World) -> None:
+    await interrupt(world)
+    await world.client.delete(PODS, "default", "pod")
+    async with world.running():
+        await world.gone()
+
+
+async def test_an_agent_killed_while_it_starts_an_interrupted_pod_again_costs_nothing(world: World) -> None:
+    """The files of the interrupted start are gone, the new start has none yet, and the API says: running."""
+    pod = await interrupt(world)
+    Layout(world.directory / "pods").run(pod["metadata"]["uid"], "main", 0).reset()
+    async with world.running():
+        await until(lambda: starts(world, pod) == 2)
+        finish(world, pod)
+        assert (await world.over())["status"]["phase"] == "Succeeded"
+
+
+async def test_processes_left_by_a_shutdown_that_was_cut_short_end_before_they_start_again(world: World) -> None:
+    """A second Ctrl-C, or a crash, after the pod was to end and before it did."""
+    script = f"echo start >>starts; {STUBBORN}"
+    async with world.running() as agent:
+        pod = await start(world, script, terminationGracePeriodSeconds=1)
+        stopping = asyncio.create_task(agent.shutdown(grace=1))
+        await until((world.files(pod) / "0.end").exists)
+        stopping.cancel()
+    async with world.running():
+        await until(lambda: starts(world, pod) == 2)
+        groups = {os.getsid(pid) for pid in processes(pod)}
+        assert len(groups) == 1
 
 
 async def test_a_pod_deleted_before_its_containers_could_start_goes(world: World) -> None:

@@ -16,7 +16,7 @@ import yaml
 
 from job_controller.model import Pod
 from queue_manager.engine.resources import JOBS, LOCAL_QUEUES, PODS
-from tests.local.cluster.conftest import PATIENCE, ROOT, SLUICE, Up, processes_of, sluice
+from tests.local.cluster.conftest import PATIENCE, ROOT, SLUICE, Up, processes_of, sluice, until
 from tests.local.cluster.work import ended, job, job_named, running
 
 Start = Callable[..., Up]
@@ -64,6 +64,34 @@ async def test_a_signal_stops_it_cleanly_and_no_process_is_left(start: Start, nu
     assert up.stop(number) == 0
     assert processes_of(marker) == []
     assert not [line for line in up.lines if "Traceback" in line or "ERROR" in line]
+
+
+async def test_a_stop_and_a_start_cost_a_job_no_try(start: Start, tmp_path: Path) -> None:
+    """Its pod goes on under its name; `show` says that its node was shut down, and not that its command failed."""
+    up = start()
+    gate, runs = tmp_path / "gate", tmp_path / "runs"
+    async with up.client() as client:
+        waits = f"echo run >> {runs}; until [ -e {gate} ]; do sleep 0.05; done"
+        await client.create(JOBS, "default", job("goes-on", waits, backoffLimit=0))
+        await running(client, "goes-on")
+        (pod,) = await client.list(PODS, "default", type=Pod)
+    assert up.stop() == 0
+    assert "stopping: 1 Job interrupted, the next `sluice up` starts 1 pod again, which costs no try; " in "\n".join(up.lines)
+    second = start()
+    async with second.client() as client:
+
+        async def runs_again() -> bool:
+            return runs.read_text().split() == ["run", "run"]
+
+        await until(runs_again, "the pod runs again")
+        shown = sluice("show", "goes-on", "--kubeconfig", str(second.kubeconfig))
+        (row,) = [line for line in shown.stdout.splitlines() if line.startswith(pod.metadata.name)]
+        assert "NodeShutdown: Pod was terminated in response to imminent node shutdown." in " ".join(row.split())
+        assert "143" not in row
+        gate.touch()
+        done = await ended(client, "goes-on")
+        assert (done.status.succeeded, done.status.failed) == (1, 0)
+        assert [p.metadata.uid for p in await client.list(PODS, "default", type=Pod)] == [pod.metadata.uid]
 
 
 async def test_a_second_signal_ends_it_at_once_and_says_nothing(start: Start) -> None:

@@ -92,7 +92,8 @@ def evictions(*rows: tuple[str, str, int]) -> Tree:
 
 
 def pod(name: str = "j-aaaaa", phase: str = "Running", **more: Any) -> Pod:
-    """`more`: index, failures (counted before it), exit, ended, created, ready, node, waiting, deleted."""
+    """`more`: index, failures (counted before it), exit, ended, created, ready, node, waiting, deleted;
+    verdict: why the node ended it; before: why its container ended before it ran again."""
     annotations: Tree = {}
     if "index" in more:
         annotations["batch.kubernetes.io/job-completion-index"] = str(more["index"])
@@ -113,13 +114,18 @@ def pod(name: str = "j-aaaaa", phase: str = "Running", **more: Any) -> Pod:
         state = {"terminated": {"exitCode": more["exit"], "reason": reason, "finishedAt": wire(more.get("ended", 0))}}
     if "waiting" in more:
         state = {"waiting": {"reason": "CreateContainerError", "message": more["waiting"]}}
+    last: Tree = {}
+    if "before" in more:
+        state = {"running": {"startedAt": wire(more.get("created", 0))}}
+        last = {"terminated": {"exitCode": 143, "reason": more["before"], "finishedAt": wire(0)}}
     conditions = [cond("Ready")] if more.get("ready") else []
     conditions += [cond("PodScheduled", "False", "Unschedulable", more["stuck"])] if "stuck" in more else []
     status = {
         "phase": phase,
         "startTime": wire(more.get("created", 0)),
         "conditions": conditions,
-        "containerStatuses": [{"name": "c", "state": state}] if state else [],
+        "containerStatuses": [{"name": "c", "state": state, "lastState": last}] if state else [],
+        "reason": more.get("verdict", ""),
     }
     tree = {"metadata": meta, "spec": {"nodeName": more.get("node", "n")}, "status": status}
     return msgspec.convert(tree, Pod)

@@ -37,6 +37,9 @@ def indexed(completions: int, **more: object) -> Job:
         (pod(ready=True, deleted=9), "Terminating", None, "", ""),
         (pod(phase="Succeeded", exit=0), "Succeeded", 0, "", ""),
         (pod(phase="Failed", exit=137, reason="OOMKilled"), "Failed", 137, "OOMKilled", ""),
+        (pod(phase="Failed", exit=143, verdict="Terminated"), "Failed", 143, "Terminated", ""),
+        (pod(ready=True, before="NodeShutdown"), "Ready", None, "NodeShutdown", ""),
+        (pod(ready=True, before="Error"), "Ready", None, "", ""),
     ],
 )
 def test_a_pod_has_a_state_an_exit_code_and_what_is_wrong_with_it(

@@ -26,6 +26,7 @@ from queue_manager.engine import descriptors, log
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
+from queue_manager.local.agent.cgroups import Cgroups, delegated
 from queue_manager.local.cluster import AtWork, ClusterOptions, LocalCluster
 from queue_manager.local.storage.journal import DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable
@@ -101,6 +102,8 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
     say("!", "no sandbox", f"commands of Jobs run as plain processes of user {user()}")
     if os.geteuid() == 0:
         say("!", "root", ROOT)
+    cgroups = delegated()
+    say("!", "limits", enforcement(cgroups))
 
     async def serve(runtime: Runtime, stack: AsyncExitStack) -> None:
         routes = probes.routes(config, runtime.metrics, lambda: "stopping" if stop.is_set() else runtime.unready())
@@ -108,7 +111,7 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
             say("\u2714", "serving", url)
 
     report = partial(say, "\u2714")
-    async with LocalCluster(options, config, report, serve) as cluster:
+    async with LocalCluster(options, config, report, serve, cgroups) as cluster:
         reloader = Reloader(
             file, config, cluster.reconfigure, lambda done, line: say("✔" if done else "!", "config", line)
         )
@@ -119,6 +122,13 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
         sys.stdout.flush()
     sys.stdout.write("stopped; `sluice up` goes on where this left off\n")
     return EXIT_OK
+
+
+def enforcement(cgroups: Cgroups | None) -> str:
+    """Which limits of containers hold on this machine."""
+    if cgroups is not None:
+        return "limits.memory and limits.cpu are enforced by cgroups"
+    return "limits.memory is checked once a second, limits.cpu is not enforced (no cgroup is delegated to Sluice)"
 
 
 def interruption(running: AtWork) -> str:

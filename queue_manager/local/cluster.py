@@ -35,6 +35,7 @@ from queue_manager.engine.throttle import RateLimit, throttled
 from queue_manager.jobs.queue_manager import add_queue_controllers
 from queue_manager.local import certificates
 from queue_manager.local.agent.agent import Agent
+from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogSource
 from queue_manager.local.certificates import Identity
@@ -91,7 +92,8 @@ class AtWork(NamedTuple):
 class LocalCluster:
     """`async with LocalCluster(options, config) as cluster:` runs it until the block ends.
 
-    `report(step, detail)` is called as each step of the start is done. Raises DataDirectoryInUse,
+    `report(step, detail)` is called as each step of the start is done. `cgroups`: where the node agent enforces the
+    limits of containers. Raises DataDirectoryInUse,
     JournalUnusable, ValueError (bad quantity) or OSError (port taken) when it cannot start.
     """
 
@@ -101,6 +103,7 @@ class LocalCluster:
         config: KueueConfig,
         report: Report = lambda step, detail: None,
         watch: Watch = watch_nothing,
+        cgroups: Cgroups | None = None,
     ) -> None:
         self.options = options
         self.config = config
@@ -108,6 +111,7 @@ class LocalCluster:
         self.kubeconfig = options.data_dir / "kubeconfig"
         self._report = report
         self._watch = watch
+        self._cgroups = cgroups
         self._stack = AsyncExitStack()
         self._nodes = node_specs(options.nodes, options.cpu, options.memory)
 
@@ -160,13 +164,14 @@ class LocalCluster:
         run_job_controller(runtime, job_options)
         add_pod_keeping(runtime)
         self._queue = queue = add_queue_controllers(runtime, self.config)
-        admission.extend([SwitchedOff(job_options.switches), PodPriority(store), LeftUndone(), *queue.admission])
+        undone = LeftUndone(limits_cpu=self._cgroups is not None)
+        admission.extend([SwitchedOff(job_options.switches), PodPriority(store), undone, *queue.admission])
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)
         Placement(runtime)
         TaintEviction(runtime)
         first_queue = FirstQueue(runtime, _total(self._nodes)) if self.options.first_queue else None
-        agent = self._agent = Agent(runtime, pods.root, [node.host for node in self._nodes])
+        agent = self._agent = Agent(runtime, pods.root, [node.host for node in self._nodes], cgroups=self._cgroups)
         token = secrets.token_urlsafe(32)
         file = self.options.data_dir / CERTIFICATE
         identity = certificates.provide(file, clock.now())

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from job_controller.fields import FieldError, Json
 from queue_manager.engine.resources import JOBS, PODS
+from queue_manager.local.agent.limits import limits_of
 from queue_manager.local.server.admission import Review
 
 MOUNTS = "nothing is mounted here, commands see the files of this machine"
@@ -19,11 +20,18 @@ STARTUP = "a container that never starts up is not restarted here, it stays unre
 HOOKS = "not called here"
 RIGHTS = "has no effect here, commands run as the user who started the cluster"
 COMMAND = "a container without one does not start here, no image is pulled and the command runs as a local process"
+CPU = "not enforced here, the container may use all cpus of this machine"
 MESSAGES = "not followed here, the message of a container's end is not read"
 
 
 class LeftUndone:
-    """An Admission that only warns. Pods of controllers are passed over: the creation of their owner was warned of."""
+    """An Admission that only warns. Pods of controllers are passed over: their owner's creation was warned of.
+
+    `limits_cpu`: whether the node agent enforces limits.cpu on this machine.
+    """
+
+    def __init__(self, *, limits_cpu: bool = False) -> None:
+        self._limits_cpu = limits_cpu
 
     def mutate(self, review: Review) -> list[FieldError] | None:
         return None
@@ -31,16 +39,21 @@ class LeftUndone:
     def validate(self, review: Review) -> list[FieldError]:
         if review.operation == "CREATE" and not review.subresource:
             if review.resource == JOBS:
-                review.warnings.extend(warnings(review.object["spec"]["template"]["spec"], "spec.template.spec"))
+                review.warnings.extend(self._warnings(review.object["spec"]["template"]["spec"], "spec.template.spec"))
             elif review.resource == PODS and not review.object["metadata"].get("ownerReferences"):
-                review.warnings.extend(warnings(review.object["spec"], "spec"))
+                review.warnings.extend(self._warnings(review.object["spec"], "spec"))
         return []
 
+    def _warnings(self, spec: Json, path: str) -> list[str]:
+        return warnings(spec, path, limits_cpu=self._limits_cpu)
 
-def warnings(spec: Json, path: str) -> list[str]:
+
+def warnings(spec: Json, path: str, *, limits_cpu: bool = False) -> list[str]:
     """One for each kind of thing, with the first place and how many more there are. `spec` has its defaults."""
     places: dict[str, list[str]] = {}
     for place, why in _left_undone(spec, path):
+        if why == CPU and limits_cpu:
+            continue
         places.setdefault(why, []).append(place)
     return [f"{first}{f' and {len(others)} more' if others else ''}: {why}" for why, (first, *others) in places.items()]
 
@@ -70,6 +83,8 @@ def _of_container(container: Json) -> Iterator[tuple[str, str]]:
         yield "lifecycle", HOOKS
     if container.get("securityContext"):
         yield "securityContext", RIGHTS
+    if limits_of(container).cpu is not None:
+        yield "resources.limits.cpu", CPU
     if container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
         yield "terminationMessagePolicy", MESSAGES
     if container.get("terminationMessagePath") not in (None, "/dev/termination-log"):

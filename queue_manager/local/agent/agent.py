@@ -27,12 +27,14 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.agent import supervisor
 from queue_manager.local.agent.admission import REJECTED, MakesRoom, Rejected
+from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.environment import ConfigError, Host
 from queue_manager.local.agent.evictor import Evictor
 from queue_manager.local.agent.gate import Gate
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogIndexer
 from queue_manager.local.agent.nodes import OwnNodes
+from queue_manager.local.agent.oom_killer import OomKiller
 from queue_manager.local.agent.pressure import Policy
 from queue_manager.local.agent.status import PREEMPTED, Verdict
 from queue_manager.local.agent.sweep import Sweeper
@@ -59,10 +61,18 @@ class Agent:
     Without `shutdown` (the program is killed, or the runtime just stops) containers go on running.
     """
 
-    def __init__(self, runtime: Runtime, directory: Path, hosts: Sequence[Host], policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: Path,
+        hosts: Sequence[Host],
+        policy: Policy | None = None,
+        cgroups: Cgroups | None = None,
+    ) -> None:
         """`directory`: where pods live, made readable by its owner only. `hosts`: the nodes this agent serves.
 
-        `policy`: when pods are evicted for want of memory; a kubelet's by default.
+        `policy`: when pods are evicted for want of memory; a kubelet's by default. `cgroups`: where the limits of
+        containers are enforced; without them memory is sampled and cpu is not limited.
         """
         self.layout = Layout(directory.resolve())
         self.layout.prepare()
@@ -79,6 +89,8 @@ class Agent:
         self._nodes = OwnNodes(runtime, hosts, policy.transition)
         self._gate = Gate(self._nodes)
         self._evictor = Evictor(self, self._nodes, policy, self.layout.root)
+        self._cgroups = cgroups
+        self._oom_killer = OomKiller(self.pods, self.layout.root)
         self._caches: list[Cache[NodePod]] = []
         for host in hosts:
             cache = runtime.cache(PODS, NodePod, field_selector=f"spec.nodeName={host.name}")
@@ -86,6 +98,7 @@ class Agent:
             self._caches.append(cache)
         runtime.task(self._begin)
         runtime.task(self._evictor.run)
+        runtime.task(self._oom_killer.run)
         runtime.worker(self._queue, self._sync, CONCURRENCY)
 
     # --- life ---
@@ -152,6 +165,7 @@ class Agent:
             self._end_pod(uid, pod)
         elif worker.running:
             self._evictor.wake()
+            self._oom_killer.wake()
 
     async def _begin_pod(self, uid: str, pod: NodePod | None) -> PodWorker | None:
         """The worker of a pod that runs or is to run here; None if the pod is over, gone, or comes too late."""
@@ -181,7 +195,7 @@ class Agent:
     def _worker(self, pod: NodePod) -> PodWorker:
         uid = pod.metadata.uid
         host = self._nodes.host(msgspec.json.decode(pod.spec, type=_Bound).nodeName)
-        tools = Tools(self.layout, host, self._source, self, self._indexer, self._runtime.clock.now)
+        tools = Tools(self.layout, host, self._source, self, self._indexer, self._runtime.clock.now, self._cgroups)
         worker = self._workers[uid] = PodWorker(pod, tools, lambda seconds: self._queue.add_after(uid, seconds))
         return worker
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from job_controller import quantities
 from queue_manager.local.agent.containers import Container
-from queue_manager.local.agent.memory import Limit, Sizes, over_limit
+from queue_manager.local.agent.memory import Limit, Sizes, by_container, over_limit
 from queue_manager.local.agent.pressure import ContainerUse, PodUse, Policy, available, evict
 from queue_manager.local.agent.status import Verdict
 from queue_manager.local.agent.worker import PodWorker
@@ -106,16 +106,9 @@ class Evictor:
 
 
 def _use(worker: PodWorker, held: Held, sizes: Mapping[int, int]) -> PodUse:
-    """A process that left its container's session counts for it only where it can be no other's."""
-    names = worker.sessions()
+    used = by_container(sizes, worker.sessions())
     running = [container for container in worker.containers if container.running]
-    used = dict.fromkeys((container.name for container in running), 0)
-    only = running[0].name if len(running) == 1 else ""
-    for session, size in sizes.items():
-        name = names.get(session, only)
-        if name in used:
-            used[name] += size
-    containers = [_container_use(container, used[container.name]) for container in running]
+    containers = [_container_use(container, used.get(container.name, 0)) for container in running]
     return PodUse(held.uid, sum(sizes.values()), held.requests.get("memory", 0), held.priority, containers)
 
 

@@ -8,6 +8,8 @@
     <root>/<pod uid>/<container>/<n>.pid   pid of the supervisor; its mtime is the start time
     <root>/<pod uid>/<container>/<n>.exit  exit code and a newline; its mtime is the finish time
     <root>/<pod uid>/<container>/<n>.end   it was asked to end
+    <root>/<pod uid>/<container>/<n>.oom   it was, or is to be, killed because it used more memory than its limit
+    <root>/<pod uid>/<container>/<n>.cg    the path of its cgroup, if it has one
 
 A file without its trailing newline is one being written and counts as absent.
 """
@@ -63,6 +65,26 @@ class RunFiles:
     def end(self) -> Path:
         return Path(self.base + ".end")
 
+    @property
+    def oom(self) -> Path:
+        return Path(self.base + ".oom")
+
+    @property
+    def cgroup(self) -> Path:
+        return Path(self.base + ".cg")
+
+    @property
+    def pod(self) -> str:
+        """The uid of the pod."""
+        return self.container.parent.name
+
+    def read_cgroup(self) -> Path | None:
+        """The cgroup of the container, which may be gone."""
+        try:
+            return Path(self.cgroup.read_text().rstrip("\n"))
+        except FileNotFoundError:
+            return None
+
     def read_pid(self) -> tuple[int, datetime] | None:
         """The supervisor's pid and the start time."""
         return _number_and_time(self.pid)
@@ -76,7 +98,7 @@ class RunFiles:
 
     def reset(self) -> None:
         """Have the start not happened, but for its log, which the next start of this number continues."""
-        for path in (self.eof, self.exit, self.pid, self.end):
+        for path in (self.eof, self.exit, self.pid, self.end, self.oom, self.cgroup):
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:

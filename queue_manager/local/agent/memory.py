@@ -1,17 +1,18 @@
 """How much memory the processes of pods use, from /proc.
 
-Looking at every page of a process is dear, so it is done only where it matters. The resident size of a process counts
-what it shares with others in full, so the sum over a node's pods is at least what they use: while that leaves enough,
-all is well. Otherwise shared pages are divided among those who share them (Pss), as a cgroup is charged for them once.
+Reading the details of a process is expensive, so it is done only where it matters. The resident size of a process
+counts what it shares with others in full, so the sum over some pods is at least what they use: while that is within
+their limit, all is well. Otherwise shared pages are divided among the processes that share them (Pss), as a cgroup is
+charged for them once.
 
 Processes are found by their mark (sweep.py), whatever group or session they are in; those that are still in the
-session of their container are counted for it. Where there is no /proc nothing is found, and nobody is evicted.
+session of their container are counted for it. Where there is no /proc nothing is found, and no pod is ended.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 class Limit(NamedTuple):
-    """A node's pods, and how many bytes they may use together before somebody has to look closely."""
+    """Pods, and how many bytes they may use together before their processes are read in detail."""
 
     pods: Collection[str]
     most: int
@@ -31,44 +32,82 @@ class Limit(NamedTuple):
 Sizes = dict[str, dict[int, int]]  # uid of a pod -> session -> bytes
 
 
-def over_limit(nodes: Mapping[str, Limit], root: Path) -> dict[str, Sizes]:
-    """What the pods of those nodes use that may be over their limit; `root` is where they live.
+def proportional(pid: int) -> int:
+    """Bytes in memory, shared ones in part. Some kernels do not say; then all of them."""
+    return _rollup(pid, "Pss") or resident(pid)
+
+
+def unreclaimable(pid: int) -> int:
+    """Bytes of anonymous and shared memory, which the kernel cannot drop as it drops the pages of files."""
+    return _rollup(pid, "Pss_Anon", "Pss_Shmem") or _anonymous(pid)
+
+
+def over_limit(
+    limits: Mapping[str, Limit], root: Path, measure: Callable[[int], int] = proportional
+) -> dict[str, Sizes]:
+    """What the pods use that may be over one of the limits, by the name of the limit; `root` is where they live.
 
     Takes about 30 µs per process of the machine.
     """
     processes = marked(root)
     found: dict[str, Sizes] = {}
-    for name, limit in nodes.items():
+    for name, limit in limits.items():
         pids = {uid: processes[uid] for uid in limit.pods if uid in processes}
         if sum(resident(pid) for pids_of in pids.values() for pid in pids_of) > limit.most:
-            found[name] = {uid: _by_session(pids_of) for uid, pids_of in pids.items()}
+            found[name] = {uid: _by_session(pids_of, measure) for uid, pids_of in pids.items()}
     return found
 
 
-def _by_session(pids: Collection[int]) -> dict[int, int]:
+def by_container(sizes: Mapping[int, int], sessions: Mapping[int, str]) -> dict[str, int]:
+    """Bytes by container of a pod. `sessions`: the running containers by the session each was started in.
+
+    A process that left its container's session counts for it only where it can belong to no other.
+    """
+    only = next(iter(sessions.values())) if len(sessions) == 1 else ""
+    used = dict.fromkeys(sessions.values(), 0)
+    for session, size in sizes.items():
+        name = sessions.get(session, only)
+        if name in used:
+            used[name] += size
+    return used
+
+
+def _by_session(pids: Collection[int], measure: Callable[[int], int]) -> dict[int, int]:
     sizes: dict[int, int] = {}
     for pid in pids:
         session = session_of(pid)
-        sizes[session] = sizes.get(session, 0) + proportional(pid)
+        sizes[session] = sizes.get(session, 0) + measure(pid)
     return sizes
 
 
 def resident(pid: int) -> int:
     """Bytes in memory, shared ones in full; 0 for a process that is gone."""
+    return _statm(pid)[1] * PAGE
+
+
+def _anonymous(pid: int) -> int:
+    _, pages, shared = _statm(pid)
+    return (pages - shared) * PAGE
+
+
+def _statm(pid: int) -> tuple[int, int, int]:
+    """Pages of a process: all, resident, and of these shared with a file."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * PAGE
-    except GONE:
-        return 0
+            size, pages, shared = map(int, file.read().split()[:3])
+            return size, pages, shared
+    except (*GONE, ValueError):
+        return 0, 0, 0
 
 
-def proportional(pid: int) -> int:
-    """Bytes in memory, shared ones in part. Some kernels do not say; then all of them."""
+def _rollup(pid: int, *names: str) -> int:
+    """The sum of some lines of smaps_rollup, in bytes; 0 if the process is gone or its kernel does not say."""
+    wanted = [f"{name}:".encode() for name in names]
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
-            return next(int(line.split()[1]) << 10 for line in file if line.startswith(b"Pss:"))
-    except (*GONE, StopIteration):
-        return resident(pid)
+            return sum(int(line.split()[1]) << 10 for line in file if line.split()[0] in wanted)
+    except GONE:
+        return 0
 
 
 def session_of(pid: int) -> int:

@@ -100,7 +100,9 @@ class Readiness:
 
     async def _until_started(self, probe: Json, surroundings: Surroundings) -> None:
         await self._initial_delay(probe)
-        while await self._fails("Startup", probe, surroundings):
+        while True:
+            if not await self._fails("Startup", probe, surroundings):
+                return
             await asyncio.sleep(probe.get("periodSeconds") or 10)
 
     async def _watch(self, probe: Json, surroundings: Surroundings) -> None:

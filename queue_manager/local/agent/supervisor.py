@@ -9,6 +9,7 @@ lost. So each container is the foreground child of a `/bin/sh` in a session of i
      A SIGTERM that comes before the command has been started ends the container instead. A shell may lose one
      while it forks, so whoever sends it writes that down before, and the child, where SIGTERM is deadly from then
      on, looks whether it is written;
+     The child enters the cgroup of the container, if it has one; the shell stays outside and survives an OOM kill;
   3. writes the exit code, as soon as there is room on the disk. The mtime of that file is the finish time, which
      saves a `date` process;
   4. kills its process group and with it itself: background children end with their container, as they would
@@ -50,9 +51,13 @@ _SCRIPT = (
 trap : HUP INT QUIT USR1 USR2 PIPE ALRM
 _sluice_end=; trap _sluice_end=1 TERM
 ulimit -c 0; umask 022
-_sluice_run=$1; cd "$2" || exit; shift 2; unset OLDPWD
+_sluice_run=$1 _sluice_cgroup=$2; cd "$3" || exit; shift 3; unset OLDPWD
 echo $$ >>"$_sluice_run.pid"
-if [ "$_sluice_end" ]; then (exit 143); else (trap - TERM; [ -e "$_sluice_run.end" ] && exit 143; exec "$@" 2>&1); fi
+if [ "$_sluice_end" ]; then (exit 143); else (
+  trap - TERM; [ -e "$_sluice_run.end" ] && exit 143
+  [ -z "$_sluice_cgroup" ] || echo 0 >"$_sluice_cgroup/cgroup.procs" || exit 128
+  exec "$@" 2>&1
+); fi
 _sluice_code=$? PATH=/bin:/usr/bin
 until echo "$_sluice_code" >"$_sluice_run.exit"; do [ -d "${_sluice_run%/*}" ] || break; sleep 1; done
 kill -KILL 0
@@ -148,8 +153,12 @@ def keep_files_to_ourselves() -> None:
                 os.set_inheritable(int(name), False)
 
 
-def spawn(run: RunFiles, argv: Sequence[str], environment: Mapping[str, str], directory: str) -> Process:
+def spawn(
+    run: RunFiles, argv: Sequence[str], environment: Mapping[str, str], directory: str, cgroup: str = ""
+) -> Process:
     """Start a container. `argv[0]` is an absolute path; the environment is all that the process gets.
+
+    `cgroup`: the directory of the cgroup that the container runs in; empty for that of the agent.
 
     Takes about a millisecond, whatever the size of this process (posix_spawn shares its memory until exec).
     Raises OSError when no process can be started.
@@ -162,7 +171,7 @@ def spawn(run: RunFiles, argv: Sequence[str], environment: Mapping[str, str], di
             (os.POSIX_SPAWN_DUP2, writing, 1),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),  # what the shell itself says is no output
         ]
-        command = ["/bin/sh", "-c", _SCRIPT, "sluice-container", run.base, directory, *argv]
+        command = ["/bin/sh", "-c", _SCRIPT, "sluice-container", run.base, cgroup, directory, *argv]
         pid = _spawn(command, environment, files)
     finally:
         os.close(reading)

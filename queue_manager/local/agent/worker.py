@@ -19,6 +19,7 @@ Failed, which a Job with backoffLimit 0 does not survive.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 from collections.abc import Callable, Mapping
@@ -33,6 +34,7 @@ from job_controller.fields import Json
 from job_controller.model import Object
 from queue_manager.local.agent import environment as env
 from queue_manager.local.agent import orders, supervisor
+from queue_manager.local.agent.cgroups import Cgroups, was_oom_killed
 from queue_manager.local.agent.containers import (
     CRASH_BACKOFF,
     CRASH_BACKOFF_CAP,
@@ -45,6 +47,7 @@ from queue_manager.local.agent.containers import (
     waiting_since_crash,
 )
 from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.limits import OOM_KILLED, limits_of
 from queue_manager.local.agent.orders import Order
 from queue_manager.local.agent.readiness import Readiness, Surroundings, is_probed
 from queue_manager.local.agent.status import (
@@ -124,6 +127,7 @@ class Tools:
     reports: Reports
     logs: LogIndex
     now: Callable[[], datetime]
+    cgroups: Cgroups | None = None  # of containers; None where the agent may create none
 
 
 class PodWorker:
@@ -185,8 +189,24 @@ class PodWorker:
         """The containers that run, by the process session each of them was started in."""
         return {process.pid: name for name, process in self._processes.items()}
 
+    def sampled_limits(self) -> dict[str, int]:
+        """limits.memory of the running containers that no cgroup enforces, in bytes by name."""
+        found = {}
+        for container in self.containers:
+            limit = limits_of(container.spec).memory
+            if limit is not None and container.name in self._processes and not self._run(container).cgroup.exists():
+                found[container.name] = limit
+        return found
+
+    def kill_for_memory(self, name: str) -> None:
+        """Kill a container that uses more memory than its limit."""
+        container = next(c for c in self.containers if c.name == name)
+        with contextlib.suppress(OSError):  # no room on the disk: it is killed all the same, as Error
+            self._run(container).oom.touch()
+        self._signal(container, signal.SIGKILL)
+
     def release(self) -> None:
-        """Let go of the processes; they live on and a later worker finds them."""
+        """Stop watching the processes; they live on and a later worker finds them."""
         for probe in self._probes.values():
             probe.stop()
         for process in self._processes.values():
@@ -239,10 +259,15 @@ class PodWorker:
         variables, directory = self._surroundings(container.spec, declared, str(run.work))
         command, *arguments = env.arguments(container.spec, declared)
         program = env.executable(command, directory, variables["PATH"])
-        process = supervisor.spawn(run, [program, *arguments], variables, directory)
+        process = supervisor.spawn(run, [program, *arguments], variables, directory, self._confine(container, run))
         self._watch(container, process, run)
         container.started(Attempt(run.number, self._now()))
         self._forget_old(run)
+
+    def _confine(self, container: Container, run: RunFiles) -> str:
+        """The cgroup that a container is to run in; empty if it has no limits, or none can be created here."""
+        limits = limits_of(container.spec)
+        return str(self._tools.cgroups.create(run, limits)) if self._tools.cgroups and any(limits) else ""
 
     async def _declared(self, spec: Json) -> dict[str, str]:
         return await env.declared(self.tree, spec, self._host, self._tools.source)
@@ -374,7 +399,7 @@ class PodWorker:
     def _resume(self) -> None:
         """Undo the interruption: containers that the shutdown ended start again, at no cost."""
         for container in self.containers:
-            if container.current is not None and self._was_interrupted(container.name, container.current.number):
+            if container.current is not None and self._was_interrupted(self._run(container)):
                 container.interrupted(NODE_SHUTDOWN_REASON, NODE_SHUTDOWN)
                 message = f"Container {container.name} was ended by a shutdown of its node and starts again"
                 self._reports.event(self.pod, "Normal", NODE_SHUTDOWN_REASON, message)
@@ -382,8 +407,7 @@ class PodWorker:
         self._resumed = True
         self._told.clear()
 
-    def _was_interrupted(self, container: str, number: int) -> bool:
-        run = self._layout.run(self.uid, container, number)
+    def _was_interrupted(self, run: RunFiles) -> bool:
         interrupted = run.was_interrupted()
         if interrupted:
             run.reset()
@@ -409,9 +433,22 @@ class PodWorker:
     def _exit(self, container: Container, attempt: Attempt) -> Exit:
         run = self._layout.run(self.uid, container.name, attempt.number)
         self._tools.logs.remove(run)
+        self._leave_cgroup(run)
         known = run.read_exit()
         code, finished = known if known is not None else (supervisor.KILLED, self._now())
-        return Exit(code, max(finished, attempt.started_at))  # a file's time comes from a coarser clock
+        finished = max(finished, attempt.started_at)  # a file's time comes from a coarser clock
+        return Exit(code, finished, OOM_KILLED if code == supervisor.KILLED and run.oom.exists() else "")
+
+    def _leave_cgroup(self, run: RunFiles) -> None:
+        path = run.read_cgroup()
+        if path is not None and was_oom_killed(path):
+            run.oom.touch()
+        if path is not None and self._tools.cgroups is not None:
+            self._tools.cgroups.end(path)
+
+    def _run(self, container: Container) -> RunFiles:
+        """The files of the current start of a container."""
+        return self._layout.run(self.uid, container.name, container.current.number if container.current else 0)
 
     def _recover(self, container: Container) -> None:
         """What an earlier agent left of this container: a process, an exit code, or only a trace in the API."""
@@ -431,7 +468,7 @@ class PodWorker:
         process = supervisor.adopt(run) if newest else None
         if process is not None:
             self._watch(container, process, run)
-        elif run.read_exit() is not None:
+        elif run.read_exit() is not None or run.oom.exists():
             container.ended(self._exit(container, attempt))
         else:
             container.ended(Exit(supervisor.KILLED, self._now(), STATUS_UNKNOWN, VANISHED))

@@ -17,6 +17,7 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.agent import Agent
+from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogSource
 from queue_manager.local.agent.pressure import Policy
@@ -48,13 +49,16 @@ class World:
 
     @contextlib.asynccontextmanager
     async def running(
-        self, nodes: Sequence[NodeSpec] | None = None, policy: Policy | None = None
+        self,
+        nodes: Sequence[NodeSpec] | None = None,
+        policy: Policy | None = None,
+        cgroups: Cgroups | None = None,
     ) -> AsyncIterator[Agent]:
         """Agent and placement run inside; leaving the block drops them without any clean-up, as a kill would."""
         specs = nodes or node_specs(cpu="4", memory="8Gi")
         await register(self.client, specs, self.clock.now())
         runtime = Runtime(LocalTransport(self.server), self.clock, random.Random(2))
-        agent = Agent(runtime, self.directory / "pods", [spec.host for spec in specs], policy)
+        agent = Agent(runtime, self.directory / "pods", [spec.host for spec in specs], policy, cgroups)
         Placement(runtime)
         TaintEviction(runtime)
         async with runtime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,3 +129,22 @@ async def test_a_job_is_suspended_resumed_and_removed_when_its_time_is_over(clus
             return await client.list(JOBS, "default") == [] and await no_pods()
 
         await until(gone, "the Job is removed, and its pods with it")
+
+
+async def test_a_job_above_its_memory_limit_fails_by_the_rule_for_its_exit_code(cluster: Begin) -> None:
+    """OOMKilled with 137: the pod failure policy sees what it would see on a real node."""
+    up = cluster()
+    hold = "import time; held = bytearray(100 << 20); time.sleep(1000)"
+    rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [137]}}
+    greedy = job("greedy", "", backoffLimit=6, podFailurePolicy={"rules": [rule]})
+    (container,) = greedy["spec"]["template"]["spec"]["containers"]
+    container |= {"command": [sys.executable, "-S", "-c", hold]}
+    container["resources"] |= {"limits": {"memory": "64Mi"}}
+    async with up.client() as client:
+        await client.create(JOBS, "default", greedy)
+        failed = await ended(client, "greedy", "Failed")
+        assert "PodFailurePolicy" in [c.reason for c in failed.status.conditions]
+        (pod,) = await client.list(PODS, "default", type=Pod)
+        (end,) = [status.state.terminated for status in pod.status.container_statuses]
+        assert end is not None
+        assert (end.exit_code, end.reason) == (137, "OOMKilled")

@@ -41,6 +41,10 @@ def container(**fields: Any) -> Any:
             [f"spec.containers[0].terminationMessagePath: {told.MESSAGES}"],
         ),
         (
+            {"containers": [container(resources={"limits": {"cpu": "1", "memory": "1Gi"}})]},
+            [f"spec.containers[0].resources.limits.cpu: {told.CPU}"],
+        ),
+        (
             {"initContainers": [container(livenessProbe=EXEC)], "containers": [container(livenessProbe=HTTP)] * 2},
             [f"spec.initContainers[0].livenessProbe and 2 more: {told.LIVENESS}"],
         ),
@@ -49,6 +53,11 @@ def container(**fields: Any) -> Any:
 )
 def test_each_thing_is_told_once_with_its_place(spec: Any, says: list[str]) -> None:
     assert told.warnings(spec, "spec") == says
+
+
+def test_a_limit_of_cpu_is_no_reason_for_a_warning_where_it_is_enforced() -> None:
+    spec = {"containers": [container(resources={"limits": {"cpu": "1"}})]}
+    assert told.warnings(spec, "spec", limits_cpu=True) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,107 @@
+"""Cgroups (v2) of containers: the kernel enforces limits.memory and limits.cpu where Sluice may create cgroups.
+
+Sluice may do so where a cgroup is delegated to it: its own cgroup has the memory and cpu controllers, is writable, and
+contains no process but Sluice (`systemd-run --user --scope -p Delegate=yes sluice up` starts it in such a one). A
+cgroup that distributes controllers may not contain processes itself, so Sluice moves into a child:
+
+    <own cgroup>/sluice-agent                          the agent, the supervisors and the writers of logs
+    <own cgroup>/<pod uid>.<container>.<start>         the processes of one start of a container with limits
+
+What is written there is what a kubelet writes: memory.max and memory.oom.group (a container out of memory is killed as
+a whole), no swap, cpu.max per 100 ms. Containers outlive the agent in their cgroups, and keep their limits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from queue_manager.local.agent.layout import RunFiles
+from queue_manager.local.agent.limits import Limits
+
+MOUNT = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
+AGENT = "sluice-agent"
+CONTROLLERS = ("cpu", "memory")
+CPU_PERIOD = 100_000  # microseconds, as a kubelet's cpuCFSQuotaPeriod
+LEAST_CPU_QUOTA = 1_000  # microseconds; the kernel refuses less
+
+
+class Cgroups:
+    """The cgroups of containers below a cgroup that is ours (see `delegated`)."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._ended: set[Path] = set()
+
+    def create(self, run: RunFiles, limits: Limits) -> Path:
+        """The cgroup of a start of a container, with these limits; `run` remembers it. Raises OSError."""
+        self._remove_ended()
+        path = self._root / f"{run.pod}.{run.container.name}.{run.number}"
+        path.mkdir(exist_ok=True)
+        for file, value in settings(limits).items():
+            (path / file).write_text(value)
+        run.cgroup.write_text(f"{path}\n")
+        return path
+
+    def end(self, path: Path) -> None:
+        """Kill what still runs in a container's cgroup and remove it, now or when the processes are gone."""
+        with contextlib.suppress(OSError):  # cgroup.kill is younger (Linux 5.14) than the rest
+            (path / "cgroup.kill").write_text("1")
+        self._ended.add(path)
+        self._remove_ended()
+
+    def _remove_ended(self) -> None:
+        for path in list(self._ended):
+            with contextlib.suppress(OSError):
+                path.rmdir()
+            if not path.exists():
+                self._ended.discard(path)
+
+
+def settings(limits: Limits) -> dict[str, str]:
+    """What is written into which file of a container's cgroup."""
+    written: dict[str, str] = {}
+    if limits.memory is not None:
+        written |= {"memory.max": str(limits.memory), "memory.oom.group": "1", "memory.swap.max": "0"}
+    if limits.cpu is not None:
+        quota = max(LEAST_CPU_QUOTA, limits.cpu * CPU_PERIOD // 1000)
+        written["cpu.max"] = f"{quota} {CPU_PERIOD}"
+    return written
+
+
+def was_oom_killed(path: Path) -> bool:
+    """Whether the kernel killed a process of this cgroup for want of memory. False if the cgroup is gone."""
+    try:
+        events = (path / "memory.events").read_text().splitlines()
+    except OSError:
+        return False
+    return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in events)
+
+
+def delegated(mount: Path = MOUNT, own: Path = OWN) -> Cgroups | None:
+    """The cgroups that this process may create, after it has moved into one of them; None if it may create none."""
+    root = _own_cgroup(mount, own)
+    if root is None:
+        return None
+    try:
+        if (root / "cgroup.procs").read_text().split() != [str(os.getpid())]:
+            return None
+        (root / AGENT).mkdir(exist_ok=True)
+        (root / AGENT / "cgroup.procs").write_text(str(os.getpid()))
+        (root / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in CONTROLLERS))
+    except OSError:
+        return None
+    return Cgroups(root)
+
+
+def _own_cgroup(mount: Path, own: Path) -> Path | None:
+    """The cgroup of this process, if it is writable and has both controllers."""
+    try:
+        path = next(line for line in own.read_text().splitlines() if line.startswith("0::")).removeprefix("0::")
+        root = mount / path.lstrip("/")
+        available = (root / "cgroup.controllers").read_text().split()
+    except (OSError, StopIteration):
+        return None
+    return root if set(CONTROLLERS) <= set(available) and os.access(root, os.W_OK) else None

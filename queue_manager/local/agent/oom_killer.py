@@ -1,0 +1,57 @@
+"""Kills containers that use more memory than their limit, on machines where no cgroup does (see cgroups.py).
+
+Memory is sampled once a second while containers with limits.memory run; nothing is sampled otherwise. What counts is
+what a cgroup could not reclaim either: anonymous and shared memory, not the pages of mapped files. A container that
+exceeds its limit for less than a second may go unnoticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from queue_manager.local.agent.memory import Limit, Sizes, by_container, over_limit, unreclaimable
+from queue_manager.local.agent.worker import PodWorker
+
+log = logging.getLogger(__name__)
+
+PERIOD = 1.0  # seconds between two samples
+
+
+class OomKiller:
+    """`run` it as a task; `wake` it when a container runs."""
+
+    def __init__(self, pods: Callable[[], Collection[PodWorker]], root: Path) -> None:
+        """`pods`: those that are not over. `root`: where they live."""
+        self._pods = pods
+        self._root = root
+        self._awake = asyncio.Event()
+        self.wake: Callable[[], None] = self._awake.set
+
+    async def run(self) -> None:
+        while True:
+            await self._awake.wait()
+            limits = {worker.uid: found for worker in self._pods() if (found := worker.sampled_limits())}
+            if not limits:
+                self._awake.clear()
+                continue
+            try:
+                await self._sample(limits)
+            except OSError:
+                log.exception("the memory of containers could not be read")
+            await asyncio.sleep(PERIOD)
+
+    async def _sample(self, limits: Mapping[str, Mapping[str, int]]) -> None:
+        pods = {uid: Limit([uid], min(found.values())) for uid, found in limits.items()}
+        suspects = await asyncio.to_thread(over_limit, pods, self._root, unreclaimable)
+        for worker in self._pods():
+            if worker.uid in suspects:
+                self._judge(worker, suspects[worker.uid])
+
+    def _judge(self, worker: PodWorker, sizes: Sizes) -> None:
+        used = by_container(sizes[worker.uid], worker.sessions())
+        for container, limit in worker.sampled_limits().items():
+            if used.get(container, 0) > limit:
+                worker.kill_for_memory(container)

@@ -1,0 +1,217 @@
+"""limits.memory of containers: who exceeds it is OOMKilled, by samples or by the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_manager.local.agent import cgroups, memory, sweep
+from queue_manager.local.agent.cgroups import Cgroups
+from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.limits import Limits, limits_of
+from queue_manager.local.agent.memory import by_container
+from queue_manager.local.agent.oom_killer import OomKiller
+from queue_manager.simulation.virtual import run_virtual
+from tests.local.agent.waiting import until
+from tests.local.agent.world import World, running, state, terminated
+
+MI = 1 << 20
+PYTHON = shlex.quote(sys.executable)
+HOLD = "import time; held = bytearray({mi} << 20); print('held', flush=True); time.sleep(1000)"
+
+
+def holding(mi: int, limit: str = "", **more: Any) -> dict[str, Any]:
+    """A container that holds so many MiB."""
+    limits = {"limits": {"memory": limit}} if limit else {}
+    return {"command": [sys.executable, "-S", "-c", HOLD.format(mi=mi)], "resources": limits, **more}
+
+
+async def test_a_container_above_its_limit_is_oom_killed(world: World) -> None:
+    async with world.running():
+        await world.create(container=holding(100, "64Mi"))
+        pod = await world.over()
+        await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
+    assert (pod["status"]["phase"], pod["status"].get("reason")) == ("Failed", None)
+    assert (terminated(pod)["exitCode"], terminated(pod)["reason"]) == (137, "OOMKilled")
+
+
+async def test_a_container_below_its_limit_and_one_without_run_on(world: World) -> None:
+    """The third one, which is killed, shows that the first two were judged."""
+    async with world.running():
+        await world.create(name="below", container=holding(60, "100Mi"))
+        await world.create(name="unlimited", container=holding(100))
+        for name in ("below", "unlimited"):
+            pod = await world.when(running, name)
+            await until(lambda pod=pod: (world.files(pod) / "0.log").read_text() == "held\n")
+        await world.create(name="above", container=holding(150, "100Mi"))
+        await world.over("above")
+        assert running(await world.pod("below"))
+        assert running(await world.pod("unlimited"))
+
+
+async def test_each_container_has_its_own_limit(world: World) -> None:
+    """Together they are above each limit."""
+    small = {"name": "small", "image": "x", **holding(60, "90Mi")}
+    greedy = {"name": "greedy", "image": "x", **holding(120, "90Mi")}
+    async with world.running():
+        await world.create(containers=[small, greedy])
+        pod = await world.when(lambda pod: "terminated" in state(pod, "greedy"))
+        assert terminated(pod, "greedy")["reason"] == "OOMKilled"
+        assert "running" in state(await world.pod(), "small")
+
+
+async def test_an_oom_killed_container_restarts_by_its_policy(world: World) -> None:
+    script = f'[ -e tried ] && exit 0; touch tried; exec {PYTHON} -S -c "{HOLD.format(mi=100)}"'
+    async with world.running():
+        await world.create(script, restartPolicy="OnFailure", container={"resources": {"limits": {"memory": "64Mi"}}})
+        pod = await world.over()
+    status = pod["status"]["containerStatuses"][0]
+    assert (pod["status"]["phase"], status["restartCount"]) == ("Succeeded", 1)
+    assert status["lastState"]["terminated"]["reason"] == "OOMKilled"
+
+
+async def test_pages_of_files_are_not_counted(world: World, tmp_path: Path) -> None:
+    """A cgroup gives them back before it kills. The second container, which is killed, shows that both were judged."""
+    (tmp_path / "big").write_bytes(b"x" * (100 * MI))
+    reads = (
+        "import mmap, time; file = open('../big', 'rb'); m = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); "
+        "sum(m[::4096]); print('held', flush=True); time.sleep(1000)"
+    )
+    reads = reads.replace("../big", str(tmp_path / "big"))
+    async with world.running():
+        container = {"command": [sys.executable, "-S", "-c", reads], "resources": {"limits": {"memory": "64Mi"}}}
+        await world.create(name="maps", container=container)
+        pod = await world.when(running, "maps")
+        await until(lambda: (world.files(pod) / "0.log").read_text() == "held\n")
+        await world.create(name="above", container=holding(100, "64Mi"))
+        await world.over("above")
+        assert running(await world.pod("maps"))
+
+
+async def test_the_next_agent_knows_that_a_container_was_oom_killed(world: World) -> None:
+    """The agent died between the kill and its report."""
+    async with world.running():
+        await world.create("sleep 1000")
+        pod = await world.when(running)
+    run = Layout(world.directory / "pods").run(pod["metadata"]["uid"], "main", 0)
+    run.oom.touch()
+    sweep.kill({pod["metadata"]["uid"]})
+    await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
+    async with world.running():
+        assert terminated(await world.over())["reason"] == "OOMKilled"
+
+
+def test_what_a_process_shares_with_others_is_counted_in_part() -> None:
+    assert 0 < memory.unreclaimable(os.getpid()) <= memory.resident(os.getpid())
+    assert memory.unreclaimable(2**22 + 1) == 0  # no such process
+
+
+def test_a_session_of_nobody_counts_for_the_only_container_or_for_none() -> None:
+    assert by_container({1: 5, 9: 7}, {1: "main"}) == {"main": 12}
+    assert by_container({1: 5, 2: 6, 9: 7}, {1: "main", 2: "side"}) == {"main": 5, "side": 6}
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        (None, Limits()),
+        ({"memory": "1Gi"}, Limits(memory=1 << 30)),
+        ({"cpu": "250m", "memory": "0"}, Limits(cpu=250)),
+        ({"cpu": 2, "nvidia.com/gpu": "1"}, Limits(cpu=2000)),
+    ],
+)
+def test_limits_are_read_from_the_spec(limits: Any, expected: Limits) -> None:
+    assert limits_of({"resources": {"limits": limits}}) == expected
+
+
+def test_the_memory_of_containers_is_not_sampled_where_none_is_limited() -> None:
+    """After the last limited container has ended there is one more look, and then none in a day."""
+
+    async def a_day() -> int:
+        asked = 0
+
+        def pods() -> list[Any]:
+            nonlocal asked
+            asked += 1
+            return []
+
+        killer = OomKiller(pods, Path("pods"))
+        sampling = asyncio.create_task(killer.run())
+        killer.wake()
+        await asyncio.sleep(86_400)
+        sampling.cancel()
+        return asked
+
+    assert run_virtual(a_day()) == 1
+
+
+# --- cgroups -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limits", "files"),
+    [
+        (Limits(memory=64 * MI), {"memory.max": "67108864", "memory.oom.group": "1", "memory.swap.max": "0"}),
+        (Limits(cpu=250), {"cpu.max": "25000 100000"}),
+        (Limits(cpu=1), {"cpu.max": "1000 100000"}),
+        (Limits(), {}),
+    ],
+)
+def test_a_cgroup_gets_what_a_kubelet_writes(limits: Limits, files: dict[str, str]) -> None:
+    assert cgroups.settings(limits) == files
+
+
+@pytest.mark.parametrize(
+    ("own", "controllers", "procs"),
+    [
+        ("4:memory:/x\n", "cpu memory", "{pid}"),  # no unified hierarchy
+        ("0::/mine\n", "cpu pids", "{pid}"),  # memory is not delegated
+        ("0::/mine\n", "cpu memory", "{pid}\n1"),  # not alone
+        ("0::/theirs\n", "cpu memory", "{pid}"),  # no such cgroup in this mount
+    ],
+)
+def test_no_cgroup_is_created_where_none_is_delegated(tmp_path: Path, own: str, controllers: str, procs: str) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (tmp_path / "own").write_text(own)
+    (mine / "cgroup.controllers").write_text(controllers)
+    (mine / "cgroup.procs").write_text(procs.format(pid=os.getpid()))
+    assert cgroups.delegated(tmp_path, tmp_path / "own") is None
+    assert not (mine / cgroups.AGENT).exists()
+
+
+@pytest.fixture(scope="session")
+def own_cgroups() -> Cgroups:
+    """Real ones, where these tests run in a delegated cgroup (systemd-run --user --scope -p Delegate=yes)."""
+    found = cgroups.delegated()
+    if found is None:
+        pytest.skip("no cgroup is delegated to this process")
+    return found
+
+
+async def test_the_kernel_kills_a_container_above_its_limit_at_once(world: World, own_cgroups: Cgroups) -> None:
+    """Without any sample, and with its exit code on disk: the agent need not be there."""
+    async with world.running(cgroups=own_cgroups):
+        await world.create(container=holding(100, "64Mi"))
+        pod = await world.over()
+    assert (terminated(pod)["exitCode"], terminated(pod)["reason"]) == (137, "OOMKilled")
+    assert (world.files(pod) / "0.exit").read_text() == "137\n"
+    assert "held" not in await world.output(pod)
+
+
+async def test_the_kernel_gives_a_container_no_more_cpu_than_its_limit(world: World, own_cgroups: Cgroups) -> None:
+    script = "cat /proc/self/cgroup; cat /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/cpu.max"
+    async with world.running(cgroups=own_cgroups):
+        await world.create(script, container={"resources": {"limits": {"cpu": "250m"}}})
+        pod = await world.over()
+        cgroup = Path((world.files(pod) / "0.cg").read_text().strip())
+        await until(lambda: not cgroup.exists())
+    path, quota = (await world.output(pod)).splitlines()
+    assert path.endswith(f"/{pod['metadata']['uid']}.main.0")
+    assert quota == "25000 100000"

@@ -97,12 +97,12 @@ async def test_pages_of_files_are_not_counted(world: World, tmp_path: Path) -> N
 async def test_the_next_agent_knows_that_a_container_was_oom_killed(world: World) -> None:
     """The agent died between the kill and its report."""
     async with world.running():
-        await world.create("sleep 1000")
+        await world.create("touch ready; exec sleep 1000")
         pod = await world.when(running)
+        await until((world.files(pod) / "work" / "ready").exists)
     run = Layout(world.directory / "pods").run(pod["metadata"]["uid"], "main", 0)
     run.oom.touch()
-    sweep.kill({pod["metadata"]["uid"]})
-    await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
+    await until(lambda: not sweep.kill({pod["metadata"]["uid"]}))
     async with world.running():
         assert terminated(await world.over())["reason"] == "OOMKilled"
 

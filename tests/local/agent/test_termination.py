@@ -144,7 +144,7 @@ async def _has_event(world: World, event: tuple[str, str, str]) -> bool:
 
 
 async def test_an_interrupted_container_keeps_its_log_and_its_number_of_restarts(world: World) -> None:
-    script = "echo run >>starts; [ -e tried ] || { touch tried; exit 4; }; touch ready; echo on; sleep 1000"
+    script = "echo run >>starts; [ -e tried ] || { touch tried; exit 4; }; echo on; touch ready; sleep 1000"
     pod = await interrupt(world, script, restartPolicy="OnFailure")
     async with world.running():
         await until(lambda: starts(world, pod) == 3)

@@ -126,8 +126,10 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
 
 def enforcement(cgroups: Cgroups | None) -> str:
     """Which limits of containers hold on this machine."""
-    if cgroups is not None:
+    if cgroups is not None and cgroups.limits_cpu:
         return "limits.memory and limits.cpu are enforced by cgroups"
+    if cgroups is not None:
+        return "limits.memory is enforced by cgroups, limits.cpu is not (no cpu controller is delegated to Sluice)"
     return "limits.memory is checked once a second, limits.cpu is not enforced (no cgroup is delegated to Sluice)"
 
 

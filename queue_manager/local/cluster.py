@@ -164,7 +164,7 @@ class LocalCluster:
         run_job_controller(runtime, job_options)
         add_pod_keeping(runtime)
         self._queue = queue = add_queue_controllers(runtime, self.config)
-        undone = LeftUndone(limits_cpu=self._cgroups is not None)
+        undone = LeftUndone(limits_cpu=self._cgroups is not None and self._cgroups.limits_cpu)
         admission.extend([SwitchedOff(job_options.switches), PodPriority(store), undone, *queue.admission])
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)

@@ -1,8 +1,9 @@
 """Cgroups (v2) of containers: the kernel enforces limits.memory and limits.cpu where Sluice may create cgroups.
 
-Sluice may do so where a cgroup is delegated to it: its own cgroup has the memory and cpu controllers, is writable, and
-contains no process but Sluice (`systemd-run --user --scope -p Delegate=yes sluice up` starts it in such a one). A
-cgroup that distributes controllers may not contain processes itself, so Sluice moves into a child:
+Sluice may do so where a cgroup is delegated to it: its own cgroup has the memory controller, is writable, and
+contains no process but Sluice (`systemd-run --user --scope -p Delegate=yes sluice up` starts it in such a one). An
+older systemd delegates memory only; limits.cpu is then not enforced. A cgroup that distributes controllers may not
+contain processes itself, so Sluice moves into a child:
 
     <own cgroup>/sluice-agent                          the agent, the supervisors and the writers of logs
     <own cgroup>/<pod uid>.<container>.<start>         the processes of one start of a container with limits
@@ -23,7 +24,6 @@ from queue_manager.local.agent.limits import Limits
 MOUNT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 AGENT = "sluice-agent"
-CONTROLLERS = ("cpu", "memory")
 CPU_PERIOD = 100_000  # microseconds, as a kubelet's cpuCFSQuotaPeriod
 LEAST_CPU_QUOTA = 1_000  # microseconds; the kernel refuses less
 
@@ -31,7 +31,9 @@ LEAST_CPU_QUOTA = 1_000  # microseconds; the kernel refuses less
 class Cgroups:
     """The cgroups of containers below a cgroup that is ours (see `delegated`)."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, limits_cpu: bool) -> None:
+        """`limits_cpu`: whether there is a cpu controller."""
+        self.limits_cpu = limits_cpu
         self._root = root
         self._ended: set[Path] = set()
 
@@ -40,7 +42,8 @@ class Cgroups:
         self._remove_ended()
         path = self._root / f"{run.pod}.{run.container.name}.{run.number}"
         path.mkdir(exist_ok=True)
-        for file, value in settings(limits).items():
+        enforced = limits if self.limits_cpu else limits._replace(cpu=None)
+        for file, value in settings(enforced).items():
             (path / file).write_text(value)
         run.cgroup.write_text(f"{path}\n")
         return path
@@ -86,22 +89,22 @@ def delegated(mount: Path = MOUNT, own: Path = OWN) -> Cgroups | None:
     if root is None:
         return None
     try:
-        if (root / "cgroup.procs").read_text().split() != [str(os.getpid())]:
+        controllers = {"cpu", "memory"}.intersection((root / "cgroup.controllers").read_text().split())
+        if "memory" not in controllers or (root / "cgroup.procs").read_text().split() != [str(os.getpid())]:
             return None
         (root / AGENT).mkdir(exist_ok=True)
         (root / AGENT / "cgroup.procs").write_text(str(os.getpid()))
-        (root / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in CONTROLLERS))
+        (root / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(controllers)))
     except OSError:
         return None
-    return Cgroups(root)
+    return Cgroups(root, limits_cpu="cpu" in controllers)
 
 
 def _own_cgroup(mount: Path, own: Path) -> Path | None:
-    """The cgroup of this process, if it is writable and has both controllers."""
+    """The directory of this process's cgroup in the unified hierarchy, if it is writable."""
     try:
         path = next(line for line in own.read_text().splitlines() if line.startswith("0::")).removeprefix("0::")
-        root = mount / path.lstrip("/")
-        available = (root / "cgroup.controllers").read_text().split()
     except (OSError, StopIteration):
         return None
-    return root if set(CONTROLLERS) <= set(available) and os.access(root, os.W_OK) else None
+    root = mount / path.lstrip("/")
+    return root if os.access(root, os.W_OK) else None

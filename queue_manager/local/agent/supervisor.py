@@ -8,8 +8,8 @@ lost. So each container is the foreground child of a `/bin/sh` in a session of i
      process group; it catches them and goes on waiting (caught, not ignored: ignoring would be inherited).
      A SIGTERM that comes before the command has been started ends the container instead. A shell may lose one
      while it forks, so whoever sends it writes that down before, and the child, where SIGTERM is deadly from then
-     on, looks whether it is written;
-     The child enters the cgroup of the container, if it has one; the shell stays outside and survives an OOM kill;
+     on, looks whether it is written. The child enters the cgroup of the container, if it has one; the shell stays
+     outside and survives an OOM kill;
   3. writes the exit code, as soon as there is room on the disk. The mtime of that file is the finish time, which
      saves a `date` process;
   4. kills its process group and with it itself: background children end with their container, as they would

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from queue_manager.local.agent.memory import Limit, Sizes, by_container, over_limit, unreclaimable
+from queue_manager.local.agent.sweep import kill
 from queue_manager.local.agent.worker import PodWorker
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,10 @@ class OomKiller:
                 self._judge(worker, suspects[worker.uid])
 
     def _judge(self, worker: PodWorker, sizes: Sizes) -> None:
-        used = by_container(sizes[worker.uid], worker.sessions())
+        sessions = worker.sessions()
+        used = by_container(sizes[worker.uid], sessions)
         for container, limit in worker.sampled_limits().items():
             if used.get(container, 0) > limit:
                 worker.kill_for_memory(container)
+                if len(sessions) == 1:  # then all processes of the pod are its own, whatever session they are in
+                    kill({worker.uid}, self._root)

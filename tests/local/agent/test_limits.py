@@ -76,6 +76,16 @@ async def test_an_oom_killed_container_restarts_by_its_policy(world: World) -> N
     assert status["lastState"]["terminated"]["reason"] == "OOMKilled"
 
 
+async def test_processes_that_left_the_container_are_killed_with_it(world: World) -> None:
+    """Else the next start of the container would be killed for their memory again."""
+    hog = f'setsid {PYTHON} -S -c "{HOLD.format(mi=100)}" & sleep 1000'
+    script = f"[ -e tried ] && {{ sleep 2.5; exit 0; }}; touch tried; {hog}"
+    async with world.running():
+        await world.create(script, restartPolicy="OnFailure", container={"resources": {"limits": {"memory": "64Mi"}}})
+        pod = await world.over()
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
+
+
 async def test_pages_of_files_are_not_counted(world: World, tmp_path: Path) -> None:
     """A cgroup gives them back before it kills. The second container, which is killed, shows that both were judged."""
     (tmp_path / "big").write_bytes(b"x" * (100 * MI))

@@ -8,6 +8,7 @@ import shutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from queue_manager.local.agent import cgroups
 from tests.control_plane import provide
 from tests.control_plane.fixtures import control_plane, controllers
 
@@ -36,7 +37,16 @@ def kubectl() -> str | None:
     return shutil.which("kubectl") or (str(found) if found else None)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def leave_out_cgroups(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests of real cgroups where none is delegated to this process: few machines can run them."""
+    affected = [item for item in items if item.get_closest_marker("delegated_cgroup")]
+    if affected and cgroups.delegated() is None:
+        items[:] = [item for item in items if item not in affected]
+        config.hook.pytest_deselected(items=affected)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    leave_out_cgroups(config, items)
     reasons = {name: missing() for name, missing in NEEDS.items()}
     for item in items:
         for name, reason in reasons.items():

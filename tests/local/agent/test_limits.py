@@ -200,11 +200,11 @@ def test_no_cgroup_is_created_where_none_is_delegated(tmp_path: Path, own: str, 
 def own_cgroups() -> Cgroups:
     """Real ones, where these tests run in a delegated cgroup (systemd-run --user --scope -p Delegate=yes)."""
     found = cgroups.delegated()
-    if found is None:
-        pytest.skip("no cgroup is delegated to this process")
+    assert found is not None
     return found
 
 
+@pytest.mark.delegated_cgroup
 async def test_the_kernel_kills_a_container_above_its_limit_at_once(world: World, own_cgroups: Cgroups) -> None:
     """Without any sample, and with its exit code on disk: the agent need not be there."""
     async with world.running(cgroups=own_cgroups):
@@ -215,6 +215,7 @@ async def test_the_kernel_kills_a_container_above_its_limit_at_once(world: World
     assert "held" not in await world.output(pod)
 
 
+@pytest.mark.delegated_cgroup
 async def test_the_kernel_gives_a_container_no_more_cpu_than_its_limit(world: World, own_cgroups: Cgroups) -> None:
     script = "cat /proc/self/cgroup; cat /sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/cpu.max"
     async with world.running(cgroups=own_cgroups):

@@ -88,18 +88,18 @@ async def test_the_sample_queues_and_the_first_queue_have_what_the_nodes_have_to
     up = start("--cpu", "4", "--memory", "8Gi")
     apply(up, "-f", str(assets.samples() / "queues.yaml"))
     async with up.client() as client:
-        await becomes(client, ["1", "6Gi"])
+        await becomes(client, ["2", "7Gi"])
         total = 0
         for queue in await client.list(CLUSTER_QUEUES):
             resources = queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]
             total += sum(quantities.parse(r["nominalQuota"], "cpu") for r in resources if r["name"] == "cpu")
         assert total == quantities.parse("4", "cpu")
         await client.delete(CLUSTER_QUEUES, "", "reports")
-        await becomes(client, ["2", "7Gi"])
+        await becomes(client, ["3", "7680Mi"])
     up.stop()
     again = start("--cpu", "8", "--memory", "8Gi")
     async with again.client() as client:
-        assert await quota(client) == ["6", "7Gi"]
+        assert await quota(client) == ["7", "7680Mi"]
 
 
 @pytest.mark.kubectl

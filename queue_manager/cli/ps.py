@@ -85,7 +85,11 @@ async def _rows(args: argparse.Namespace) -> list[JobRow]:
 
 
 async def job_table(client: Client, namespace: str = "") -> list[JobRow]:
-    """Rows of all Jobs of a namespace, or of all namespaces."""
-    jobs = await client.list(JOBS, namespace, type=Job)
+    """Rows of all Jobs of a namespace, or of all namespaces.
+
+    The Workloads are listed before the Jobs, and the time is read before both: `visibility.jobs` says why.
+    """
+    now = SystemClock().now()
     workloads = await client.list(WORKLOADS, namespace, type=Workload)
-    return job_rows(jobs, workloads, SystemClock().now())
+    jobs = await client.list(JOBS, namespace, type=Job)
+    return job_rows(jobs, workloads, now)

@@ -58,8 +58,9 @@ async def _rows(args: argparse.Namespace) -> list[QueueRow]:
 
 
 async def queue_table(client: Client) -> list[QueueRow]:
-    """Rows of all ClusterQueues."""
-    cluster_queues = await client.list(CLUSTER_QUEUES, type=ClusterQueue)
-    local_queues = await client.list(LOCAL_QUEUES, type=LocalQueue)
+    """Rows of all ClusterQueues. What refers is listed before what it refers to, which then exists."""
+    now = SystemClock().now()
     workloads = await client.list(WORKLOADS, type=Workload)
-    return queue_rows(cluster_queues, local_queues, workloads, SystemClock().now())
+    local_queues = await client.list(LOCAL_QUEUES, type=LocalQueue)
+    cluster_queues = await client.list(CLUSTER_QUEUES, type=ClusterQueue)
+    return queue_rows(cluster_queues, local_queues, workloads, now)

@@ -22,11 +22,11 @@ from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.ps import STYLES
 from queue_manager.cli.streams import printable
-from queue_manager.cli.targets import Target, find, key_of
+from queue_manager.cli.targets import Target, find, get_or_none, key_of
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
-from queue_manager.engine.client import Client, O
+from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import CLUSTER_QUEUES, EVENTS, LOCAL_QUEUES, PODS, Resource
+from queue_manager.engine.resources import CLUSTER_QUEUES, EVENTS, LOCAL_QUEUES, PODS
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.attempts import Attempt
 from queue_manager.visibility.consequences import queue_obstacle
@@ -54,6 +54,7 @@ async def _view(args: argparse.Namespace) -> JobView:
     config = read_config(args.config) if args.config else None
     home = home_of(args)
     key = key_of(args.job, args.namespace or home)
+    now = SystemClock().now()  # before all reads, as `visibility.jobs` wants it
     async with connect(args.kubeconfig, args.context) as client:
         target = await find(client, key)
         pods = await pods_of(client, target)
@@ -63,7 +64,6 @@ async def _view(args: argparse.Namespace) -> JobView:
     if config is not None:
         around = Surroundings(obstacle, settings_of(config), config.job_controller.options(), home)
     name = above.metadata.name if above is not None else (local.spec.cluster_queue if local is not None else "")
-    now = SystemClock().now()
     return job_view(target.job, target.workload, pods, events, around, now, cluster_queue=name)
 
 
@@ -123,15 +123,6 @@ async def queues_of(
             queue_obstacle(workload.local_queue, local, ClusterQueue(), home) if local is not None else "",
         )
     return local, above, queue_obstacle(workload.local_queue, local, above, home)
-
-
-async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O]) -> O | None:
-    try:
-        return await client.get(resource, *key, type=type)
-    except ApiError as error:
-        if error.status == 404:
-            return None
-        raise
 
 
 # --- for people --------------------------------------------------------------------------------------------

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from job_controller.model import Job, Key
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
-from queue_manager.engine.client import Client
+from queue_manager.engine.client import Client, O
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
 from queue_manager.engine.transport import ApiError
+from queue_manager.visibility.jobs import workloads_by_job
 
 CLUSTER_QUEUE_PREFIXES = ("cq/", "clusterqueue/")
 FIELD_MANAGER = "sluice"
@@ -90,37 +90,43 @@ async def find_all(client: Client, names: Sequence[str], namespace: str) -> list
 
 
 async def find(client: Client, key: Key) -> Target:
-    """The Job of this name, or of the Workload of this name. Raises Refusal when there is neither."""
+    """The Job of this name, or of the Workload of this name. Raises Refusal if neither exists.
+
+    The Job is read again after its Workload, so that it is never older than the Workload (see `visibility.jobs`).
+    """
+    job = await get_or_none(client, JOBS, key, Job)
+    workload = await (_workload_of(client, job) if job is not None else get_or_none(client, WORKLOADS, key, Workload))
+    if workload is not None:
+        return Target(await _job_of(client, workload), workload)
+    if job is None:
+        raise Refusal(_missing(key, await _jobs_in_sight(client, key.namespace)), EXIT_ERROR)
+    return Target(job, None)
+
+
+async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O]) -> O | None:
+    """The object, or None if it does not exist."""
     try:
-        job = await client.get(JOBS, *key, type=Job)
+        return await client.get(resource, *key, type=type)
     except ApiError as error:
-        if error.status != 404:
-            raise
-        return await _by_workload(client, key)
-    return Target(job, await _workload_of(client, job))
+        if error.status == 404:
+            return None
+        raise
 
 
 async def _workload_of(client: Client, job: Job) -> Workload | None:
-    """By the label that we put on it; Workloads made by others may lack it."""
+    """By the job-uid label, which Workloads made by others may lack: then by owner reference."""
     uid, namespace = job.metadata.uid, job.metadata.namespace
     found = await client.list(WORKLOADS, namespace, label_selector=f"{labels.JOB_UID}={uid}", type=Workload)
-    found = found or await client.list(WORKLOADS, namespace, type=Workload)
-    return next((w for w in found if (owner := w.metadata.controller) is not None and owner.uid == uid), None)
+    return workloads_by_job(found or await client.list(WORKLOADS, namespace, type=Workload)).get(uid)
 
 
-async def _by_workload(client: Client, key: Key) -> Target:
-    try:
-        workload = await client.get(WORKLOADS, *key, type=Workload)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        raise Refusal(_missing(key, await _jobs_in_sight(client, key.namespace)), EXIT_ERROR) from error
+async def _job_of(client: Client, workload: Workload) -> Job | None:
+    """The Job that controls the Workload. A Job of the same name with another UID is not that Job."""
     owner = workload.metadata.controller
     if owner is None:
-        return Target(None, workload)
-    with suppress(ApiError):  # its Job is on its way out
-        return Target(await client.get(JOBS, key.namespace, owner.name, type=Job), workload)
-    return Target(None, workload)
+        return None
+    job = await get_or_none(client, JOBS, Key(workload.metadata.namespace, owner.name), Job)
+    return job if job is not None and job.metadata.uid == owner.uid else None
 
 
 async def _jobs_in_sight(client: Client, namespace: str) -> list[Key]:

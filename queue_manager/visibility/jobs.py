@@ -15,6 +15,12 @@ objects sees the same state:
     Reserved     quota is reserved, the Job is not started yet
     Suspended    suspended, and no queue knows it: only a user can start it
     Pending      waits in its queue
+
+Jobs and Workloads come from two lists, and both may change between them. Callers read the time first, the Workloads
+second and the Jobs last, so that a Job is never older than its Workload. A Workload is finished only after its Job
+has ended, so a finished Workload beside a Job that has not ended always means Refused. A Job without a Workload was
+created after the Workloads were listed, hence after `now`, and is_left_alone does not hold. In the other order each
+Job that ends between the two lists looks refused.
 """
 
 from __future__ import annotations
@@ -122,7 +128,7 @@ def job_state(job: Job, workload: Workload | None, now: datetime) -> str:
         requeue = workload.status.requeue_state
         if requeue and requeue.requeue_at and requeue.requeue_at > now:
             return "Backoff"
-        if workload.is_true(labels.EVICTED) and (not job.spec.suspend or workload.is_true(labels.QUOTA_RESERVED)):
+        if workload.is_true(labels.EVICTED) and workload.is_true(labels.QUOTA_RESERVED):
             return "Evicted"
     if not job.spec.suspend:
         return "Running" if job.status.ready or job.status.succeeded else "Starting"
@@ -209,11 +215,16 @@ def spans(job: Job, workload: Workload | None, now: datetime) -> tuple[float | N
     created = job.metadata.creation_timestamp or now
     started = job.status.start_time
     ended = job.status.completion_time or _failed_at(job)
-    waiting = ((started or ended or now) - created).total_seconds() if workload or job.spec.suspend else None
+    waiting = _seconds(created, started or ended or now) if workload or job.spec.suspend else None
     if waiting is not None and workload is not None:
         waiting = max(0.0, waiting - (workload.status.accumulated_past_execution_time_seconds or 0))
-    running = ((ended or now) - started).total_seconds() if started else None
+    running = _seconds(started, ended or now) if started else None
     return waiting, running
+
+
+def _seconds(start: datetime, end: datetime) -> float:
+    """0 where `start` is later: objects may be newer than the `now` they are shown at."""
+    return max(0.0, (end - start).total_seconds())
 
 
 def _failed_at(job: Job) -> datetime | None:

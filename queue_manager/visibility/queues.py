@@ -73,7 +73,7 @@ def _row(queue: ClusterQueue, feeds: list[str], waiting: list[datetime], admitte
         local_queues=feeds,
         pending=len(waiting),
         admitted=admitted,
-        oldest_waiting_seconds=(now - min(waiting)).total_seconds() if waiting else None,
+        oldest_waiting_seconds=max(0.0, (now - min(waiting)).total_seconds()) if waiting else None,
         quotas=_quotas(queue),
     )
 

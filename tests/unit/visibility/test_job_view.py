@@ -96,7 +96,7 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
         Surroundings("LocalQueue q is held"),
         [(90, "back in line of q (retry 1)"), (None, "nothing of its queue starts: LocalQueue q is held")],
     ),
-    ("evicted", RUNS, workload(conditions=[cond("Evicted")]), KNOWN, [(None, STOPS)]),
+    ("evicted", RUNS, workload(conditions=[cond("Evicted"), *admitted()]), KNOWN, [(None, STOPS)]),
     ("quota", job(), waits("WaitingForQuota"), KNOWN, [(None, "starts when enough quota is free")]),
     (
         "too large",

@@ -42,7 +42,7 @@ def add_user_commands(commands: Commands) -> None:
     ps = commands.add_parser("ps", help="one line per Job: queue, priority, state, pods, time, reason")
     add_client_options(ps)
     add_scope_options(ps)
-    ps.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue")
+    ps.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue, or of cq/NAME, a ClusterQueue")
 
     queues = commands.add_parser("queues", help="one line per ClusterQueue: pending, admitted, quota in use")
     add_client_options(queues)
@@ -101,7 +101,7 @@ def add_operator_commands(commands: Commands) -> None:
         "deactivated", help="Jobs that wait for an operator: why, tries, last error, what to do"
     )
     add_scope_options(inbox)
-    inbox.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue")
+    inbox.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue, or of cq/NAME, a ClusterQueue")
     add_client_options(inbox)
 
     back = commands.add_parser(

@@ -9,6 +9,7 @@ from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, home_of, one_namespace
 from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.targets import of_queue
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.resources import EVENTS, WORKLOADS
 from queue_manager.visibility.inbox import InboxRow, inbox
@@ -40,5 +41,5 @@ async def _rows(args: argparse.Namespace) -> list[InboxRow]:
         workloads = [w for w in await client.list(WORKLOADS, namespace, type=Workload) if not w.spec.active]
         selector = "type=Warning"
         events = await client.list(EVENTS, namespace, field_selector=selector, type=Event) if workloads else []
-    rows = inbox(workloads, events, SystemClock().now(), home_of(args))
-    return [row for row in rows if not args.queue or row.queue == args.queue]
+        rows = inbox(workloads, events, SystemClock().now(), home_of(args))
+        return await of_queue(client, rows, args)

@@ -91,7 +91,7 @@ async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[Out
         found = [(manifest, prepare(manifest, None)) for manifest in manifests.read(str(samples() / "jobs"))]
         await submit(client, found)
         with suppress(TimeoutError):
-            await asyncio.wait_for(watch(client, Console(quiet=quiet, highlight=False)), timeout)
+            await asyncio.wait_for(watch(client, output.Screen(quiet=quiet, highlight=False)), timeout)
         return await outcomes(client)
 
 

@@ -10,6 +10,7 @@ from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, one_namespace
 from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.targets import of_queue
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.resources import JOBS, WORKLOADS
@@ -81,7 +82,7 @@ def _nothing(args: argparse.Namespace) -> str:
 async def _rows(args: argparse.Namespace) -> list[JobRow]:
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
         rows = await job_table(client, args.namespace or "")
-    return [row for row in rows if not args.queue or row.queue == args.queue]
+        return await of_queue(client, rows, args)
 
 
 async def job_table(client: Client, namespace: str = "") -> list[JobRow]:

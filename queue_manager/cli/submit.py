@@ -19,6 +19,7 @@ from queue_manager.cli import manifests, output
 from queue_manager.cli.connection import NOT_LOGGED_IN, connect, home_of
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.manifests import Manifest
+from queue_manager.cli.targets import check_local_queue
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
 from queue_manager.engine.transport import ApiError, Request, Response
@@ -58,8 +59,22 @@ def run(args: argparse.Namespace) -> int:
 
 async def _submit(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, Any]]]) -> list[Submitted]:
     home = home_of(args)
+    namespace = args.namespace or home
     async with connect(args.kubeconfig, args.context) as client:
-        return await submit(client, jobs, args.namespace or home, home)
+        for found in sorted(_namespaces(jobs, args.queue, namespace)):
+            await check_local_queue(client, Key(found, args.queue))
+        return await submit(client, jobs, namespace, home)
+
+
+def _namespaces(jobs: Iterable[tuple[Manifest, dict[str, Any]]], queue: str | None, namespace: str) -> set[str]:
+    """Where the queue of the command line is to be found. A queue that only manifests name may come later."""
+    metas = [job["metadata"] for _, job in jobs if queue]
+    return {str(meta.get("namespace") or namespace) for meta in metas if _queue_of(meta) == queue}
+
+
+def _queue_of(meta: dict[str, Any]) -> object:
+    marks = meta.get("labels")
+    return marks.get(labels.QUEUE_NAME) if isinstance(marks, dict) else None
 
 
 def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:

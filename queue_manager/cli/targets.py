@@ -6,21 +6,27 @@ the namespace, or a ClusterQueue: cq/NAME.
 
 from __future__ import annotations
 
+import argparse
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from job_controller.model import Job, Key
 from queue_manager.api import labels
-from queue_manager.api.types import Workload
+from queue_manager.api.types import LocalQueue, Workload
+from queue_manager.cli.connection import FORBIDDEN, home_of
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
 from queue_manager.engine.client import Client, O
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
 from queue_manager.engine.transport import ApiError
-from queue_manager.visibility.jobs import workloads_by_job
+from queue_manager.visibility.inbox import InboxRow
+from queue_manager.visibility.jobs import JobRow, workloads_by_job
 
 CLUSTER_QUEUE_PREFIXES = ("cq/", "clusterqueue/")
 FIELD_MANAGER = "sluice"
+
+Row = TypeVar("Row", JobRow, InboxRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,7 @@ async def _jobs_in_sight(client: Client, namespace: str) -> list[Key]:
     try:
         jobs = await client.list(JOBS, type=Job)
     except ApiError as error:
-        if error.status != 403:
+        if error.status != FORBIDDEN:
             raise
         jobs = await client.list(JOBS, namespace, type=Job)
     return [job.metadata.key for job in jobs]
@@ -147,6 +153,72 @@ def _missing(key: Key, jobs: Sequence[Key]) -> str:
         return f"{text}; there is {', '.join(elsewhere)}"
     near = difflib.get_close_matches(key.name, [other.name for other in jobs if other.namespace == key.namespace], n=3)
     return f"{text}; did you mean {' or '.join(near)}?" if near else f"{text}; `sluice ps` lists them all"
+
+
+async def of_queue(client: Client, rows: list[Row], args: argparse.Namespace) -> list[Row]:
+    """The rows of the queue named with -q; all rows without -q. Raises Refusal if that queue does not exist."""
+    if not args.queue:
+        return rows
+    queue = queue_of(args.queue, args.namespace or "")
+    try:
+        local = await client.list(LOCAL_QUEUES, queue.key.namespace, type=LocalQueue)
+    except ApiError as error:
+        if error.status != FORBIDDEN or queue.is_cluster_queue:
+            raise
+        return [row for row in rows if _names(queue, row)]  # the queue may exist
+    if queue.is_cluster_queue:
+        feeds = {other.metadata.key for other in local if other.spec.cluster_queue == queue.key.name}
+    else:
+        feeds = {other.metadata.key for other in local if other.metadata.name == queue.key.name}
+    chosen = [row for row in rows if Key(row.namespace, row.queue) in feeds or _names(queue, row)]
+    if not chosen and not feeds:
+        raise Refusal(await missing_queue(client, queue, home_of(args)), EXIT_NEVER)
+    return chosen
+
+
+def _names(queue: Queue, row: JobRow | InboxRow) -> bool:
+    """A Job may wait for a LocalQueue that does not exist."""
+    return queue.key.name == row.queue and queue.key.namespace in ("", row.namespace) and not queue.is_cluster_queue
+
+
+async def check_local_queue(client: Client, key: Key) -> None:
+    """Raises Refusal if this LocalQueue does not exist; a user who may not read it is not refused."""
+    try:
+        found = await get_or_none(client, LOCAL_QUEUES, key, LocalQueue)
+    except ApiError as error:
+        if error.status == FORBIDDEN:
+            return
+        raise
+    if found is None:
+        raise Refusal(await missing_queue(client, Queue(LOCAL_QUEUES, key), key.namespace), EXIT_NEVER)
+
+
+async def missing_queue(client: Client, queue: Queue, home: str) -> str:
+    """The sentence about a queue that does not exist, with the queues that its user may have meant."""
+    local = await _in_sight(client, LOCAL_QUEUES)
+    cluster = await _in_sight(client, CLUSTER_QUEUES)
+    text = f"there is no {queue.resource.kind} {queue.key.name}"
+    text += f" in namespace {queue.key.namespace}" if queue.key.namespace else ""
+    hints = [other.argument(queue.key.namespace or home) for other in similar_queues(queue, [*local, *cluster])]
+    return f"{text}; did you mean {' or '.join(hints)}?" if hints else f"{text}; `sluice queues` lists them all"
+
+
+async def _in_sight(client: Client, resource: Resource) -> list[Queue]:
+    try:
+        trees = await client.list(resource)
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return []
+    return [Queue(resource, Key(tree["metadata"].get("namespace", ""), tree["metadata"]["name"])) for tree in trees]
+
+
+def similar_queues(queue: Queue, others: Sequence[Queue]) -> list[Queue]:
+    """Those of the same name, of either kind and in any namespace; else up to three with a similar name."""
+    same = [other for other in others if other.key.name == queue.key.name]
+    names = [other.key.name for other in others if other.resource == queue.resource] or [o.key.name for o in others]
+    near = difflib.get_close_matches(queue.key.name, dict.fromkeys(names), n=3)
+    return same or [other for name in near for other in others if other.key.name == name]
 
 
 async def patch(client: Client, resource: Resource, key: Key, change: object, *, dry_run: bool) -> None:

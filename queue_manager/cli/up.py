@@ -45,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         with event_loop() as loop:
             return loop.run(up(options, config, args.config))
+    except BrokenPipeError:  # nobody reads our output: main ends the command
+        raise
     except DataDirectoryInUse as error:
         raise Refusal(f"{error}; stop it first, or choose another --data-dir") from error
     except JournalUnusable as error:

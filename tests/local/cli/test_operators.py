@@ -23,9 +23,12 @@ async def test_a_job_that_never_gets_ready_comes_into_the_inbox_and_back_in_line
     (row,) = me.json("deactivated")
     assert (row["name"], row["why"], row["tries"]) == ("broken", "pods not ready", 2)
     assert "/no/such/program" in row["lastError"]
-    table = me.says("deactivated", "-q", "user-queue")
-    assert "sluice reactivate broken" in table
-    assert me.says("deactivated", "-q", "another") == "nothing is deactivated\n"
+    for queue in ("user-queue", "cq/cluster-queue"):
+        assert "sluice reactivate broken" in me.says("deactivated", "-q", queue)
+    for command in ("deactivated", "ps"):
+        lost = me.run(command, "-q", "user-quee")
+        assert (lost.returncode, lost.stdout) == (2, "")
+        assert "there is no LocalQueue user-quee; did you mean user-queue?" in lost.stderr
 
     would = me.says("reactivate", "broken", "--dry-run")
     assert would.startswith("default/broken would be reactivated: back in line of user-queue")
@@ -111,10 +114,10 @@ async def test_what_makes_no_sense_is_refused_and_what_is_not_there_is_an_error(
         (("reactivate", "nothing-like-it"), "`sluice ps` lists them all"),
         (("hold", "cluster-queue"), "did you mean cq/cluster-queue?"),
         (("hold", "cq/user-queue"), "did you mean user-queue?"),
-        (("reactivate", "--all", "-q", "nope"), "no LocalQueue default/nope; `sluice queues` lists them all"),
+        (("reactivate", "--all", "-q", "nope"), "no LocalQueue nope in namespace default; `sluice queues` lists them"),
     ):
         done = me.run(*arguments)
-        assert (done.returncode, done.stdout) == (3, ""), arguments
+        assert (done.returncode, done.stdout) == (2 if "-q" in arguments else 3, ""), arguments
         assert hint in done.stderr
     for arguments in (("reactivate",), ("reactivate", "--all"), ("reactivate", "ends", "--all", "-q", "user-queue")):
         assert me.run(*arguments).returncode == 2

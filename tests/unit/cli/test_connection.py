@@ -17,8 +17,9 @@ from queue_manager.cli.connection import connect, find_kubeconfig
 from queue_manager.cli.exits import EXIT_ERROR, Refusal
 from queue_manager.cli.main import main
 from queue_manager.configuration import KueueConfig
+from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.resources import JOBS
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport import ApiError, Response
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 
 HINT = "-n NAMESPACE asks for one namespace only"
@@ -166,12 +167,25 @@ async def test_what_sluice_up_cannot_mend_is_not_asked_back(home: Path, server: 
     assert "sluice up" not in str(refused.value)
 
 
-async def test_a_cluster_that_stands_still_is_told_from_one_that_is_not_there(home: Path) -> None:
+async def test_a_cluster_that_stands_still_is_told_from_one_that_is_not_there(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A timeout has no words of its own."""
     path = put(home / "config")
+
+    async def wait(*_: object) -> Response:
+        raise TimeoutError
+
+    monkeypatch.setattr(HttpTransport, "request", wait)
     with pytest.raises(Refusal, match="it took too long; is `sluice up` running"):
-        async with connect(str(path), None):
-            raise TimeoutError
+        async with connect(str(path), None) as client:
+            await client.list(JOBS)
+
+
+async def test_an_error_of_our_own_output_is_not_blamed_on_the_cluster(home: Path) -> None:
+    with pytest.raises(BrokenPipeError):
+        async with connect(str(put(home / "config")), None):
+            raise BrokenPipeError
 
 
 @pytest.mark.parametrize("text", ["no: kubeconfig", "[", KUBECONFIG.replace("current-context: c", "")])

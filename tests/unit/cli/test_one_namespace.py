@@ -128,4 +128,4 @@ async def test_what_is_not_there_is_told_with_what_is_in_sight(user: Client, nam
 async def test_a_queue_that_is_not_there_is_told(user: Client) -> None:
     with pytest.raises(Refusal) as refused:
         await reactivate._run(asked(all=True, queue="cqq"))
-    assert str(refused.value) == "no LocalQueue mine/cqq; `sluice queues` lists them all"
+    assert str(refused.value) == "there is no LocalQueue cqq in namespace mine; `sluice queues` lists them all"

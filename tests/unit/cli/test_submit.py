@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from job_controller.model import Key
 from queue_manager.cli import main, manifests
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
-from queue_manager.cli.submit import Submitted, prepare, submit
+from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
+from queue_manager.cli.targets import check_local_queue
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS
 from queue_manager.engine.transport import ApiError, Request, Response
@@ -254,3 +256,24 @@ def test_every_file_that_is_named_is_read(tmp_path: Path, capsys: pytest.Capture
     second.write_text(job("second"))
     assert main.main(["submit", "-f", str(first), "-f", str(second)]) == EXIT_NEVER
     assert f"{first}:1: a manifest is a mapping" in capsys.readouterr().err
+
+
+async def test_a_queue_of_the_command_line_that_does_not_exist_is_refused_and_the_nearest_is_named(
+    client: Client,
+) -> None:
+    await queues(client)
+    await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": "research"}, "spec": {"clusterQueue": "cq"}})
+    await check_local_queue(client, Key("default", "research"))
+    with pytest.raises(Refusal) as refused:
+        await check_local_queue(client, Key("default", "reserch"))
+    assert refused.value.code == EXIT_NEVER
+    assert str(refused.value) == "there is no LocalQueue reserch in namespace default; did you mean research?"
+
+
+def test_only_where_the_queue_of_the_command_line_is_used_it_has_to_exist(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    own, none = job("own", queue="mine"), job("none", queue="").replace("{name: none", "{namespace: n, name: none")
+    file.write_text(f"{own}---\n{none}")
+    jobs = [(manifest, prepare(manifest, "typed")) for manifest in manifests.read(str(file))]
+    assert _namespaces(jobs, "typed", "default") == {"n"}
+    assert _namespaces(jobs, None, "default") == set()

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
@@ -14,25 +15,24 @@ from rich.table import Table
 from rich.text import Text
 
 from job_controller.labels import CONTROLLER_UID
-from job_controller.model import Key
 from job_controller.times import timestamp
-from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.ps import STYLES
+from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.streams import printable
-from queue_manager.cli.targets import Target, find, get_or_none, key_of
+from queue_manager.cli.targets import Target, find, key_of
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import CLUSTER_QUEUES, EVENTS, LOCAL_QUEUES, PODS
+from queue_manager.engine.resources import EVENTS, PODS
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.attempts import Attempt
-from queue_manager.visibility.consequences import queue_obstacle
 from queue_manager.visibility.inbox import is_pod_of
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_view import JobView, job_view
+from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.outlook import Surroundings
 from queue_manager.visibility.pods import PodRow
 from queue_manager.visibility.wire import Event, Pod
@@ -59,11 +59,13 @@ async def _view(args: argparse.Namespace) -> JobView:
         target = await find(client, key)
         pods = await pods_of(client, target)
         events = await events_of(client, target, pods)
-        local, above, obstacle = await queues_of(client, target.workload, home)
-    around = Surroundings(obstacle, home=home)
+        queues = await read_queues(client, [target.key.namespace])
+    found = obstacle(target.job, target.workload, queues, home)
+    around = Surroundings(found, home=home)
     if config is not None:
-        around = Surroundings(obstacle, settings_of(config), config.job_controller.options(), home)
-    name = above.metadata.name if above is not None else (local.spec.cluster_queue if local is not None else "")
+        around = replace(around, settings=settings_of(config), options=config.job_controller.options())
+    local, _ = queues.of(local_queue_of(target.job, target.workload))
+    name = local.spec.cluster_queue if local is not None else ""
     return job_view(target.job, target.workload, pods, events, around, now, cluster_queue=name)
 
 
@@ -101,28 +103,6 @@ async def events_of(client: Client, target: Target, pods: Sequence[Pod]) -> list
         return about.uid in uids or gone
 
     return [event for event in events if belongs(event)]
-
-
-async def queues_of(
-    client: Client, workload: Workload | None, home: str = "default"
-) -> tuple[LocalQueue | None, ClusterQueue | None, str]:
-    """The queues of a Workload, and what keeps all of their Workloads waiting. What may not be seen is no obstacle."""
-    if workload is None:
-        return None, None, ""
-    local: LocalQueue | None = None
-    try:
-        local = await get_or_none(client, LOCAL_QUEUES, workload.local_queue, LocalQueue)
-        name = Key("", local.spec.cluster_queue if local is not None else "")
-        above = await get_or_none(client, CLUSTER_QUEUES, name, ClusterQueue) if local is not None else None
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return (
-            local,
-            None,
-            queue_obstacle(workload.local_queue, local, ClusterQueue(), home) if local is not None else "",
-        )
-    return local, above, queue_obstacle(workload.local_queue, local, above, home)
 
 
 # --- for people --------------------------------------------------------------------------------------------

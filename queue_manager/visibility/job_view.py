@@ -105,7 +105,8 @@ def job_view(
         raise ValueError("neither a Job nor a Workload")
     told = sorted(events, key=lambda e: e.sort_key)
     indexes = index_map(job, pods, around.options) if job is not None else None
-    reason, message = why(job, workload, state, now)
+    refusal = _refusal(told) if workload is None and state == "Pending" else None
+    reason, message = (refusal.reason, refusal.message) if refusal is not None else why(job, workload, state, now)
     waiting, running = spans(shown, workload, now)
     admission = workload.status.admission if workload is not None else None
     ref = workload.spec.priority_class_ref if workload is not None else None
@@ -124,7 +125,7 @@ def job_view(
         message=message,
         waiting_seconds=waiting,
         running_seconds=running,
-        next=outlook(job, workload, pods, indexes, state, around, now),
+        next=outlook(job, workload, pods, indexes, state, around, now, refused=refusal is not None),
         history=history(job, workload),
         demand=demand(job, workload),
         ready=shown.status.ready or 0,
@@ -139,6 +140,11 @@ def job_view(
         last_error=inbox.newest_error(told) if state in _TROUBLED else "",
         events=[_event(event) for event in told],
     )
+
+
+def _refusal(events: Sequence[Event]) -> Event | None:
+    """The newest Warning about the Job: while it has no Workload, that is why its queue does not take it up."""
+    return next((e for e in reversed(events) if e.type == "Warning" and e.involved_object.kind == "Job"), None)
 
 
 def _retries(workload: Workload | None, events: Sequence[Event]) -> Retries:

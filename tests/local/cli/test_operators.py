@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from job_controller.model import Job, Pod
 from queue_manager.engine.resources import JOBS, PODS
@@ -154,14 +157,36 @@ async def test_show_tells_the_deadline_when_it_knows_the_configuration(user: Cal
     assert "/no/such/program" in told
 
 
-async def test_a_job_that_can_never_start_is_told_so_at_once(user: Callable[..., User]) -> None:
+HELLO = Path("config/samples/hello.yaml").read_text()
+NO_GPU_QUOTA = "cannot start: ClusterQueue cluster-queue has no quota for nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (HELLO.replace("cpu: 500m", "cpu: 64"), "can never start: asks 64 cpu, queue limit 2"),
+        (HELLO.replace("requests:", "limits: {nvidia.com/gpu: 1}\n            requests:"), NO_GPU_QUOTA),
+        (
+            HELLO.replace("labels:", "labels:\n    kueue.x-k8s.io/priority-class: urgnt"),
+            "cannot start: there is no WorkloadPriorityClass urgnt",
+        ),
+    ],
+    ids=["too large", "a resource nobody has", "a mistyped priority class"],
+)
+async def test_submit_and_show_say_the_same_of_a_job_that_cannot_start(
+    user: Callable[..., User], text: str, says: str
+) -> None:
     me = user()
-    text = Path("config/samples/hello.yaml").read_text().replace("cpu: 500m", "cpu: 64")
-    done = me.run("submit", "-f", "-", stdin=text)
-    assert done.returncode == 2
-    assert "can never start: asks 64 cpu, queue limit 2" in done.stdout
-    waits = await me.until_state("hello", "Pending")
-    assert waits["next"][0]["what"] == "never starts, unless it asks for less or an admin raises the quota"
+    done = me.run("submit", "-f", "-", "-o", "json", stdin=text)
+    (row,) = json.loads(done.stdout)
+    assert (done.returncode, row["note"], row["never"]) == (2, says, True)
+
+    async def judged() -> bool:
+        reasons = ("ExceedsMaxQuota", "NoMatchingFlavor", "WorkloadPriorityClassNotFound")
+        return me.json("show", "hello")["reason"] in reasons
+
+    await until(judged, "the queue has judged the Job")
+    assert me.json("show", "hello")["next"][0]["what"].startswith(f"{says}; ")
 
 
 def test_check_config_prints_every_mistake_with_its_line_or_the_whole_configuration(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 
 from job_controller.model import Key
+from queue_manager.api import labels
 from queue_manager.cli import main, manifests
+from queue_manager.cli import submit as submit_module
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
 from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
 from queue_manager.cli.targets import check_local_queue
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS
+from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import Registry
@@ -37,6 +40,9 @@ spec:
 """
 
 
+STAMP = "2026-01-01T00:00:00Z"
+
+
 class Clock:
     def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,7 +60,8 @@ async def queues(client: Client, **spec: Any) -> None:
     quota = {"name": "cpu", "nominalQuota": "4"}
     groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}]
     await client.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "f"}, "spec": {}})
-    await client.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": {"resourceGroups": groups, **spec}})
+    spec = {"resourceGroups": groups, "namespaceSelector": {}, **spec}
+    await client.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": spec})
     await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": "q"}, "spec": {"clusterQueue": "cq"}})
 
 
@@ -131,8 +138,8 @@ async def test_when_the_server_changes_its_mind_one_is_told_what_is_there_alread
         (job("free", queue=""), "names no queue and is suspended: somebody must set spec.suspend to false"),
         (job("now", queue="").replace("suspend: true", "suspend: false"), "names no queue: starts at once"),
         (
-            job("other").replace("cpu: ", "memory: "),
-            "hardly ever starts: its queue has no quota for memory",
+            job("urgent").replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: urgnt, "),
+            "cannot start: there is no WorkloadPriorityClass urgnt",
         ),
     ],
     ids=lambda value: "" if "\n" in value else value[:30],
@@ -140,7 +147,56 @@ async def test_when_the_server_changes_its_mind_one_is_told_what_is_there_alread
 async def test_each_job_gets_a_verdict_at_once(client: Client, tmp_path: Path, text: str, note: str) -> None:
     await queues(client)
     (row,) = await send(client, tmp_path, text)
-    assert (row.note, row.never) == (note, note.startswith("can never"))
+    assert (row.note, row.never) == (note, note.startswith("can"))
+
+
+@pytest.mark.parametrize(
+    ("judged", "note"),
+    [
+        ("NoMatchingFlavor", "cannot start: ClusterQueue cq has no quota for memory"),
+        ("WaitingForQuota", "waits in its queue"),
+        ("", "cannot start: ClusterQueue cq has no quota for memory, unless the configuration leaves that out"),
+    ],
+    ids=["the scheduler refuses", "the scheduler leaves it out", "no scheduler answers"],
+)
+async def test_a_resource_without_quota_is_what_the_scheduler_says_it_is(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judged: str, note: str
+) -> None:
+    """Its configuration may leave the resource out. The queue manager is played by a Workload that comes late."""
+    monkeypatch.setattr(submit_module, "SCHEDULER_SECONDS", 10.0 if judged else 0.05)
+    monkeypatch.setattr(submit_module, "POLL_SECONDS", 0.01)
+    await queues(client)
+    sent = asyncio.create_task(send(client, tmp_path, job("other").replace("cpu: ", "memory: ")))
+    if judged:
+        await judge(client, "other", judged)
+    (row,) = await sent
+    assert (row.note, row.never) == (note, judged == "NoMatchingFlavor")
+
+
+async def judge(client: Client, name: str, reason: str) -> None:
+    while name not in await names(client):
+        await asyncio.sleep(0)
+    uid = (await client.get(JOBS, "default", name))["metadata"]["uid"]
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    sets = [{"name": "main", "count": 1, "template": template}]
+    meta = {"name": "w", "labels": {labels.JOB_UID: uid}}
+    await client.create(WORKLOADS, "default", {"metadata": meta, "spec": {"queueName": "q", "podSets": sets}})
+    waits = {"type": "QuotaReserved", "status": "False", "reason": reason, "message": "", "lastTransitionTime": STAMP}
+    await client.patch(WORKLOADS, "default", "w", {"status": {"conditions": [waits]}}, subresource="status")
+
+
+async def test_a_queue_that_takes_no_jobs_of_the_namespace_is_not_blamed_on_a_resource(
+    client: Client, tmp_path: Path
+) -> None:
+    await queues(client, namespaceSelector={"matchLabels": {"team": "a"}})
+    (row,) = await send(client, tmp_path, job("a").replace("cpu: ", "memory: "))
+    assert (row.note, row.never) == (
+        "cannot start: ClusterQueue cq takes no Jobs of namespace default (namespaceSelector)",
+        True,
+    )
+    await client.patch(NAMESPACES, "", "default", {"metadata": {"labels": {"team": "a"}}})
+    (row,) = await send(client, tmp_path, job("b"))
+    assert row.note == "waits in its queue"
 
 
 async def test_a_held_queue_is_told_with_the_command_that_releases_it(client: Client, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     add_demo(commands)
     add_manager(commands)
     check = commands.add_parser("check-config", help="all mistakes in a KueueConfig, or what it means in full")
-    check.add_argument("file", metavar="F", help="the KueueConfig")
+    check.add_argument("file", metavar="F", help="the KueueConfig, or the ConfigMap with it; - is standard input")
     commands.add_parser("crds", help="print the queue's CustomResourceDefinitions, for kubectl apply -f -")
     return top
 

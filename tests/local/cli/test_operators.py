@@ -198,7 +198,10 @@ def test_check_config_prints_every_mistake_with_its_line_or_the_whole_configurat
     assert fine.returncode == 0
     assert "  timeout: 3s\n" in fine.stdout
     assert "backoffBaseSeconds: 60" in fine.stdout
-    assert "# ignored: multiKueue" in fine.stdout
+    assert fine.stdout.startswith(f"# {good} is valid. With defaults:\n")
+    assert fine.stderr == f"{good}: ignored: multiKueue: Sluice does not dispatch to other clusters\n"
+    piped = sluice("check-config", "-", stdin=good.read_text())
+    assert (piped.returncode, piped.stdout) == (0, fine.stdout.replace(str(good), "<stdin>"))
     wrong = sluice("check-config", str(bad))
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert f"{bad}:4: waitForPodsReady.timeout" in wrong.stderr

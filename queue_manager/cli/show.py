@@ -19,6 +19,7 @@ from job_controller.times import timestamp
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
+from queue_manager.cli.logs import with_log
 from queue_manager.cli.ps import STYLES
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.streams import printable
@@ -29,6 +30,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.resources import EVENTS, PODS
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.attempts import Attempt
+from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.inbox import is_pod_of
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_view import JobView, job_view
@@ -60,13 +62,14 @@ async def _view(args: argparse.Namespace) -> JobView:
         pods = await pods_of(client, target)
         events = await events_of(client, target, pods)
         queues = await read_queues(client, [target.key.namespace])
+        failure = await failure_of(client, pods)
     found = obstacle(target.job, target.workload, queues, home)
     around = Surroundings(found, home=home)
     if config is not None:
         around = replace(around, settings=settings_of(config), options=config.job_controller.options())
     local, _ = queues.of(local_queue_of(target.job, target.workload))
     name = local.spec.cluster_queue if local is not None else ""
-    return job_view(target.job, target.workload, pods, events, around, now, cluster_queue=name)
+    return job_view(target.job, target.workload, pods, events, around, now, cluster_queue=name, failure=failure)
 
 
 def read_config(path: str) -> KueueConfig:
@@ -82,6 +85,12 @@ async def pods_of(client: Client, target: Target) -> list[Pod]:
     meta = target.job.metadata
     pods = await client.list(PODS, meta.namespace, label_selector=f"{CONTROLLER_UID}={meta.uid}", type=Pod)
     return [pod for pod in pods if (owner := pod.metadata.controller) is not None and owner.uid == meta.uid]
+
+
+async def failure_of(client: Client, pods: Sequence[Pod]) -> Failure | None:
+    """Of the pod that failed last, with the last line of its log."""
+    found = newest_failure(pods)
+    return await with_log(client, found) if found is not None else None
 
 
 async def events_of(client: Client, target: Target, pods: Sequence[Pod]) -> list[Event]:

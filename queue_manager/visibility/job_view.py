@@ -13,6 +13,7 @@ from queue_manager.api.types import Workload
 from queue_manager.visibility import inbox
 from queue_manager.visibility.attempts import Attempt, attempts
 from queue_manager.visibility.demand import DemandRow, demand
+from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.history import Step, history
 from queue_manager.visibility.indexes import IndexMap, index_map
 from queue_manager.visibility.jobs import job_state, spans, state_without_job, why
@@ -94,8 +95,12 @@ def job_view(
     now: datetime,
     *,
     cluster_queue: str = "",
+    failure: Failure | None = None,
 ) -> JobView:
-    """`cluster_queue`: that of its LocalQueue, while it has no quota. Raises ValueError if neither of both is given."""
+    """`cluster_queue`: that of its LocalQueue, while it has no quota. `failure`: of the pod that failed last.
+
+    Raises ValueError if neither a Job nor a Workload is given.
+    """
     if job is not None:
         shown, name, uid, state = job, job.metadata.name, job.metadata.uid, job_state(job, workload, now)
     elif workload is not None:
@@ -137,9 +142,15 @@ def job_view(
         pods=pod_rows(shown, pods),
         indexes=indexes,
         retries=_retries(workload, told),
-        last_error=inbox.newest_error(told) if state in _TROUBLED else "",
+        last_error=_last_error(told, failure, message) if state in _TROUBLED else "",
         events=[_event(event) for event in told],
     )
+
+
+def _last_error(events: Sequence[Event], failure: Failure | None, said: str) -> str:
+    """How its last pod failed, else the newest Warning; not what the state has `said` already."""
+    text = failure.text if failure is not None else inbox.newest_error(events)
+    return text if text != said else ""
 
 
 def _refusal(events: Sequence[Event]) -> Event | None:

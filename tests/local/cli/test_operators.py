@@ -44,6 +44,19 @@ async def test_a_job_that_never_gets_ready_comes_into_the_inbox_and_back_in_line
     assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2, 3, 4]
 
 
+async def test_a_job_that_crashes_comes_into_the_inbox_with_its_exit_code_and_the_last_line_of_its_log(
+    user: Callable[..., User],
+) -> None:
+    me = user("1s")
+    me.submit("crash", command='[sh, -c, "echo starts; echo no such column >&2; exit 3"]')
+    given_up = await me.until_state("crash", "Deactivated")
+    (row,) = me.json("deactivated")
+    assert (row["why"], row["exitCode"], row["lastError"]) == ("crashes", 3, "exit 3: no such column")
+    (pod,) = given_up["pods"]
+    assert row["action"] == f"mend what kubectl logs {pod['name']} shows, then: sluice reactivate crash"
+    assert given_up["lastError"] == "exit 3: no such column"
+
+
 async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_the_other(
     user: Callable[..., User],
 ) -> None:

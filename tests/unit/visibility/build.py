@@ -92,7 +92,7 @@ def evictions(*rows: tuple[str, str, int]) -> Tree:
 
 
 def pod(name: str = "j-aaaaa", phase: str = "Running", **more: Any) -> Pod:
-    """`more`: index, failures (counted before it), exit, ended, created, ready, node, waiting, deleted."""
+    """`more`: index, failures (before it), exit, ended, created, ready, node, waiting, deleted, disrupted, owner."""
     annotations: Tree = {}
     if "index" in more:
         annotations["batch.kubernetes.io/job-completion-index"] = str(more["index"])
@@ -104,6 +104,7 @@ def pod(name: str = "j-aaaaa", phase: str = "Running", **more: Any) -> Pod:
         "uid": f"uid-{name}",
         "creationTimestamp": wire(more.get("created", 0)),
         "annotations": annotations,
+        "ownerReferences": owner(more["owner"]) if "owner" in more else [],
     }
     if "deleted" in more:
         meta["deletionTimestamp"] = wire(more["deleted"])
@@ -114,6 +115,7 @@ def pod(name: str = "j-aaaaa", phase: str = "Running", **more: Any) -> Pod:
     if "waiting" in more:
         state = {"waiting": {"reason": "CreateContainerError", "message": more["waiting"]}}
     conditions = [cond("Ready")] if more.get("ready") else []
+    conditions += [cond("DisruptionTarget", reason="DeletionByTaintManager")] if more.get("disrupted") else []
     conditions += [cond("PodScheduled", "False", "Unschedulable", more["stuck"])] if "stuck" in more else []
     status = {
         "phase": phase,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import copy
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from queue_manager.cli.connection import NOT_LOGGED_IN, connect, home_of
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.queue_view import read_queues
+from queue_manager.cli.streams import printable
 from queue_manager.cli.targets import check_local_queue
+from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import JOBS, WORKLOADS
 from queue_manager.engine.transport import ApiError, Request, Response
@@ -102,14 +105,17 @@ async def submit(
 ) -> list[Submitted]:
     """Check every Job (server-side dry run, unknown fields refused), then create them in order.
 
-    `namespace` is for those that name none; `home` the one that commands mean where none is named.
+    `namespace` is for those that name none; `home` the one that commands mean where none is named. The server's
+    warnings are printed on standard error as they come.
     Raises Refusal with all that is wrong, each with its file and line, before anything is created.
     """
     for _, job in jobs:
         job["metadata"]["namespace"] = job["metadata"].get("namespace") or namespace
     problems, code = list(_twice(jobs)), EXIT_NEVER
+    warned: set[str] = set()
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=True)
+        warn(manifest, answer, warned)
         if answer.status == NOT_LOGGED_IN:  # no word about this Job or another
             raise ApiError.of(answer.status, answer.body)
         if answer.status >= 300:
@@ -121,6 +127,7 @@ async def submit(
     created: list[Job] = []
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=False)
+        warn(manifest, answer, warned)
         if answer.status >= 300:
             done = f"; already submitted: {', '.join(job.metadata.name for job in created)}" if created else ""
             raise Refusal("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
@@ -150,6 +157,17 @@ async def _post(client: Client, job: dict[str, Any], *, dry_run: bool) -> Respon
         query["dryRun"] = "All"
     path = JOBS.path(str(job["metadata"]["namespace"]))
     return await client.transport.request(Request("POST", path, query=query, body=orjson.dumps(job)))
+
+
+def warn(manifest: Manifest, answer: Response, warned: set[str]) -> None:
+    """Print the server's warnings about a Job on standard error, but for those that were `warned` of."""
+    for text in warnings(answer.headers):
+        line = printable(f"Warning: {manifest.place('metadata.name')}: {text}\n")
+        if line not in warned:
+            warned.add(line)
+            with suppress(OSError):  # nobody may read it; the Jobs are submitted all the same
+                sys.stderr.write(line)
+                sys.stderr.flush()
 
 
 def explain(manifest: Manifest, answer: Response) -> list[str]:

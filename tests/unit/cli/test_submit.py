@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from multidict import CIMultiDict
 
 from job_controller.model import Key
 from queue_manager.api import labels
@@ -17,6 +18,7 @@ from queue_manager.cli import submit as submit_module
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
 from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
 from queue_manager.cli.targets import check_local_queue
+from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.engine.transport import ApiError, Request, Response
@@ -94,6 +96,31 @@ async def test_one_bad_job_keeps_all_back_and_every_mistake_is_told_with_its_lin
     assert f"{tmp_path}/jobs.yaml:17: spec.parallelism: Invalid value: -1" in text
     assert "suspent" in text
     assert await names(client) == []
+
+
+async def test_every_warning_of_the_server_is_printed_once_at_the_line_of_its_job(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await queues(client)
+    await send(client, tmp_path, job("a"), job("b.c"))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"Warning: {tmp_path}/jobs.yaml:14: metadata.name: this is used in Pod names and hostnames")
+
+
+@pytest.mark.parametrize(
+    ("headers", "texts"),
+    [
+        ([("Content-Type", "x")], []),
+        ([("Warning", '299 - "one"'), ("warning", '299 - "two"'), ("Warning", '299 - "one"')], ["one", "two"]),
+        (
+            [("Warning", '299 - "a \\"b\\" c, 299", 299 kube "d" "Sat, 25 Aug 2012 23:34:45 GMT"')],
+            ['a "b" c, 299', "d"],
+        ),
+        ([("Warning", '199 - "not ours"')], []),
+    ],
+)
+def test_warnings_are_read_from_all_headers(headers: list[tuple[str, str]], texts: list[str]) -> None:
+    assert warnings(CIMultiDict(headers)) == texts
 
 
 async def test_a_name_that_is_taken_keeps_all_back(client: Client, tmp_path: Path) -> None:

@@ -26,8 +26,19 @@ def parser() -> argparse.ArgumentParser:
     add_manager(commands)
     check = commands.add_parser("check-config", help="all mistakes in a KueueConfig, or what it means in full")
     check.add_argument("file", metavar="F", help="the KueueConfig, or the ConfigMap with it; - is standard input")
-    commands.add_parser("crds", help="print the queue's CustomResourceDefinitions, for kubectl apply -f -")
+    add_crds(commands)
     return top
+
+
+def add_crds(commands: Commands) -> None:
+    crds = commands.add_parser("crds", help="print the queue's CustomResourceDefinitions, for kubectl apply -f -")
+    crds.add_argument(
+        "--finish-delete",
+        action="store_true",
+        help="where `kubectl delete` of them hangs as no manager runs: take the queue's finalizer off what is deleted",
+    )
+    crds.add_argument("--dry-run", action="store_true", help="with --finish-delete: say what would be done")
+    add_client_options(crds)
 
 
 def add_up(commands: Commands) -> None:

@@ -31,6 +31,7 @@ from queue_manager.engine.resources import EVENTS, PODS
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.attempts import Attempt
 from queue_manager.visibility.failures import Failure, newest_failure
+from queue_manager.visibility.history import Step
 from queue_manager.visibility.inbox import is_pod_of
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_view import JobView, job_view
@@ -38,6 +39,7 @@ from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.outlook import Surroundings
 from queue_manager.visibility.pods import PodRow
 from queue_manager.visibility.wire import Event, Pod
+from queue_manager.visibility.wording import GAVE_UP, event_reason, gave_up
 from queue_manager.workloads.settings import settings_of
 
 INDEXES_PER_LINE = 50
@@ -128,8 +130,8 @@ DEMAND = (
 )
 
 
-def columns(now: datetime) -> dict[str, tuple[output.Column, ...]]:
-    """The tables that tell times."""
+def columns(now: datetime, tries: int) -> dict[str, tuple[output.Column, ...]]:
+    """The tables with times. `tries`: how often the Workload held quota."""
     return {
         "indexes": (
             output.Column("INDEX", lambda row: str(row.index), right=True),
@@ -147,14 +149,14 @@ def columns(now: datetime) -> dict[str, tuple[output.Column, ...]]:
             output.Column("RAN", lambda row: _ran(row, now), right=True),
             output.Column("EXIT", lambda row: "-" if row.exit_code is None else str(row.exit_code), right=True),
             output.Column("NODE", lambda row: row.node or "-"),
-            output.Column("REASON", lambda row: joined(row.reason, row.message), wrap=True),
+            output.Column("REASON", reason, wrap=True),
         ),
         "attempts": (
             output.Column("ATTEMPT", lambda row: str(row.number), right=True),
             output.Column("ADMITTED", lambda row: stamp(row.admitted)),
             output.Column("ENDED", lambda row: stamp(row.ended)),
             output.Column("HELD QUOTA", lambda row: _held(row, now), right=True),
-            output.Column("CAUSE", lambda row: row.cause or "-"),
+            output.Column("CAUSE", lambda row: gave_up(row.number) if row.cause == GAVE_UP else row.cause or "-"),
             output.Column("NEXT", lambda row: _next_try(row, now)),
         ),
         "history": (
@@ -163,13 +165,13 @@ def columns(now: datetime) -> dict[str, tuple[output.Column, ...]]:
             output.Column("", lambda row: "●" if row.status == "True" else "○"),
             output.Column("STEP", lambda row: row.text),
             output.Column("OF", lambda row: row.object),
-            output.Column("REASON", lambda row: joined(row.reason, row.message), wrap=True),
+            output.Column("REASON", lambda row: gave_up(tries) if row.reason == GAVE_UP else reason(row), wrap=True),
         ),
         "events": (
             output.Column("AGO", lambda row: ago(row.last, now), right=True),
             output.Column("×", lambda row: str(row.count), right=True),
             output.Column("TYPE", lambda row: row.type, style=lambda row: "yellow" if row.type == "Warning" else ""),
-            output.Column("REASON", lambda row: row.reason),
+            output.Column("REASON", lambda row: event_reason(row.reason)),
             output.Column("OBJECT", lambda row: row.object),
             output.Column("MESSAGE", lambda row: row.message, wrap=True),
         ),
@@ -185,7 +187,7 @@ def show(view: JobView, now: datetime) -> None:
 
 def picture(view: JobView, now: datetime) -> Group:
     parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
-    tables = columns(now)
+    tables = columns(now, view.retries.tries)
     if view.indexes is not None:
         parts += [Text(), heading("INDEXES"), Text("\n".join(map_lines(view.indexes)))]
         if view.indexes.troubled:
@@ -230,7 +232,7 @@ def facts(view: JobView, now: datetime) -> Table:
     drawn.add_column(no_wrap=True, style="dim")
     drawn.add_column(overflow="fold")
     state = Text(view.state, style=STYLES.get(view.state, ""))
-    why = printable(joined(view.reason, view.message))
+    why = printable(gave_up(view.retries.tries) if view.reason == GAVE_UP else reason(view))
     drawn.add_row("state", Text.assemble(state, f"  {why}" if why else ""))
     for i, following in enumerate(view.next):
         when = f"{ahead(following.at, now)} ({stamp(following.at)}): " if following.at is not None else ""
@@ -329,5 +331,5 @@ def _next_try(row: Attempt, now: datetime) -> str:
     return f"after {output.duration((row.next_try - row.ended).total_seconds())}"
 
 
-def joined(reason: str, message: str) -> str:
-    return ": ".join(part for part in (reason, message) if part)
+def reason(row: JobView | Step | PodRow) -> str:
+    return ": ".join(part for part in (row.reason, row.message) if part)

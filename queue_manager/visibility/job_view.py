@@ -31,9 +31,10 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Requeues since the last (re)activation, when the next is due, and all evictions so far."""
+    """Requeues since the last (re)activation, when the next is due, and all tries and evictions so far."""
 
     requeues: int
+    tries: int
     requeue_at: datetime | None
     evictions: list[Eviction]
     attempts: list[Attempt]
@@ -160,10 +161,11 @@ def _refusal(events: Sequence[Event]) -> Event | None:
 
 def _retries(workload: Workload | None, events: Sequence[Event]) -> Retries:
     if workload is None:
-        return Retries(requeues=0, requeue_at=None, evictions=[], attempts=[])
+        return Retries(requeues=0, tries=0, requeue_at=None, evictions=[], attempts=[])
     state, stats = workload.status.requeue_state, workload.status.scheduling_stats
     return Retries(
         requeues=(state.count or 0) if state is not None else 0,
+        tries=inbox.tries(workload),
         requeue_at=state.requeue_at if state is not None else None,
         evictions=[
             Eviction(reason=e.reason or "", cause=e.underlying_cause or "", count=e.count or 0)

@@ -147,7 +147,7 @@ def _deactivated(workload: Workload, around: Surroundings) -> list[Next]:
         at = _after(evicted.last_transition_time, around.settings.retain_deactivated)
         if at is not None:
             found.append(Next(at=at, what="the Job is deleted (objectRetentionPolicies)"))
-    return [*found, _some(f"nothing by itself; an operator says: sluice reactivate {typed(workload, around.home)}")]
+    return [*found, _some(f"stays out until: sluice reactivate {typed(workload, around.home)}")]
 
 
 def _backoff(workload: Workload, around: Surroundings) -> list[Next]:

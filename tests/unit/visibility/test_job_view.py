@@ -63,7 +63,7 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
         KNOWN,
         [
             (100, "the Job is deleted (objectRetentionPolicies)"),
-            (None, "nothing by itself; an operator says: sluice reactivate j"),
+            (None, "stays out until: sluice reactivate j"),
         ],
     ),
     (
@@ -71,7 +71,7 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
         job(),
         workload(active=False, conditions=[cond("Evicted", reason="Deactivated"), *admitted()]),
         KNOWN,
-        [(None, STOPS), (None, "nothing by itself; an operator says: sluice reactivate j")],
+        [(None, STOPS), (None, "stays out until: sluice reactivate j")],
     ),
     (
         "backoff",
@@ -266,7 +266,7 @@ NO_JOB = "holds its quota until it is finished or deleted: it stands for no Job"
         (
             workload(owned=False, active=False, conditions=[cond("Evicted", reason="Deactivated")]),
             "Deactivated",
-            [(None, "nothing by itself; an operator says: sluice reactivate job-j-12345")],
+            [(None, "stays out until: sluice reactivate job-j-12345")],
         ),
         (
             workload(owned=False, conditions=[cond("Finished", reason="Succeeded")]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from job_controller.model import Job
+from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.visibility.jobs import NOT_QUEUED, job_row, job_rows, job_state
 from tests.unit.visibility.build import ADMISSION, admitted, at, cond, job, workload
@@ -14,7 +15,7 @@ FAILED = cond("Failed", reason="BackoffLimitExceeded", message="Too often", seco
 EVICTED = cond("Evicted", reason="PodsReadyTimeout", message="Exceeded the timeout")
 REQUEUE = {"requeueState": {"count": 2, "requeueAt": "2026-01-01T00:02:00Z"}}
 
-IN_LINE = ("PendingEvaluation", "in line in q, behind others or with one that asks for the same")
+IN_LINE = ("PendingEvaluation", "waits behind others in q")
 
 CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
     ("a deletion hides everything else", "Deleting", job(deleted=1, conditions=[COMPLETE]), None, ("", "")),
@@ -81,7 +82,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         None,
         (
             "NotQueued",
-            "its queue has not taken it up: an event tells why (sluice show), or its namespace is not managed",
+            "its queue has not taken it up (sluice show says why)",
         ),
     ),
     (
@@ -211,3 +212,24 @@ def test_the_time_of_a_run_that_was_evicted_is_no_time_of_waiting() -> None:
     its = workload(conditions=[cond("Evicted")], status={"accumulatedPastExecutionTimeSeconds": 40})
     row = job_row(job(), its, at(60))
     assert (row.waiting_seconds, row.running_seconds) == (20, None)
+
+
+def test_a_job_that_is_not_tried_names_the_one_that_asks_for_the_same_and_does_not_fit() -> None:
+    jobs = [job(name) for name in ("first", "same", "larger", "bypassed")]
+    waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
+    bypassed = cond("QuotaReserved", "False", "WaitingForQuota", labels.EQUIVALENT_MESSAGE)
+    workloads = [
+        workload("bypassed", conditions=[bypassed]),
+        workload("first", conditions=[waits]),
+        workload("same"),
+        workload("larger", requests={"cpu": "2"}),
+    ]
+    rows = {row.name: row for row in job_rows(jobs, workloads, at(0))}
+    assert {name: row.alike for name, row in rows.items()} == {
+        "first": "",
+        "same": "first",
+        "larger": "",
+        "bypassed": "first",
+    }
+    assert rows["same"].message == "first asks for the same and does not fit"
+    assert rows["larger"].message == "waits behind others in q"

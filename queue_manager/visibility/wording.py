@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from job_controller.reasons import COMPLETIONS_REACHED
 from queue_manager.api import labels
 
 GAVE_UP = labels.deactivated_due_to(labels.REQUEUING_LIMIT_EXCEEDED)
@@ -27,6 +28,8 @@ def plain(reason: str, message: str, *, tries: int = 0, alike: str = "") -> str:
     """One sentence. `tries`: of the Workload; `alike`: a Job that asks for the same, was tried and does not fit."""
     if reason == GAVE_UP:
         return gave_up(tries)
+    if reason == COMPLETIONS_REACHED:
+        return ""  # the state says it
     if (reason, message) == (labels.DEACTIVATED, labels.DEACTIVATED_MESSAGE):
         return "by a user"
     if message == labels.EQUIVALENT_MESSAGE:

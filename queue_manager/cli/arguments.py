@@ -105,7 +105,9 @@ def add_operator_commands(commands: Commands) -> None:
     show = commands.add_parser("show", help="all about one Job: state, history, pods, retries, what happens next")
     show.add_argument("job", metavar="JOB", help="its name, or NAMESPACE/NAME")
     add_namespace_option(show)
-    show.add_argument("--config", metavar="F", help="the queue's KueueConfig: its deadlines can be told as well")
+    show.add_argument(
+        "--config", metavar="F", help="the queue's KueueConfig, for its deadlines (not needed with `sluice up`)"
+    )
     add_client_options(show)
 
     inbox = commands.add_parser(

@@ -21,6 +21,7 @@ from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.logs import with_log
 from queue_manager.cli.ps import STYLES
+from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.streams import printable
 from queue_manager.cli.targets import Target, find, key_of
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _view(args: argparse.Namespace) -> JobView:
-    config = read_config(args.config) if args.config else None
+    given = read_config(args.config) if args.config else None
     home = home_of(args)
     key = key_of(args.job, args.namespace or home)
     now = SystemClock().now()  # before all reads, as `visibility.jobs` wants it
@@ -64,6 +65,7 @@ async def _view(args: argparse.Namespace) -> JobView:
         pods = await pods_of(client, target)
         events = await events_of(client, target, pods)
         queues = await read_queues(client, [target.key.namespace])
+        config = given or await published(client)
         failure = await failure_of(client, pods)
     found = obstacle(target.job, target.workload, queues, home)
     around = Surroundings(found, home=home)

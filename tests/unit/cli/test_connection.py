@@ -232,3 +232,9 @@ def test_what_up_says_to_type_can_be_typed_whatever_the_name_of_the_home(
     up.say_next(cluster, 1.0)
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "KUBECONFIG" in line)
     assert shlex.split(line) == ["export", f"KUBECONFIG={tmp_path / 'my home' / 'kubeconfig'}"]
+
+
+def test_a_cluster_that_runs_already_is_named_without_its_token(home: Path) -> None:
+    assert up.served(home) == ""
+    put(home / "kubeconfig", KUBECONFIG.replace("127.0.0.1:1", "user:secret@127.0.0.1:1/secret"))
+    assert up.served(home) == f", which serves http://127.0.0.1:1 (export KUBECONFIG={home}/kubeconfig)"

@@ -51,10 +51,13 @@ async def test_a_job_that_crashes_comes_into_the_inbox_with_its_exit_code_and_th
     me.submit("crash", command='[sh, -c, "echo starts; echo no such column >&2; exit 3"]')
     given_up = await me.until_state("crash", "Deactivated")
     (row,) = me.json("deactivated")
-    assert (row["why"], row["exitCode"], row["lastError"]) == ("crashes", 3, "exit 3: no such column")
+    error = (
+        "exit 3: no such column" if isinstance(me.up, Up) else "exit 3"
+    )  # the real server has no node to ask for logs
+    assert (row["why"], row["exitCode"], row["lastError"]) == ("crashes", 3, error)
     (pod,) = given_up["pods"]
     assert row["action"] == f"mend what kubectl logs {pod['name']} shows, then: sluice reactivate crash"
-    assert given_up["lastError"] == "exit 3: no such column"
+    assert given_up["lastError"] == error
 
 
 async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_the_other(

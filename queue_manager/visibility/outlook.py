@@ -32,8 +32,8 @@ from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.unscheduled import unscheduled
 
 LEFT_ALONE = (
-    "nothing: the queue leaves it alone. Its namespace is not managed (managedJobsNamespaceSelector), no queue manager "
-    "runs, or an event tells why"
+    "nothing: the queue leaves it alone. Its namespace is not managed (managedJobsNamespaceSelector), or no queue "
+    "manager runs"
 )
 REFUSED_EVENT = "nothing, until what its state says is put right"
 REFUSED = "nothing: its Workload is finished; put right what the reason says, then delete the Job and submit it again"

@@ -1,14 +1,19 @@
-"""What commands that change something have in common: a line for each change as it is made, JSON at the end."""
+"""What commands that change something have in common: a line for each change as it is made, JSON at the end.
+
+Once nobody reads standard output any more (a broken pipe, a full disk), the command still makes all the changes that
+it was asked for, and reports the rest of them on standard error. A dry run changes nothing, so it just ends.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import msgspec
 
 from queue_manager.cli import output
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK
-from queue_manager.cli.streams import printable
+from queue_manager.cli.streams import give_up, printable
 from queue_manager.engine.transport import ApiError
 
 _CODES = {"failed": EXIT_ERROR, "refused": EXIT_NEVER}
@@ -29,21 +34,19 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Report:
-    """Tells what was done, as it is done."""
+    """Reports what was done, as it is done."""
 
     def __init__(self, form: str, *, dry_run: bool) -> None:
         self.rows: list[Done] = []
         self._table = form == "table"
-        self._form = form
         self._dry_run = dry_run
+        self._unread = False  # standard output takes nothing more
 
     def add(self, kind: str, namespace: str, name: str, result: str, note: str) -> None:
         row = Done(kind=kind, namespace=namespace, name=name, result=result, note=note, dry_run=self._dry_run)
         self.rows.append(row)
         if self._table:
-            stream = sys.stderr if result in _CODES else sys.stdout
-            stream.write(f"{line(row)}\n")
-            stream.flush()
+            self._say(row)
 
     def failed(self, kind: str, namespace: str, name: str, error: ApiError) -> None:
         self.add(kind, namespace, name, "failed", f"{error.status} {error.reason}: {error.message}")
@@ -51,10 +54,32 @@ class Report:
     def end(self, empty: str) -> int:
         """Print what is printed at the end; the exit code of the command."""
         if not self._table:
-            output.show(self._form, (), self.rows, empty)
+            if not self._written(output.as_json(self.rows)):
+                for row in self.rows:
+                    self._say(row)
         elif not self.rows:
             sys.stdout.write(empty + "\n")
         return max((_CODES.get(row.result, EXIT_OK) for row in self.rows), default=EXIT_OK)
+
+    def _say(self, row: Done) -> None:
+        text = f"{line(row)}\n"
+        if row.result not in _CODES and not self._unread and self._written(text):
+            return
+        with contextlib.suppress(OSError):  # standard error may be the same broken pipe
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+    def _written(self, text: str) -> bool:
+        """Whether standard output took the text. Raises the OSError if nothing has been changed."""
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError:
+            if self._dry_run:
+                raise
+            give_up()
+            self._unread = True
+        return not self._unread
 
 
 def line(row: Done) -> str:

@@ -25,9 +25,20 @@ def parser() -> argparse.ArgumentParser:
     add_demo(commands)
     add_manager(commands)
     check = commands.add_parser("check-config", help="all mistakes in a KueueConfig, or what it means in full")
-    check.add_argument("file", metavar="F", help="the KueueConfig")
-    commands.add_parser("crds", help="print the queue's CustomResourceDefinitions, for kubectl apply -f -")
+    check.add_argument("file", metavar="F", help="the KueueConfig, or the ConfigMap with it; - is standard input")
+    add_crds(commands)
     return top
+
+
+def add_crds(commands: Commands) -> None:
+    crds = commands.add_parser("crds", help="print the queue's CustomResourceDefinitions, for kubectl apply -f -")
+    crds.add_argument(
+        "--finish-delete",
+        action="store_true",
+        help="where `kubectl delete` of them hangs as no manager runs: take the queue's finalizer off what is deleted",
+    )
+    crds.add_argument("--dry-run", action="store_true", help="with --finish-delete: say what would be done")
+    add_client_options(crds)
 
 
 def add_up(commands: Commands) -> None:
@@ -42,7 +53,7 @@ def add_user_commands(commands: Commands) -> None:
     ps = commands.add_parser("ps", help="one line per Job: queue, priority, state, pods, time, reason")
     add_client_options(ps)
     add_scope_options(ps)
-    ps.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue")
+    ps.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue, or of cq/NAME, a ClusterQueue")
 
     queues = commands.add_parser("queues", help="one line per ClusterQueue: pending, admitted, quota in use")
     add_client_options(queues)
@@ -94,14 +105,16 @@ def add_operator_commands(commands: Commands) -> None:
     show = commands.add_parser("show", help="all about one Job: state, history, pods, retries, what happens next")
     show.add_argument("job", metavar="JOB", help="its name, or NAMESPACE/NAME")
     add_namespace_option(show)
-    show.add_argument("--config", metavar="F", help="the queue's KueueConfig: its deadlines can be told as well")
+    show.add_argument(
+        "--config", metavar="F", help="the queue's KueueConfig, for its deadlines (not needed with `sluice up`)"
+    )
     add_client_options(show)
 
     inbox = commands.add_parser(
         "deactivated", help="Jobs that wait for an operator: why, tries, last error, what to do"
     )
     add_scope_options(inbox)
-    inbox.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue")
+    inbox.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue, or of cq/NAME, a ClusterQueue")
     add_client_options(inbox)
 
     back = commands.add_parser(

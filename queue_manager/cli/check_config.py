@@ -1,24 +1,41 @@
-"""`sluice check-config F`: every mistake with its line, or the configuration with all defaults filled in."""
+"""`sluice check-config F`: every mistake with its line, or the configuration with all defaults filled in.
+
+Mistakes and settings without effect go to standard error, the configuration to standard output.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.streams import printable
-from queue_manager.configuration import ConfigurationError, load
+from queue_manager.configuration import ConfigurationError, KueueConfig, load, loads, own_namespace
 from queue_manager.configuration.render import as_yaml
+
+STDIN = "<stdin>"
 
 
 def run(args: argparse.Namespace) -> int:
+    name = STDIN if args.file == "-" else args.file
     try:
-        config = load(args.file)
+        config = read(args.file)
     except ConfigurationError as error:
         count = len(error.problems)
-        sys.stderr.write(f"{printable(str(error))}\n{args.file}: {count} {'mistake' if count == 1 else 'mistakes'}\n")
+        sys.stderr.write(f"{printable(str(error))}\n{name}: {count} {'mistake' if count == 1 else 'mistakes'}\n")
         return EXIT_NEVER
-    sys.stdout.write(f"# {args.file} is right. With every default filled in it says:\n{as_yaml(config)}")
+    sys.stdout.write(f"# {name} is valid. With defaults:\n{as_yaml(config)}")
+    sys.stdout.flush()
     for field in config.ignored:
-        sys.stdout.write(f"# ignored: {field}\n")
+        sys.stderr.write(printable(f"{name}: ignored: {field}\n"))
     return EXIT_OK
+
+
+def read(file: str) -> KueueConfig:
+    """The configuration of a file, or of standard input for `-`."""
+    if file != "-":
+        return load(file)
+    try:
+        return loads(sys.stdin.read(), STDIN, own_namespace=own_namespace())
+    except UnicodeDecodeError as error:
+        raise Refusal(f"{STDIN}: byte {error.start} is not UTF-8", EXIT_NEVER) from error

@@ -13,7 +13,7 @@ from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.client import Client
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport import ApiError, Relay, Request, Response
 from queue_manager.local.kubeconfig import is_of_local_cluster
 
 NOT_LOGGED_IN, FORBIDDEN = 401, 403
@@ -72,17 +72,31 @@ def _readable(path: Path) -> Iterator[None]:
         raise Refusal(said if str(path) in said else f"{path}: {said}") from error
 
 
+class NoAnswer(Exception):
+    """The API server did not answer. Not an OSError, so that a broken pipe of our output is not taken for one."""
+
+
+class _Answering(Relay):
+    async def request(self, request: Request) -> Response:
+        try:
+            return await super().request(request)
+        except CredentialsError:  # an OSError as well
+            raise
+        except OSError as error:
+            raise NoAnswer(str(error) or "it took too long") from error  # a timeout has no text
+
+
 @asynccontextmanager
 async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str = "") -> AsyncIterator[Client]:
-    """A client of the chosen cluster. Raises Refusal in words when it cannot be reached or says no.
+    """A client of the chosen cluster. Raises Refusal if the cluster does not answer or refuses a request.
 
-    `forbidden`: what may help who lacks a right.
+    `forbidden`: advice for a user who lacks a right.
     """
     path = find_kubeconfig(kubeconfig)
     with _readable(path):
         transport = HttpTransport.from_kubeconfig(path, context)
     try:
-        yield Client(transport)
+        yield Client(_Answering(transport))
     except ApiError as error:
         if error.status == NOT_LOGGED_IN:
             raise Refusal(f"the cluster of {path} does not accept our credentials (401): log in anew") from error
@@ -90,9 +104,8 @@ async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str
         raise Refusal(f"{error.status} {error.reason}: {error.message}{advice}") from error
     except CredentialsError as error:
         raise Refusal(str(error)) from error
-    except OSError as error:
-        why = str(error) or "it took too long"  # a timeout says nothing
+    except NoAnswer as error:
         own = "; is `sluice up` running?" if is_of_local_cluster(path) else ""
-        raise Refusal(f"no answer from the cluster of {path}: {why}{own}") from error
+        raise Refusal(f"no answer from the cluster of {path}: {error}{own}") from error
     finally:
         await transport.close()

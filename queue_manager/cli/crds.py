@@ -1,16 +1,88 @@
-"""`sluice crds`: the definitions of the queue's kinds, for `kubectl apply -f -`."""
+"""`sluice crds`: the definitions of the queue's kinds, for `kubectl apply -f -`, and the end of their deletion.
+
+Workloads, ClusterQueues and ResourceFlavors carry a finalizer that the queue manager takes off. Where none runs,
+`sluice crds | kubectl delete -f -` therefore waits without end. `sluice crds --finish-delete` takes the finalizer off
+the objects that are being deleted, and off no others.
+"""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
+from collections.abc import AsyncIterator
 
+from job_controller.model import Object
 from queue_manager import assets
+from queue_manager.api import labels
+from queue_manager.cli.acting import Report
+from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.targets import patch
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    LOCAL_QUEUES,
+    RESOURCE_FLAVORS,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
+    Resource,
+)
+from queue_manager.engine.transport import ApiError
+
+KINDS = (
+    WORKLOADS,
+    LOCAL_QUEUES,
+    CLUSTER_QUEUES,
+    RESOURCE_FLAVORS,
+    COHORTS,
+    ADMISSION_CHECKS,
+    WORKLOAD_PRIORITY_CLASSES,
+)
+NOT_FOUND = 404
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.finish_delete:
+        return asyncio.run(_finish_delete(args))
     for file in sorted(assets.crds().glob("*.yaml")):
         text = file.read_text(encoding="utf-8")
         sys.stdout.write(text if text.startswith("---") else f"---\n{text}")
     return EXIT_OK
+
+
+async def _finish_delete(args: argparse.Namespace) -> int:
+    report = Report(args.output, dry_run=args.dry_run)
+    async with connect(args.kubeconfig, args.context) as client:
+        await finish_delete(client, report, dry_run=args.dry_run)
+    return report.end("nothing that is being deleted has the finalizer")
+
+
+async def finish_delete(client: Client, report: Report, *, dry_run: bool) -> None:
+    """Take the queue's finalizer off all objects of its kinds that are being deleted."""
+    async for resource, obj in _held(client):
+        meta = obj.metadata
+        rest = [finalizer for finalizer in meta.finalizers if finalizer != labels.FINALIZER]
+        change = {"metadata": {"finalizers": rest, "resourceVersion": meta.resource_version, "uid": meta.uid}}
+        try:
+            await patch(client, resource, meta.key, change, dry_run=dry_run)
+        except ApiError as error:
+            if error.status != NOT_FOUND:  # else it is gone already
+                report.failed(resource.kind, *meta.key, error)
+            continue
+        report.add(resource.kind, *meta.key, "released", f"finalizer {labels.FINALIZER} removed")
+
+
+async def _held(client: Client) -> AsyncIterator[tuple[Resource, Object]]:
+    for resource in KINDS:
+        try:
+            objects = await client.list(resource, type=Object)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+            continue  # its definition is gone, and all its objects with it
+        for obj in objects:
+            if obj.metadata.deletion_timestamp is not None and labels.FINALIZER in obj.metadata.finalizers:
+                yield resource, obj

@@ -7,12 +7,19 @@ import asyncio
 
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import connect, home_of, one_namespace
+from queue_manager.cli.connection import FORBIDDEN, connect, home_of, one_namespace
 from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.logs import with_log
+from queue_manager.cli.targets import of_queue
+from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import EVENTS, WORKLOADS
+from queue_manager.engine.resources import EVENTS, PODS, WORKLOADS
+from queue_manager.engine.transport import ApiError
+from queue_manager.visibility.failures import Failure, failures
 from queue_manager.visibility.inbox import InboxRow, inbox
-from queue_manager.visibility.wire import Event
+from queue_manager.visibility.wire import Event, Pod
+
+LOGS = 100  # each costs a request
 
 COLUMNS = (
     output.Column("NAMESPACE", lambda row: row.namespace),
@@ -35,10 +42,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _rows(args: argparse.Namespace) -> list[InboxRow]:
-    namespace = args.namespace or ""
+    namespace, home = args.namespace or "", home_of(args)
+    now = SystemClock().now()
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
         workloads = [w for w in await client.list(WORKLOADS, namespace, type=Workload) if not w.spec.active]
-        selector = "type=Warning"
-        events = await client.list(EVENTS, namespace, field_selector=selector, type=Event) if workloads else []
-    rows = inbox(workloads, events, SystemClock().now(), home_of(args))
-    return [row for row in rows if not args.queue or row.queue == args.queue]
+        events = await client.list(EVENTS, namespace, field_selector="type=Warning", type=Event) if workloads else []
+        failed = await with_logs(client, failures(workloads, await failed_pods(client, namespace) if workloads else ()))
+        return await of_queue(client, inbox(workloads, events, now, home, failed), args)
+
+
+async def failed_pods(client: Client, namespace: str) -> list[Pod]:
+    try:
+        return await client.list(PODS, namespace, field_selector="status.phase=Failed", type=Pod)
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return []
+
+
+async def with_logs(client: Client, failed: dict[str, Failure]) -> dict[str, Failure]:
+    """With the last line of the log of each, for at most LOGS of them."""
+
+    some = dict(list(failed.items())[:LOGS])
+    read = await asyncio.gather(*(with_log(client, failure) for failure in some.values()))
+    return {**failed, **dict(zip(some, read, strict=True))}

@@ -19,7 +19,7 @@ from rich.text import Text
 from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job, Pod
 from queue_manager.assets import samples
-from queue_manager.cli import first_process, manifests, output, ps, queues
+from queue_manager.cli import first_process, logs, manifests, output, ps, queues
 from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.submit import prepare, submit
 from queue_manager.cli.up import ROOT
@@ -27,7 +27,6 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.engine import descriptors
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import JOBS, PODS, by_kind
-from queue_manager.engine.transport import Request
 from queue_manager.engine.tuning import stop_on_signals
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.visibility.jobs import JobRow
@@ -97,7 +96,7 @@ async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[Out
         found = [(manifest, prepare(manifest, None)) for manifest in manifests.read(str(samples() / "jobs"))]
         await submit(client, found)
         with suppress(TimeoutError):
-            await asyncio.wait_for(watch(client, Console(quiet=quiet, highlight=False)), timeout)
+            await asyncio.wait_for(watch(client, output.Screen(quiet=quiet, highlight=False)), timeout)
         return await outcomes(client)
 
 
@@ -124,8 +123,9 @@ async def watch(client: Client, console: Console) -> None:
 
 
 async def picture(client: Client, rows: Sequence[JobRow]) -> Group:
+    found = await queues.queue_table(client)
     return Group(
-        output.table(queues.COLUMNS, await queues.queue_table(client)),
+        output.table(queues.columns(found), found),
         Text(),
         output.table(ps.COLUMNS, rows),
     )
@@ -169,6 +169,4 @@ async def last_line(client: Client, job: Job) -> str:
     if not pods:
         return ""
     newest = max(pods, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name))
-    path = PODS.path(newest.metadata.namespace, newest.metadata.name, "log")
-    answer = await client.transport.request(Request("GET", path, query={"tailLines": "1"}, accept="*/*"))
-    return answer.body.decode("utf-8", "replace").strip() if answer.status == 200 else ""
+    return await logs.last_line(client, *newest.metadata.key)

@@ -41,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
         config = read_config(args.config)
         with event_loop() as loop:
             loop.run(manage(args, config))
+    except BrokenPipeError:  # nobody reads our output: main ends the command
+        raise
     except (CannotStart, LeadershipLost) as error:
         raise Refusal(str(error)) from error
     except Exception as error:

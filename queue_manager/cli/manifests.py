@@ -14,6 +14,7 @@ import orjson
 import yaml
 
 from queue_manager.cli.exits import EXIT_NEVER, Refusal
+from queue_manager.yaml_problems import explained
 
 # An anchor that is used over and over can make a small file expand without end.
 MAX_NODES = 200_000
@@ -132,7 +133,8 @@ def _documents(name: str, text: str) -> Iterator[Manifest]:
             yield from _unpacked(Manifest(name, _as_json(name, root, tree), root))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _Unreadable(f"{name}:{mark.line + 1 if mark else 1}: {error.problem or error.context}") from error
+        kind = "not YAML: " if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) else ""
+        raise _Unreadable(f"{name}:{mark.line + 1 if mark else 1}: {kind}{explained(text, error)}") from error
     except yaml.YAMLError as error:
         raise _Unreadable(f"{name}:1: {error}") from error
     except RecursionError as error:

@@ -34,6 +34,13 @@ class Column:
     wrap: bool = False
 
 
+class Screen(Console):
+    """A console whose broken pipe is an exception like that of any other stream; rich would end the process."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def table(columns: Sequence[Column], rows: Sequence[object]) -> Table:
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     cells = [[printable(column.cell(row)) for row in rows] for column in columns]
@@ -55,13 +62,17 @@ def table(columns: Sequence[Column], rows: Sequence[object]) -> Table:
 def show(form: str, columns: Sequence[Column], rows: Sequence[object], empty: str) -> None:
     """Print rows as a table or as a JSON list; `empty` is what a person reads when there are none."""
     if form == "json":
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows, order="deterministic")).decode() + "\n")
+        sys.stdout.write(as_json(rows))
     elif rows and sys.stdout.isatty() and len(rows) <= DRAWN:
         show_table(table(columns, rows))
     elif rows:
         sys.stdout.write("".join(plain(columns, rows)))
     else:
         sys.stdout.write(empty + "\n")
+
+
+def as_json(rows: Sequence[object]) -> str:
+    return msgspec.json.format(msgspec.json.encode(rows, order="deterministic")).decode() + "\n"
 
 
 def plain(columns: Sequence[Column], rows: Sequence[object]) -> Iterator[str]:
@@ -88,7 +99,7 @@ def show_table(drawn: RenderableType) -> None:
 
     So too on a terminal that is too narrow: it breaks the lines itself, where cells cut short would hide names.
     """
-    console = Console(highlight=False)
+    console = Screen(highlight=False)
     if sys.stdout.isatty() and _least_width(console, drawn) <= console.width:
         console.print(drawn)
         return

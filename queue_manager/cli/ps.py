@@ -5,15 +5,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from job_controller.model import Job
+import msgspec
+
+from job_controller.model import Job, Key
+from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import connect, one_namespace
+from queue_manager.cli.connection import connect, home_of, one_namespace
 from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.queue_view import read_queues
+from queue_manager.cli.targets import of_queue
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.resources import JOBS, WORKLOADS
+from queue_manager.visibility.consequences import queue_obstacle
 from queue_manager.visibility.jobs import JobRow, job_rows
+from queue_manager.visibility.wording import plain
 
 STYLES = {
     "Running": "green",
@@ -50,7 +57,7 @@ def time(row: JobRow) -> str:
 
 
 def reason(row: JobRow) -> str:
-    return f"{row.reason}: {row.message}" if row.reason and row.message else row.reason
+    return row.obstacle or plain(row.reason, row.message, tries=row.tries, alike=row.alike)
 
 
 COLUMNS = (
@@ -80,12 +87,26 @@ def _nothing(args: argparse.Namespace) -> str:
 
 async def _rows(args: argparse.Namespace) -> list[JobRow]:
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
-        rows = await job_table(client, args.namespace or "")
-    return [row for row in rows if not args.queue or row.queue == args.queue]
+        rows = await job_table(client, args.namespace or "", home_of(args))
+        return await of_queue(client, rows, args)
 
 
-async def job_table(client: Client, namespace: str = "") -> list[JobRow]:
-    """Rows of all Jobs of a namespace, or of all namespaces."""
-    jobs = await client.list(JOBS, namespace, type=Job)
+async def job_table(client: Client, namespace: str = "", home: str = "default") -> list[JobRow]:
+    """Rows of all Jobs of a namespace, or of all namespaces.
+
+    The Workloads are listed before the Jobs, and the time is read before both: `visibility.jobs` says why.
+    """
+    now = SystemClock().now()
     workloads = await client.list(WORKLOADS, namespace, type=Workload)
-    return job_rows(jobs, workloads, SystemClock().now())
+    jobs = await client.list(JOBS, namespace, type=Job)
+    return await with_obstacles(client, job_rows(jobs, workloads, now), home)
+
+
+async def with_obstacles(client: Client, rows: list[JobRow], home: str) -> list[JobRow]:
+    """Rows of queues that are stopped say by what: the condition says only that they are inactive."""
+    stopped = {Key(row.namespace, row.queue) for row in rows if row.reason == labels.SUSPENDED}
+    if not stopped:
+        return rows
+    queues = await read_queues(client, {key.namespace for key in stopped})
+    found = {key: queue_obstacle(key, *queues.of(key), home) for key in stopped} if queues.local is not None else {}
+    return [msgspec.structs.replace(row, obstacle=found.get(Key(row.namespace, row.queue), "")) for row in rows]

@@ -1,9 +1,13 @@
-"""`sluice queues`: one line per ClusterQueue and quota."""
+"""`sluice queues`: one line per ClusterQueue and quota.
+
+A quota reads `cpu ██████████ 3/2, borrowed 1 of 4`: 3 are in use of 2 of its own, 1 is borrowed, and at most 4 may be.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Sequence
 
 from job_controller.quantities import parse
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
@@ -22,7 +26,19 @@ def quota(row: QuotaRow) -> str:
     """`cpu ████░░░░░░ 2/5`: the bar is exact to a tenth and never full before the quota is."""
     used, nominal = (parse(text, row.resource) for text in (row.used, row.nominal))
     filled = min(BAR, used * BAR // nominal) if nominal else (BAR if used else 0)
-    return f"{row.resource} {'█' * filled}{'░' * (BAR - filled)} {row.used}/{row.nominal}"
+    bar = f"{row.resource} {'█' * filled}{'░' * (BAR - filled)} {row.used}/{row.nominal}"
+    return ", ".join([bar, *shares(row)])
+
+
+def shares(row: QuotaRow) -> list[str]:
+    """`borrowed 1 of 4`, `lent 2`: what the cohort gives and takes, and the limits where they are set."""
+    lent = row.lent_at_most if row.lent_at_least == row.lent_at_most else f"{row.lent_at_least}-{row.lent_at_most}"
+    kinds = (("borrowed", row.borrowed, row.borrowing_limit), ("lent", lent, row.lending_limit))
+    return [
+        f"{name} {share}{f' of {limit}' if limit is not None else ''}"
+        for name, share, limit in kinds
+        if share != "0" or limit is not None
+    ]
 
 
 def quotas(row: QueueRow) -> str:
@@ -30,8 +46,18 @@ def quotas(row: QueueRow) -> str:
     return "\n".join(quota(entry) + (f" ({entry.flavor})" if len(flavors) > 1 else "") for entry in row.quotas)
 
 
+def local_queues(row: QueueRow) -> str:
+    return "\n".join(f"{name} (held)" if name in row.stopped_queues else name for name in row.local_queues) or "-"
+
+
+def columns(rows: Sequence[QueueRow]) -> list[output.Column]:
+    """Without COHORT where no row has one."""
+    return [column for column in COLUMNS if column.heading != "COHORT" or any(row.cohort for row in rows)]
+
+
 COLUMNS = (
     output.Column("CLUSTERQUEUE", lambda row: row.name),
+    output.Column("COHORT", lambda row: row.cohort or "-"),
     output.Column("STRATEGY", lambda row: row.strategy),
     output.Column("STATE", lambda row: row.state, style=lambda row: "" if row.state == "Active" else "red"),
     output.Column("PENDING", lambda row: str(row.pending), right=True),
@@ -42,13 +68,13 @@ COLUMNS = (
         right=True,
     ),
     output.Column("QUOTA IN USE", quotas),
-    output.Column("LOCALQUEUES", lambda row: "\n".join(row.local_queues) or "-"),
+    output.Column("LOCALQUEUES", local_queues),
 )
 
 
 def run(args: argparse.Namespace) -> int:
     rows = asyncio.run(_rows(args))
-    output.show(args.output, COLUMNS, rows, "no ClusterQueues; config/samples/queues.yaml has two to start with")
+    output.show(args.output, columns(rows), rows, "no ClusterQueues; config/samples/queues.yaml has two to start with")
     return EXIT_OK
 
 
@@ -58,8 +84,9 @@ async def _rows(args: argparse.Namespace) -> list[QueueRow]:
 
 
 async def queue_table(client: Client) -> list[QueueRow]:
-    """Rows of all ClusterQueues."""
-    cluster_queues = await client.list(CLUSTER_QUEUES, type=ClusterQueue)
-    local_queues = await client.list(LOCAL_QUEUES, type=LocalQueue)
+    """Rows of all ClusterQueues. What refers is listed before what it refers to, which then exists."""
+    now = SystemClock().now()
     workloads = await client.list(WORKLOADS, type=Workload)
-    return queue_rows(cluster_queues, local_queues, workloads, SystemClock().now())
+    local_queues = await client.list(LOCAL_QUEUES, type=LocalQueue)
+    cluster_queues = await client.list(CLUSTER_QUEUES, type=ClusterQueue)
+    return queue_rows(cluster_queues, local_queues, workloads, now)

@@ -12,8 +12,7 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli.acting import Report
 from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.exits import EXIT_NEVER, Refusal
-from queue_manager.cli.stop_policy import missing
-from queue_manager.cli.targets import Queue, Target, find_all, patch, queue_of
+from queue_manager.cli.targets import Queue, Target, find_all, missing_queue, patch, queue_of
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
@@ -83,7 +82,7 @@ async def deactivated(client: Client, queue: Queue, queues: Queues, home: str) -
     except ApiError as error:
         if error.status != 404:
             raise
-        raise Refusal(await missing(client, queue, home)) from error
+        raise Refusal(await missing_queue(client, queue, home), EXIT_NEVER) from error
     namespace = "" if queue.is_cluster_queue else queue.key.namespace
     found = {
         workload.metadata.key: workload

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
@@ -14,28 +15,32 @@ from rich.table import Table
 from rich.text import Text
 
 from job_controller.labels import CONTROLLER_UID
-from job_controller.model import Key
 from job_controller.times import timestamp
-from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
+from queue_manager.cli.logs import with_log
 from queue_manager.cli.ps import STYLES
+from queue_manager.cli.published_config import published
+from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.streams import printable
 from queue_manager.cli.targets import Target, find, key_of
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
-from queue_manager.engine.client import Client, O
+from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import CLUSTER_QUEUES, EVENTS, LOCAL_QUEUES, PODS, Resource
+from queue_manager.engine.resources import EVENTS, PODS
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.attempts import Attempt
-from queue_manager.visibility.consequences import queue_obstacle
+from queue_manager.visibility.failures import Failure, newest_failure
+from queue_manager.visibility.history import Step
 from queue_manager.visibility.inbox import is_pod_of
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_view import JobView, job_view
+from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.outlook import Surroundings
 from queue_manager.visibility.pods import PodRow
 from queue_manager.visibility.wire import Event, Pod
+from queue_manager.visibility.wording import GAVE_UP, event_reason, gave_up
 from queue_manager.workloads.settings import settings_of
 
 INDEXES_PER_LINE = 50
@@ -51,20 +56,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _view(args: argparse.Namespace) -> JobView:
-    config = read_config(args.config) if args.config else None
+    given = read_config(args.config) if args.config else None
     home = home_of(args)
     key = key_of(args.job, args.namespace or home)
+    now = SystemClock().now()  # before all reads, as `visibility.jobs` wants it
     async with connect(args.kubeconfig, args.context) as client:
         target = await find(client, key)
         pods = await pods_of(client, target)
         events = await events_of(client, target, pods)
-        local, above, obstacle = await queues_of(client, target.workload, home)
-    around = Surroundings(obstacle, home=home)
+        queues = await read_queues(client, [target.key.namespace])
+        config = given or await published(client)
+        failure = await failure_of(client, pods)
+    found = obstacle(target.job, target.workload, queues, home)
+    around = Surroundings(found, home=home)
     if config is not None:
-        around = Surroundings(obstacle, settings_of(config), config.job_controller.options(), home)
-    name = above.metadata.name if above is not None else (local.spec.cluster_queue if local is not None else "")
-    now = SystemClock().now()
-    return job_view(target.job, target.workload, pods, events, around, now, cluster_queue=name)
+        around = replace(around, settings=settings_of(config), options=config.job_controller.options())
+    local, _ = queues.of(local_queue_of(target.job, target.workload))
+    name = local.spec.cluster_queue if local is not None else ""
+    return job_view(target.job, target.workload, pods, events, around, now, cluster_queue=name, failure=failure)
 
 
 def read_config(path: str) -> KueueConfig:
@@ -80,6 +89,12 @@ async def pods_of(client: Client, target: Target) -> list[Pod]:
     meta = target.job.metadata
     pods = await client.list(PODS, meta.namespace, label_selector=f"{CONTROLLER_UID}={meta.uid}", type=Pod)
     return [pod for pod in pods if (owner := pod.metadata.controller) is not None and owner.uid == meta.uid]
+
+
+async def failure_of(client: Client, pods: Sequence[Pod]) -> Failure | None:
+    """Of the pod that failed last, with the last line of its log."""
+    found = newest_failure(pods)
+    return await with_log(client, found) if found is not None else None
 
 
 async def events_of(client: Client, target: Target, pods: Sequence[Pod]) -> list[Event]:
@@ -103,37 +118,6 @@ async def events_of(client: Client, target: Target, pods: Sequence[Pod]) -> list
     return [event for event in events if belongs(event)]
 
 
-async def queues_of(
-    client: Client, workload: Workload | None, home: str = "default"
-) -> tuple[LocalQueue | None, ClusterQueue | None, str]:
-    """The queues of a Workload, and what keeps all of their Workloads waiting. What may not be seen is no obstacle."""
-    if workload is None:
-        return None, None, ""
-    local: LocalQueue | None = None
-    try:
-        local = await get_or_none(client, LOCAL_QUEUES, workload.local_queue, LocalQueue)
-        name = Key("", local.spec.cluster_queue if local is not None else "")
-        above = await get_or_none(client, CLUSTER_QUEUES, name, ClusterQueue) if local is not None else None
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return (
-            local,
-            None,
-            queue_obstacle(workload.local_queue, local, ClusterQueue(), home) if local is not None else "",
-        )
-    return local, above, queue_obstacle(workload.local_queue, local, above, home)
-
-
-async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O]) -> O | None:
-    try:
-        return await client.get(resource, *key, type=type)
-    except ApiError as error:
-        if error.status == 404:
-            return None
-        raise
-
-
 # --- for people --------------------------------------------------------------------------------------------
 
 MOST = 20  # lines of an index map, and rows of each table; JSON has all
@@ -148,8 +132,8 @@ DEMAND = (
 )
 
 
-def columns(now: datetime) -> dict[str, tuple[output.Column, ...]]:
-    """The tables that tell times."""
+def columns(now: datetime, tries: int) -> dict[str, tuple[output.Column, ...]]:
+    """The tables with times. `tries`: how often the Workload held quota."""
     return {
         "indexes": (
             output.Column("INDEX", lambda row: str(row.index), right=True),
@@ -167,14 +151,14 @@ def columns(now: datetime) -> dict[str, tuple[output.Column, ...]]:
             output.Column("RAN", lambda row: _ran(row, now), right=True),
             output.Column("EXIT", lambda row: "-" if row.exit_code is None else str(row.exit_code), right=True),
             output.Column("NODE", lambda row: row.node or "-"),
-            output.Column("REASON", lambda row: joined(row.reason, row.message), wrap=True),
+            output.Column("REASON", reason, wrap=True),
         ),
         "attempts": (
             output.Column("ATTEMPT", lambda row: str(row.number), right=True),
             output.Column("ADMITTED", lambda row: stamp(row.admitted)),
             output.Column("ENDED", lambda row: stamp(row.ended)),
             output.Column("HELD QUOTA", lambda row: _held(row, now), right=True),
-            output.Column("CAUSE", lambda row: row.cause or "-"),
+            output.Column("CAUSE", lambda row: gave_up(row.number) if row.cause == GAVE_UP else row.cause or "-"),
             output.Column("NEXT", lambda row: _next_try(row, now)),
         ),
         "history": (
@@ -183,13 +167,13 @@ def columns(now: datetime) -> dict[str, tuple[output.Column, ...]]:
             output.Column("", lambda row: "●" if row.status == "True" else "○"),
             output.Column("STEP", lambda row: row.text),
             output.Column("OF", lambda row: row.object),
-            output.Column("REASON", lambda row: joined(row.reason, row.message), wrap=True),
+            output.Column("REASON", lambda row: gave_up(tries) if row.reason == GAVE_UP else reason(row), wrap=True),
         ),
         "events": (
             output.Column("AGO", lambda row: ago(row.last, now), right=True),
             output.Column("×", lambda row: str(row.count), right=True),
             output.Column("TYPE", lambda row: row.type, style=lambda row: "yellow" if row.type == "Warning" else ""),
-            output.Column("REASON", lambda row: row.reason),
+            output.Column("REASON", lambda row: event_reason(row.reason)),
             output.Column("OBJECT", lambda row: row.object),
             output.Column("MESSAGE", lambda row: row.message, wrap=True),
         ),
@@ -205,7 +189,7 @@ def show(view: JobView, now: datetime) -> None:
 
 def picture(view: JobView, now: datetime) -> Group:
     parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
-    tables = columns(now)
+    tables = columns(now, view.retries.tries)
     if view.indexes is not None:
         parts += [Text(), heading("INDEXES"), Text("\n".join(map_lines(view.indexes)))]
         if view.indexes.troubled:
@@ -250,7 +234,7 @@ def facts(view: JobView, now: datetime) -> Table:
     drawn.add_column(no_wrap=True, style="dim")
     drawn.add_column(overflow="fold")
     state = Text(view.state, style=STYLES.get(view.state, ""))
-    why = printable(joined(view.reason, view.message))
+    why = printable(gave_up(view.retries.tries) if view.reason == GAVE_UP else reason(view))
     drawn.add_row("state", Text.assemble(state, f"  {why}" if why else ""))
     for i, following in enumerate(view.next):
         when = f"{ahead(following.at, now)} ({stamp(following.at)}): " if following.at is not None else ""
@@ -349,5 +333,5 @@ def _next_try(row: Attempt, now: datetime) -> str:
     return f"after {output.duration((row.next_try - row.ended).total_seconds())}"
 
 
-def joined(reason: str, message: str) -> str:
-    return ": ".join(part for part in (reason, message) if part)
+def reason(row: JobView | Step | PodRow) -> str:
+    return ": ".join(part for part in (row.reason, row.message) if part)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from job_controller.model import Key
 from queue_manager.api import labels
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.cli.acting import Report
 from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.exits import Refusal
-from queue_manager.cli.targets import Queue, patch, queue_of
+from queue_manager.cli.targets import Queue, missing_queue, patch, queue_of
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.engine.transport import ApiError
@@ -51,7 +50,7 @@ async def find(client: Client, queue: Queue, home: str) -> tuple[str, str]:
     except ApiError as error:
         if error.status != 404:
             raise
-        raise Refusal(await missing(client, queue, home)) from error
+        raise Refusal(await missing_queue(client, queue, home)) from error
     try:
         above = await client.get(CLUSTER_QUEUES, "", local.spec.cluster_queue, type=ClusterQueue)
     except ApiError as error:
@@ -59,20 +58,6 @@ async def find(client: Client, queue: Queue, home: str) -> tuple[str, str]:
             raise
         return local.spec.stop_policy, ""
     return local.spec.stop_policy, above.metadata.name if stops(above.spec.stop_policy) else ""
-
-
-async def missing(client: Client, queue: Queue, home: str) -> str:
-    """Names of LocalQueues and ClusterQueues are easily taken for one another."""
-    other = LOCAL_QUEUES if queue.is_cluster_queue else CLUSTER_QUEUES
-    try:
-        names = [Key(o["metadata"].get("namespace", ""), o["metadata"]["name"]) for o in await client.list(other)]
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        names = []
-    hints = [Queue(other, key).argument(home) for key in names if key.name == queue.key.name]
-    text = f"no {queue.resource.kind} {queue.key}"
-    return f"{text}; did you mean {' or '.join(hints)}?" if hints else f"{text}; `sluice queues` lists them all"
 
 
 async def workloads_of(client: Client, queue: Queue) -> list[Workload]:

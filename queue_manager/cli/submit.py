@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import copy
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +16,19 @@ import orjson
 
 from job_controller.model import Job, Key
 from queue_manager.api import labels
-from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor
+from queue_manager.api.types import Workload
 from queue_manager.cli import manifests, output
 from queue_manager.cli.connection import NOT_LOGGED_IN, connect, home_of
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, Refusal
 from queue_manager.cli.manifests import Manifest
+from queue_manager.cli.queue_view import read_queues
+from queue_manager.cli.streams import printable
+from queue_manager.cli.targets import check_local_queue
+from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
+from queue_manager.engine.resources import JOBS, WORKLOADS
 from queue_manager.engine.transport import ApiError, Request, Response
-from queue_manager.visibility.consequences import queue_obstacle
-from queue_manager.visibility.verdict import never, without_quota
+from queue_manager.visibility.obstacles import WAITS, Obstacle, Queues, obstacle
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +37,13 @@ class Submitted:
     name: str
     queue: str
     note: str
-    never: bool = False  # it can never start as things are
+    never: bool = False  # it does not start unless somebody changes the Job or its queue
 
 
-WAITS = "waits in its queue"
+UNQUEUED = "names no queue: starts at once"
+UNQUEUED_SUSPENDED = "names no queue and is suspended: somebody must set spec.suspend to false"
+SCHEDULER_SECONDS = 5.0  # how long the scheduler's word on a doubtful Job is waited for
+POLL_SECONDS = 0.1
 TOO_MANY, SERVER_FAILED = 429, 500
 
 COLUMNS = (
@@ -58,8 +66,22 @@ def run(args: argparse.Namespace) -> int:
 
 async def _submit(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, Any]]]) -> list[Submitted]:
     home = home_of(args)
+    namespace = args.namespace or home
     async with connect(args.kubeconfig, args.context) as client:
-        return await submit(client, jobs, args.namespace or home, home)
+        for found in sorted(_namespaces(jobs, args.queue, namespace)):
+            await check_local_queue(client, Key(found, args.queue))
+        return await submit(client, jobs, namespace, home)
+
+
+def _namespaces(jobs: Iterable[tuple[Manifest, dict[str, Any]]], queue: str | None, namespace: str) -> set[str]:
+    """Where the queue of the command line is to be found. A queue that only manifests name may come later."""
+    metas = [job["metadata"] for _, job in jobs if queue]
+    return {str(meta.get("namespace") or namespace) for meta in metas if _queue_of(meta) == queue}
+
+
+def _queue_of(meta: dict[str, Any]) -> object:
+    marks = meta.get("labels")
+    return marks.get(labels.QUEUE_NAME) if isinstance(marks, dict) else None
 
 
 def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
@@ -83,14 +105,17 @@ async def submit(
 ) -> list[Submitted]:
     """Check every Job (server-side dry run, unknown fields refused), then create them in order.
 
-    `namespace` is for those that name none; `home` the one that commands mean where none is named.
+    `namespace` is for those that name none; `home` the one that commands mean where none is named. The server's
+    warnings are printed on standard error as they come.
     Raises Refusal with all that is wrong, each with its file and line, before anything is created.
     """
     for _, job in jobs:
         job["metadata"]["namespace"] = job["metadata"].get("namespace") or namespace
     problems, code = list(_twice(jobs)), EXIT_NEVER
+    warned: set[str] = set()
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=True)
+        warn(manifest, answer, warned)
         if answer.status == NOT_LOGGED_IN:  # no word about this Job or another
             raise ApiError.of(answer.status, answer.body)
         if answer.status >= 300:
@@ -98,15 +123,16 @@ async def submit(
             code = code if _is_refusal(answer.status) else EXIT_ERROR
     if problems:
         raise Refusal("\n  ".join(["nothing was submitted:", *problems]), code)
-    judge = await Judge.read(client, {job["metadata"]["namespace"] for _, job in jobs})
-    rows: list[Submitted] = []
+    queues = await read_queues(client, {job["metadata"]["namespace"] for _, job in jobs})
+    created: list[Job] = []
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=False)
+        warn(manifest, answer, warned)
         if answer.status >= 300:
-            done = f"; already submitted: {', '.join(row.name for row in rows)}" if rows else ""
+            done = f"; already submitted: {', '.join(job.metadata.name for job in created)}" if created else ""
             raise Refusal("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
-        rows.append(judge.row(msgspec.json.decode(answer.body, type=Job), home))
-    return rows
+        created.append(msgspec.json.decode(answer.body, type=Job))
+    return await verdicts(client, created, queues, home)
 
 
 def _is_refusal(status: int) -> bool:
@@ -133,6 +159,17 @@ async def _post(client: Client, job: dict[str, Any], *, dry_run: bool) -> Respon
     return await client.transport.request(Request("POST", path, query=query, body=orjson.dumps(job)))
 
 
+def warn(manifest: Manifest, answer: Response, warned: set[str]) -> None:
+    """Print the server's warnings about a Job on standard error, but for those that were `warned` of."""
+    for text in warnings(answer.headers):
+        line = printable(f"Warning: {manifest.place('metadata.name')}: {text}\n")
+        if line not in warned:
+            warned.add(line)
+            with suppress(OSError):  # nobody may read it; the Jobs are submitted all the same
+                sys.stderr.write(line)
+                sys.stderr.flush()
+
+
 def explain(manifest: Manifest, answer: Response) -> list[str]:
     """One line for each cause, at the line of the field it names."""
     error = ApiError.of(answer.status, answer.body)
@@ -143,70 +180,40 @@ def explain(manifest: Manifest, answer: Response) -> list[str]:
     return list(dict.fromkeys(lines)) or [f"{manifest.place('metadata.name')}: {error.message}"]
 
 
-class Judge:
-    """Says of a submitted Job what will become of it, by the queues and flavors of this moment."""
-
-    def __init__(
-        self,
-        local: Sequence[LocalQueue] = (),
-        cluster: Sequence[ClusterQueue] | None = (),
-        flavors: Sequence[ResourceFlavor] = (),
-        *,
-        cohorts: bool = False,
-    ) -> None:
-        """`cohorts`: there are Cohorts with quotas of their own, so what can be borrowed is not known here.
-
-        Without ClusterQueues (None: they may not be seen) it goes by the LocalQueues alone.
-        """
-        self._local = {queue.metadata.key: queue for queue in local}
-        self._cluster = None if cluster is None else {queue.metadata.name: queue for queue in cluster}
-        self._flavors = {flavor.metadata.name: flavor for flavor in flavors}
-        self._cohorts = cohorts
-
-    @classmethod
-    async def read(cls, client: Client, namespaces: Iterable[str]) -> Judge | Silent:
-        """One that says nothing of what it may not see (403), or where there are no queues (404)."""
-        local: list[LocalQueue] | None = None
-        try:
-            lists = [await client.list(LOCAL_QUEUES, namespace, type=LocalQueue) for namespace in namespaces]
-            local = [queue for some in lists for queue in some]
-            return cls(
-                local,
-                await client.list(CLUSTER_QUEUES, type=ClusterQueue),
-                await client.list(RESOURCE_FLAVORS, type=ResourceFlavor),
-                cohorts=bool(await client.list(COHORTS)),
-            )
-        except ApiError as error:
-            if error.status not in (403, 404):
-                raise
-            return Silent() if local is None else cls(local, None)
-
-    def row(self, job: Job, home: str = "default") -> Submitted:
-        name = job.metadata.labels.get(labels.QUEUE_NAME, "")
-        if not name:
-            return Silent().row(job)
-        local = self._local.get(Key(job.metadata.namespace, name))
-        if self._cluster is None:
-            obstacle = queue_obstacle(Key(job.metadata.namespace, name), local, ClusterQueue(), home)
-            return Submitted(*job.metadata.key, name, f"waits: {obstacle}" if obstacle else WAITS)
-        above = self._cluster.get(local.spec.cluster_queue) if local is not None else None
-        if above is not None and not (self._cohorts and above.spec.cohort_name):
-            reason = never(job, above, self._cluster.values(), self._flavors)
-            if reason:
-                return Submitted(*job.metadata.key, name, reason, never=True)
-        obstacle = queue_obstacle(Key(job.metadata.namespace, name), local, above, home)
-        if obstacle:
-            return Submitted(*job.metadata.key, name, f"waits: {obstacle}")
-        doubt = without_quota(job, above) if above is not None else ""
-        return Submitted(*job.metadata.key, name, doubt or WAITS)
+async def judged(client: Client, jobs: Sequence[Job]) -> dict[str, Workload]:
+    """The Workloads of these Jobs by Job UID, once the scheduler has judged them all or SCHEDULER_SECONDS are over."""
+    found: dict[str, Workload] = {}
+    with suppress(TimeoutError, ApiError):  # a user may submit Jobs, and read no Workloads
+        async with asyncio.timeout(SCHEDULER_SECONDS):
+            for job in jobs:
+                found[job.metadata.uid] = await _judged(client, job)
+    return found
 
 
-class Silent:
-    """Says only what the Job itself says."""
+async def _judged(client: Client, job: Job) -> Workload:
+    selector = f"{labels.JOB_UID}={job.metadata.uid}"
+    while True:
+        for workload in await client.list(WORKLOADS, job.metadata.namespace, label_selector=selector, type=Workload):
+            if workload.condition(labels.QUOTA_RESERVED) is not None:
+                return workload
+        await asyncio.sleep(POLL_SECONDS)
 
-    def row(self, job: Job, _home: str = "") -> Submitted:
-        queue = job.metadata.labels.get(labels.QUEUE_NAME, "")
-        note = WAITS if queue else "names no queue: starts at once"
-        if not queue and job.spec.suspend:
-            note = "names no queue and is suspended: somebody must set spec.suspend to false"
-        return Submitted(*job.metadata.key, queue, note)
+
+async def verdicts(client: Client, jobs: Sequence[Job], queues: Queues, home: str) -> list[Submitted]:
+    """What becomes of Jobs that were submitted. Where only the scheduler can say, its word is waited for."""
+    found = {job.metadata.uid: obstacle(job, None, queues, home) for job in jobs}
+    doubtful = [job for job in jobs if (seen := found[job.metadata.uid]) is not None and not seen.certain]
+    workloads = await judged(client, doubtful)
+    for job in doubtful:
+        if job.metadata.uid in workloads:
+            found[job.metadata.uid] = obstacle(job, workloads[job.metadata.uid], queues, home)
+    return [_row(job, found[job.metadata.uid]) for job in jobs]
+
+
+def _row(job: Job, found: Obstacle | None) -> Submitted:
+    queue = job.metadata.labels.get(labels.QUEUE_NAME, "")
+    if not queue:
+        return Submitted(*job.metadata.key, queue, UNQUEUED_SUSPENDED if job.spec.suspend else UNQUEUED)
+    if found is None:
+        return Submitted(*job.metadata.key, queue, WAITS)
+    return Submitted(*job.metadata.key, queue, found.text, never=found.never)

@@ -6,21 +6,27 @@ the namespace, or a ClusterQueue: cq/NAME.
 
 from __future__ import annotations
 
+import argparse
 import difflib
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from job_controller.model import Job, Key
 from queue_manager.api import labels
-from queue_manager.api.types import Workload
+from queue_manager.api.types import LocalQueue, Workload
+from queue_manager.cli.connection import FORBIDDEN, home_of
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
-from queue_manager.engine.client import Client
+from queue_manager.engine.client import Client, O
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
 from queue_manager.engine.transport import ApiError
+from queue_manager.visibility.inbox import InboxRow
+from queue_manager.visibility.jobs import JobRow, workloads_by_job
 
 CLUSTER_QUEUE_PREFIXES = ("cq/", "clusterqueue/")
 FIELD_MANAGER = "sluice"
+
+Row = TypeVar("Row", JobRow, InboxRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +96,43 @@ async def find_all(client: Client, names: Sequence[str], namespace: str) -> list
 
 
 async def find(client: Client, key: Key) -> Target:
-    """The Job of this name, or of the Workload of this name. Raises Refusal when there is neither."""
+    """The Job of this name, or of the Workload of this name. Raises Refusal if neither exists.
+
+    The Job is read again after its Workload, so that it is never older than the Workload (see `visibility.jobs`).
+    """
+    job = await get_or_none(client, JOBS, key, Job)
+    workload = await (_workload_of(client, job) if job is not None else get_or_none(client, WORKLOADS, key, Workload))
+    if workload is not None:
+        return Target(await _job_of(client, workload), workload)
+    if job is None:
+        raise Refusal(_missing(key, await _jobs_in_sight(client, key.namespace)), EXIT_ERROR)
+    return Target(job, None)
+
+
+async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O]) -> O | None:
+    """The object, or None if it does not exist."""
     try:
-        job = await client.get(JOBS, *key, type=Job)
+        return await client.get(resource, *key, type=type)
     except ApiError as error:
-        if error.status != 404:
-            raise
-        return await _by_workload(client, key)
-    return Target(job, await _workload_of(client, job))
+        if error.status == 404:
+            return None
+        raise
 
 
 async def _workload_of(client: Client, job: Job) -> Workload | None:
-    """By the label that we put on it; Workloads made by others may lack it."""
+    """By the job-uid label, which Workloads made by others may lack: then by owner reference."""
     uid, namespace = job.metadata.uid, job.metadata.namespace
     found = await client.list(WORKLOADS, namespace, label_selector=f"{labels.JOB_UID}={uid}", type=Workload)
-    found = found or await client.list(WORKLOADS, namespace, type=Workload)
-    return next((w for w in found if (owner := w.metadata.controller) is not None and owner.uid == uid), None)
+    return workloads_by_job(found or await client.list(WORKLOADS, namespace, type=Workload)).get(uid)
 
 
-async def _by_workload(client: Client, key: Key) -> Target:
-    try:
-        workload = await client.get(WORKLOADS, *key, type=Workload)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        raise Refusal(_missing(key, await _jobs_in_sight(client, key.namespace)), EXIT_ERROR) from error
+async def _job_of(client: Client, workload: Workload) -> Job | None:
+    """The Job that controls the Workload. A Job of the same name with another UID is not that Job."""
     owner = workload.metadata.controller
     if owner is None:
-        return Target(None, workload)
-    with suppress(ApiError):  # its Job is on its way out
-        return Target(await client.get(JOBS, key.namespace, owner.name, type=Job), workload)
-    return Target(None, workload)
+        return None
+    job = await get_or_none(client, JOBS, Key(workload.metadata.namespace, owner.name), Job)
+    return job if job is not None and job.metadata.uid == owner.uid else None
 
 
 async def _jobs_in_sight(client: Client, namespace: str) -> list[Key]:
@@ -128,7 +140,7 @@ async def _jobs_in_sight(client: Client, namespace: str) -> list[Key]:
     try:
         jobs = await client.list(JOBS, type=Job)
     except ApiError as error:
-        if error.status != 403:
+        if error.status != FORBIDDEN:
             raise
         jobs = await client.list(JOBS, namespace, type=Job)
     return [job.metadata.key for job in jobs]
@@ -141,6 +153,72 @@ def _missing(key: Key, jobs: Sequence[Key]) -> str:
         return f"{text}; there is {', '.join(elsewhere)}"
     near = difflib.get_close_matches(key.name, [other.name for other in jobs if other.namespace == key.namespace], n=3)
     return f"{text}; did you mean {' or '.join(near)}?" if near else f"{text}; `sluice ps` lists them all"
+
+
+async def of_queue(client: Client, rows: list[Row], args: argparse.Namespace) -> list[Row]:
+    """The rows of the queue named with -q; all rows without -q. Raises Refusal if that queue does not exist."""
+    if not args.queue:
+        return rows
+    queue = queue_of(args.queue, args.namespace or "")
+    try:
+        local = await client.list(LOCAL_QUEUES, queue.key.namespace, type=LocalQueue)
+    except ApiError as error:
+        if error.status != FORBIDDEN or queue.is_cluster_queue:
+            raise
+        return [row for row in rows if _names(queue, row)]  # the queue may exist
+    if queue.is_cluster_queue:
+        feeds = {other.metadata.key for other in local if other.spec.cluster_queue == queue.key.name}
+    else:
+        feeds = {other.metadata.key for other in local if other.metadata.name == queue.key.name}
+    chosen = [row for row in rows if Key(row.namespace, row.queue) in feeds or _names(queue, row)]
+    if not chosen and not feeds:
+        raise Refusal(await missing_queue(client, queue, home_of(args)), EXIT_NEVER)
+    return chosen
+
+
+def _names(queue: Queue, row: JobRow | InboxRow) -> bool:
+    """A Job may wait for a LocalQueue that does not exist."""
+    return queue.key.name == row.queue and queue.key.namespace in ("", row.namespace) and not queue.is_cluster_queue
+
+
+async def check_local_queue(client: Client, key: Key) -> None:
+    """Raises Refusal if this LocalQueue does not exist; a user who may not read it is not refused."""
+    try:
+        found = await get_or_none(client, LOCAL_QUEUES, key, LocalQueue)
+    except ApiError as error:
+        if error.status == FORBIDDEN:
+            return
+        raise
+    if found is None:
+        raise Refusal(await missing_queue(client, Queue(LOCAL_QUEUES, key), key.namespace), EXIT_NEVER)
+
+
+async def missing_queue(client: Client, queue: Queue, home: str) -> str:
+    """The sentence about a queue that does not exist, with the queues that its user may have meant."""
+    local = await _in_sight(client, LOCAL_QUEUES)
+    cluster = await _in_sight(client, CLUSTER_QUEUES)
+    text = f"there is no {queue.resource.kind} {queue.key.name}"
+    text += f" in namespace {queue.key.namespace}" if queue.key.namespace else ""
+    hints = [other.argument(queue.key.namespace or home) for other in similar_queues(queue, [*local, *cluster])]
+    return f"{text}; did you mean {' or '.join(hints)}?" if hints else f"{text}; `sluice queues` lists them all"
+
+
+async def _in_sight(client: Client, resource: Resource) -> list[Queue]:
+    try:
+        trees = await client.list(resource)
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return []
+    return [Queue(resource, Key(tree["metadata"].get("namespace", ""), tree["metadata"]["name"])) for tree in trees]
+
+
+def similar_queues(queue: Queue, others: Sequence[Queue]) -> list[Queue]:
+    """Those of the same name, of either kind and in any namespace; else up to three with a similar name."""
+    same = [other for other in others if other.key.name == queue.key.name]
+    names = [other.key.name for other in others if other.resource == queue.resource] or [o.key.name for o in others]
+    near = difflib.get_close_matches(queue.key.name, dict.fromkeys(names), n=3)
+    return same or [other for name in near for other in others if other.key.name == name]
 
 
 async def patch(client: Client, resource: Resource, key: Key, change: object, *, dry_run: bool) -> None:

@@ -15,14 +15,16 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from shlex import quote
+from urllib.parse import urlsplit
 
 from queue_manager import assets
 from queue_manager.cli import first_process
 from queue_manager.cli.connection import default_data_dir
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
+from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
-from queue_manager.engine import descriptors, log
+from queue_manager.engine import descriptors, kubeconfig, log
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
@@ -49,8 +51,10 @@ def run(args: argparse.Namespace) -> int:
     try:
         with event_loop() as loop:
             return loop.run(up(options, config, args.config))
+    except BrokenPipeError:  # nobody reads our output: main ends the command
+        raise
     except DataDirectoryInUse as error:
-        raise Refusal(f"{error}; stop it first, or choose another --data-dir") from error
+        raise Refusal(f"{error}{served(error.path)}; stop it first, or choose another --data-dir") from error
     except JournalUnusable as error:
         raise Refusal(f"{error}; choose another --data-dir, or move this one away") from error
     except CannotStart as error:
@@ -63,6 +67,16 @@ def run(args: argparse.Namespace) -> int:
         if error.errno == errno.EADDRINUSE:
             raise Refusal(f"port {options.port} of this machine is taken; choose another --port") from error
         raise Refusal(f"cannot start: {error}") from error
+
+
+def served(data_dir: Path) -> str:
+    """How to reach the cluster of this data directory that runs already; empty if that cannot be read."""
+    path = data_dir / "kubeconfig"
+    try:
+        url = urlsplit(kubeconfig.load(path).server)
+    except (OSError, ValueError):
+        return ""
+    return f", which serves {url.scheme}://{url.netloc.rpartition('@')[2]} (export KUBECONFIG={quote(str(path))})"
 
 
 def expanded(path: str) -> Path:
@@ -112,9 +126,14 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
 
     report = partial(say, "\u2714")
     async with LocalCluster(options, config, report, serve, cgroups) as cluster:
-        reloader = Reloader(
-            file, config, cluster.reconfigure, lambda done, line: say("✔" if done else "!", "config", line)
-        )
+        publisher = Publisher(cluster.client)
+        await publisher.publish(config)
+
+        def reconfigure(new: KueueConfig) -> None:
+            cluster.reconfigure(new)
+            publisher.soon(new)
+
+        reloader = Reloader(file, config, reconfigure, lambda done, line: say("✔" if done else "!", "config", line))
         reloader.listen(stop.set)
         say_next(cluster, time.monotonic() - began)
         await stop.wait()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import yaml
 
 from queue_manager.shallow_yaml import ShallowLoader
+from queue_manager.yaml_problems import explained
 
 NULL, BOOL, INT, FLOAT, STR = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str"))
 MERGE = "tag:yaml.org,2002:merge"
@@ -87,7 +88,7 @@ def compose(text: str, findings: Findings) -> yaml.MappingNode | None:
         documents = list(yaml.compose_all(text, Loader=ShallowLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or str(error).splitlines()[0]
+        what = explained(text, error) if isinstance(error, yaml.MarkedYAMLError) else str(error).splitlines()[0]
         # What never ends is only noticed behind the last line.
         line = min(mark.line + 1, len(text.splitlines())) if mark else 0
         findings.refuse("", f"not YAML: {what}; a Configuration is a YAML mapping", line)

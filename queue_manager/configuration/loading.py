@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
+from queue_manager.configuration.config_map import is_config_map, unwrap
 from queue_manager.configuration.decode import given, read
-from queue_manager.configuration.document import NULL, ConfigurationError, Findings, Problem, compose, line_of, shown
+from queue_manager.configuration.document import NULL, ConfigurationError, Findings, Problem, compose, line_of
 from queue_manager.configuration.features import DISABLE_WAIT_FOR_PODS_READY
 from queue_manager.configuration.model import KueueConfig
 from queue_manager.configuration.setting import DEFAULT_NAMESPACE, NO_PARALLEL_KINDS
@@ -23,18 +24,22 @@ def load(path: str | Path) -> KueueConfig:
     """The effective configuration of a file. Raises ConfigurationError with everything that is wrong in it."""
     try:
         text = Path(path).read_text(encoding="utf-8")
+    except IsADirectoryError:
+        raise ConfigurationError([Problem(str(path), 0, "", "is a directory; name a file")]) from None
     except OSError as error:
         problem = f"cannot be read: {error.strerror}; name an existing file"
         raise ConfigurationError([Problem(str(path), 0, "", problem)]) from None
     except UnicodeDecodeError:
         raise ConfigurationError([Problem(str(path), 0, "", "not UTF-8 text; save it as UTF-8")]) from None
-    return loads(text, str(path), own_namespace=_own_namespace())
+    return loads(text, str(path), own_namespace=own_namespace())
 
 
 def loads(text: str, name: str = "configuration", *, own_namespace: str = DEFAULT_NAMESPACE) -> KueueConfig:
-    """The effective configuration of a text; `name` stands in the messages of the ConfigurationError."""
+    """The effective configuration of a text, or of the one in a ConfigMap; `name` stands in the error messages."""
     findings = Findings(name, V1BETA2)
     document = compose(text, findings)
+    if document is not None and is_config_map(document):
+        document = unwrap(document, findings)
     findings.raise_if_any()
     values = {} if document is None else _values(document, findings)
     config = complete(values, findings, own_namespace)
@@ -43,7 +48,8 @@ def loads(text: str, name: str = "configuration", *, own_namespace: str = DEFAUL
     return config
 
 
-def _own_namespace() -> str:
+def own_namespace() -> str:
+    """The namespace of the pod that this process runs in, else Kueue's."""
     try:
         return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip() or DEFAULT_NAMESPACE
     except OSError:
@@ -83,6 +89,7 @@ def _identify(document: yaml.MappingNode, findings: Findings) -> None:
             findings.refuse(name, f"given twice; line {line_of(nodes[0][0])} has it already", line_of(nodes[1][0]))
         text = read(nodes[0][1], str, name, findings)
         if text not in allowed and isinstance(nodes[0][1], yaml.ScalarNode):
-            findings.refuse(name, f"{shown(nodes[0][1])} that is not known here; must be {must}", line_of(nodes[0][1]))
+            wrong = f'"{nodes[0][1].value}" is not a {KIND}{" version" if name == "apiVersion" else ""}'
+            findings.refuse(name, f"{wrong}; must be {must}", line_of(nodes[0][1]))
         elif name == "apiVersion" and text in API_VERSIONS:
             findings.version = API_VERSIONS[text]

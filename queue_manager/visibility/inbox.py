@@ -1,8 +1,9 @@
 """The operator's inbox: Workloads that were deactivated, why, and what to do about each. Pure.
 
-What is left to tell why: the Evicted condition (its reason names the cause, unless another eviction came first),
-status.schedulingStats (how often it was tried; requeueState is gone by then), and the Warnings about its pods
-(the pods themselves are gone).
+Four things say why: the Evicted condition (its reason names the cause, unless another eviction came first),
+status.schedulingStats (how often the Workload was tried; requeueState is gone by then), the pods that failed
+(`failures`; pods that were still running are deleted), and the Warnings about pods. A Workload whose pods were not
+ready because they fail is said to crash.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import msgspec
 
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
+from queue_manager.visibility.failures import OOM_KILLED, Failure
 from queue_manager.visibility.wire import Event
 
 LIMIT = labels.deactivated_due_to(labels.REQUEUING_LIMIT_EXCEEDED)
 RUN_TIME = labels.deactivated_due_to(labels.MAX_EXEC_TIME_EXCEEDED)
 CHECK = labels.deactivated_due_to(labels.ADMISSION_CHECK)
+CRASHES, OUT_OF_MEMORY = "crashes", "out of memory"
+RESTARTING = "Back-off restarting failed container"  # how the kubelet's BackOff Event begins
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -33,6 +37,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     message: str
     tries: int
+    exit_code: int | None
     last_error: str
     since: datetime | None
     deactivated_seconds: float | None
@@ -40,12 +45,19 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def inbox(
-    workloads: Iterable[Workload], events: Iterable[Event], now: datetime, home: str = "default"
+    workloads: Iterable[Workload],
+    events: Iterable[Event],
+    now: datetime,
+    home: str = "default",
+    failures: Mapping[str, Failure] | None = None,
 ) -> list[InboxRow]:
-    """Rows by priority, then the longest waiting first. `home`: the namespace of names without one."""
+    """Rows by priority, then the longest waiting first.
+
+    `home`: the namespace of names without one. `failures`: by UID of the Workload.
+    """
     inactive = [w for w in workloads if not w.spec.active and not w.is_true(labels.FINISHED) and not _leaves(w)]
-    warnings = _warnings(events)
-    rows = [_row(workload, warnings, now, home) for workload in inactive]
+    warnings, failed = _warnings(events), failures or {}
+    rows = [_row(workload, warnings, failed.get(workload.metadata.uid), now, home) for workload in inactive]
     return sorted(rows, key=lambda row: (-row.priority, -(row.deactivated_seconds or 0), row.namespace, row.name))
 
 
@@ -53,11 +65,14 @@ def _leaves(workload: Workload) -> bool:
     return workload.metadata.deletion_timestamp is not None
 
 
-def _row(workload: Workload, warnings: Mapping[str, Sequence[Event]], now: datetime, home: str) -> InboxRow:
+def _row(
+    workload: Workload, warnings: Mapping[str, Sequence[Event]], failure: Failure | None, now: datetime, home: str
+) -> InboxRow:
     evicted = workload.condition(labels.EVICTED)
     since = evicted.last_transition_time if evicted is not None and evicted.is_true else None
     name = job_name(workload)
-    why = cause(workload)
+    event = last_warning(name, warnings.get(workload.metadata.namespace, ()))
+    why = cause(workload, failure, event)
     return InboxRow(
         namespace=workload.metadata.namespace,
         name=name,
@@ -68,10 +83,11 @@ def _row(workload: Workload, warnings: Mapping[str, Sequence[Event]], now: datet
         reason=evicted.reason if evicted is not None else "",
         message=evicted.message if evicted is not None else "",
         tries=tries(workload),
-        last_error=last_error(name, warnings.get(workload.metadata.namespace, ())),
+        exit_code=failure.exit_code if failure is not None else None,
+        last_error=failure.text if failure is not None else warned(event),
         since=since,
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,
-        action=action(why, typed(workload, home)),
+        action=action(why, typed(workload, home), failure, home),
     )
 
 
@@ -87,7 +103,7 @@ def typed(workload: Workload, home: str = "default") -> str:
     return job_name(workload) if namespace == home else f"{namespace}/{job_name(workload)}"
 
 
-def cause(workload: Workload) -> str:
+def cause(workload: Workload, failure: Failure | None = None, warning: Event | None = None) -> str:
     """Who or what deactivated it, in a few words."""
     evicted = workload.condition(labels.EVICTED)
     reason = evicted.reason if evicted is not None and evicted.is_true else ""
@@ -96,7 +112,7 @@ def cause(workload: Workload) -> str:
     if reason == CHECK:
         return "failed check"
     if reason == LIMIT:
-        return _unready(workload)
+        return _unready(workload, failure, warning)
     if reason.startswith(labels.DEACTIVATED_DUE_TO):
         return reason.removeprefix(labels.DEACTIVATED_DUE_TO)
     return "by a user"
@@ -109,11 +125,15 @@ _UNREADY = {
 }
 
 
-def _unready(workload: Workload) -> str:
-    """Which kind of timeout it had last, if that is told, else most: at the limit they are all that is known."""
+def _unready(workload: Workload, failure: Failure | None, warning: Event | None) -> str:
+    """Why its pods were not ready: the last timeout says so, or they failed; else the most frequent kind of timeout."""
     evicted = workload.condition(labels.EVICTED)
     if evicted is not None and f"; {labels.NO_NODE} " in evicted.message:
         return _UNREADY[labels.UNSCHEDULABLE]
+    if failure is not None:
+        return OUT_OF_MEMORY if failure.reason == OOM_KILLED else CRASHES
+    if warning is not None and warning.message.startswith(RESTARTING):
+        return CRASHES
     stats = workload.status.scheduling_stats
     timeouts = [e for e in stats.evictions if e.reason == labels.PODS_READY_TIMEOUT] if stats else []
     if not timeouts:
@@ -142,10 +162,15 @@ def _gave_up_waiting(workload: Workload) -> bool:
     return last is not None and evicted.last_transition_time is not None and last < evicted.last_transition_time
 
 
-def action(why: str, job: str) -> str:
-    """What an operator would do next."""
+def action(why: str, job: str, failure: Failure | None = None, home: str = "default") -> str:
+    """What an operator would do next. `job`: as an argument of a command."""
     again = f"sluice reactivate {job}"
+    if failure is not None and why in (CRASHES, OUT_OF_MEMORY):
+        fix = "raise its memory limit" if why == OUT_OF_MEMORY else f"mend what {_log(failure, home)} shows"
+        return f"{fix}, then: {again}"
     match why:
+        case "crashes":
+            return f"see why its containers end (sluice show {job}), then: {again}"
         case "by a user":
             return again
         case "run time":
@@ -157,6 +182,11 @@ def action(why: str, job: str) -> str:
         case "pods lost":
             return f"see why pods that ran are gone (sluice show {job}), then: {again}"
     return f"see why its pods do not start (sluice show {job}), then: {again}"
+
+
+def _log(failure: Failure, home: str) -> str:
+    where = "" if failure.namespace == home else f" -n {failure.namespace}"
+    return f"kubectl logs {failure.pod}{where}"
 
 
 # --- the last error ----------------------------------------------------------------------------------------
@@ -171,23 +201,27 @@ def _warnings(events: Iterable[Event]) -> dict[str, list[Event]]:
     return found
 
 
-def last_error(job: str, warnings: Sequence[Event]) -> str:
+def last_warning(job: str, warnings: Sequence[Event]) -> Event | None:
     """The newest Warning about a pod of the Job, else about the Job. Events live for an hour.
 
     Warnings about the Workload only tell why it once waited.
     """
     about_pods = (e for e in warnings if e.involved_object.kind == "Pod" and is_pod_of(e.involved_object.name, job))
     about_job = (e for e in warnings if (e.involved_object.kind, e.involved_object.name) == ("Job", job))
-    event = next(about_pods, None) or next(about_job, None)
-    return event.message if event is not None else ""
+    return next(about_pods, None) or next(about_job, None)
 
 
 def newest_error(events: Sequence[Event]) -> str:
     """The same for events that are all about one Job."""
     warnings = [event for event in events if event.type == "Warning" and event.involved_object.kind != "Workload"]
     about_pods = [event for event in warnings if event.involved_object.kind == "Pod"]
-    chosen = max(about_pods or warnings, key=lambda event: event.sort_key, default=None)
-    return chosen.message if chosen is not None else ""
+    return warned(max(about_pods or warnings, key=lambda event: event.sort_key, default=None))
+
+
+def warned(event: Event | None) -> str:
+    """Its message; of a BackOff without the pod's name and UID, which say nothing about the error."""
+    text = event.message if event is not None else ""
+    return text.partition(" in pod ")[0] if text.startswith(RESTARTING) else text
 
 
 def is_pod_of(pod: str, job: str) -> bool:

@@ -13,6 +13,7 @@ from queue_manager.api.types import Workload
 from queue_manager.visibility import inbox
 from queue_manager.visibility.attempts import Attempt, attempts
 from queue_manager.visibility.demand import DemandRow, demand
+from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.history import Step, history
 from queue_manager.visibility.indexes import IndexMap, index_map
 from queue_manager.visibility.jobs import job_state, spans, state_without_job, why
@@ -30,9 +31,10 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Requeues since the last (re)activation, when the next is due, and all evictions so far."""
+    """Requeues since the last (re)activation, when the next is due, and all tries and evictions so far."""
 
     requeues: int
+    tries: int
     requeue_at: datetime | None
     evictions: list[Eviction]
     attempts: list[Attempt]
@@ -94,8 +96,12 @@ def job_view(
     now: datetime,
     *,
     cluster_queue: str = "",
+    failure: Failure | None = None,
 ) -> JobView:
-    """`cluster_queue`: that of its LocalQueue, while it has no quota. Raises ValueError if neither of both is given."""
+    """`cluster_queue`: that of its LocalQueue, while it has no quota. `failure`: of the pod that failed last.
+
+    Raises ValueError if neither a Job nor a Workload is given.
+    """
     if job is not None:
         shown, name, uid, state = job, job.metadata.name, job.metadata.uid, job_state(job, workload, now)
     elif workload is not None:
@@ -105,7 +111,8 @@ def job_view(
         raise ValueError("neither a Job nor a Workload")
     told = sorted(events, key=lambda e: e.sort_key)
     indexes = index_map(job, pods, around.options) if job is not None else None
-    reason, message = why(job, workload, state, now)
+    refusal = _refusal(told) if workload is None and state == "Pending" else None
+    reason, message = (refusal.reason, refusal.message) if refusal is not None else why(job, workload, state, now)
     waiting, running = spans(shown, workload, now)
     admission = workload.status.admission if workload is not None else None
     ref = workload.spec.priority_class_ref if workload is not None else None
@@ -124,7 +131,7 @@ def job_view(
         message=message,
         waiting_seconds=waiting,
         running_seconds=running,
-        next=outlook(job, workload, pods, indexes, state, around, now),
+        next=outlook(job, workload, pods, indexes, state, around, now, refused=refusal is not None),
         history=history(job, workload),
         demand=demand(job, workload),
         ready=shown.status.ready or 0,
@@ -136,17 +143,29 @@ def job_view(
         pods=pod_rows(shown, pods),
         indexes=indexes,
         retries=_retries(workload, told),
-        last_error=inbox.newest_error(told) if state in _TROUBLED else "",
+        last_error=_last_error(told, failure, message) if state in _TROUBLED else "",
         events=[_event(event) for event in told],
     )
 
 
+def _last_error(events: Sequence[Event], failure: Failure | None, said: str) -> str:
+    """How its last pod failed, else the newest Warning; not what the state has `said` already."""
+    text = failure.text if failure is not None else inbox.newest_error(events)
+    return text if text != said else ""
+
+
+def _refusal(events: Sequence[Event]) -> Event | None:
+    """The newest Warning about the Job: while it has no Workload, that is why its queue does not take it up."""
+    return next((e for e in reversed(events) if e.type == "Warning" and e.involved_object.kind == "Job"), None)
+
+
 def _retries(workload: Workload | None, events: Sequence[Event]) -> Retries:
     if workload is None:
-        return Retries(requeues=0, requeue_at=None, evictions=[], attempts=[])
+        return Retries(requeues=0, tries=0, requeue_at=None, evictions=[], attempts=[])
     state, stats = workload.status.requeue_state, workload.status.scheduling_stats
     return Retries(
         requeues=(state.count or 0) if state is not None else 0,
+        tries=inbox.tries(workload),
         requeue_at=state.requeue_at if state is not None else None,
         evictions=[
             Eviction(reason=e.reason or "", cause=e.underlying_cause or "", count=e.count or 0)

@@ -15,11 +15,17 @@ objects sees the same state:
     Reserved     quota is reserved, the Job is not started yet
     Suspended    suspended, and no queue knows it: only a user can start it
     Pending      waits in its queue
+
+Jobs and Workloads come from two lists, and both may change between them. Callers read the time first, the Workloads
+second and the Jobs last, so that a Job is never older than its Workload. A Workload is finished only after its Job
+has ended, so a finished Workload beside a Job that has not ended always means Refused. A Job without a Workload was
+created after the Workloads were listed, hence after `now`, and is_left_alone does not hold. In the other order each
+Job that ends between the two lists looks refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -29,13 +35,17 @@ from job_controller.model import Job
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.jobs.workload import prebuilt_name
+from queue_manager.visibility import inbox
 
 LOOKED_AT_WITHIN = timedelta(seconds=15)  # a new Job by its queue
 NOT_QUEUED = "NotQueued"
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A Job as `sluice ps` shows it. Times are in seconds; None: the phase was never entered."""
+    """A Job as `sluice ps` shows it. Times are in seconds; None: the phase was never entered.
+
+    `obstacle`: what stops its queue as a whole, with the command against it.
+    """
 
     namespace: str
     name: str
@@ -50,14 +60,19 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     waiting_seconds: float | None
     running_seconds: float | None
     retries: int
+    tries: int
     reason: str
     message: str
+    alike: str
+    obstacle: str = ""
 
 
 def job_rows(jobs: Iterable[Job], workloads: Iterable[Workload], now: datetime) -> list[JobRow]:
     """Rows ordered by namespace, then by what a person looks for first: running, waiting, ended."""
     by_job = workloads_by_job(workloads)
-    rows = [job_row(job, by_job.get(job.metadata.uid), now) for job in jobs]
+    refused = _refused(by_job.values())
+    seen = ((job, by_job.get(job.metadata.uid)) for job in jobs)
+    rows = [job_row(job, its, now, _alike(job, its, refused)) for job, its in seen]
     return sorted(rows, key=lambda row: (row.namespace, _ORDER.index(row.state), -row.priority, row.name))
 
 
@@ -83,9 +98,37 @@ _ORDER = (
 )
 
 
-def job_row(job: Job, workload: Workload | None, now: datetime) -> JobRow:
+def _alike(job: Job, workload: Workload | None, refused: Mapping[bytes, str]) -> str:
+    """Another Job of its shape that does not fit."""
+    if workload is None or not refused or workload.is_true(labels.QUOTA_RESERVED):
+        return ""
+    name = refused.get(_shape(workload), "")
+    return name if name != job.metadata.name else ""
+
+
+def _refused(workloads: Iterable[Workload]) -> dict[bytes, str]:
+    """By shape, the Job of a Workload that was tried and does not fit: others of its shape are not tried then."""
+    found: dict[bytes, str] = {}
+    for workload in workloads:
+        waits = workload.condition(labels.QUOTA_RESERVED)
+        if waits is not None and waits.reason in _NO_FIT and waits.message != labels.EQUIVALENT_MESSAGE:
+            found.setdefault(_shape(workload), inbox.job_name(workload))
+    return found
+
+
+_NO_FIT = (labels.WAITING_FOR_QUOTA, labels.EXCEEDS_MAX_QUOTA, labels.NO_MATCHING_FLAVOR)
+
+
+def _shape(workload: Workload) -> bytes:
+    """Workloads of one shape fit or do not fit together. Narrower than the scheduler's: of one LocalQueue only."""
+    spec = workload.spec
+    return msgspec.json.encode((workload.local_queue, spec.priority or 0, spec.pod_sets), order="sorted")
+
+
+def job_row(job: Job, workload: Workload | None, now: datetime, alike: str = "") -> JobRow:
+    """`alike`: a Job that asks for the same, was tried and does not fit."""
     state = job_state(job, workload, now)
-    reason, message = why(job, workload, state, now)
+    reason, message = why(job, workload, state, now, alike)
     waiting, running = spans(job, workload, now)
     status = job.status
     return JobRow(
@@ -102,8 +145,10 @@ def job_row(job: Job, workload: Workload | None, now: datetime) -> JobRow:
         waiting_seconds=waiting,
         running_seconds=running,
         retries=_retries(workload),
+        tries=inbox.tries(workload) if workload is not None else 0,
         reason=reason,
         message=message,
+        alike=alike,
     )
 
 
@@ -122,7 +167,7 @@ def job_state(job: Job, workload: Workload | None, now: datetime) -> str:
         requeue = workload.status.requeue_state
         if requeue and requeue.requeue_at and requeue.requeue_at > now:
             return "Backoff"
-        if workload.is_true(labels.EVICTED) and (not job.spec.suspend or workload.is_true(labels.QUOTA_RESERVED)):
+        if workload.is_true(labels.EVICTED) and workload.is_true(labels.QUOTA_RESERVED):
             return "Evicted"
     if not job.spec.suspend:
         return "Running" if job.status.ready or job.status.succeeded else "Starting"
@@ -165,14 +210,11 @@ def _not_queued(job: Job, now: datetime) -> tuple[str, str]:
     if prebuilt:
         return NOT_QUEUED, f"the Workload that it names, {prebuilt}, is not there or belongs to another Job"
     if is_left_alone(job, now):
-        return (
-            NOT_QUEUED,
-            "its queue has not taken it up: an event tells why (sluice show), or its namespace is not managed",
-        )
+        return NOT_QUEUED, "its queue has not taken it up (sluice show says why)"
     return "", ""
 
 
-def why(job: Job | None, workload: Workload | None, state: str, now: datetime) -> tuple[str, str]:
+def why(job: Job | None, workload: Workload | None, state: str, now: datetime, alike: str = "") -> tuple[str, str]:
     """Reason token and sentence behind the state; both empty where the state says it all."""
     if job is not None and state in ("Failed", "Succeeded"):
         kind = "Failed" if state == "Failed" else "Complete"
@@ -192,8 +234,8 @@ def why(job: Job | None, workload: Workload | None, state: str, now: datetime) -
         kind = labels.QUOTA_RESERVED if state == "Pending" else labels.ADMITTED
         waiting = workload.condition(kind)
         if waiting is None and state == "Pending":  # the scheduler writes to who is first, and to one of each shape
-            line = workload.spec.queue_name
-            return labels.PENDING_EVALUATION, f"in line in {line}, behind others or with one that asks for the same"
+            behind = f"waits behind others in {workload.spec.queue_name}"
+            return labels.PENDING_EVALUATION, f"{alike} asks for the same and does not fit" if alike else behind
         return (waiting.reason, waiting.message) if waiting and waiting.status == "False" else ("", "")
     if state == "Starting":
         ready = workload.condition(labels.PODS_READY)
@@ -209,11 +251,16 @@ def spans(job: Job, workload: Workload | None, now: datetime) -> tuple[float | N
     created = job.metadata.creation_timestamp or now
     started = job.status.start_time
     ended = job.status.completion_time or _failed_at(job)
-    waiting = ((started or ended or now) - created).total_seconds() if workload or job.spec.suspend else None
+    waiting = _seconds(created, started or ended or now) if workload or job.spec.suspend else None
     if waiting is not None and workload is not None:
         waiting = max(0.0, waiting - (workload.status.accumulated_past_execution_time_seconds or 0))
-    running = ((ended or now) - started).total_seconds() if started else None
+    running = _seconds(started, ended or now) if started else None
     return waiting, running
+
+
+def _seconds(start: datetime, end: datetime) -> float:
+    """0 where `start` is later: objects may be newer than the `now` they are shown at."""
+    return max(0.0, (end - start).total_seconds())
 
 
 def _failed_at(job: Job) -> datetime | None:

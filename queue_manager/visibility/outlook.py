@@ -23,6 +23,7 @@ from queue_manager.jobs.workload import prebuilt_name
 from queue_manager.visibility.inbox import typed
 from queue_manager.visibility.indexes import IndexMap
 from queue_manager.visibility.jobs import is_left_alone
+from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.pods import next_pod_at
 from queue_manager.visibility.wire import Pod
 from queue_manager.workloads.lifecycle import execution_deadline
@@ -31,9 +32,10 @@ from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.unscheduled import unscheduled
 
 LEFT_ALONE = (
-    "nothing: the queue leaves it alone. Its namespace is not managed (managedJobsNamespaceSelector), no queue manager "
-    "runs, or an event tells why"
+    "nothing: the queue leaves it alone. Its namespace is not managed (managedJobsNamespaceSelector), or no queue "
+    "manager runs"
 )
+REFUSED_EVENT = "nothing, until what its state says is put right"
 REFUSED = "nothing: its Workload is finished; put right what the reason says, then delete the Job and submit it again"
 NEVER = 100 * 365 * 86_400  # seconds; a deadline may lie further ahead than a date can
 
@@ -47,12 +49,12 @@ class Next(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is around the Job. `settings` None: the configuration is not known. `obstacle`: of its queue.
+    """What is around the Job. `settings` None: the configuration is not known.
 
     `home`: the namespace that commands mean where none is named.
     """
 
-    obstacle: str = ""
+    obstacle: Obstacle | None = None
     settings: Settings | None = None
     options: JobControllerOptions = field(default_factory=JobControllerOptions)
     home: str = "default"
@@ -66,8 +68,10 @@ def outlook(
     state: str,
     around: Surroundings,
     now: datetime,
+    *,
+    refused: bool = False,
 ) -> list[Next]:
-    """What comes next, the soonest first; never empty."""
+    """What comes next, the soonest first; never empty. `refused`: an Event says why the Job has no Workload."""
     if job is None:
         found = _without_job(workload, state, around)
     elif state == "Deleting":
@@ -83,7 +87,7 @@ def outlook(
     elif state == "Suspended":
         found = [_some("starts when somebody sets its spec.suspend to false; it is in no queue")]
     else:
-        found = [_some(around.obstacle or _unseen(job, now))]
+        found = _obstacles(around) or [_some(REFUSED_EVENT if refused else _unseen(job, now))]
     dated = sorted((n for n in found if n.at is not None), key=lambda n: n.at or now)
     return [*dated, *(n for n in found if n.at is None)]
 
@@ -143,7 +147,7 @@ def _deactivated(workload: Workload, around: Surroundings) -> list[Next]:
         at = _after(evicted.last_transition_time, around.settings.retain_deactivated)
         if at is not None:
             found.append(Next(at=at, what="the Job is deleted (objectRetentionPolicies)"))
-    return [*found, _some(f"nothing by itself; an operator says: sluice reactivate {typed(workload, around.home)}")]
+    return [*found, _some(f"stays out until: sluice reactivate {typed(workload, around.home)}")]
 
 
 def _backoff(workload: Workload, around: Surroundings) -> list[Next]:
@@ -171,7 +175,10 @@ def _pending(workload: Workload, around: Surroundings) -> list[Next]:
 
 
 def _obstacles(around: Surroundings) -> list[Next]:
-    return [_some(f"nothing of its queue starts: {around.obstacle}")] if around.obstacle else []
+    found = around.obstacle
+    if found is None:
+        return []
+    return [_some(f"{found.text}; {found.remedy}" if found.remedy else found.text)]
 
 
 _PENDING = {

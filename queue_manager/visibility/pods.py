@@ -106,9 +106,18 @@ def trouble(pod: Pod) -> tuple[str, str]:
     return (ended.reason, ended.message) if ended is not None else ("", "")
 
 
+def failed_container(pod: Pod) -> ContainerStatus | None:
+    """The first container that ended with an exit code other than 0."""
+
+    def failed(status: ContainerStatus) -> bool:
+        return status.state.terminated is not None and status.state.terminated.exit_code != 0
+
+    return next(filter(failed, _containers(pod)), None)
+
+
 def _bad_end(pod: Pod) -> Terminated | None:
-    ends = (status.state.terminated for status in _containers(pod))
-    return next((end for end in ends if end is not None and end.exit_code != 0), None)
+    container = failed_container(pod)
+    return container.state.terminated if container is not None else None
 
 
 def _bad_end_before(pod: Pod) -> Terminated | None:

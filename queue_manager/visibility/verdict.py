@@ -53,14 +53,13 @@ def never(job: Job, queue: ClusterQueue, others: Iterable[ClusterQueue], flavors
     return ""
 
 
-def without_quota(job: Job, queue: ClusterQueue) -> str:
-    """Resources that the ClusterQueue has no quota for: it never starts, unless the configuration leaves them out."""
+def without_quota(job: Job, queue: ClusterQueue) -> list[str]:
+    """Resources that the Job asks for and the ClusterQueue has no quota for."""
     try:
         asked = least(job)
     except ValueError:
-        return ""
-    names = sorted(resource for resource, amount in asked.items() if amount and resource not in _covered(queue))
-    return f"hardly ever starts: its queue has no quota for {', '.join(names)}" if names else ""
+        return []
+    return sorted(resource for resource, amount in asked.items() if amount and resource not in _covered(queue))
 
 
 def _covered(queue: ClusterQueue) -> set[str]:

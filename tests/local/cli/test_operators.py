@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from job_controller.model import Job, Pod
 from queue_manager.engine.resources import JOBS, PODS
 from tests.local.cli.conftest import User
-from tests.local.cluster.conftest import sluice, until
+from tests.local.cluster.conftest import Up, sluice, until
 
 MISSING = "[/no/such/program]"
 
@@ -23,9 +26,12 @@ async def test_a_job_that_never_gets_ready_comes_into_the_inbox_and_back_in_line
     (row,) = me.json("deactivated")
     assert (row["name"], row["why"], row["tries"]) == ("broken", "pods not ready", 2)
     assert "/no/such/program" in row["lastError"]
-    table = me.says("deactivated", "-q", "user-queue")
-    assert "sluice reactivate broken" in table
-    assert me.says("deactivated", "-q", "another") == "nothing is deactivated\n"
+    for queue in ("user-queue", "cq/cluster-queue"):
+        assert "sluice reactivate broken" in me.says("deactivated", "-q", queue)
+    for command in ("deactivated", "ps"):
+        lost = me.run(command, "-q", "user-quee")
+        assert (lost.returncode, lost.stdout) == (2, "")
+        assert "there is no LocalQueue user-quee; did you mean user-queue?" in lost.stderr
 
     would = me.says("reactivate", "broken", "--dry-run")
     assert would.startswith("default/broken would be reactivated: back in line of user-queue")
@@ -36,6 +42,22 @@ async def test_a_job_that_never_gets_ready_comes_into_the_inbox_and_back_in_line
     )
     given_up = await me.until_state("broken", "Deactivated")
     assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2, 3, 4]
+
+
+async def test_a_job_that_crashes_comes_into_the_inbox_with_its_exit_code_and_the_last_line_of_its_log(
+    user: Callable[..., User],
+) -> None:
+    me = user("1s")
+    me.submit("crash", command='[sh, -c, "echo starts; echo no such column >&2; exit 3"]')
+    given_up = await me.until_state("crash", "Deactivated")
+    (row,) = me.json("deactivated")
+    error = (
+        "exit 3: no such column" if isinstance(me.up, Up) else "exit 3"
+    )  # the real server has no node to ask for logs
+    assert (row["why"], row["exitCode"], row["lastError"]) == ("crashes", 3, error)
+    (pod,) = given_up["pods"]
+    assert row["action"] == f"mend what kubectl logs {pod['name']} shows, then: sluice reactivate crash"
+    assert given_up["lastError"] == error
 
 
 async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_the_other(
@@ -111,10 +133,10 @@ async def test_what_makes_no_sense_is_refused_and_what_is_not_there_is_an_error(
         (("reactivate", "nothing-like-it"), "`sluice ps` lists them all"),
         (("hold", "cluster-queue"), "did you mean cq/cluster-queue?"),
         (("hold", "cq/user-queue"), "did you mean user-queue?"),
-        (("reactivate", "--all", "-q", "nope"), "no LocalQueue default/nope; `sluice queues` lists them all"),
+        (("reactivate", "--all", "-q", "nope"), "no LocalQueue nope in namespace default; `sluice queues` lists them"),
     ):
         done = me.run(*arguments)
-        assert (done.returncode, done.stdout) == (3, ""), arguments
+        assert (done.returncode, done.stdout) == (2 if "-q" in arguments else 3, ""), arguments
         assert hint in done.stderr
     for arguments in (("reactivate",), ("reactivate", "--all"), ("reactivate", "ends", "--all", "-q", "user-queue")):
         assert me.run(*arguments).returncode == 2
@@ -145,20 +167,46 @@ async def test_show_tells_the_deadline_when_it_knows_the_configuration(user: Cal
     me = user("10m")
     me.submit("broken", command=MISSING)
     await me.until_state("broken", "Starting")
-    assert "waitForPodsReady; --config tells when" in me.says("show", "broken")
+    unasked = me.says("show", "broken")
+    if isinstance(me.up, Up):  # the configuration is published
+        assert "is evicted if its pods are not all ready (retry 1 of 1 follows)" in unasked
+    else:
+        assert "waitForPodsReady; --config tells when" in unasked
     told = me.says("show", "broken", "--config", str(me.config))
     assert "is evicted if its pods are not all ready (retry 1 of 1 follows)" in told
     assert "/no/such/program" in told
 
 
-async def test_a_job_that_can_never_start_is_told_so_at_once(user: Callable[..., User]) -> None:
+HELLO = Path("config/samples/hello.yaml").read_text()
+NO_GPU_QUOTA = "cannot start: ClusterQueue cluster-queue has no quota for nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (HELLO.replace("cpu: 500m", "cpu: 64"), "can never start: asks 64 cpu, queue limit 2"),
+        (HELLO.replace("requests:", "limits: {nvidia.com/gpu: 1}\n            requests:"), NO_GPU_QUOTA),
+        (
+            HELLO.replace("labels:", "labels:\n    kueue.x-k8s.io/priority-class: urgnt"),
+            "cannot start: there is no WorkloadPriorityClass urgnt",
+        ),
+    ],
+    ids=["too large", "a resource nobody has", "a mistyped priority class"],
+)
+async def test_submit_and_show_say_the_same_of_a_job_that_cannot_start(
+    user: Callable[..., User], text: str, says: str
+) -> None:
     me = user()
-    text = Path("config/samples/hello.yaml").read_text().replace("cpu: 500m", "cpu: 64")
-    done = me.run("submit", "-f", "-", stdin=text)
-    assert done.returncode == 2
-    assert "can never start: asks 64 cpu, queue limit 2" in done.stdout
-    waits = await me.until_state("hello", "Pending")
-    assert waits["next"][0]["what"] == "never starts, unless it asks for less or an admin raises the quota"
+    done = me.run("submit", "-f", "-", "-o", "json", stdin=text)
+    (row,) = json.loads(done.stdout)
+    assert (done.returncode, row["note"], row["never"]) == (2, says, True)
+
+    async def judged() -> bool:
+        reasons = ("ExceedsMaxQuota", "NoMatchingFlavor", "WorkloadPriorityClassNotFound")
+        return me.json("show", "hello")["reason"] in reasons
+
+    await until(judged, "the queue has judged the Job")
+    assert me.json("show", "hello")["next"][0]["what"].startswith(f"{says}; ")
 
 
 def test_check_config_prints_every_mistake_with_its_line_or_the_whole_configuration(tmp_path: Path) -> None:
@@ -170,7 +218,10 @@ def test_check_config_prints_every_mistake_with_its_line_or_the_whole_configurat
     assert fine.returncode == 0
     assert "  timeout: 3s\n" in fine.stdout
     assert "backoffBaseSeconds: 60" in fine.stdout
-    assert "# ignored: multiKueue" in fine.stdout
+    assert fine.stdout.startswith(f"# {good} is valid. With defaults:\n")
+    assert fine.stderr == f"{good}: ignored: multiKueue: Sluice does not dispatch to other clusters\n"
+    piped = sluice("check-config", "-", stdin=good.read_text())
+    assert (piped.returncode, piped.stdout) == (0, fine.stdout.replace(str(good), "<stdin>"))
     wrong = sluice("check-config", str(bad))
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert f"{bad}:4: waitForPodsReady.timeout" in wrong.stderr

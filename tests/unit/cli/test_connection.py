@@ -17,8 +17,9 @@ from queue_manager.cli.connection import connect, find_kubeconfig
 from queue_manager.cli.exits import EXIT_ERROR, Refusal
 from queue_manager.cli.main import main
 from queue_manager.configuration import KueueConfig
+from queue_manager.engine.http import HttpTransport
 from queue_manager.engine.resources import JOBS
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport import ApiError, Response
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 
 HINT = "-n NAMESPACE asks for one namespace only"
@@ -167,13 +168,26 @@ async def test_what_sluice_up_cannot_mend_is_not_asked_back(home: Path, server: 
     assert "sluice up" not in str(refused.value)
 
 
-async def test_a_cluster_that_stands_still_is_told_from_one_that_is_not_there(home: Path) -> None:
+async def test_a_cluster_that_stands_still_is_told_from_one_that_is_not_there(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A timeout has no words of its own."""
     put(home / "serving.pem", "")
     path = put(home / "config")
+
+    async def wait(*_: object) -> Response:
+        raise TimeoutError
+
+    monkeypatch.setattr(HttpTransport, "request", wait)
     with pytest.raises(Refusal, match="it took too long; is `sluice up` running"):
-        async with connect(str(path), None):
-            raise TimeoutError
+        async with connect(str(path), None) as client:
+            await client.list(JOBS)
+
+
+async def test_an_error_of_our_own_output_is_not_blamed_on_the_cluster(home: Path) -> None:
+    with pytest.raises(BrokenPipeError):
+        async with connect(str(put(home / "config")), None):
+            raise BrokenPipeError
 
 
 @pytest.mark.parametrize("text", ["no: kubeconfig", "[", KUBECONFIG.replace("current-context: c", "")])
@@ -220,3 +234,9 @@ def test_what_up_says_to_type_can_be_typed_whatever_the_name_of_the_home(
     up.say_next(cluster, 1.0)
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "KUBECONFIG" in line)
     assert shlex.split(line) == ["export", f"KUBECONFIG={tmp_path / 'my home' / 'kubeconfig'}"]
+
+
+def test_a_cluster_that_runs_already_is_named_without_its_token(home: Path) -> None:
+    assert up.served(home) == ""
+    put(home / "kubeconfig", KUBECONFIG.replace("127.0.0.1:1", "user:secret@127.0.0.1:1/secret"))
+    assert up.served(home) == f", which serves http://127.0.0.1:1 (export KUBECONFIG={home}/kubeconfig)"

@@ -14,8 +14,9 @@ import pytest
 
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
-from queue_manager.cli import reactivate, show, stop_policy
+from queue_manager.cli import reactivate, stop_policy
 from queue_manager.cli.exits import EXIT_OK, Refusal
+from queue_manager.cli.queue_view import read_queues
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from queue_manager.engine.transport import Request, Response
@@ -24,6 +25,7 @@ from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.transport import LocalTransport
 from queue_manager.local.storage.store import Store
+from queue_manager.visibility.obstacles import Obstacle, obstacle
 
 MINE = "/namespaces/mine/"
 
@@ -107,9 +109,10 @@ async def test_a_queue_of_the_own_namespace_is_held(user: Client, capsys: pytest
 async def test_a_held_queue_of_the_own_namespace_is_seen(user: Client) -> None:
     """Its ClusterQueue may not be."""
     await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": labels.HOLD}})
-    local, above, obstacle = await show.queues_of(user, await user.get(WORKLOADS, "mine", "job-train", type=Workload))
-    assert (local is not None, above) == (True, None)
-    assert obstacle == "LocalQueue q is held (sluice release mine/q)"
+    workload = await user.get(WORKLOADS, "mine", "job-train", type=Workload)
+    assert obstacle(None, workload, await read_queues(user, ["mine"])) == Obstacle(
+        "waits: LocalQueue q is held (sluice release mine/q)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,4 +131,4 @@ async def test_what_is_not_there_is_told_with_what_is_in_sight(user: Client, nam
 async def test_a_queue_that_is_not_there_is_told(user: Client) -> None:
     with pytest.raises(Refusal) as refused:
         await reactivate._run(asked(all=True, queue="cqq"))
-    assert str(refused.value) == "no LocalQueue mine/cqq; `sluice queues` lists them all"
+    assert str(refused.value) == "there is no LocalQueue cqq in namespace mine; `sluice queues` lists them all"

@@ -6,11 +6,13 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from queue_manager.cli import main
+from queue_manager.cli import main, streams
+from queue_manager.cli.acting import Report
 
 PYTHON = shlex.quote(sys.executable)
 CRDS = f"{PYTHON} -m queue_manager.cli.main crds"
@@ -32,17 +34,48 @@ def test_closed_streams_are_nowhere() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_reader_that_has_had_enough_is_told_nothing() -> None:
-    """It has gone before the first word: behind `| head -1` it might still be there, or have read all there is."""
+@pytest.fixture
+def unread() -> Iterator[int]:
+    """The writing end of a pipe without a reader. Behind `| head -1` the reader might still be there."""
     reader, writer = os.pipe()
     os.close(reader)
-    try:
-        done = subprocess.run(
-            shlex.split(CRDS), stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False
-        )
-    finally:
-        os.close(writer)
-    assert (done.returncode, done.stderr) == (3, "")
+    yield writer
+    os.close(writer)
+
+
+@pytest.mark.parametrize("command", ["crds", "--help"])
+def test_a_broken_pipe_ends_a_command_quietly_with_the_exit_code_of_sigpipe(command: str, unread: int) -> None:
+    argv = [sys.executable, "-m", "queue_manager.cli.main", command]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(argv, stdout=unread, stderr=subprocess.PIPE, text=True, timeout=60, check=False, env=env)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_a_broken_pipe_stops_no_change_and_what_was_changed_is_said_on_stderr(
+    form: str, unread: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", os.fdopen(os.dup(unread), "w"))
+    report = Report(form, dry_run=False)
+    report.add("Job", "default", "one", "reactivated", "back in line")
+    report.add("Job", "default", "two", "refused", "it has ended")
+    report.add("Job", "default", "three", "reactivated", "back in line")
+    assert report.end("") == 2
+    sys.stdout.close()  # raises if anything is left in its buffer that it cannot write
+    assert capsys.readouterr().err.splitlines() == [
+        "default/one reactivated: back in line",
+        "default/two refused: it has ended",
+        "default/three reactivated: back in line",
+    ]
+
+
+def test_a_broken_pipe_ends_a_dry_run(unread: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = os.fdopen(os.dup(unread), "w")
+    monkeypatch.setattr(sys, "stdout", out)
+    with pytest.raises(BrokenPipeError):
+        Report("table", dry_run=True).add("Job", "default", "one", "reactivated", "back in line")
+    streams.give_up()
+    out.close()
 
 
 def test_what_the_encoding_has_no_letter_for_is_a_question_mark() -> None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from multidict import CIMultiDict
 
+from job_controller.model import Key
+from queue_manager.api import labels
 from queue_manager.cli import main, manifests
+from queue_manager.cli import submit as submit_module
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
-from queue_manager.cli.submit import Submitted, prepare, submit
+from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
+from queue_manager.cli.targets import check_local_queue
+from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS
+from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import Registry
@@ -35,6 +42,9 @@ spec:
 """
 
 
+STAMP = "2026-01-01T00:00:00Z"
+
+
 class Clock:
     def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC)
@@ -52,7 +62,8 @@ async def queues(client: Client, **spec: Any) -> None:
     quota = {"name": "cpu", "nominalQuota": "4"}
     groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}]
     await client.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "f"}, "spec": {}})
-    await client.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": {"resourceGroups": groups, **spec}})
+    spec = {"resourceGroups": groups, "namespaceSelector": {}, **spec}
+    await client.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": spec})
     await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": "q"}, "spec": {"clusterQueue": "cq"}})
 
 
@@ -85,6 +96,31 @@ async def test_one_bad_job_keeps_all_back_and_every_mistake_is_told_with_its_lin
     assert f"{tmp_path}/jobs.yaml:17: spec.parallelism: Invalid value: -1" in text
     assert "suspent" in text
     assert await names(client) == []
+
+
+async def test_every_warning_of_the_server_is_printed_once_at_the_line_of_its_job(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await queues(client)
+    await send(client, tmp_path, job("a"), job("b.c"))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"Warning: {tmp_path}/jobs.yaml:14: metadata.name: this is used in Pod names and hostnames")
+
+
+@pytest.mark.parametrize(
+    ("headers", "texts"),
+    [
+        ([("Content-Type", "x")], []),
+        ([("Warning", '299 - "one"'), ("warning", '299 - "two"'), ("Warning", '299 - "one"')], ["one", "two"]),
+        (
+            [("Warning", '299 - "a \\"b\\" c, 299", 299 kube "d" "Sat, 25 Aug 2012 23:34:45 GMT"')],
+            ['a "b" c, 299', "d"],
+        ),
+        ([("Warning", '199 - "not ours"')], []),
+    ],
+)
+def test_warnings_are_read_from_all_headers(headers: list[tuple[str, str]], texts: list[str]) -> None:
+    assert warnings(CIMultiDict(headers)) == texts
 
 
 async def test_a_name_that_is_taken_keeps_all_back(client: Client, tmp_path: Path) -> None:
@@ -129,8 +165,8 @@ async def test_when_the_server_changes_its_mind_one_is_told_what_is_there_alread
         (job("free", queue=""), "names no queue and is suspended: somebody must set spec.suspend to false"),
         (job("now", queue="").replace("suspend: true", "suspend: false"), "names no queue: starts at once"),
         (
-            job("other").replace("cpu: ", "memory: "),
-            "hardly ever starts: its queue has no quota for memory",
+            job("urgent").replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: urgnt, "),
+            "cannot start: there is no WorkloadPriorityClass urgnt",
         ),
     ],
     ids=lambda value: "" if "\n" in value else value[:30],
@@ -138,7 +174,56 @@ async def test_when_the_server_changes_its_mind_one_is_told_what_is_there_alread
 async def test_each_job_gets_a_verdict_at_once(client: Client, tmp_path: Path, text: str, note: str) -> None:
     await queues(client)
     (row,) = await send(client, tmp_path, text)
-    assert (row.note, row.never) == (note, note.startswith("can never"))
+    assert (row.note, row.never) == (note, note.startswith("can"))
+
+
+@pytest.mark.parametrize(
+    ("judged", "note"),
+    [
+        ("NoMatchingFlavor", "cannot start: ClusterQueue cq has no quota for memory"),
+        ("WaitingForQuota", "waits in its queue"),
+        ("", "cannot start: ClusterQueue cq has no quota for memory, unless the configuration leaves that out"),
+    ],
+    ids=["the scheduler refuses", "the scheduler leaves it out", "no scheduler answers"],
+)
+async def test_a_resource_without_quota_is_what_the_scheduler_says_it_is(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judged: str, note: str
+) -> None:
+    """Its configuration may leave the resource out. The queue manager is played by a Workload that comes late."""
+    monkeypatch.setattr(submit_module, "SCHEDULER_SECONDS", 10.0 if judged else 0.05)
+    monkeypatch.setattr(submit_module, "POLL_SECONDS", 0.01)
+    await queues(client)
+    sent = asyncio.create_task(send(client, tmp_path, job("other").replace("cpu: ", "memory: ")))
+    if judged:
+        await judge(client, "other", judged)
+    (row,) = await sent
+    assert (row.note, row.never) == (note, judged == "NoMatchingFlavor")
+
+
+async def judge(client: Client, name: str, reason: str) -> None:
+    while name not in await names(client):
+        await asyncio.sleep(0)
+    uid = (await client.get(JOBS, "default", name))["metadata"]["uid"]
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    sets = [{"name": "main", "count": 1, "template": template}]
+    meta = {"name": "w", "labels": {labels.JOB_UID: uid}}
+    await client.create(WORKLOADS, "default", {"metadata": meta, "spec": {"queueName": "q", "podSets": sets}})
+    waits = {"type": "QuotaReserved", "status": "False", "reason": reason, "message": "", "lastTransitionTime": STAMP}
+    await client.patch(WORKLOADS, "default", "w", {"status": {"conditions": [waits]}}, subresource="status")
+
+
+async def test_a_queue_that_takes_no_jobs_of_the_namespace_is_not_blamed_on_a_resource(
+    client: Client, tmp_path: Path
+) -> None:
+    await queues(client, namespaceSelector={"matchLabels": {"team": "a"}})
+    (row,) = await send(client, tmp_path, job("a").replace("cpu: ", "memory: "))
+    assert (row.note, row.never) == (
+        "cannot start: ClusterQueue cq takes no Jobs of namespace default (namespaceSelector)",
+        True,
+    )
+    await client.patch(NAMESPACES, "", "default", {"metadata": {"labels": {"team": "a"}}})
+    (row,) = await send(client, tmp_path, job("b"))
+    assert row.note == "waits in its queue"
 
 
 async def test_a_held_queue_is_told_with_the_command_that_releases_it(client: Client, tmp_path: Path) -> None:
@@ -254,3 +339,24 @@ def test_every_file_that_is_named_is_read(tmp_path: Path, capsys: pytest.Capture
     second.write_text(job("second"))
     assert main.main(["submit", "-f", str(first), "-f", str(second)]) == EXIT_NEVER
     assert f"{first}:1: a manifest is a mapping" in capsys.readouterr().err
+
+
+async def test_a_queue_of_the_command_line_that_does_not_exist_is_refused_and_the_nearest_is_named(
+    client: Client,
+) -> None:
+    await queues(client)
+    await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": "research"}, "spec": {"clusterQueue": "cq"}})
+    await check_local_queue(client, Key("default", "research"))
+    with pytest.raises(Refusal) as refused:
+        await check_local_queue(client, Key("default", "reserch"))
+    assert refused.value.code == EXIT_NEVER
+    assert str(refused.value) == "there is no LocalQueue reserch in namespace default; did you mean research?"
+
+
+def test_only_where_the_queue_of_the_command_line_is_used_it_has_to_exist(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    own, none = job("own", queue="mine"), job("none", queue="").replace("{name: none", "{namespace: n, name: none")
+    file.write_text(f"{own}---\n{none}")
+    jobs = [(manifest, prepare(manifest, "typed")) for manifest in manifests.read(str(file))]
+    assert _namespaces(jobs, "typed", "default") == {"n"}
+    assert _namespaces(jobs, None, "default") == set()

@@ -111,15 +111,63 @@ def test_a_mistake_is_reported_with_line_field_and_what_is_allowed(body: str, ex
         ("- a\n", ["f:1: is a list; a Configuration is a YAML mapping"]),
         (HEAD + "---\n" + HEAD, ["f:4: a second document; there may be only one"]),
         ("namespace: a\n", ["f:1: apiVersion: is missing; must be ", 'f:1: kind: is missing; must be "Configuration"']),
-        (HEAD.replace("Configuration", "Config"), ['f:2: kind: "Config" is a string that is not known here; must be ']),
+        (
+            HEAD.replace("Configuration", "Config"),
+            ['f:2: kind: "Config" is not a Configuration; must be "Configuration"'],
+        ),
+        (
+            HEAD.replace("config.kueue.x-k8s.io/v1beta2", "v1"),
+            ['f:1: apiVersion: "v1" is not a Configuration version; must be "config.kueue.x-k8s.io/v1beta2" or '],
+        ),
         ("[" * 3000, ["f"]),
     ],
-    ids=["braces", "open list", "list", "two documents", "no kind", "other kind", "deep"],
+    ids=["braces", "open list", "list", "two documents", "no kind", "other kind", "other version", "deep"],
 )
 def test_what_is_no_configuration_is_refused(text: str, expected: list[str]) -> None:
     found = problems(text)
     assert len(found) == len(expected)
     assert all(problem.startswith(start) for problem, start in zip(found, expected, strict=True)), found
+
+
+CONFIG_MAP = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: kueue-manager-config}
+data:
+  controller_manager_config.yaml: |
+    apiVersion: config.kueue.x-k8s.io/v1beta1
+    kind: Configuration
+    namespace: mine
+"""
+
+
+def test_the_configuration_in_a_config_map_is_read() -> None:
+    assert loads(CONFIG_MAP).namespace == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (CONFIG_MAP.replace("mine", "5"), "f:8: namespace: 5 is an integer"),
+        (
+            """{"kind": "ConfigMap", "data": {"controller_manager_config.yaml": "namespace: 5"}}""",
+            "f (controller_manager_config.yaml):1: apiVersion: is missing",
+        ),
+        ("kind: ConfigMap\ndata: {other.yaml: a}", "f:1: data[controller_manager_config.yaml]: is missing"),
+        (
+            "kind: ConfigMap\ndata: {controller_manager_config.yaml: [a]}",
+            "f:1: data[controller_manager_config.yaml]: is",
+        ),
+    ],
+    ids=["block", "JSON", "another key", "no text"],
+)
+def test_a_mistake_in_a_config_map_is_reported_with_its_line(text: str, expected: str) -> None:
+    assert problems(text)[0].startswith(expected)
+
+
+def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is a directory; name a file"):
+        load(tmp_path)
 
 
 def test_all_mistakes_are_reported_at_once_in_the_order_of_the_file() -> None:

@@ -92,7 +92,7 @@ def evictions(*rows: tuple[str, str, int]) -> Tree:
 
 
 def pod(name: str = "j-aaaaa", phase: str = "Running", **more: Any) -> Pod:
-    """`more`: index, failures (counted before it), exit, ended, created, ready, node, waiting, deleted;
+    """`more`: index, failures (before it), exit, ended, created, ready, node, waiting, deleted, disrupted, owner;
     verdict: why the node ended it; before: why its container ended before it ran again."""
     annotations: Tree = {}
     if "index" in more:
@@ -105,6 +105,7 @@ def pod(name: str = "j-aaaaa", phase: str = "Running", **more: Any) -> Pod:
         "uid": f"uid-{name}",
         "creationTimestamp": wire(more.get("created", 0)),
         "annotations": annotations,
+        "ownerReferences": owner(more["owner"]) if "owner" in more else [],
     }
     if "deleted" in more:
         meta["deletionTimestamp"] = wire(more["deleted"])
@@ -119,6 +120,7 @@ def pod(name: str = "j-aaaaa", phase: str = "Running", **more: Any) -> Pod:
         state = {"running": {"startedAt": wire(more.get("created", 0))}}
         last = {"terminated": {"exitCode": 143, "reason": more["before"], "finishedAt": wire(0)}}
     conditions = [cond("Ready")] if more.get("ready") else []
+    conditions += [cond("DisruptionTarget", reason="DeletionByTaintManager")] if more.get("disrupted") else []
     conditions += [cond("PodScheduled", "False", "Unschedulable", more["stuck"])] if "stuck" in more else []
     status = {
         "phase": phase,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from queue_manager.api.types import Workload
-from queue_manager.visibility.inbox import inbox, is_pod_of, last_error
-from tests.unit.visibility.build import Tree, at, cond, event, evictions, workload
+from queue_manager.visibility.failures import failures
+from queue_manager.visibility.inbox import InboxRow, inbox, is_pod_of, last_warning, warned
+from queue_manager.visibility.wire import Pod
+from tests.unit.visibility.build import Tree, at, cond, event, evictions, pod, wire, workload
 
 LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
 GIVEN_UP = evictions(("PodsReadyTimeout", "WaitForStart", 2), ("Deactivated", "RequeuingLimitExceeded", 1))
@@ -95,9 +100,11 @@ def test_the_last_error_is_the_newest_warning_about_a_pod_else_about_the_job() -
     about_pods = [event("Failed", "Pod/j-aaaaa", s, type="Warning", message=f"bad {s}") for s in (1, 5, 3)]
     other = event("Failed", "Pod/k-aaaaa", 20, type="Warning", message="of another Job")
     newest_first = sorted([about_job, *about_pods, other], key=lambda e: e.sort_key, reverse=True)
-    assert last_error("j", newest_first) == "bad 5"
-    assert last_error("j", [other, about_job]) == "no quota"
-    assert last_error("j", [other]) == ""
+    assert [warned(last_warning("j", events)) for events in (newest_first, [other, about_job], [other])] == [
+        "bad 5",
+        "no quota",
+        "",
+    ]
 
 
 def test_why_it_once_waited_is_no_error() -> None:
@@ -109,3 +116,53 @@ def test_why_it_once_waited_is_no_error() -> None:
 def test_normal_events_are_no_errors() -> None:
     (row,) = inbox([deactivated(LIMIT)], [event("Pulled", "Pod/j-aaaaa", 1, message="image pulled")], at(0))
     assert row.last_error == ""
+
+
+def exited(name: str, ended: float, **more: Any) -> Pod:
+    return pod(name, "Failed", ended=ended, owner="j", **{"exit": 3, **more})
+
+
+def crashed(*pods: Pod, reason: str = LIMIT, status: Tree | None = None, lines: str = "", **more: Any) -> InboxRow:
+    its = deactivated(reason, status or GIVEN_UP, **more)
+    found = {uid: replace(failure, last_line=lines) for uid, failure in failures([its], pods).items()}
+    (row,) = inbox([its], [], at(60), failures=found)
+    return row
+
+
+def test_a_job_whose_pods_fail_crashes_and_its_exit_code_and_log_are_the_last_error() -> None:
+    row = crashed(exited("j-aaaaa", 10), exited("j-bbbbb", 20, exit=4), lines="ValueError: no such column")
+    assert (row.why, row.exit_code, row.last_error) == ("crashes", 4, "exit 4: ValueError: no such column")
+    assert row.action == "mend what kubectl logs j-bbbbb shows, then: sluice reactivate j"
+
+
+def test_a_job_killed_for_its_memory_is_told_so() -> None:
+    row = crashed(exited("j-aaaaa", 10, exit=137, reason="OOMKilled"))
+    assert (row.why, row.last_error) == ("out of memory", "OOMKilled (exit 137)")
+    assert row.action == "raise its memory limit, then: sluice reactivate j"
+
+
+def test_a_pod_that_was_taken_away_did_not_crash() -> None:
+    assert crashed(exited("j-aaaaa", 10, disrupted=True)).why == "pods not ready"
+
+
+def test_only_failures_of_the_tries_that_led_here_count() -> None:
+    tries = [
+        {"start": wire(0), "end": wire(5), "reason": LIMIT},
+        {"start": wire(20), "end": wire(25), "reason": "PodsReadyTimeout"},
+        {"start": wire(30), "end": wire(35), "reason": LIMIT},
+    ]
+    status = {**GIVEN_UP, "requeueHistory": {"attempts": tries}}
+    assert crashed(exited("j-aaaaa", 4), status=status).why == "pods not ready"
+    assert crashed(exited("j-aaaaa", 20), status=status).why == "crashes"
+
+
+def test_a_user_who_deactivates_a_job_is_the_cause_whatever_its_pods_did() -> None:
+    row = crashed(exited("j-aaaaa", 10), reason="Deactivated")
+    assert (row.why, row.last_error, row.action) == ("by a user", "exit 3", "sluice reactivate j")
+
+
+def test_a_container_that_is_restarted_over_and_over_crashes_though_its_pod_is_gone() -> None:
+    message = "Back-off restarting failed container m in pod j-aaaaa_default(0-1)"
+    (row,) = inbox([deactivated(LIMIT)], [event("BackOff", "Pod/j-aaaaa", 1, type="Warning", message=message)], at(0))
+    assert (row.why, row.last_error) == ("crashes", "Back-off restarting failed container m")
+    assert row.action == "see why its containers end (sluice show j), then: sluice reactivate j"

@@ -11,7 +11,8 @@ from job_controller.model import Job
 from queue_manager.api.types import Workload
 from queue_manager.visibility.attempts import attempts
 from queue_manager.visibility.job_view import JobView, job_view
-from queue_manager.visibility.outlook import LEFT_ALONE, REFUSED, Surroundings
+from queue_manager.visibility.obstacles import Obstacle
+from queue_manager.visibility.outlook import LEFT_ALONE, REFUSED, REFUSED_EVENT, Surroundings
 from queue_manager.visibility.wire import Pod
 from queue_manager.workloads.settings import PodsReadySettings, Settings
 from tests.unit.visibility.build import ADMISSION, Tree, admitted, at, cond, event, evictions, job, pod, wire, workload
@@ -62,7 +63,7 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
         KNOWN,
         [
             (100, "the Job is deleted (objectRetentionPolicies)"),
-            (None, "nothing by itself; an operator says: sluice reactivate j"),
+            (None, "stays out until: sluice reactivate j"),
         ],
     ),
     (
@@ -70,7 +71,7 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
         job(),
         workload(active=False, conditions=[cond("Evicted", reason="Deactivated"), *admitted()]),
         KNOWN,
-        [(None, STOPS), (None, "nothing by itself; an operator says: sluice reactivate j")],
+        [(None, STOPS), (None, "stays out until: sluice reactivate j")],
     ),
     (
         "backoff",
@@ -90,13 +91,20 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
         [(80, "is deactivated: its pods were not ready for too long (giveUpAfter)")],
     ),
     (
+        "what never starts, with the way out",
+        job(),
+        waits("ExceedsMaxQuota"),
+        Surroundings(Obstacle("can never start: asks 64 cpu, queue limit 4", "ask for less", never=True)),
+        [(None, "can never start: asks 64 cpu, queue limit 4; ask for less")],
+    ),
+    (
         "backoff in a queue that is held",
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
-        Surroundings("LocalQueue q is held"),
-        [(90, "back in line of q (retry 1)"), (None, "nothing of its queue starts: LocalQueue q is held")],
+        Surroundings(Obstacle("waits: LocalQueue q is held")),
+        [(90, "back in line of q (retry 1)"), (None, "waits: LocalQueue q is held")],
     ),
-    ("evicted", RUNS, workload(conditions=[cond("Evicted")]), KNOWN, [(None, STOPS)]),
+    ("evicted", RUNS, workload(conditions=[cond("Evicted"), *admitted()]), KNOWN, [(None, STOPS)]),
     ("quota", job(), waits("WaitingForQuota"), KNOWN, [(None, "starts when enough quota is free")]),
     (
         "too large",
@@ -258,7 +266,7 @@ NO_JOB = "holds its quota until it is finished or deleted: it stands for no Job"
         (
             workload(owned=False, active=False, conditions=[cond("Evicted", reason="Deactivated")]),
             "Deactivated",
-            [(None, "nothing by itself; an operator says: sluice reactivate job-j-12345")],
+            [(None, "stays out until: sluice reactivate job-j-12345")],
         ),
         (
             workload(owned=False, conditions=[cond("Finished", reason="Succeeded")]),
@@ -431,3 +439,11 @@ def test_a_job_that_was_evicted_shows_how_often_and_why_and_the_events_in_order(
 def test_there_is_nothing_to_show_of_neither_a_job_nor_a_workload() -> None:
     with pytest.raises(ValueError, match="neither a Job nor a Workload"):
         view(None)
+
+
+def test_the_cause_of_a_job_without_workload_is_quoted_from_its_newest_warning() -> None:
+    """Also before the Job is old enough to look left alone."""
+    warning = event("WorkloadPriorityClassNotFound", "Job/j", 51, type="Warning", message='"urgnt" not found')
+    seen = job_view(job(created=50), None, [], [warning], Surroundings(), at(60))
+    assert (seen.state, seen.reason, seen.message) == ("Pending", warning.reason, '"urgnt" not found')
+    assert [step.what for step in seen.next] == [REFUSED_EVENT]

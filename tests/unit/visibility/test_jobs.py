@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from job_controller.model import Job
+from queue_manager.api import labels
 from queue_manager.api.types import Workload
-from queue_manager.visibility.jobs import job_row, job_rows
+from queue_manager.visibility.jobs import NOT_QUEUED, job_row, job_rows, job_state
 from tests.unit.visibility.build import ADMISSION, admitted, at, cond, job, workload
 
 COMPLETE = cond("Complete", reason="CompletionsReached", message="Reached", seconds=50)
@@ -14,7 +15,7 @@ FAILED = cond("Failed", reason="BackoffLimitExceeded", message="Too often", seco
 EVICTED = cond("Evicted", reason="PodsReadyTimeout", message="Exceeded the timeout")
 REQUEUE = {"requeueState": {"count": 2, "requeueAt": "2026-01-01T00:02:00Z"}}
 
-IN_LINE = ("PendingEvaluation", "in line in q, behind others or with one that asks for the same")
+IN_LINE = ("PendingEvaluation", "waits behind others in q")
 
 CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
     ("a deletion hides everything else", "Deleting", job(deleted=1, conditions=[COMPLETE]), None, ("", "")),
@@ -45,7 +46,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         "evicted, and not stopped yet",
         "Evicted",
         job(suspend=False),
-        workload(conditions=[EVICTED]),
+        workload(conditions=[EVICTED, *admitted()]),
         ("PodsReadyTimeout", "Exceeded the timeout"),
     ),
     (
@@ -81,7 +82,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         None,
         (
             "NotQueued",
-            "its queue has not taken it up: an event tells why (sluice show), or its namespace is not managed",
+            "its queue has not taken it up (sluice show says why)",
         ),
     ),
     (
@@ -124,6 +125,42 @@ def test_the_state_and_its_reason_follow_from_the_objects(
 ) -> None:
     row = job_row(a_job, its_workload, at(60))
     assert (row.state, row.reason, row.message) == (state, *why)
+
+
+# The life of one Job and its Workload: two starts, an eviction in between, the end. A moment is (seconds, both).
+_REQUEUED = {"requeueState": {"requeueAt": "2026-01-01T00:00:40Z"}}
+_RUNS = {"status": {"ready": 1, "startTime": "2026-01-01T00:00:20Z"}}
+_LIFE: list[tuple[float, Job | None, Workload | None]] = [
+    (0, None, None),
+    (10, job(created=10), None),
+    (11, job(created=10), workload()),
+    (19, job(created=10), workload(conditions=admitted())),
+    (20, job(created=10, suspend=False), workload(conditions=admitted())),
+    (21, job(created=10, suspend=False, **_RUNS), workload(conditions=admitted())),
+    (30, job(created=10, suspend=False, **_RUNS), workload(conditions=[EVICTED, *admitted()])),
+    (31, job(created=10), workload(conditions=[EVICTED, *admitted()])),
+    (32, job(created=10), workload(conditions=[EVICTED], status=_REQUEUED)),
+    (40, job(created=10), workload(conditions=[EVICTED])),
+    (49, job(created=10), workload(conditions=admitted())),
+    (50, job(created=10, suspend=False), workload(conditions=admitted())),
+    (51, job(created=10, suspend=False, **_RUNS), workload(conditions=admitted())),
+    (60, job(created=10, suspend=False, conditions=[COMPLETE]), workload(conditions=admitted())),
+    (61, job(created=10, suspend=False, conditions=[COMPLETE]), workload(conditions=[cond("Finished")])),
+]
+
+
+def test_what_changes_between_the_two_lists_shows_no_state_that_never_was() -> None:
+    """Workloads at one moment of a life, Jobs at any later one. Reserved may be shown a moment late or early."""
+    for first, (seconds, _, its_workload) in enumerate(_LIFE):
+        for last in range(first, len(_LIFE)):
+            a_job = _LIFE[last][1]
+            if a_job is None:
+                continue
+            row = job_row(a_job, its_workload, at(seconds))
+            held = [(at(t), j, w) for t, j, w in _LIFE[first : last + 1] if j is not None]
+            true = {job_state(j, w, t) for t, j, w in held} | {"Reserved"}
+            assert row.state in true, (seconds, last)
+            assert row.reason != NOT_QUEUED
 
 
 def test_rows_come_by_namespace_then_by_what_one_looks_for_first() -> None:
@@ -175,3 +212,24 @@ def test_the_time_of_a_run_that_was_evicted_is_no_time_of_waiting() -> None:
     its = workload(conditions=[cond("Evicted")], status={"accumulatedPastExecutionTimeSeconds": 40})
     row = job_row(job(), its, at(60))
     assert (row.waiting_seconds, row.running_seconds) == (20, None)
+
+
+def test_a_job_that_is_not_tried_names_the_one_that_asks_for_the_same_and_does_not_fit() -> None:
+    jobs = [job(name) for name in ("first", "same", "larger", "bypassed")]
+    waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
+    bypassed = cond("QuotaReserved", "False", "WaitingForQuota", labels.EQUIVALENT_MESSAGE)
+    workloads = [
+        workload("bypassed", conditions=[bypassed]),
+        workload("first", conditions=[waits]),
+        workload("same"),
+        workload("larger", requests={"cpu": "2"}),
+    ]
+    rows = {row.name: row for row in job_rows(jobs, workloads, at(0))}
+    assert {name: row.alike for name, row in rows.items()} == {
+        "first": "",
+        "same": "first",
+        "larger": "",
+        "bypassed": "first",
+    }
+    assert rows["same"].message == "first asks for the same and does not fit"
+    assert rows["larger"].message == "waits behind others in q"

@@ -88,10 +88,9 @@ def test_a_flavor_that_its_pods_may_not_use_does_not_count() -> None:
     assert "untolerated taint" in only
 
 
-def test_a_resource_without_quota_is_a_doubt_and_no_verdict() -> None:
-    asked = job(requests={"cpu": "1", "gpu": "1", "zero": "0"})
-    assert without_quota(asked, cluster_queue()) == "hardly ever starts: its queue has no quota for gpu"
-    assert without_quota(job(), cluster_queue()) == ""
+def test_resources_without_quota_are_those_asked_for_that_the_queue_does_not_cover() -> None:
+    assert without_quota(job(requests={"cpu": "1", "gpu": "1", "zero": "0"}), cluster_queue()) == ["gpu"]
+    assert without_quota(job(), cluster_queue()) == []
 
 
 AMOUNT = st.integers(0, 9).map(str)

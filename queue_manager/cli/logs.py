@@ -1,0 +1,31 @@
+"""What the pods of Jobs printed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from queue_manager.cli.connection import NoAnswer
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import PODS
+from queue_manager.engine.transport import Request
+from queue_manager.visibility.failures import Failure
+
+LINE_BYTES = 4096
+NODE_SECONDS = 5  # the API server asks the node, which may be gone
+
+
+async def last_line(client: Client, namespace: str, pod: str, container: str = "") -> str:
+    """The last line of a container's log; empty if it printed nothing, or its log is gone or cannot be read."""
+    query = {"tailLines": "1", "limitBytes": str(LINE_BYTES), **({"container": container} if container else {})}
+    path = PODS.path(namespace, pod, "log")
+    try:
+        answer = await client.transport.request(Request("GET", path, query=query, accept="*/*", timeout=NODE_SECONDS))
+    except (NoAnswer, OSError):  # its node does not answer
+        return ""
+    return answer.body.decode("utf-8", "replace").strip() if answer.status == 200 else ""
+
+
+async def with_log(client: Client, failure: Failure) -> Failure:
+    """With the last line of the log of the container that failed."""
+    line = await last_line(client, failure.namespace, failure.pod, failure.container)
+    return msgspec.structs.replace(failure, last_line=line)

@@ -1,0 +1,69 @@
+"""The queue's configuration as a ConfigMap in the cluster, where Kueue's own installation keeps it.
+
+`sluice up` writes it, so that `sluice show` knows the deadlines of waitForPodsReady without being given the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from queue_manager.cli.connection import FORBIDDEN
+from queue_manager.configuration import ConfigurationError, KueueConfig, loads
+from queue_manager.configuration.config_map import KEY
+from queue_manager.configuration.render import as_yaml
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import CONFIG_MAPS, NAMESPACES, Resource
+from queue_manager.engine.transport import ApiError
+
+log = logging.getLogger(__name__)
+
+NAMESPACE, NAME = "kueue-system", "kueue-manager-config"
+NOT_FOUND, EXISTS = 404, 409
+
+
+class Publisher:
+    """Writes the ConfigMap of one cluster."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def publish(self, config: KueueConfig) -> None:
+        """Write the ConfigMap, and its namespace if it does not exist. What goes wrong is logged."""
+        data = {KEY: as_yaml(config)}
+        try:
+            await self._create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
+            if not await self._create(CONFIG_MAPS, NAMESPACE, {"metadata": {"name": NAME}, "data": data}):
+                await self._client.patch(CONFIG_MAPS, NAMESPACE, NAME, {"data": data})
+        except (ApiError, OSError):
+            log.warning("the configuration is not published; sluice show needs --config", exc_info=True)
+
+    def soon(self, config: KueueConfig) -> None:
+        """Publish from a callback of the event loop."""
+        task = asyncio.create_task(self.publish(config))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _create(self, resource: Resource, namespace: str, tree: dict[str, object]) -> bool:
+        """False if it exists."""
+        try:
+            await self._client.create(resource, namespace, tree)
+        except ApiError as error:
+            if error.status != EXISTS:
+                raise
+            return False
+        return True
+
+
+async def published(client: Client) -> KueueConfig | None:
+    """None if there is no such ConfigMap, this user may not read it, or it is not for this version."""
+    try:
+        found = await client.get(CONFIG_MAPS, NAMESPACE, NAME)
+        return loads(str((found.get("data") or {}).get(KEY, "")), NAME)
+    except ApiError as error:
+        if error.status not in (FORBIDDEN, NOT_FOUND):
+            raise
+    except ConfigurationError:
+        pass
+    return None

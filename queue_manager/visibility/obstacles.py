@@ -1,0 +1,136 @@
+"""What keeps a queued Job from starting, as `sluice submit` and `sluice show` both say it. Pure.
+
+`obstacle` judges a Job by the queues, flavors and priority classes as they are now. It says nothing of quota that is
+merely in use: the Job waits for that. The first rule that applies decides:
+
+    its priority class does not exist             no Workload is created
+    its namespace is not selected                 the ClusterQueue's namespaceSelector does not match
+    it asks for more than the queue can ever have
+    its queue is missing, held or inactive        everything in that queue waits
+    its queue has no quota for a resource         unless the configuration leaves the resource out
+
+Only the configuration of the queue manager knows which resources are left out. Before the scheduler has judged the
+Workload, the last one is therefore uncertain.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from job_controller import selectors
+from job_controller.model import Job, Key, ObjectMeta
+from queue_manager.api import labels
+from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
+from queue_manager.jobs.workload import prebuilt_name
+from queue_manager.visibility.consequences import queue_obstacle
+from queue_manager.visibility.verdict import never, without_quota
+
+WAITS = "waits in its queue"
+_NEVER = (labels.NO_MATCHING_FLAVOR, labels.EXCEEDS_MAX_QUOTA, labels.MISCONFIGURED)
+
+
+class Obstacle(NamedTuple):
+    """`never`: the Job does not start unless its author or an admin does what `remedy` says.
+
+    `certain` is False while only the scheduler can say whether it is an obstacle.
+    """
+
+    text: str
+    remedy: str = ""
+    never: bool = False
+    certain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """What is around a Job. None: this user may not read it, or the kind does not exist.
+
+    `namespaces`: the labels of each namespace that could be read. `cohorts`: Cohort objects exist, whose quotas are
+    not known here.
+    """
+
+    local: Mapping[Key, LocalQueue] | None = None
+    cluster: Mapping[str, ClusterQueue] | None = None
+    flavors: Mapping[str, ResourceFlavor] | None = None
+    classes: frozenset[str] | None = None
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    cohorts: bool = False
+
+    def of(self, key: Key) -> tuple[LocalQueue | None, ClusterQueue | None]:
+        """The LocalQueue of this key and its ClusterQueue. ClusterQueues that may not be read count as open."""
+        local = (self.local or {}).get(key)
+        if local is None:
+            return None, None
+        return local, ClusterQueue() if self.cluster is None else self.cluster.get(local.spec.cluster_queue)
+
+
+def obstacle(job: Job | None, workload: Workload | None, queues: Queues, home: str = "default") -> Obstacle | None:
+    """What keeps a Job, or a Workload without one, from starting. `home`: the namespace of names without one."""
+    key = local_queue_of(job, workload)
+    if not key.name or queues.local is None:
+        return None
+    local, above = queues.of(key)
+    judged = job if job is not None and not prebuilt_name(job) else None  # a prebuilt Workload may ask for other things
+    found = _of_class(judged, workload, queues) or _of_specs(judged, above, queues) if judged is not None else None
+    if found is not None:
+        return found
+    text = queue_obstacle(key, local, above, home)
+    if text:
+        return Obstacle(f"waits: {text}")
+    return _of_resources(judged, workload, above) if above is not None and judged is not None else None
+
+
+def local_queue_of(job: Job | None, workload: Workload | None) -> Key:
+    """The name is empty if they are in no queue."""
+    if workload is not None:
+        return workload.local_queue
+    meta = job.metadata if job is not None else ObjectMeta()
+    return Key(meta.namespace, meta.labels.get(labels.QUEUE_NAME, ""))
+
+
+def _of_class(job: Job, workload: Workload | None, queues: Queues) -> Obstacle | None:
+    """A Workload that exists keeps its priority when the label is changed to a class that does not."""
+    name = job.metadata.labels.get(labels.PRIORITY_CLASS, "")
+    if not name or workload is not None or queues.classes is None or name in queues.classes:
+        return None
+    near = difflib.get_close_matches(name, sorted(queues.classes), n=1)
+    text = f"cannot start: there is no WorkloadPriorityClass {name}"
+    text += f"; did you mean {near[0]}?" if near else ""
+    return Obstacle(text, f"correct its label {labels.PRIORITY_CLASS}", never=True)
+
+
+def _of_specs(job: Job, above: ClusterQueue | None, queues: Queues) -> Obstacle | None:
+    if above is None or not above.metadata.name:
+        return None
+    if not _selects(above, job.metadata.namespace, queues):
+        text = f"cannot start: ClusterQueue {above.metadata.name} takes no Jobs of namespace {job.metadata.namespace}"
+        return Obstacle(f"{text} (namespaceSelector)", "use another queue, or have an admin change it", never=True)
+    if queues.cluster is None or queues.flavors is None or (queues.cohorts and above.spec.cohort_name):
+        return None
+    text = never(job, above, queues.cluster.values(), queues.flavors)
+    return Obstacle(text, "ask for less, or have an admin change the queue", never=True) if text else None
+
+
+def _selects(above: ClusterQueue, namespace: str, queues: Queues) -> bool:
+    """Whether the ClusterQueue takes Jobs of the namespace, as far as can be seen. Without a selector it takes none."""
+    selector = above.spec.namespace_selector
+    if selector is None:
+        return False
+    own = queues.namespaces.get(namespace)
+    return own is None or selectors.matches(selector, own)
+
+
+def _of_resources(job: Job, workload: Workload | None, above: ClusterQueue) -> Obstacle | None:
+    names = ", ".join(without_quota(job, above)) if above.metadata.name else ""
+    if not names:
+        return None
+    text = f"cannot start: ClusterQueue {above.metadata.name} has no quota for {names}"
+    judged = workload.condition(labels.QUOTA_RESERVED) if workload is not None else None
+    if judged is None:
+        return Obstacle(f"{text}, unless the configuration leaves that out", certain=False)
+    if judged.is_true or judged.reason not in _NEVER:
+        return None
+    return Obstacle(text, "do not ask for it, or have an admin add a quota", never=True)

@@ -1,0 +1,70 @@
+"""Reasons and messages of the API in fewer words, for tables. Pure.
+
+Objects and JSON keep the API's strings, which other programs parse. What is not known here stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from job_controller.reasons import COMPLETIONS_REACHED
+from queue_manager.api import labels
+
+GAVE_UP = labels.deactivated_due_to(labels.REQUEUING_LIMIT_EXCEEDED)
+
+_PREFIX = re.compile(r"couldn't assign flavors to pod set \S+: ")
+_UNCOVERED = re.compile(r"resource (?P<resource>\S+) unavailable in ClusterQueue")
+_UNUSED = re.compile(
+    r"insufficient unused quota for (?P<resource>\S+) in flavor (?P<flavor>\S+), (?P<more>\S+) more needed"
+)
+_CAPACITY = re.compile(
+    r"insufficient quota for (?P<resource>\S+) in flavor (?P<flavor>\S+), previously considered podsets requests "
+    r"\((?P<before>[^)]*)\) \+ current podset request \((?P<asked>[^)]*)\) > maximum capacity \((?P<limit>[^)]*)\)"
+)
+_LACKS = (_UNCOVERED, _UNUSED, _CAPACITY)
+
+
+def plain(reason: str, message: str, *, tries: int = 0, alike: str = "") -> str:
+    """One sentence. `tries`: of the Workload; `alike`: a Job that asks for the same, was tried and does not fit."""
+    if reason == GAVE_UP:
+        return gave_up(tries)
+    if reason == COMPLETIONS_REACHED:
+        return ""  # the state says it
+    if (reason, message) == (labels.DEACTIVATED, labels.DEACTIVATED_MESSAGE):
+        return "by a user"
+    if message == labels.EQUIVALENT_MESSAGE:
+        who = f"{alike}, which" if alike else "one that"
+        return f"not tried again: {who} asks for the same{',' if alike else ''} does not fit"
+    if reason == labels.PENDING_EVALUATION and message != labels.PENDING_EVALUATION_MESSAGE:
+        return message  # our own words
+    return quota(message) or ": ".join(part for part in (reason, message) if part)
+
+
+def gave_up(tries: int) -> str:
+    return f"gave up after {tries} {'try' if tries == 1 else 'tries'}"
+
+
+def quota(message: str) -> str:
+    """`needs 1 more cpu (default-flavor)`, `asks 64 cpu, queue limit 4`; empty if the message says something else."""
+    text = _PREFIX.sub("", message)
+    found = sorted((match for kind in _LACKS for match in kind.finditer(text)), key=lambda match: match.start())
+    rest = _UNUSED.sub("", _CAPACITY.sub("", _UNCOVERED.sub("", text)))
+    if not found or rest.strip(",; "):
+        return ""
+    several = len({match["flavor"] for match in found if match.re is _CAPACITY}) > 1
+    return "; ".join(_lack(match, several) for match in found)
+
+
+def _lack(match: re.Match[str], several: bool) -> str:
+    if match.re is _UNCOVERED:
+        return f"queue has no quota for {match['resource']}"
+    if match.re is _UNUSED:
+        return f"needs {match['more']} more {match['resource']} ({match['flavor']})"
+    beside = f" beside {match['before']}" if match["before"] != "0" else ""
+    flavor = f" ({match['flavor']})" if several else ""
+    return f"asks {match['asked']} {match['resource']}{beside}, queue limit {match['limit']}{flavor}"
+
+
+def event_reason(reason: str) -> str:
+    """`Evicted` for EvictedDueTo and whatever follows: the message of the Event says why."""
+    return labels.EVICTED if reason.startswith(labels.EVICTED_DUE_TO) else reason

@@ -1,0 +1,45 @@
+"""What is wrong with a text that is not YAML, in words for its author. The parser's own words name its grammar."""
+
+from __future__ import annotations
+
+import contextlib
+
+import yaml
+
+LONGEST = 100_000  # characters: it is scanned a second time, in Python
+_NAMES = {"[": "list", "{": "mapping"}
+
+
+def explained(text: str, error: yaml.MarkedYAMLError) -> str:
+    """One clause; the parser's problem where nothing better is known."""
+    problem = str(error.problem or error.context)
+    if problem.startswith(("expected", "did not find expected")):
+        bracket = unclosed(text)
+        return f'the {_NAMES[bracket]} opened with "{bracket}" is not closed' if bracket else problem
+    if problem == "found unexpected end of stream":
+        return "a quoted text is not closed"
+    if "cannot start any token" in problem and _character(text, error.problem_mark) == "\t":
+        return "a tab cannot indent; use spaces"
+    return problem
+
+
+def unclosed(text: str) -> str:
+    """The innermost bracket, "[" or "{", that is still open where the text ends or cannot be read; or empty."""
+    opened: list[str] = []
+    with contextlib.suppress(yaml.YAMLError):
+        for token in yaml.scan(text if len(text) <= LONGEST else ""):
+            match token:
+                case yaml.FlowSequenceStartToken():
+                    opened.append("[")
+                case yaml.FlowMappingStartToken():
+                    opened.append("{")
+                case yaml.FlowSequenceEndToken() | yaml.FlowMappingEndToken() if opened:
+                    opened.pop()
+    return opened[-1] if opened else ""
+
+
+def _character(text: str, mark: yaml.Mark | None) -> str:
+    lines = text.splitlines()
+    if mark is None or mark.line >= len(lines):
+        return ""
+    return lines[mark.line][mark.column : mark.column + 1]

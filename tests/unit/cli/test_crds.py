@@ -1,0 +1,87 @@
+"""`sluice crds --finish-delete` on the embedded API server, where no manager runs."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+
+from queue_manager.api import labels
+from queue_manager.cli.acting import Report
+from queue_manager.cli.crds import finish_delete
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOADS, Resource
+from queue_manager.local.cluster import install_crds
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.storage.store import Store
+
+
+class Clock:
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def client() -> Client:
+    clock, rng = Clock(), random.Random(1)
+    client = Client(LocalTransport(ApiServer(Store(clock, rng), Registry.builtin(), clock)))
+    await install_crds(client)
+    return client
+
+
+OURS, OTHER = [labels.FINALIZER], [labels.FINALIZER, "example.com/mine"]
+TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+WORKLOAD = {"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}
+OBJECTS = (
+    (WORKLOADS, "default", "goes", OURS, WORKLOAD),
+    (WORKLOADS, "default", "stays", OURS, WORKLOAD),
+    (CLUSTER_QUEUES, "", "goes", OURS, {}),
+    (RESOURCE_FLAVORS, "", "waits", OTHER, {}),
+)
+
+
+async def create(client: Client) -> None:
+    """What waits for nobody to take its finalizer off; `stays` is not being deleted."""
+    for resource, namespace, name, finalizers, spec in OBJECTS:
+        await client.create(resource, namespace, {"metadata": {"name": name, "finalizers": finalizers}, "spec": spec})
+        if name != "stays":
+            await client.delete(resource, namespace, name)
+
+
+async def left(client: Client, resource: Resource) -> dict[str, list[str]]:
+    return {tree["metadata"]["name"]: tree["metadata"].get("finalizers", []) for tree in await client.list(resource)}
+
+
+async def test_what_is_being_deleted_loses_the_finalizer_of_the_queue_and_no_other(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await create(client)
+    report = Report("table", dry_run=False)
+    await finish_delete(client, report, dry_run=False)
+    assert await left(client, WORKLOADS) == {"stays": OURS}
+    assert await left(client, CLUSTER_QUEUES) == {}
+    assert await left(client, RESOURCE_FLAVORS) == {"waits": ["example.com/mine"]}
+    assert capsys.readouterr().out.splitlines() == [
+        f"Workload default/goes released: finalizer {labels.FINALIZER} removed",
+        f"ClusterQueue goes released: finalizer {labels.FINALIZER} removed",
+        f"ResourceFlavor waits released: finalizer {labels.FINALIZER} removed",
+    ]
+
+
+async def test_a_dry_run_releases_nothing(client: Client) -> None:
+    await create(client)
+    report = Report("table", dry_run=True)
+    await finish_delete(client, report, dry_run=True)
+    assert [row.result for row in report.rows] == ["released"] * 3
+    assert sorted(await left(client, WORKLOADS)) == ["goes", "stays"]
+
+
+async def test_where_the_kinds_are_not_known_nothing_is_to_be_done() -> None:
+    clock, rng = Clock(), random.Random(1)
+    bare = Client(LocalTransport(ApiServer(Store(clock, rng), Registry.builtin(), clock)))
+    report = Report("table", dry_run=False)
+    await finish_delete(bare, report, dry_run=False)
+    assert report.rows == []

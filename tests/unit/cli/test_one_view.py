@@ -1,0 +1,154 @@
+"""Commands that read a store which changes between two of their requests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from job_controller.model import Key
+from queue_manager.api import labels
+from queue_manager.cli import ps
+from queue_manager.cli.ps import job_table
+from queue_manager.cli.targets import find
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import JOBS, WORKLOADS
+from queue_manager.engine.transport import Request, Response
+from queue_manager.local.cluster import install_crds
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.storage.store import Store
+from queue_manager.visibility.jobs import LOOKED_AT_WITHIN, job_state
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+STAMP = "2026-01-01T00:00:00Z"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = NOW
+
+    def now(self) -> datetime:
+        return self.time
+
+
+class Between:
+    """A transport that lets `change` happen after the first of the requests made through it."""
+
+    def __init__(self, inner: LocalTransport, change: Callable[[], Awaitable[None]]) -> None:
+        self._inner = inner
+        self._change: Callable[[], Awaitable[None]] | None = change
+
+    async def request(self, request: Request) -> Response:
+        answer = await self._inner.request(request)
+        change, self._change = self._change, None
+        if change is not None:
+            await change()
+        return answer
+
+    def stream(self, path: str, *, query: Any = None) -> Any:
+        return self._inner.stream(path, query=query)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """One clock for the store and for the command."""
+    clock = Clock()
+    monkeypatch.setattr(ps, "SystemClock", lambda: clock)
+    return clock
+
+
+@pytest.fixture
+async def admin(clock: Clock) -> Client:
+    client = Client(LocalTransport(ApiServer(Store(clock, random.Random(1)), Registry.builtin(), clock)))
+    await install_crds(client)
+    return client
+
+
+def seen_while(admin: Client, change: Callable[[], Awaitable[None]]) -> Client:
+    """A client before whose second request `change` has happened."""
+    assert isinstance(admin.transport, LocalTransport)
+    return Client(Between(admin.transport, change))
+
+
+TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+
+
+async def create(admin: Client, *, suspend: bool = False) -> None:
+    """A Job and its Workload; unless suspended, the Job has started."""
+    meta = {"name": "sort", "labels": {labels.QUEUE_NAME: "q"}}
+    job = await admin.create(JOBS, "default", {"metadata": meta, "spec": {"suspend": suspend, "template": TEMPLATE}})
+    uid = job["metadata"]["uid"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sort", "uid": uid, "controller": True}
+    meta = {"name": "job-sort", "labels": {labels.JOB_UID: uid}, "ownerReferences": [owner]}
+    sets = [{"name": "main", "count": 1, "template": TEMPLATE}]
+    await admin.create(WORKLOADS, "default", {"metadata": meta, "spec": {"queueName": "q", "podSets": sets}})
+    if not suspend:
+        started = {"status": {"startTime": STAMP, "active": 1}}
+        await admin.patch(JOBS, "default", "sort", started, subresource="status")
+
+
+def condition(type: str, reason: str) -> dict[str, Any]:
+    return {"type": type, "status": "True", "reason": reason, "message": "", "lastTransitionTime": STAMP}
+
+
+async def end(admin: Client) -> None:
+    """The Job completes; then its Workload is finished."""
+    ends = [condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached")]
+    status = {"conditions": ends, "active": 0, "succeeded": 1, "completionTime": STAMP}
+    await admin.patch(JOBS, "default", "sort", {"status": status}, subresource="status")
+    finished = {"status": {"conditions": [condition("Finished", "Succeeded")]}}
+    await admin.patch(WORKLOADS, "default", "job-sort", finished, subresource="status")
+
+
+async def test_ps_never_shows_a_job_refused_that_ends_between_its_two_lists(admin: Client) -> None:
+    await create(admin)
+    (row,) = await job_table(seen_while(admin, lambda: end(admin)), "default")
+    assert row.state == "Succeeded"
+
+
+async def test_ps_never_shows_a_job_as_left_alone_that_is_created_between_its_two_lists(
+    admin: Client, clock: Clock
+) -> None:
+    """The second list takes longer than a queue needs to take up a new Job."""
+
+    async def create_and_wait() -> None:
+        await create(admin, suspend=True)
+        clock.time += 2 * LOOKED_AT_WITHIN
+
+    (row,) = await job_table(seen_while(admin, create_and_wait), "default")
+    assert (row.state, row.reason) == ("Pending", "")
+
+
+async def test_show_never_shows_a_job_refused_that_ends_between_its_two_reads(admin: Client) -> None:
+    await create(admin)
+    target = await find(seen_while(admin, lambda: end(admin)), Key("default", "sort"))
+    assert target.job is not None
+    assert job_state(target.job, target.workload, NOW) == "Succeeded"
+
+
+async def test_a_new_job_of_the_same_name_is_not_shown_with_the_workload_of_the_old_one(admin: Client) -> None:
+    await create(admin)
+    await replace(admin)
+    target = await find(admin, Key("default", "job-sort"))
+    assert (target.job, target.workload is not None) == (None, True)
+
+
+async def test_a_job_that_is_replaced_between_the_two_reads_of_show_is_not_shown_as_two(admin: Client) -> None:
+    await create(admin)
+    target = await find(seen_while(admin, lambda: replace(admin)), Key("default", "sort"))
+    assert (target.job, target.workload is not None) == (None, True)
+
+
+async def replace(admin: Client) -> None:
+    """Delete the Job, not its Workload; create another Job of its name."""
+    await admin.delete(JOBS, "default", "sort", propagation="Orphan")
+    await admin.patch(JOBS, "default", "sort", {"metadata": {"finalizers": []}})
+    await admin.create(JOBS, "default", {"metadata": {"name": "sort"}, "spec": {"template": TEMPLATE}})

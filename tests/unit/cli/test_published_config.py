@@ -1,0 +1,55 @@
+"""The configuration that `sluice up` writes into its cluster and `sluice show` reads."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+
+from queue_manager.cli.published_config import NAME, NAMESPACE, Publisher, published
+from queue_manager.configuration import KueueConfig, loads
+from queue_manager.engine.client import Client
+from queue_manager.engine.resources import CONFIG_MAPS
+from queue_manager.engine.transport import Request, Response
+from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.storage.store import Store
+
+HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+FIRST, SECOND = (loads(f"{HEAD}waitForPodsReady: {{timeout: {time}}}\n") for time in ("3s", "5m"))
+
+
+class Clock:
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def client() -> Client:
+    clock, rng = Clock(), random.Random(1)
+    return Client(LocalTransport(ApiServer(Store(clock, rng), Registry.builtin(), clock)))
+
+
+async def test_what_was_published_last_is_read(client: Client) -> None:
+    assert await published(client) is None
+    for config in (FIRST, SECOND, KueueConfig()):
+        await Publisher(client).publish(config)
+        assert await published(client) == config
+
+
+async def test_a_config_map_that_is_not_understood_is_none(client: Client) -> None:
+    await Publisher(client).publish(FIRST)
+    await client.patch(CONFIG_MAPS, NAMESPACE, NAME, {"data": {"controller_manager_config.yaml": "newField: 1"}})
+    assert await published(client) is None
+
+
+async def test_a_user_who_may_not_read_it_goes_without(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forbidden(_: Request) -> Response:
+        return Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden"}')
+
+    await Publisher(client).publish(FIRST)
+    monkeypatch.setattr(client.transport, "request", forbidden)
+    assert await published(client) is None
+    await Publisher(client).publish(SECOND)  # is logged, and kills nothing

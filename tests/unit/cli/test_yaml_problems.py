@@ -1,0 +1,38 @@
+"""What the author of a text that is not YAML is told, by the commands that read it."""
+
+from __future__ import annotations
+
+import pytest
+
+from queue_manager.cli import manifests
+from queue_manager.cli.exits import Refusal
+from queue_manager.configuration import ConfigurationError, loads
+
+LIST, MAPPING = ('the list opened with "[" is not closed', 'the mapping opened with "{" is not closed')
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("a: [1\n", 2, LIST),
+        ("a: [\n", 2, LIST),
+        ("a: {b: 1\n", 2, MAPPING),
+        ("a: [1, {b: 2\nc: 3\n", 2, MAPPING),
+        ("a: [{b: 2}, 3\n", 2, LIST),
+        ('a: "x\n', 2, "a quoted text is not closed"),
+        ("a:\n\tb: 1\n", 2, "a tab cannot indent; use spaces"),
+        ("a: b: c\n", 1, "mapping values are not allowed here"),
+    ],
+)
+def test_what_is_not_closed_is_named_by_its_bracket(text: str, line: int, says: str, tmp_path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(text)
+    with pytest.raises(Refusal) as refused:
+        manifests.read(str(file))
+    assert str(refused.value) == f"nothing was submitted:\n  {file}:{line}: not YAML: {says}"
+
+
+def test_a_configuration_is_told_the_same() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        loads("a: [1\n", "f")
+    assert str(refused.value) == f"f:1: not YAML: {LIST}; a Configuration is a YAML mapping"

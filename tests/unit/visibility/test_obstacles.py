@@ -1,0 +1,95 @@
+"""What keeps a Job from starting: each rule, their order, and silence where something may not be seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from job_controller.model import Job
+from queue_manager.api import labels
+from queue_manager.api.types import Workload
+from queue_manager.visibility.obstacles import Obstacle, Queues, obstacle
+from tests.unit.visibility.build import cluster_queue, cond, flavor, job, local_queue, workload
+
+OPEN = cluster_queue(namespaceSelector={})
+PICKY = cluster_queue(namespaceSelector={"matchLabels": {"team": "a"}})
+CLASS = {labels.PRIORITY_CLASS: "urgnt"}
+
+
+def queues(above=OPEN, stop: str = "None", **more) -> Queues:
+    local = local_queue(stop=stop)
+    base = Queues(
+        local={local.metadata.key: local},
+        cluster={above.metadata.name: above},
+        flavors={"f": flavor()},
+        classes=frozenset({"urgent", "background"}),
+        namespaces={"default": {"kubernetes.io/metadata.name": "default"}},
+    )
+    return replace(base, **more)
+
+
+def labelled(name: str) -> Job:
+    its = job()
+    its.metadata.labels[labels.PRIORITY_CLASS] = name
+    return its
+
+
+def judged(reason: str) -> Workload:
+    return workload(conditions=[cond("QuotaReserved", "False", reason)])
+
+
+HUGE, GPU = job(requests={"cpu": "64"}), job(requests={"cpu": "1", "gpu": "1"})
+NO_CLASS = "cannot start: there is no WorkloadPriorityClass"
+NOT_SELECTED = "cannot start: ClusterQueue cq takes no Jobs of namespace default (namespaceSelector)"
+TOO_LARGE = "can never start: asks 64 cpu, queue limit 4"
+NO_QUOTA = "cannot start: ClusterQueue cq has no quota for gpu"
+HELD = "waits: LocalQueue q is held (sluice release q)"
+
+
+@pytest.mark.parametrize(
+    ("its", "held_by", "around", "says"),
+    [
+        (job(), None, queues(), None),
+        (job(queue=""), None, queues(PICKY), None),
+        (labelled("urgent"), None, queues(), None),
+        (labelled("urgnt"), None, queues(), f"{NO_CLASS} urgnt; did you mean urgent?"),
+        (labelled("x"), None, queues(), f"{NO_CLASS} x"),
+        (labelled("urgnt"), workload(), queues(), None),
+        (labelled("urgnt"), None, queues(classes=None), None),
+        (GPU, None, queues(cluster_queue()), NOT_SELECTED),
+        (HUGE, None, queues(PICKY), NOT_SELECTED),
+        (job(), None, queues(PICKY, namespaces={}), None),
+        (job(), None, queues(PICKY, namespaces={"default": {"team": "a"}}), None),
+        (HUGE, None, queues(stop="Hold"), TOO_LARGE),
+        (HUGE, None, queues(flavors=None), None),
+        (HUGE, None, queues(cluster_queue(namespaceSelector={}, cohortName="c"), cohorts=True), None),
+        (GPU, None, queues(stop="Hold"), HELD),
+        (job(), None, queues(cluster=None, stop="Hold"), HELD),
+        (job(), None, queues(cluster={}), "waits: there is no ClusterQueue cq"),
+        (job(queue="nope"), None, queues(), "waits: there is no LocalQueue nope in namespace default"),
+        (job(queue="nope"), None, Queues(), None),
+        (GPU, None, queues(), f"{NO_QUOTA}, unless the configuration leaves that out"),
+        (GPU, judged("NoMatchingFlavor"), queues(), NO_QUOTA),
+        (GPU, judged("WaitingForQuota"), queues(), None),
+        (GPU, None, queues(cluster=None), None),
+        (None, workload(), queues(stop="Hold"), HELD),
+        (job(annotations={labels.PREBUILT_WORKLOAD: "w"}, requests={"cpu": "64"}), None, queues(), None),
+    ],
+)
+def test_the_first_rule_that_applies_is_the_obstacle(
+    its: Job | None, held_by: Workload | None, around: Queues, says: str | None
+) -> None:
+    found = obstacle(its, held_by, around)
+    assert (found.text if found else None) == says
+
+
+def test_only_what_somebody_must_change_is_never_and_comes_with_a_remedy() -> None:
+    for its, around in ((HUGE, queues()), (job(), queues(PICKY)), (labelled("urgnt"), queues())):
+        found = obstacle(its, None, around)
+        assert found is not None
+        assert (found.never, found.certain, bool(found.remedy)) == (True, True, True)
+    assert obstacle(job(), None, queues(stop="Hold")) == Obstacle(HELD)
+    doubtful = obstacle(GPU, None, queues())
+    assert doubtful is not None
+    assert (doubtful.never, doubtful.certain) == (False, False)

@@ -1,0 +1,54 @@
+"""The API's reasons and messages in fewer words."""
+
+from __future__ import annotations
+
+import pytest
+
+from queue_manager.api import labels
+from queue_manager.visibility.wording import GAVE_UP, event_reason, plain
+
+MAIN = "couldn't assign flavors to pod set main: "
+UNUSED = labels.insufficient_unused("cpu", "a", "1")
+TOO_LARGE = labels.insufficient_capacity("cpu", "a", "0", "64", "4")
+BESIDE = labels.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "says"),
+    [
+        ("WaitingForQuota", MAIN + UNUSED, "needs 1 more cpu (a)"),
+        ("ExceedsMaxQuota", MAIN + TOO_LARGE, "asks 64 cpu, queue limit 4"),
+        ("ExceedsMaxQuota", f"{MAIN}{TOO_LARGE}, {UNUSED}", "asks 64 cpu, queue limit 4; needs 1 more cpu (a)"),
+        (
+            "ExceedsMaxQuota",
+            f"{MAIN}{TOO_LARGE}; {MAIN}{BESIDE}",
+            "asks 64 cpu, queue limit 4 (a); asks 8Gi memory beside 1Gi, queue limit 4Gi (b)",
+        ),
+        ("ExceedsMaxQuota", f"{MAIN}{TOO_LARGE}, new words", f"ExceedsMaxQuota: {MAIN}{TOO_LARGE}, new words"),
+        ("NoMatchingFlavor", MAIN + "flavor x not found", f"NoMatchingFlavor: {MAIN}flavor x not found"),
+        ("WaitingForQuota", labels.EQUIVALENT_MESSAGE, "not tried again: c1, which asks for the same, does not fit"),
+        ("PendingEvaluation", "waits behind others in q", "waits behind others in q"),
+        (GAVE_UP, "The workload is deactivated due to x", "gave up after 3 tries"),
+        (
+            "NoMatchingFlavor",
+            f"{MAIN}resource gpu unavailable in ClusterQueue, {UNUSED}",
+            "queue has no quota for gpu; needs 1 more cpu (a)",
+        ),
+        ("Deactivated", "The workload is deactivated", "by a user"),
+        ("CompletionsReached", "Reached expected number of succeeded pods", ""),
+        ("SuccessPolicy", "Matched rules at index 0", "SuccessPolicy: Matched rules at index 0"),
+        ("", "", ""),
+    ],
+)
+def test_a_reason_and_its_message_become_one_sentence(reason: str, message: str, says: str) -> None:
+    assert plain(reason, message, tries=3, alike="c1") == says
+
+
+def test_without_another_of_its_kind_none_is_named() -> None:
+    said = plain("WaitingForQuota", labels.EQUIVALENT_MESSAGE)
+    assert said == "not tried again: one that asks for the same does not fit"
+
+
+def test_events_of_evictions_have_one_short_reason() -> None:
+    assert event_reason("EvictedDueToDeactivatedDueToRequeuingLimitExceeded") == "Evicted"
+    assert event_reason("QuotaReserved") == "QuotaReserved"

@@ -43,6 +43,7 @@ from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.info import Info, info
 from queue_manager.scheduling.pod_surroundings import PodSurroundings
 from queue_manager.scheduling.state import Holding, SchedulerState, holding_of
+from queue_manager.workloads import requeuing
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.steps import View
 
@@ -85,9 +86,12 @@ class Ledger:
     # --- what the scheduler does ---
 
     def read(self, workload: Workload) -> Info:
-        """What it asks for, and its place in line."""
+        """Its requests, its place in the queue, and until when it must not be admitted."""
         around = self._pod_surroundings(workload.metadata.namespace)
-        return info(workload, self._settings.timestamp, self._settings.resources, around)
+        found = info(workload, self._settings.timestamp, self._settings.resources, around)
+        if requeuing.ends_instead_of_retry(workload, self._settings) is not None:
+            return msgspec.structs.replace(found, held=True)
+        return found
 
     def assume(self, decision: Admit) -> None:
         """Admitted, though not written yet: out of line, and its usage counts. `settle` says how it ended."""

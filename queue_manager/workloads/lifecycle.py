@@ -176,10 +176,8 @@ def _backoff(w: Workload, view: View, settings: Settings, now: datetime) -> Step
 
 
 def _wait_for_retry(w: Workload, settings: Settings, at: datetime, now: datetime) -> Step:
-    evicted = w.condition(labels.EVICTED)
-    timed_out = evicted is not None and evicted.reason == labels.PODS_READY_TIMEOUT
-    end = requeuing.give_up_at(w, requeuing.settings_for(w, settings)) if timed_out else None
-    if end is not None and end <= at:  # a wait to the very end has nothing left to be tried in
+    end = requeuing.ends_instead_of_retry(w, settings)
+    if end is not None:
         return Wait(end) if now < end else Change(requeuing.give_up)
     return Wait(at) if now < at else Change(transitions.end_backoff)
 

@@ -58,7 +58,8 @@ def quantities(amounts: Amounts) -> dict[str, str | int]:
 
 
 def reserve(draft: Draft, cluster_queue: str, assignment: Assignment) -> None:
-    """Quota reserved; whether that is admission too is for the checks to say, in the same write."""
+    """Reserve quota, and end the backoff, which is over. `checks` decides, in the same write, if it is admitted too."""
+    end_backoff(draft)
     waited = whole_seconds(draft.now - _waiting_since(draft))
     message = labels.quota_reserved(cluster_queue)
     draft.set(labels.QUOTA_RESERVED, "True", labels.QUOTA_RESERVED, message)
@@ -230,7 +231,7 @@ def release(draft: Draft, reason: str, message: str) -> None:
 
 
 def end_backoff(draft: Draft) -> None:
-    """The wait is over; the count stays until a deactivation."""
+    """requeueAt has passed: remove it, and set Requeued. The count stays until a deactivation."""
     state = draft.status.requeue_state
     if state is not None and state.requeue_at is not None:
         draft.put(requeue_state=RequeueState(count=state.count) if state.count is not None else None)

@@ -65,6 +65,11 @@ class Info(msgspec.Struct, frozen=True, eq=False):
     error: str = ""  # why it can never be admitted as it is
 
     @property
+    def requests(self) -> dict[str, Amounts]:
+        """The requests of all pods, by pod set: what status.resourceRequests shows of a refused Workload."""
+        return {pod_set.name: pod_set.total for pod_set in self.pod_sets}
+
+    @property
     def priority(self) -> int:
         return -self.rank.minus_priority
 

@@ -170,7 +170,7 @@ class Scheduler:
         def refuse(draft: Draft) -> None:
             before = len(draft.events)
             if waits(draft.workload):
-                transitions.refuse(draft, refusal.reason, refusal.message, refusal.requests)
+                transitions.refuse(draft, refusal.reason, refusal.message, refusal.info.requests)
             if len(draft.events) > before and refusal.reason in NEVER and self._is_strict(refusal.cluster_queue):
                 text = f"Can never be admitted, and blocks ClusterQueue {refusal.cluster_queue}: {refusal.message}"
                 draft.event("Warning", labels.NEVER_FITS, text)

@@ -6,7 +6,7 @@ transition that finds its work already done changes nothing, and then nothing is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from job_controller.pod_facts import INT32_MAX
@@ -35,13 +35,13 @@ STOPPED_QUEUES = {
 # --- waiting -----------------------------------------------------------------------------------------------
 
 
-def refuse(draft: Draft, reason: str, message: str, requests: Sequence[tuple[str, Amounts]]) -> None:
-    """The scheduler could not admit it. One Event per changed reason."""
+def refuse(draft: Draft, reason: str, message: str, requests: Mapping[str, Amounts]) -> None:
+    """The scheduler could not admit it. One Event per changed reason. `requests`: of all its pods, by pod set."""
     if draft.set(labels.QUOTA_RESERVED, "False", reason, message):
         draft.event("Warning", reason, message)
     draft.set(labels.ADMITTED, "False", labels.NO_RESERVATION, labels.NO_RESERVATION_MESSAGE)
-    if requests:
-        draft.put(resource_requests=tuple(PodSetRequest(name=name, resources=quantities(r)) for name, r in requests))
+    rows = (PodSetRequest(name=name, resources=quantities(amounts)) for name, amounts in requests.items())
+    draft.put(resource_requests=tuple(rows))
 
 
 def block(draft: Draft, reason: str, message: str) -> None:

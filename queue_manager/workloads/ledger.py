@@ -48,7 +48,6 @@ from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.steps import View
 
 SECOND_LOOK = 1.0  # s: after the rules of a ClusterQueue have changed
-MOMENT = 0.01  # s: whoever is woken has rested to the end
 
 
 class Ledger:
@@ -124,10 +123,18 @@ class Ledger:
         self._released(released)
         if released is not None:
             if rest:
-                asyncio.get_running_loop().call_later(rest + MOMENT, self.wake, [released.cluster_queue])
+                resting = self.queues.get(what.key)
+                asyncio.get_running_loop().call_later(rest, self._end_rest, resting, released.cluster_queue)
             for tell in self.in_vain:
                 tell(released)
         self.changed.set()
+
+    def _end_rest(self, resting: Info | None, cluster_queue: str) -> None:
+        """By the timer alone: the clock may have been set back. Not if the Workload has changed meanwhile."""
+        latest = self._workloads.by_uid(resting.uid) if resting is not None else None
+        if latest is not None and self.queues.get(latest.metadata.key) is resting:
+            self._line_up(latest)
+        self.wake([cluster_queue])
 
     # --- what everybody asks ---
 

@@ -14,9 +14,11 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from queue_manager.configuration import loads
 from queue_manager.engine.resources import WORKLOADS
 from queue_manager.local.storage.store import Change
 from queue_manager.simulation.kubelet import Outcome
@@ -24,6 +26,8 @@ from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import Cluster, cluster
 from tests.local.queue.invariants import condition, is_true, requeue_state
+from tests.unit.queueing.builders import at, wire, workload
+from tests.unit.queueing.builders import condition as condition_of
 
 Tree = dict[str, Any]
 SECONDS = 25  # long enough for five tries and their backoffs
@@ -135,3 +139,23 @@ def test_by_creation_the_evicted_older_one_goes_first_again_and_the_younger_star
 def test_by_eviction_they_take_turns() -> None:
     tries = [got for got, _ in reservations("Eviction", 0, 0.0, [BESIDE, 1.3])]
     assert tries[:4] == ["a", "b", "a", "b"]
+
+
+@pytest.mark.parametrize(("give_up", "eligible"), [("3s", False), ("4s", True)])
+def test_a_workload_is_not_eligible_again_if_giveupafter_ends_with_its_backoff(give_up: str, eligible: bool) -> None:
+    """Whoever is faster after requeueAt, the scheduler or the life cycle, which deactivates it."""
+
+    async def story() -> bool:
+        kind = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+        strategy = f"requeuingStrategy: {{giveUpAfter: {give_up}}}"
+        async with World(1, None, loads(f"{kind}waitForPodsReady: {{{strategy}}}\n")) as world:
+            evicted = workload(
+                conditions=[condition_of("Evicted", "True", "PodsReadyTimeout", seconds=2)],
+                status={
+                    "requeueState": {"count": 1, "requeueAt": wire(3)},
+                    "requeueHistory": {"since": wire(0)},
+                },
+            )
+            return not world.queue.ledger.read(evicted).in_backoff(at(3))
+
+    assert run_virtual(story()) is eligible

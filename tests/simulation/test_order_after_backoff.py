@@ -80,8 +80,8 @@ def config(timestamp: str, base: int, timeout: int) -> str:
 
 async def arrive(c: Cluster, arrivals: Iterable[tuple[str, float]]) -> None:
     loop = asyncio.get_running_loop()
-    for name, at in arrivals:
-        await asyncio.sleep(max(0.0, at - loop.time()))
+    for name, second in arrivals:
+        await asyncio.sleep(max(0.0, second - loop.time()))
         await c.submit(name)
 
 

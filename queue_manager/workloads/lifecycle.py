@@ -87,7 +87,7 @@ def _when_old(since: datetime | None, keep: float | None, now: datetime, *, owne
 
 
 def _ahead_of_the_clock(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
-    """Times in the future, written before the clock was set back, are corrected before a rule below counts from them."""
+    """Times that were written before the clock was set back are corrected before a rule below counts from them."""
     return Change(clock_set_back.correct) if clock_set_back.is_ahead(w, now) else None
 
 

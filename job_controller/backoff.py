@@ -1,4 +1,4 @@
-"""How long a failed pod is not replaced (spec 2.8).
+"""How long a failed pod is not replaced.
 
 The delay after n failures is base * 2^(n-1) up to a maximum, measured from the finish time of the last of them.
 
@@ -24,6 +24,7 @@ from job_controller.labels import BACKOFF_SECONDS, INDEX_FAILURE_COUNT, INDEX_IG
 from job_controller.model import Job, Pod, Record
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import count_annotation, finish_time
+from job_controller.times import SKEW, counted_from, earlier
 
 ZERO = timedelta(0)
 
@@ -32,11 +33,13 @@ class History(Record):
     """Finish times of the failed pods that are newer than the newest success, by pod UID.
 
     lost: how many failures came before them in a row, whose pods were gone when this History began.
+    noticed: where the waits of single indexes begin whose failed pods, by UID, finished ahead of the clock.
     """
 
     failures: Mapping[str, datetime] = {}
     last_success: datetime | None = None
     lost: int = 0
+    noticed: Mapping[str, datetime] = {}
 
     @property
     def number(self) -> int:
@@ -65,6 +68,29 @@ def extend(history: History, succeeded: Iterable[Pod], failed: Iterable[Pod]) ->
     return History(failures=failures, last_success=last_success, lost=lost)
 
 
+def not_ahead(history: History, now: datetime) -> History:
+    """The history with all its times moved back alike, if the latest lies ahead of the clock: to now."""
+    known = [*history.failures.values(), *([history.last_success] if history.last_success is not None else [])]
+    latest = max(known, default=now)
+    ahead = latest - counted_from(latest, None, now)
+    if not ahead:
+        return history
+    failures = {uid: earlier(ended, ahead) for uid, ended in history.failures.items()}
+    success = earlier(history.last_success, ahead) if history.last_success is not None else None
+    return History(failures=failures, last_success=success, lost=history.lost)
+
+
+def noticing(history: History, waiting: Iterable[Pod], now: datetime) -> History:
+    """The history with those of the failed pods of single indexes that finished ahead of the clock."""
+    known = history.noticed
+    noticed = {
+        pod.metadata.uid: counted_from(finish_time(pod), known.get(pod.metadata.uid), now)
+        for pod in waiting
+        if pod.metadata.uid in known or finish_time(pod) > now + SKEW
+    }
+    return history if noticed == known else History(noticed=noticed)
+
+
 def base_of(job: Job, options: JobControllerOptions) -> float:
     """Seconds of the first delay: the Job's own annotation, or the controller's option."""
     seconds = whole_number(job, BACKOFF_SECONDS)
@@ -88,10 +114,11 @@ def remaining(history: History, now: datetime, base: float, maximum: float) -> t
     return max(ZERO, last - now + delay(history.number, base, maximum))
 
 
-def remaining_of_index(replaced: Pod, now: datetime, base: float, maximum: float) -> timedelta:
+def remaining_of_index(history: History, replaced: Pod, now: datetime, base: float, maximum: float) -> timedelta:
     """How long the index of this failed pod still has to wait. Ignored failures lengthen the wait too."""
     failures = failure_count(replaced) + ignored_count(replaced) + 1
-    left = finish_time(replaced) - now + delay(failures, base, maximum)
+    began = history.noticed.get(replaced.metadata.uid) or finish_time(replaced)
+    left = began - now + delay(failures, base, maximum)
     return left if left > ZERO else ZERO
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import filterfalse
 
-from job_controller.backoff import failure_count, ignored_count, remaining_of_index
+from job_controller.backoff import History, failure_count, ignored_count, remaining_of_index
 from job_controller.decision import PodPlan
 from job_controller.index_set import IndexSet
 from job_controller.intervals import parse_intervals
@@ -77,6 +77,6 @@ def replacement(index: int, replaced: Pod | None, outcome: Outcome | None) -> Po
     return PodPlan(index=index, failures=failures, ignored=ignored + 1)
 
 
-def index_delay(replaced: Pod | None, now: datetime, base: float, maximum: float) -> timedelta:
+def index_delay(history: History, replaced: Pod | None, now: datetime, base: float, maximum: float) -> timedelta:
     """How long an index still has to wait for its next pod."""
-    return remaining_of_index(replaced, now, base, maximum) if replaced is not None else timedelta(0)
+    return remaining_of_index(history, replaced, now, base, maximum) if replaced is not None else timedelta(0)

@@ -25,6 +25,7 @@ from typing import Literal
 from job_controller.backoff import History
 from job_controller.model import JobStatus, Pod
 from job_controller.sorting import Parts
+from job_controller.times import Since
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,15 @@ class Memory:
     """What the controller keeps of a Job (by UID) between syncs. Losing it loses nothing that matters.
 
     parts: the pods as they were last sorted, to be taken over where they have not changed. told: complaints about the
-    Job that were made already. status_at: when status was last written.
+    Job that were made already. status_at: when status was last written. start: of the
+    Situation.
     """
 
     history: History = field(default_factory=History)
     parts: Parts = field(default=(), compare=False)
     told: frozenset[Event] = frozenset()
     status_at: datetime | None = None
+    start: Since | None = None
 
 
 @dataclass(frozen=True, slots=True)

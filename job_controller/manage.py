@@ -50,7 +50,7 @@ def manage(s: Situation, history: History) -> Plan:
     missing = wanted - len(s.active) - (len(s.terminating) if s.only_terminal else 0)
     if missing <= 0:
         return Plan()
-    return _per_index(s, missing) if s.per_index else _with_common_backoff(s, missing, history)
+    return _per_index(s, missing, history) if s.per_index else _with_common_backoff(s, missing, history)
 
 
 def _too_many(s: Situation, wanted: int) -> list[Pod]:
@@ -97,7 +97,7 @@ def _next_batch(missing: int, number: int) -> float | None:
     return 0.0 if missing > number else None
 
 
-def _per_index(s: Situation, missing: int) -> Plan:
+def _per_index(s: Situation, missing: int, history: History) -> Plan:
     """The lowest free indexes whose own backoff is over."""
     number = min(missing, s.options.max_creates)
     scale = _scale(s)
@@ -107,7 +107,7 @@ def _per_index(s: Situation, missing: int) -> Plan:
         if len(plans) == number:
             break
         old = s.waiting.get(index)
-        wait = index_delay(old, s.now, *scale)
+        wait = index_delay(history, old, s.now, *scale)
         if wait:
             waits.append(wait)
         else:

@@ -99,10 +99,11 @@ def parse(value: str | int | float, resource: str = "") -> int:
 
 
 def to_text(amount: int, resource: str = "") -> str:
-    """The canonical text of an amount as `parse` returns it; bytes come in powers of 1024."""
+    """The text of an amount as `parse` returns it: bytes that are divisible by 1024 with a binary suffix, all other
+    amounts with a decimal one (`resources.ResourceQuantity` of Kueue, except that it shows such bytes as digits)."""
     if resource == "cpu":
         return canonical(Quantity(amount * 10**6, "decimal"))
-    return canonical(Quantity(amount * _NANO, "binary" if is_bytes(resource) else "decimal"))
+    return canonical(Quantity(amount * _NANO, "binary" if is_bytes(resource) and amount % 1024 == 0 else "decimal"))
 
 
 def is_bytes(resource: str) -> bool:

@@ -15,6 +15,7 @@ from job_controller.pod_facts import LONG_AGO, completion_index, failed_by_itsel
 from job_controller.pod_failure_policy import COUNTED, Outcome, evaluate
 from job_controller.reasons import FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED
 from job_controller.sorting import Parts, join, split
+from job_controller.times import Since, since
 
 NOTHING_UNCOUNTED = UncountedTerminatedPods()
 NO_INDEXES = IndexSet()
@@ -27,6 +28,7 @@ class Situation:
     only_terminal   a pod that is being deleted has not failed yet (pod_facts.replaces_only_failed)
     outcomes        what the pod failure policy says of each failed pod, by UID
     exhausted       the index that a failed pod fails for good, by UID; only with backoffLimitPerIndex
+    start           startTime, and where activeDeadlineSeconds counts from
     waiting         failed pods that keep their finalizer until they are replaced, by index; likewise (spec 2.7)
     doomed_since    when the end of the Job was announced, or its deletion: from then on its pods are deleted with it
     """
@@ -55,9 +57,13 @@ class Situation:
     stored_completed: IndexSet
     completed: IndexSet
     stored_failed: IndexSet
-    start_time: datetime | None
+    start: Since | None
     resumed: bool
     doomed_since: datetime | None
+
+    @property
+    def start_time(self) -> datetime | None:
+        return self.start.time if self.start is not None else None
 
     @property
     def deleting(self) -> bool:
@@ -93,8 +99,18 @@ class Situation:
         return failed_by_itself(pod, self.only_terminal, self.doomed_since)
 
 
-def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOptions, before: Parts = ()) -> Situation:
-    """Sort the pods of a Job. `before`: the parts of the last Situation. O(pods), and little for unchanged ones."""
+def look(
+    job: Job,
+    pods: Iterable[Pod],
+    now: datetime,
+    options: JobControllerOptions,
+    before: Parts = (),
+    started: Since | None = None,
+) -> Situation:
+    """Sort the pods of a Job. O(pods), and little for unchanged ones.
+
+    `before` and `started` are the parts and the start of the last Situation.
+    """
     spec, status = job.spec, job.status
     indexed = spec.completion_mode == "Indexed"
     limit = spec.completions or 0
@@ -110,6 +126,7 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
     resumed = not spec.suspend and not deleting and conditions.is_true(status.conditions, SUSPENDED)
     stamp = now.replace(microsecond=0)
     starts = resumed or (status.start_time is None and not spec.suspend)
+    start_time = stamp if starts else status.start_time
     failed = found.failed
     outcomes = {pod.metadata.uid: _outcome(job, pod) for pod in failed}
     per_index = indexed and spec.backoff_limit_per_index is not None
@@ -143,7 +160,7 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
         stored_completed=stored,
         completed=completed,
         stored_failed=lost,
-        start_time=stamp if starts else status.start_time,
+        start=since(start_time, started, now) if start_time is not None else None,
         resumed=resumed,
         doomed_since=_doomed_since(job),
     )

@@ -73,8 +73,9 @@ def decide(
     if wrong is not None:
         return Decision(events=new, memory=Memory(memory.history if memory is not None else History(), told=told))
     owned = tuple(pods)
-    s = look(effective(job, options.switches), owned, now, options, memory.parts if memory is not None else ())
-    memory = Memory(_history(s, owned, memory), s.parts, told, memory.status_at if memory is not None else None)
+    before = memory or Memory()
+    s = look(effective(job, options.switches), owned, now, options, before.parts, before.start)
+    memory = Memory(_history(s, owned, memory), s.parts, told, before.status_at, s.start)
     verdict = judge(s)
     plan = Plan()
     if not pods_done:
@@ -103,7 +104,11 @@ def _history(s: Situation, pods: Sequence[Pod], memory: Memory | None) -> backof
     from the number of those that do not."""
     history = memory.history if memory is not None else backoff.History(lost=_lost(s, pods))
     if s.per_index:
-        return history
+        return backoff.noticing(history, s.waiting.values(), s.now)
+    return backoff.not_ahead(_extended(history, s, pods, memory), s.now)
+
+
+def _extended(history: History, s: Situation, pods: Sequence[Pod], memory: Memory | None) -> backoff.History:
     succeeded, failed = s.succeeded, s.failed
     if memory is None:
         failed = (*failed, *_ended(pods, "Failed"))

@@ -65,9 +65,9 @@ def completed(s: Situation, active: int) -> Verdict | None:
 def deadline_in(s: Situation) -> float | None:
     """Seconds until activeDeadlineSeconds is over, negative if it is; None if the clock is not running."""
     limit = s.job.spec.active_deadline_seconds
-    if limit is None or s.start_time is None or s.suspended:
+    if limit is None or s.start is None or s.suspended:
         return None
-    return limit - (s.now - s.start_time).total_seconds()
+    return limit - (s.now - s.start.counted).total_seconds()
 
 
 def _success(s: Situation) -> Verdict | None:

@@ -117,8 +117,8 @@ def _transition_rules(new: Json, old: Json) -> list[FieldError]:
     changed = []
     if has_condition(old, QUOTA_RESERVED):
         changed += _changed_priority_class(new_spec.get("priorityClassRef"), old_spec.get("priorityClassRef"))
-        queues = new_spec.get("queueName"), old_spec.get("queueName")
-        if has_condition(new, QUOTA_RESERVED) and None not in queues and queues[0] != queues[1]:
+        queues = [spec.get("queueName") or "" for spec in (new_spec, old_spec)]
+        if has_condition(new, QUOTA_RESERVED) and queues[0] != queues[1]:
             changed.append("queueName is immutable while workload quota reserved")
     if has_condition(old, ADMITTED) and has_condition(new, ADMITTED):
         limits = [spec.get("maximumExecutionTimeSeconds") or 0 for spec in (new_spec, old_spec)]

@@ -80,6 +80,7 @@ class PendingWorkloads:
         self._line: list[tuple[Rank, bytes]] = []  # shapes by their first member, lazily kept
         self._where: dict[Key, Info] = {}
         self._resting: dict[Key, bool] = {}  # -> True: on hold until put again
+        self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; an entry of a Workload that changed since is dead
         self._refused: dict[Key, None] = {}
         self._parked = 0
         self._blocked: Key | None = None  # StrictFIFO: this head was refused and nothing has changed since
@@ -141,6 +142,8 @@ class PendingWorkloads:
             self._where[info.key] = info
             if not rest:
                 self._enter(info)
+            elif info.requeue_at is not None:
+                heapq.heappush(self._backoff_ends, (info.requeue_at, info.key))
         if rest:
             self._resting[info.key] = hold
 
@@ -176,10 +179,21 @@ class PendingWorkloads:
         elif shape.first() is info:  # others of its shape are behind it, and so is their entry
             heapq.heappush(self._line, (info.rank, info.shape))
 
+    def end_backoffs(self, now: datetime) -> bool:
+        """Enqueue the Workloads whose backoff is over at this time. True if there are any."""
+        ended = False
+        while self._backoff_ends and self._backoff_ends[0][0] <= now:
+            _, key = heapq.heappop(self._backoff_ends)
+            if self._resting.get(key) is False and not self._where[key].in_backoff(now):
+                del self._resting[key]
+                self._enter(self._where[key])
+                ended = True
+        return ended
+
     # --- the scheduler's view ---
 
     def head(self) -> Info | None:
-        """The Workload to try next, or None while there is none worth trying. It stays in line."""
+        """The Workload to try next, or None while there is none worth trying. It stays pending."""
         first = self._first()
         return None if first is None or first.key == self._blocked else first
 
@@ -228,13 +242,10 @@ class PendingWorkloads:
                     heapq.heappush(self._line, (first.rank, shape.key))
                 woken = True
         self._parked = 0
-        rested = [k for k, hold in self._resting.items() if not hold and not self._where[k].in_backoff(now)]
-        for key in [*rested, *self._refused]:
-            self._resting.pop(key, None)
+        refused, self._refused = self._refused, {}
+        for key in refused:
             self._enter(self._where[key])
-            woken = True
-        self._refused = {}
-        return woken
+        return self.end_backoffs(now) or bool(refused) or woken
 
     def set_strategy(self, strategy: str, now: datetime, *, pass_by: bool = False) -> None:
         if (strategy, pass_by) != (self.strategy, self.pass_by):

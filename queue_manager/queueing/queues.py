@@ -111,8 +111,10 @@ class Queues:
 
     # --- the scheduler's view ---
 
-    def heads(self, is_active: Callable[[str], bool]) -> list[tuple[str, Info]]:
-        """One Workload to try for each active ClusterQueue that has one."""
+    def heads(self, is_active: Callable[[str], bool], now: datetime) -> list[tuple[str, Info]]:
+        """One Workload to try for each active ClusterQueue that has one: the first of those not in backoff at `now`."""
+        for pending in self.cluster_queues.values():
+            pending.end_backoffs(now)
         found = ((name, p.head()) for name, p in self.cluster_queues.items() if is_active(name))
         return [(name, head) for name, head in found if head is not None]
 

@@ -13,7 +13,6 @@ from datetime import datetime
 from enum import Enum
 
 from queue_manager.api import labels
-from queue_manager.scheduling.amounts import Amounts
 from queue_manager.scheduling.assignment import Assignment, Mode, assign
 from queue_manager.scheduling.info import Info
 from queue_manager.scheduling.partial import largest_fit
@@ -48,7 +47,6 @@ class Refuse:
     reason: str
     message: str
     retry: Retry
-    requests: tuple[tuple[str, Amounts], ...] = ()  # per pod set
 
 
 Outcome = Admit | Refuse
@@ -126,6 +124,5 @@ def _reservable(node: Node, usage: dict[FlavorResource, int]) -> dict[FlavorReso
 
 
 def refusal(entry: Admit, reason: str, message: str, retry: Retry) -> Refuse:
-    """What becomes of a nominated Workload that does not get its quota."""
-    requests = tuple((p.name, p.requests) for p in entry.assignment.pod_sets)
-    return Refuse(entry.info, entry.cluster_queue, reason, message, retry, requests)
+    """The outcome for a nominated Workload that does not get its quota."""
+    return Refuse(entry.info, entry.cluster_queue, reason, message, retry)

@@ -61,14 +61,20 @@ class Info(msgspec.Struct, frozen=True, eq=False):
     pod_sets: tuple[PodSetInfo, ...]
     queued_at: datetime
     requeue_at: datetime | None = None
-    held: bool = False  # Requeued is False: the life cycle says when it is over
+    held: bool = False  # not eligible until the life cycle has written that it is
     error: str = ""  # why it can never be admitted as it is
+
+    @property
+    def requests(self) -> dict[str, Amounts]:
+        """The requests of all pods, by pod set: what status.resourceRequests shows of a refused Workload."""
+        return {pod_set.name: pod_set.total for pod_set in self.pod_sets}
 
     @property
     def priority(self) -> int:
         return -self.rank.minus_priority
 
     def in_backoff(self, now: datetime) -> bool:
+        """Whether it must not be admitted yet, whatever quota is free."""
         return self.held or (self.requeue_at is not None and self.requeue_at > now)
 
 
@@ -122,10 +128,12 @@ def queue_time(workload: Workload, timestamp: Timestamp = "Eviction") -> datetim
 
 
 def _held(workload: Workload) -> bool:
-    """Drained Workloads are not held: their queue is stopped, and as soon as it is not they are in line."""
+    """Whether it was deactivated, and its reactivation has not been written to Requeued yet.
+
+    Any other Requeued=False ends without a further write: a backoff at requeueAt, a drain with the stop of the queue.
+    """
     requeued = workload.condition(labels.REQUEUED)
-    stopped = (labels.CLUSTER_QUEUE_STOPPED, labels.LOCAL_QUEUE_STOPPED)
-    return requeued is not None and requeued.status == "False" and requeued.reason not in stopped
+    return requeued is not None and requeued.status == "False" and requeued.reason.startswith(labels.DEACTIVATED)
 
 
 def _rank(workload: Workload, queued_at: datetime) -> Rank:

@@ -107,5 +107,6 @@ def stated(
 
 
 def _wire(value: object) -> Json:
-    """Empty lists and records go away: null in a merge patch."""
-    return msgspec.to_builtins(value) or None
+    """Empty lists and records are removed (null in a merge patch). A number stays, 0 too."""
+    tree = msgspec.to_builtins(value)
+    return tree if tree or isinstance(tree, int) else None

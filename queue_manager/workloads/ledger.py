@@ -43,11 +43,11 @@ from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.info import Info, info
 from queue_manager.scheduling.pod_surroundings import PodSurroundings
 from queue_manager.scheduling.state import Holding, SchedulerState, holding_of
+from queue_manager.workloads import requeuing
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.steps import View
 
 SECOND_LOOK = 1.0  # s: after the rules of a ClusterQueue have changed
-MOMENT = 0.01  # s: whoever is woken has rested to the end
 
 
 class Ledger:
@@ -85,9 +85,12 @@ class Ledger:
     # --- what the scheduler does ---
 
     def read(self, workload: Workload) -> Info:
-        """What it asks for, and its place in line."""
+        """Its requests, its place in the queue, and until when it must not be admitted."""
         around = self._pod_surroundings(workload.metadata.namespace)
-        return info(workload, self._settings.timestamp, self._settings.resources, around)
+        found = info(workload, self._settings.timestamp, self._settings.resources, around)
+        if requeuing.ends_instead_of_retry(workload, self._settings) is not None:
+            return msgspec.structs.replace(found, held=True)
+        return found
 
     def assume(self, decision: Admit) -> None:
         """Admitted, though not written yet: out of line, and its usage counts. `settle` says how it ended."""
@@ -120,10 +123,18 @@ class Ledger:
         self._released(released)
         if released is not None:
             if rest:
-                asyncio.get_running_loop().call_later(rest + MOMENT, self.wake, [released.cluster_queue])
+                resting = self.queues.get(what.key)
+                asyncio.get_running_loop().call_later(rest, self._end_rest, resting, released.cluster_queue)
             for tell in self.in_vain:
                 tell(released)
         self.changed.set()
+
+    def _end_rest(self, resting: Info | None, cluster_queue: str) -> None:
+        """By the timer alone: the clock may have been set back. Not if the Workload has changed meanwhile."""
+        latest = self._workloads.by_uid(resting.uid) if resting is not None else None
+        if latest is not None and self.queues.get(latest.metadata.key) is resting:
+            self._line_up(latest)
+        self.wake([cluster_queue])
 
     # --- what everybody asks ---
 

@@ -19,7 +19,7 @@ from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.scheduling.assignment import Assignment
 from queue_manager.scheduling.info import info
-from queue_manager.workloads import checks, lifecycle, steps, transitions
+from queue_manager.workloads import checks, lifecycle, requeuing, steps, transitions
 from queue_manager.workloads.draft import Draft
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.steps import View
@@ -132,11 +132,12 @@ def eligible(life: Life) -> bool:
     free = w.spec.active and not any(w.is_true(ended) for ended in _NOT_IN_LINE)
     gated = bool(w.metadata.annotations.get(labels.ADMISSION_GATED_BY))
     stopped = any(stop != labels.STOP_NONE for stop in (view.cluster_queue_stop, view.local_queue_stop))
-    return free and not gated and not stopped and not info(w).in_backoff(life.now)
+    waits = info(w).in_backoff(life.now) or requeuing.ends_instead_of_retry(w, life.settings) is not None
+    return free and not gated and not stopped and not waits
 
 
 def admit(life: Life) -> Life | None:
-    if not eligible(life) or not settled(life):
+    if not eligible(life):
         return None
 
     def reserve(draft: Draft) -> None:

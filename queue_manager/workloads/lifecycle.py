@@ -23,7 +23,7 @@ from job_controller.times import later
 from queue_manager.api import labels
 from queue_manager.api.types import Workload, stops
 from queue_manager.queueing.pending import Why
-from queue_manager.workloads import checks, requeuing, transitions
+from queue_manager.workloads import checks, clock_set_back, requeuing, transitions
 from queue_manager.workloads.draft import Draft
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.steps import Change, Deactivate, Delete, RemoveFinalizer, Rest, Step, View, Wait
@@ -84,6 +84,11 @@ def _when_old(since: datetime | None, keep: float | None, now: datetime, *, owne
     if owner:
         return Delete(True, "Deleted job: deactivation retention period expired")
     return Delete(False, "Deleted finished workload due to elapsed retention")
+
+
+def _ahead_of_the_clock(w: Workload, view: View, settings: Settings, now: datetime) -> Step | None:
+    """Times that were written before the clock was set back are corrected before a rule below counts from them."""
+    return Change(clock_set_back.correct) if clock_set_back.is_ahead(w, now) else None
 
 
 # --- activity ----------------------------------------------------------------------------------------------
@@ -176,10 +181,8 @@ def _backoff(w: Workload, view: View, settings: Settings, now: datetime) -> Step
 
 
 def _wait_for_retry(w: Workload, settings: Settings, at: datetime, now: datetime) -> Step:
-    evicted = w.condition(labels.EVICTED)
-    timed_out = evicted is not None and evicted.reason == labels.PODS_READY_TIMEOUT
-    end = requeuing.give_up_at(w, requeuing.settings_for(w, settings)) if timed_out else None
-    if end is not None and end <= at:  # a wait to the very end has nothing left to be tried in
+    end = requeuing.ends_instead_of_retry(w, settings)
+    if end is not None:
         return Wait(end) if now < end else Change(requeuing.give_up)
     return Wait(at) if now < at else Change(transitions.end_backoff)
 
@@ -353,6 +356,7 @@ RULES: tuple[Rule, ...] = (
     _orphaned,
     _finished,
     _deleted,
+    _ahead_of_the_clock,
     _to_deactivate,
     _inactive,
     _gated,

@@ -92,6 +92,16 @@ def give_up_at(w: Workload, own: PodsReadySettings | None) -> datetime | None:
     return None if since is None else _after(own.give_up_after, since)
 
 
+def ends_instead_of_retry(w: Workload, settings: Settings) -> datetime | None:
+    """When a Workload in backoff is deactivated, because giveUpAfter is over by its requeueAt; None: it is retried."""
+    state, evicted = w.status.requeue_state, w.condition(labels.EVICTED)
+    at = state.requeue_at if state is not None else None
+    if at is None or evicted is None or evicted.reason != labels.PODS_READY_TIMEOUT:
+        return None
+    end = give_up_at(w, settings_for(w, settings))
+    return end if end is not None and end <= at else None
+
+
 def _after(seconds: float, time: datetime) -> datetime:
     """In whole seconds, as a draft has no others: between two of them a deadline would be over, and yet not over."""
     return later(time, ceil(seconds))

@@ -80,12 +80,13 @@ class Scheduler:
 
     def cycle(self) -> bool:
         """One admission cycle. False if there is nobody to try before something changes."""
-        heads = self._ledger.queues.heads(self._ledger.is_active)
+        now = self._runtime.clock.now()
+        heads = self._ledger.queues.heads(self._ledger.is_active, now)
         if not heads:
             return False
         self.cycles += 1
         started = self._loop_time()
-        outcomes = run_cycle(self._ledger.state, heads, self._runtime.clock.now())
+        outcomes = run_cycle(self._ledger.state, heads, now)
         progress = False
         for outcome in outcomes:
             progress = self._act(outcome) or progress
@@ -169,7 +170,7 @@ class Scheduler:
         def refuse(draft: Draft) -> None:
             before = len(draft.events)
             if waits(draft.workload):
-                transitions.refuse(draft, refusal.reason, refusal.message, refusal.requests)
+                transitions.refuse(draft, refusal.reason, refusal.message, refusal.info.requests)
             if len(draft.events) > before and refusal.reason in NEVER and self._is_strict(refusal.cluster_queue):
                 text = f"Can never be admitted, and blocks ClusterQueue {refusal.cluster_queue}: {refusal.message}"
                 draft.event("Warning", labels.NEVER_FITS, text)

@@ -6,7 +6,7 @@ transition that finds its work already done changes nothing, and then nothing is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from job_controller.pod_facts import INT32_MAX
@@ -35,13 +35,13 @@ STOPPED_QUEUES = {
 # --- waiting -----------------------------------------------------------------------------------------------
 
 
-def refuse(draft: Draft, reason: str, message: str, requests: Sequence[tuple[str, Amounts]]) -> None:
-    """The scheduler could not admit it. One Event per changed reason."""
+def refuse(draft: Draft, reason: str, message: str, requests: Mapping[str, Amounts]) -> None:
+    """The scheduler could not admit it. One Event per changed reason. `requests`: of all its pods, by pod set."""
     if draft.set(labels.QUOTA_RESERVED, "False", reason, message):
         draft.event("Warning", reason, message)
     draft.set(labels.ADMITTED, "False", labels.NO_RESERVATION, labels.NO_RESERVATION_MESSAGE)
-    if requests:
-        draft.put(resource_requests=tuple(PodSetRequest(name=name, resources=quantities(r)) for name, r in requests))
+    rows = (PodSetRequest(name=name, resources=quantities(amounts)) for name, amounts in requests.items())
+    draft.put(resource_requests=tuple(rows))
 
 
 def block(draft: Draft, reason: str, message: str) -> None:
@@ -58,7 +58,8 @@ def quantities(amounts: Amounts) -> dict[str, str | int]:
 
 
 def reserve(draft: Draft, cluster_queue: str, assignment: Assignment) -> None:
-    """Quota reserved; whether that is admission too is for the checks to say, in the same write."""
+    """Reserve quota, and end the backoff, which is over. `checks` decides, in the same write, if it is admitted too."""
+    end_backoff(draft)
     waited = whole_seconds(draft.now - _waiting_since(draft))
     message = labels.quota_reserved(cluster_queue)
     draft.set(labels.QUOTA_RESERVED, "True", labels.QUOTA_RESERVED, message)
@@ -230,7 +231,7 @@ def release(draft: Draft, reason: str, message: str) -> None:
 
 
 def end_backoff(draft: Draft) -> None:
-    """The wait is over; the count stays until a deactivation."""
+    """requeueAt has passed: remove it, and set Requeued. The count stays until a deactivation."""
     state = draft.status.requeue_state
     if state is not None and state.requeue_at is not None:
         draft.put(requeue_state=RequeueState(count=state.count) if state.count is not None else None)

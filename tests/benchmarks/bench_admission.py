@@ -46,7 +46,7 @@ def measure(count: int, distinct: bool) -> tuple[float, float, float, float]:
     for each in infos:
         queues.put(each, NOW)
     started, refused = perf_counter(), 0
-    while refused < DECISIONS and (heads := queues.heads(lambda _: True)):
+    while refused < DECISIONS and (heads := queues.heads(lambda _: True, NOW)):
         for outcome in run_cycle(state, heads, NOW):
             queues.refused(outcome)  # type: ignore[arg-type]
             refused += 1
@@ -59,7 +59,7 @@ def measure(count: int, distinct: bool) -> tuple[float, float, float, float]:
 def _admit(state: SchedulerState, queues: Queues, decisions: int) -> float:
     started = perf_counter()
     for _ in range(decisions):
-        (outcome,) = run_cycle(state, queues.heads(lambda _: True), NOW)
+        (outcome,) = run_cycle(state, queues.heads(lambda _: True, NOW), NOW)
         assert isinstance(outcome, Admit)
         found = outcome.info
         queues.remove(found.key)

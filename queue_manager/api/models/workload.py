@@ -74,9 +74,11 @@ REF_NAME_RULE = Rule(
     f" && self.{REF}.kind == 'PriorityClass') || oldSelf.{REF}.name == self.{REF}.name",
     "priorityClassRef.name is immutable for scheduling.k8s.io/priorityclass while workload quota reserved",
 )
+# Kueue lets the name be removed, and then be set to another one.
 QUEUE_RULE = Rule(
-    f"!({WAS_RESERVED} && {RESERVED} && has(oldSelf.spec.queueName) && has(self.spec.queueName))"
-    " || oldSelf.spec.queueName == self.spec.queueName",
+    f"!({WAS_RESERVED} && {RESERVED}) ||"
+    " (has(oldSelf.spec.queueName) ? oldSelf.spec.queueName : '') =="
+    " (has(self.spec.queueName) ? self.spec.queueName : '')",
     "queueName is immutable while workload quota reserved",
 )
 EXECUTION_TIME_RULE = Rule(

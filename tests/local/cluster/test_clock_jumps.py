@@ -1,4 +1,4 @@
-"""A machine that sleeps for hours: its clock goes on, timers do not."""
+"""A machine that sleeps for hours, whose clock goes on while timers do not; and one whose clock is set back."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.configuration import KueueConfig
+from queue_manager.api.types import Workload
+from queue_manager.configuration import KueueConfig, loads
 from queue_manager.engine import clock_jumps
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import JOBS
+from queue_manager.engine.resources import JOBS, WORKLOADS
 from queue_manager.engine.transport import ApiError
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from tests.local.cluster.conftest import until
-from tests.local.cluster.work import ended, job, running
+from tests.local.cluster.work import ended, job, job_named, running
 
 
 class JumpingClock:
-    """The time of this machine, and what it slept."""
+    """The time of this machine, and what it slept; less than nothing if its clock was set back."""
 
     slept = timedelta(0)
 
@@ -54,3 +55,37 @@ async def test_deadlines_that_passed_while_the_machine_slept_are_met_when_it_wak
             return False
 
         await until(gone, "the Job of which an hour is to be kept is gone")
+
+
+async def test_backoffs_take_no_longer_than_they_should_when_the_clock_is_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a month, while one Job backs off with its pods and another one with its Workload."""
+    monkeypatch.setattr("queue_manager.local.cluster.SystemClock", JumpingClock)
+    monkeypatch.setattr(clock_jumps, "LOOK_SECONDS", 0.05)
+    kind = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+    config = loads(f"{kind}waitForPodsReady: {{timeout: 2s, requeuingStrategy: {{backoffBaseSeconds: 3}}}}\n")
+    async with LocalCluster(ClusterOptions(data_dir=tmp_path), config) as cluster:
+        client = cluster.client
+        fails = job("fails", "false", backoffLimit=1)
+        fails["metadata"] = {"name": "fails", "annotations": {"sluice/backoff-seconds": "3"}}
+        fails["spec"]["suspend"] = False  # type: ignore[index]
+        hangs = job("hangs", "sleep 600")
+        (container,) = hangs["spec"]["template"]["spec"]["containers"]  # type: ignore[index]
+        container["readinessProbe"] = {"exec": {"command": ["false"]}}
+        await client.create(JOBS, "default", fails)
+        await client.create(JOBS, "default", hangs)
+
+        async def failed_once() -> bool:
+            return (await job_named(client, "fails")).status.failed == 1
+
+        async def evicted(times: int) -> bool:
+            (workload,) = await client.list(WORKLOADS, "default", type=Workload)
+            stats = workload.status.scheduling_stats
+            return stats is not None and sum(row.count or 0 for row in stats.evictions) == times
+
+        await until(failed_once, "the first pod of the one has failed")
+        await until(lambda: evicted(1), "the other one is evicted")
+        monkeypatch.setattr(JumpingClock, "slept", timedelta(days=-31))
+        await ended(client, "fails", "Failed")
+        await until(lambda: evicted(2), "the other one was tried again")

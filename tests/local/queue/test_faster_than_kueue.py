@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from queue_manager.simulation.kubelet import Outcome
-from tests.local.queue.cluster import cluster
+from tests.local.queue.cluster import Cluster, cluster
 from tests.local.queue.places import run
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -50,6 +50,37 @@ def test_c05_by_creation_the_younger_one_starts_only_while_the_older_one_is_in_b
     run(story())
 
 
+@pytest.mark.parametrize(("base", "stop"), [(0, 0.0), (1, 1.5)])
+def test_c05_by_creation_the_older_one_goes_again_if_its_backoff_is_over_when_its_job_has_stopped(
+    base: int, stop: float
+) -> None:
+    async def story() -> None:
+        slow = Outcome(ready_after=None, ends_after=None, stops_within=stop)
+        config = settings(2, "Creation").replace("backoffBaseSeconds: 1", f"backoffBaseSeconds: {base}")
+        async with cluster(config, first=slow, second=slow) as c:
+            await c.queues("1")
+            await c.submit("first")
+            await c.submit("second")
+            await c.until(lambda: _tries(c, "first"), 1)
+            await c.until(
+                lambda: c.condition("first", "Evicted"),
+                ("False", "QuotaReserved", PREVIOUSLY.format(await _name(c, "first"))),
+            )
+            assert await _tries(c, "second") == 0
+            assert await c.running() == ["first"]
+
+    run(story())
+
+
+async def _tries(c: Cluster, job: str) -> int:
+    """How often its pods were not ready in time."""
+    return int((await c.workload(job))["status"].get("requeueState", {}).get("count", 0))
+
+
+async def _name(c: Cluster, job: str) -> str:
+    return str((await c.workload(job))["metadata"]["name"])
+
+
 async def _after_backoff(timestamp: str) -> list[str]:
     """`first` was evicted and its backoff is over; `second` never ran; both waited behind `hi`."""
     async with cluster(settings(3, timestamp), first=NEVER, second=NEVER, hi=Outcome(0.1, 6.0)) as c:
@@ -69,6 +100,7 @@ async def _somebody(running: Callable[[], Awaitable[list[str]]]) -> bool:
     return bool(await running())
 
 
+PREVIOUSLY = "Previously: Exceeded the PodsReady timeout ns/{}"
 FINISHED = "The workload backoff was finished"
 DONE = "Reached expected number of succeeded pods"
 

@@ -173,3 +173,20 @@ def test_the_last_ten_attempts_are_on_the_workload_and_cost_no_write() -> None:
             assert all(one["retryAt"] <= other["start"] for one, other in pairwise(tried))
 
     run(story())
+
+
+def test_it_is_not_tried_again_if_its_time_is_over_when_its_job_has_stopped() -> None:
+    """Evicted after 2 s, requeueAt and the end of giveUpAfter 1 s later, and the quota is free after another second."""
+
+    async def story() -> None:
+        slow = Outcome(ready_after=None, ends_after=None, stops_within=2.0)
+        async with cluster(waiting("giveUpAfter: 3s, backoffBaseSeconds: 1", timeout="2s"), a=slow) as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(lambda: target(c, "a"), ("True", "DeactivatedDueToRequeuingLimitExceeded"), seconds=10)
+            name = (await c.workload("a"))["metadata"]["name"]
+            assert len([e for e in await c.events(name) if e[1] == "QuotaReserved"]) == 1
+            attempts = (await c.workload("a"))["status"]["requeueHistory"]["attempts"]
+            assert [one["reason"] for one in attempts] == ["PodsReadyTimeout"]
+
+    run(story())

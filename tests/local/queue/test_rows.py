@@ -325,3 +325,21 @@ def test_row_18_the_queue_of_a_workload_follows_its_job_only() -> None:
             await c.until(lambda: _queue(c, "b"), "lq")
 
     run(story())
+
+
+def test_the_queue_name_of_a_reserved_workload_changes_neither_in_one_step_nor_in_two() -> None:
+    """Kueue takes null, and then any other name."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.local_queue("other")
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            name = (await c.workload("a"))["metadata"]["name"]
+            for queue in ("other", None):
+                with pytest.raises(ApiError, match="queueName is immutable while workload quota reserved"):
+                    await c.client.patch(WORKLOADS, NS, name, {"spec": {"queueName": queue}})
+            assert await _queue(c, "a") == "lq"
+
+    run(story())

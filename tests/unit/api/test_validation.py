@@ -212,6 +212,9 @@ def test_an_inconsistent_workload_may_still_be_updated() -> None:
         ({"priority": 7}, {"priority": 1}, []),
         ({"active": False}, {"active": True}, []),
         ({"queueName": "other"}, {}, ["<nil>"]),
+        ({"queueName": None}, {}, ["<nil>"]),
+        ({"queueName": "other"}, {"queueName": None}, ["<nil>"]),
+        ({"queueName": None}, {"queueName": None}, []),
     ],
 )
 def test_what_quota_was_reserved_for_stays(new: Json, old: Json, expected: list[str]) -> None:

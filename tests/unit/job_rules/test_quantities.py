@@ -52,6 +52,25 @@ def test_amounts_survive_being_written(amount: int, resource: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("amount", "resource", "text"),
+    [
+        (300_000_000, "memory", "300M"),
+        (300 * 2**20, "memory", "300Mi"),
+        (1_024_000, "ephemeral-storage", "1000Ki"),
+        (1_500, "memory", "1500"),
+        (2_048, "nvidia.com/gpu", "2048"),
+        (3_000, "nvidia.com/gpu", "3k"),
+        (3_000, "cpu", "3"),
+        (0, "memory", "0"),
+    ],
+)
+def test_bytes_divisible_by_1024_have_a_binary_suffix_and_all_else_a_decimal_one(
+    amount: int, resource: str, text: str
+) -> None:
+    assert to_text(amount, resource) == text
+
+
+@pytest.mark.parametrize(
     ("text", "stored"),
     [
         ("1000m", "1"),

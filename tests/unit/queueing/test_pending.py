@@ -96,7 +96,7 @@ def test_switching_to_besteffort_frees_what_was_blocked():
 
 BACKOFF = [
     pytest.param({"status": {"requeueState": {"count": 1, "requeueAt": "2026-01-01T00:00:10Z"}}}, id="requeueAt"),
-    pytest.param({"conditions": [condition("Requeued", "False", "PodsReadyTimeout")]}, id="Requeued=False"),
+    pytest.param({"conditions": [condition("Requeued", "False", "Deactivated")]}, id="Requeued=False"),
 ]
 
 
@@ -113,6 +113,27 @@ def test_a_backoff_that_is_over_ends_the_rest():
     queue = line("StrictFIFO", pending("w", **BACKOFF[0].values[0]))
     queue.wake(at(10))
     assert queue.head().key.name == "w"
+
+
+def test_a_backoff_ends_by_the_time_alone_and_the_workload_is_first_again():
+    """No write and no other change tells of it: the order holds at the very moment of requeueAt."""
+    queue = line("BestEffortFIFO", pending("older", **BACKOFF[0].values[0]), pending("younger", created=5))
+    assert not queue.end_backoffs(at(9.9))
+    assert queue.head().key.name == "younger"
+    assert queue.end_backoffs(at(10))
+    assert queue.head().key.name == "older"
+    assert not queue.end_backoffs(at(11))
+    assert (queue.active, queue.inadmissible) == (2, 0)
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_the_end_of_an_outdated_backoff_changes_nothing(hold):
+    queue = line("BestEffortFIFO", pending("w", **BACKOFF[0].values[0]))
+    later = {"status": {"requeueState": {"count": 2, "requeueAt": "2026-01-01T00:00:20Z"}}}
+    queue.put(pending("w", **later), T0, hold=hold)
+    assert not queue.end_backoffs(at(15))
+    assert queue.head() is None
+    assert queue.end_backoffs(at(20)) is not hold
 
 
 def test_a_workload_on_hold_stays_until_it_is_put_again():

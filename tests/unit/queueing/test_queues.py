@@ -18,7 +18,7 @@ def put(queues, obj):
 
 
 def heads(q):
-    return [(name, info.key.name) for name, info in q.heads(lambda name: True)]
+    return [(name, info.key.name) for name, info in q.heads(lambda name: True, T0)]
 
 
 def test_a_workload_stands_in_line_whatever_came_first():
@@ -38,7 +38,7 @@ def test_one_head_per_active_cluster_queue():
         q.put(pending(f"{name}1", queue=name), T0)
         q.put(pending(f"{name}2", queue=name, created=1), T0)
     assert heads(q) == [("a", "la1"), ("b", "lb1")]
-    assert [name for name, _ in q.heads(lambda name: name == "b")] == ["b"]
+    assert [name for name, _ in q.heads(lambda name: name == "b", T0)] == ["b"]
 
 
 def test_a_stopped_local_queue_holds_its_workloads_until_it_is_started():

@@ -33,14 +33,16 @@ def test_an_eviction_without_a_time_sends_nobody_back():
     [
         ([], False),
         ([condition("Requeued", "True", "BackoffFinished")], False),
-        ([condition("Requeued", "False", "PodsReadyTimeout")], True),
+        ([condition("Requeued", "False", "PodsReadyTimeout")], False),
+        ([condition("Requeued", "False", "AdmissionCheck")], False),
         ([condition("Requeued", "False", "Deactivated")], True),
+        ([condition("Requeued", "False", "DeactivatedDueToRequeuingLimitExceeded")], True),
         ([condition("Requeued", "False", "ClusterQueueStopped")], False),
         ([condition("Requeued", "False", "LocalQueueStopped")], False),
         ([condition("Requeued", "Unknown", "PodsReadyTimeout")], False),
     ],
 )
-def test_it_is_held_back_until_the_life_cycle_says_otherwise(conditions, held):
+def test_after_a_deactivation_it_is_held_back_until_its_reactivation_is_written(conditions, held):
     assert pending(conditions=conditions).in_backoff(at(0)) is held
 
 

@@ -117,18 +117,19 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         after = MOVES[name](before)
         assert after is not None
         if name == "the scheduler admits it":
-            self.check_admission(before)
+            self.check_admission(before, after)
         self.become(after)
         if name == "somebody reactivates it" and not before.is_true(labels.QUOTA_RESERVED) and settled(before):
             assert retries(rest(after)) == 0, "S22: a full new budget"
             assert rest(after).workload.status.requeue_state is None
 
-    def check_admission(self, one: Life) -> None:
+    def check_admission(self, one: Life, after: Life) -> None:
         w = one.workload
-        requeued, state = w.condition(labels.REQUEUED), w.status.requeue_state
+        requeued, state = after.workload.condition(labels.REQUEUED), w.status.requeue_state
         assert w.spec.active, "S5"
-        assert phase(w) == "Waiting", "S5"
+        assert phase(w) in ("Waiting", "Backoff"), "S5"
         assert requeued is None or requeued.is_true, "S5: Requeued is False"
+        assert phase(after.workload) in ("Starting", "Checked"), "S5: its backoff is not ended with it"
         assert state is None or state.requeue_at is None or state.requeue_at <= one.now, "S5: before requeueAt"
         assert not w.is_true(labels.DEACTIVATION_TARGET), "S21: about to be deactivated"
         assert one.view.cluster_queue_stop == labels.STOP_NONE, "S5: a stopped queue"

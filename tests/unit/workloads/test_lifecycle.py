@@ -407,10 +407,15 @@ def test_no_step_follows_a_step_for_ever():
 
 
 def test_a_time_at_the_end_of_all_times_has_deadlines_too():
-    """Somebody may write it: an error for one Workload is one for all who look at them."""
+    """Somebody may write it: an error for one Workload is one for all who look at them. It counts as now."""
     last = {"lastTransitionTime": "9999-12-31T23:59:59Z"}
     admitted = [RUNNING[0], condition("Admitted", "True", "Admitted") | last]
     spec = {"maximumExecutionTimeSeconds": 2**31 - 1}
-    assert step(make(admitted, status=ADMISSION, spec=spec)) == Wait(LAST)
+    draft = Draft(make(admitted, status=ADMISSION, spec=spec), at(0))
+    change = step(draft.original, seconds=0)
+    assert isinstance(change, Change)
+    change.apply(draft)
+    assert draft.workload.condition("Admitted").last_transition_time == at(0)
+    assert isinstance(step(draft.workload, seconds=0), Wait)
     finished = make([condition("Finished", "True", "Succeeded") | last], meta={"ownerReferences": []})
     assert step(finished, settings=replace(SETTINGS, retain_finished=60.0)) == Wait(LAST)

@@ -59,7 +59,7 @@ def test_admission_ends_what_was_said_about_the_eviction():
 
 def test_a_refusal_is_told_once_for_each_reason():
     draft = Draft(workload(), at(1))
-    transitions.refuse(draft, "WaitingForQuota", "full", [("main", {"cpu": 1000})])
+    transitions.refuse(draft, "WaitingForQuota", "full", {"main": {"cpu": 1000}})
     assert said(draft) == {
         "QuotaReserved": ("False", "WaitingForQuota", "full"),
         "Admitted": ("False", "NoReservation", "The workload has no reservation"),
@@ -67,9 +67,16 @@ def test_a_refusal_is_told_once_for_each_reason():
     assert patched(draft)["resourceRequests"] == [{"name": "main", "resources": {"cpu": "1"}}]
     assert draft.events == [Event("Warning", "WaitingForQuota", "full")]
     again = Draft(draft.workload, at(2))
-    transitions.refuse(again, "WaitingForQuota", "full", [("main", {"cpu": 1000})])
+    transitions.refuse(again, "WaitingForQuota", "full", {"main": {"cpu": 1000}})
     assert not again.changed
     assert again.events == []
+
+
+def test_a_number_is_written_when_it_is_zero_and_an_empty_list_is_removed():
+    known = {"accumulatedPastExecutionTimeSeconds": 5, "resourceRequests": [{"name": "main"}]}
+    draft = Draft(workload(status=known), at(1))
+    draft.put(accumulated_past_execution_time_seconds=0, resource_requests=())
+    assert patched(draft) == {"accumulatedPastExecutionTimeSeconds": 0, "resourceRequests": None}
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespaces import NamespaceController
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, ensure_first_queue
+from queue_manager.local.job_advice import JobAdvice
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.kubeconfig import write_kubeconfig
 from queue_manager.local.left_undone import LeftUndone
@@ -143,6 +144,7 @@ class LocalCluster:
         add_pod_keeping(runtime)
         self._queue = queue = add_queue_controllers(runtime, self.config)
         admission.extend([SwitchedOff(job_options.switches), PodPriority(store), LeftUndone(), *queue.admission])
+        admission.append(JobAdvice())
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)
         Placement(runtime)

@@ -92,7 +92,7 @@ class JobController:
             if old is None:
                 self._queue.add(key, new=bool(new.spec.suspend))
             elif old.metadata.generation != new.metadata.generation:
-                self._queue.add(key)
+                self._queue.add(key, urgent=True)
             else:
                 self._wake(key)
 

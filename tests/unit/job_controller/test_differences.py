@@ -41,6 +41,20 @@ def test_each_row_names_a_test_that_exists() -> None:
             assert re.search(rf"def {test}\(", (TESTS / f"{file}.py").read_text()), f"{file}::{test}"
 
 
+def test_each_row_about_a_design_names_what_exists() -> None:
+    """Each row gives a file of the repository and a text in it: what is renamed or built anew is found missing here."""
+    rows = [
+        line.split(" | ") for line in TABLE.read_text().splitlines() if re.match(r"\| (KEP-\d+|Job proposal) ", line)
+    ]
+    assert {row[0] for row in rows} == {"| KEP-1282", "| KEP-2232", "| KEP-3850", "| KEP-3329", "| Job proposal"}
+    for row in rows:
+        assert len(row) == 5, row
+        named = re.findall(r"`([\w/.]+)::([^`]+)`", row[-1])
+        assert named, row
+        for file, text in named:
+            assert text in (TABLE.parents[1] / file).read_text(), f"{file}::{text}"
+
+
 @virtually
 async def test_a_job_is_complete_a_moment_after_its_last_pod() -> None:
     """Row 1: the built-in controller looks a second after the first change."""

@@ -119,7 +119,7 @@ class JobController:
         if identity is None or new is None or (key := self._job_of(new)) is None:
             return
         job = self._cluster.job(key)
-        if job is not None and job.spec.completion_mode == "Indexed":
+        if self._is_ours(job) and job.spec.completion_mode == "Indexed":
             message = disagreement(new, identity)
             self._events.event(job, "Warning", reasons.EVENT_POD_ANNOTATION_IGNORED, message)
 

@@ -44,17 +44,17 @@ KEYS = (COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT)
 
 def of_annotations(annotations: Mapping[str, str]) -> Identity:
     """What the annotations say now."""
-    return Identity(*(annotations.get(key) for key in KEYS))
+    get = annotations.get
+    return Identity(get(COMPLETION_INDEX), get(INDEX_FAILURE_COUNT), get(INDEX_IGNORED_FAILURE_COUNT))
 
 
 def at_first_sight(pod: Pod, job_name: str) -> Identity:
     """What counts of a pod that this controller has not created, or has forgotten since."""
     stated = of_annotations(pod.metadata.annotations)
-    named = index_in_name(pod.metadata.name, job_name)
-    if named is not None:
-        return stated._replace(completion_index=named)
-    label = pod.metadata.labels.get(COMPLETION_INDEX, stated.completion_index)
-    return stated if label == stated.completion_index else stated._replace(completion_index=None)
+    index = index_in_name(pod.metadata.name, job_name)
+    if index is None and pod.metadata.labels.get(COMPLETION_INDEX, stated.completion_index) == stated.completion_index:
+        index = stated.completion_index
+    return stated if index == stated.completion_index else stated._replace(completion_index=index)
 
 
 def index_in_name(pod_name: str, job_name: str) -> str | None:

@@ -7,12 +7,12 @@ one inherits nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from typing_extensions import TypeIs
 
-from job_controller import conditions, patches
+from job_controller import conditions, patches, reasons
 from job_controller.decision import Decision, Memory
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
@@ -28,6 +28,7 @@ from job_controller.perform import (
     status_of,
 )
 from job_controller.pod_facts import is_terminal
+from job_controller.pod_identity import Identities, disagreement
 from job_controller.pod_selection import claims, matches
 from job_controller.pods import Tree
 from job_controller.ports import Clock, Cluster, Events, Metrics, Queue
@@ -64,7 +65,9 @@ class JobController:
         self._queue = queue
         self._clock = clock
         self._metrics = metrics
-        self._performer = Performer(cluster, events, metrics, self.options)
+        self._events = events
+        self._identities = Identities()
+        self._performer = Performer(cluster, events, metrics, self.options, self._identities)
         self._memories: dict[str, Memory] = {}  # by Job UID
         self._synced: dict[Key, datetime] = {}  # when the last sync began or ended
         self._syncing: dict[Key, bool] = {}  # Jobs in a sync now -> whether something changed meanwhile
@@ -92,12 +95,13 @@ class JobController:
             if old is None:
                 self._queue.add(key, new=bool(new.spec.suspend))
             elif old.metadata.generation != new.metadata.generation:
-                self._queue.add(key)
+                self._queue.add(key, urgent=True)
             else:
                 self._wake(key)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod was added (no old), changed, or deleted (no new)."""
+        self._note_identity(old, new)
         self._count_tracked(old, new)
         keys = [self._job_of(pod) for pod in (old, new) if pod is not None]
         if old is not None and not is_terminal(old) and (new is None or is_terminal(new)) and keys[0] in self._synced:
@@ -108,6 +112,16 @@ class JobController:
             for job in self._cluster.jobs(new.metadata.namespace):
                 if self.options.manages(job) and matches(job.spec.selector, new.metadata.labels):
                     self._wake(job.metadata.key)
+
+    def _note_identity(self, old: Pod | None, new: Pod | None) -> None:
+        """Keep what the pod was created for; report on its Job that somebody has written something else."""
+        identity = self._identities.pod_changed(old, new)
+        if identity is None or new is None or (key := self._job_of(new)) is None:
+            return
+        job = self._cluster.job(key)
+        if self._is_ours(job) and job.spec.completion_mode == "Indexed":
+            message = disagreement(new, identity)
+            self._events.event(job, "Warning", reasons.EVENT_POD_ANNOTATION_IGNORED, message)
 
     def _job_of(self, pod: Pod) -> Key | None:
         owner = pod.metadata.controller
@@ -216,7 +230,7 @@ class JobController:
         current = self._cluster.job(job.metadata.key)
         if self._is_ours(current) and current.metadata.uid == job.metadata.uid:
             owned = claims(current, self._cluster.pods_of(current.metadata.uid), ()).owned
-            decision = self._decide(current, owned, pods_done=True)
+            decision = self._decide(current, self._identities.restored(job.metadata.uid, owned), pods_done=True)
             errors = errors + await self._performer.perform(current, decision)
         serious = [error for error in errors if status_of(error) != CONFLICT and not is_namespace_terminating(error)]
         if serious:
@@ -226,8 +240,8 @@ class JobController:
 
     # --- which pods are the Job's ---
 
-    async def _claim(self, job: Job) -> list[Pod]:
-        """The pods of the Job, after adopting and releasing by its selector (spec 2.2.9)."""
+    async def _claim(self, job: Job) -> Sequence[Pod]:
+        """The pods of the Job, after adopting and releasing by its selector; each with its true identity."""
         meta = job.metadata
         found = claims(job, self._cluster.pods_of(meta.uid), self._cluster.orphans(meta.namespace))
         owned = list(found.owned)
@@ -238,7 +252,7 @@ class JobController:
                     owned.append(adopted)
         for pod in found.release:
             await self._reassign(pod, patches.let_go(job, pod))
-        return owned
+        return self._identities.restored(meta.uid, owned)
 
     async def _may_adopt(self, job: Job) -> bool:
         """The cache may not know yet that the Job is deleted or another: the API server does."""

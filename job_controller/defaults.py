@@ -64,8 +64,10 @@ def _tidy_spec(job: Json) -> Json:
         spec = job["spec"] = {}
     policy = spec.get("podFailurePolicy")
     emptied = ((spec.get("template") or {}).get("metadata") or {}).get("labels") == {}
-    _fill_exit_codes(policy)
+    without_codes = _fill_exit_codes(policy)
     tidy(spec)
+    for codes in without_codes:
+        codes["values"] = []  # about to be refused, and printed as it was sent
     if policy is not None:
         _keep_required_lists(policy)
     template = spec.setdefault("template", {})
@@ -76,13 +78,17 @@ def _tidy_spec(job: Json) -> Json:
     return spec
 
 
-def _fill_exit_codes(policy: Json) -> None:
-    """A null among numbers is 0."""
+def _fill_exit_codes(policy: Json) -> list[Json]:
+    """Replace each null exit code by 0. Returns the onExitCodes whose list is empty, which `tidy` would drop."""
+    empty = []
     for rule in (policy or {}).get("rules") or ():
-        codes = ((rule or {}).get("onExitCodes") or {}).get("values") or []
-        for i, code in enumerate(codes):
-            if code is None:
-                codes[i] = 0
+        codes = (rule or {}).get("onExitCodes") or {}
+        values = codes.get("values")
+        if values == []:
+            empty.append(codes)
+        elif values is not None:
+            values[:] = [0 if code is None else code for code in values]
+    return empty
 
 
 def _keep_required_lists(policy: Json) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from job_controller.disruption_target import DISRUPTION_TARGET
 from job_controller.model import Key, Pod
 from job_controller.perform import NOT_FOUND, status_of
 from job_controller.pod_facts import is_terminal
-from job_controller.pod_gc import DISRUPTION_TARGET, PodKeeper
+from job_controller.pod_gc import PodKeeper
 from job_controller.ports import Clock, Queue
 
 STALE_AFTER = timedelta(minutes=2)

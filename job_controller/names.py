@@ -12,12 +12,14 @@ from functools import lru_cache
 
 _ALNUM = "[A-Za-z0-9]"
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = f"({_ALNUM}[-A-Za-z0-9_.]*)?{_ALNUM}"
 _LABEL_VALUE = f"({_QUALIFIED})?"
 _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 _is_label = re.compile(_LABEL).fullmatch
+_is_label_1035 = re.compile(_LABEL_1035).fullmatch
 _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
 _is_qualified = re.compile(_QUALIFIED).fullmatch
 _is_label_value = re.compile(_LABEL_VALUE).fullmatch
@@ -40,6 +42,13 @@ _LABEL_TEXT = _regex(
     _LABEL,
     "my-name",
     "123-abc",
+)
+_LABEL_1035_TEXT = _regex(
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character",
+    _LABEL_1035,
+    "my-name",
+    "abc-123",
 )
 _SUBDOMAIN_TEXT = _regex(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
@@ -86,6 +95,11 @@ def dns_label(text: str) -> list[str]:
     if len(text) <= 63 and _is_label(text):
         return []
     return _check(text, 63, "characters", _is_label(text) is not None, _LABEL_TEXT)
+
+
+def dns_1035_label(text: str) -> list[str]:
+    """RFC 1035 label, which starts with a letter: names of Services, names in CustomResourceDefinitions."""
+    return _check(text, 63, "characters", _is_label_1035(text) is not None, _LABEL_1035_TEXT)
 
 
 def dns_subdomain(text: str) -> list[str]:

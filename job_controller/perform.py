@@ -24,6 +24,7 @@ from job_controller.decision import (
 from job_controller.model import Job, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import is_tracked
+from job_controller.pod_identity import Identities
 from job_controller.pods import manifest
 from job_controller.ports import Cluster, Events, Metrics
 
@@ -69,9 +70,17 @@ async def each(items: Iterable[T], do: Callable[[T], Awaitable[None]], at_once: 
 
 
 class Performer:
-    """Writes for one Job at a time; keeps nothing but which Jobs had trouble creating pods."""
+    """Writes for one Job at a time; keeps which Jobs had trouble creating pods, and what pods were created for."""
 
-    def __init__(self, cluster: Cluster, events: Events, metrics: Metrics, options: JobControllerOptions) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        events: Events,
+        metrics: Metrics,
+        options: JobControllerOptions,
+        identities: Identities,
+    ) -> None:
+        self._identities = identities
         self._cluster = cluster
         self._events = events
         self._metrics = metrics
@@ -178,6 +187,9 @@ class Performer:
                 message = f"Error creating: {error}"
                 self._events.event(job, "Warning", reasons.EVENT_CREATE_FAILED, message)
             raise
+        if plan.index is not None:
+            current = self._cluster.pod(pod.metadata.key) or pod
+            self._identities.created(job.metadata.uid, current, tree["metadata"]["annotations"])
         self._count("job_pods_creation_total", {"reason": reason, "status": "succeeded"})
         self._events.event(job, "Normal", reasons.EVENT_CREATED, f"Created pod: {pod.metadata.name}")
 

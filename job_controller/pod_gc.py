@@ -12,7 +12,8 @@ that time and the API server confirms it are its pods orphans. Quarantine is for
 costs its length once more and nothing else.
 
 A pod is marked before it is deleted: the Job controller waits for a phase, and a deletion that fails is
-repeated next time. Only orphans get the condition DisruptionTarget; pods that had ended keep their own end.
+repeated next time. Only orphans get the condition DisruptionTarget, unless it names another cause already; pods that
+had ended keep their own end.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, Protocol
 
+from job_controller.disruption_target import announcement, is_announced
 from job_controller.model import Condition, Key, Object, Pod, Record
 from job_controller.perform import CONFLICT, NOT_FOUND, each, status_of
 from job_controller.pod_facts import LONG_AGO, is_terminal
@@ -36,7 +38,6 @@ TERMINATED_THRESHOLD = 12_500
 DELETIONS_AT_ONCE = 20
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-DISRUPTION_TARGET = "DisruptionTarget"
 DELETION_BY_POD_GC = "DeletionByPodGC"
 NODE_GONE_MESSAGE = "PodGC: node no longer exists"
 
@@ -140,15 +141,8 @@ def end_patch(removal: Removal, now: datetime) -> dict[str, Any] | None:
     if is_terminal(pod):
         return None
     status: dict[str, Any] = {"phase": "Failed"}
-    if reason == "orphaned":
-        condition = Condition(
-            type=DISRUPTION_TARGET,
-            status="True",
-            reason=DELETION_BY_POD_GC,
-            message=NODE_GONE_MESSAGE,
-            last_transition_time=now.replace(microsecond=0),
-        )
-        status["conditions"] = [condition]
+    if reason == "orphaned" and not is_announced((c.type, c.status) for c in pod.status.conditions):
+        status["conditions"] = [announcement(DELETION_BY_POD_GC, NODE_GONE_MESSAGE, now)]
     return {"metadata": {"uid": pod.metadata.uid}, "status": status}
 
 

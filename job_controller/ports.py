@@ -27,8 +27,8 @@ class Events(Protocol):
 
 
 class Queue(Protocol):
-    def add(self, key: Key, *, new: bool = False) -> None:
-        """Add to the line; what is `new`, never worked on before, behind what is under way."""
+    def add(self, key: Key, *, new: bool = False, urgent: bool = False) -> None:
+        """Add to the line; what is `new`, never worked on before, behind what is under way, until it is `urgent`."""
         ...
 
     def add_after(self, key: Key, seconds: float) -> None:

@@ -40,6 +40,10 @@ EVENT_UNKNOWN_COMPLETION_MODE: Final = "UnknownCompletionMode"
 # Ours: the Job makes no sense to this controller, or one of its annotations.
 EVENT_INVALID_JOB: Final = "InvalidJob"
 EVENT_INVALID_ANNOTATION: Final = "InvalidAnnotation"
+# Ours: restartPolicy OnFailure makes backoffLimitPerIndex idle.
+EVENT_INDEX_NEVER_FAILS: Final = "IndexNeverFails"
+# Ours: somebody has changed an annotation that says what a pod was created for; it counts as it was.
+EVENT_POD_ANNOTATION_IGNORED: Final = "PodAnnotationIgnored"
 # Ours: the API server refused a status of ours (a bug, or a rule newer than this code). Never silent.
 EVENT_STATUS_REFUSED: Final = "StatusUpdateRefused"
 

@@ -68,13 +68,14 @@ def decide(
     first. now: aware. pods_done: create and delete nothing (after a step that failed).
     """
     wrong = complaints.unmanageable(job)
-    told = frozenset((wrong,) if wrong is not None else complaints.about_annotations(job))
+    understood = effective(job, options.switches)
+    told = frozenset((wrong,) if wrong is not None else complaints.advice(understood))
     new = _in_order(told - memory.told if memory is not None else told)
     if wrong is not None:
         return Decision(events=new, memory=Memory(memory.history if memory is not None else History(), told=told))
     owned = tuple(pods)
     before = memory or Memory()
-    s = look(effective(job, options.switches), owned, now, options, before.parts, before.start)
+    s = look(understood, owned, now, options, before.parts, before.start)
     memory = Memory(_history(s, owned, memory), s.parts, told, before.status_at, s.start)
     verdict = judge(s)
     plan = Plan()

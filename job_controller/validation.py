@@ -164,11 +164,12 @@ def _validate_indexed(spec: Json) -> list[FieldError]:
 
 
 def _validate_many(parallelism: int | None, failed: int | None) -> list[FieldError]:
-    when = f"when completions are above {MANY_COMPLETIONS}"
-    used = f"{when} and used with backoff limit per index"
+    used = f"when completions are above {MANY_COMPLETIONS} and used with backoff limit per index"
     errors = []
     if failed is None:
-        errors.append(required("spec.maxFailedIndexes", f"must be specified {when}"))
+        errors.append(
+            required("spec.maxFailedIndexes", f"must be specified when completions is above {MANY_COMPLETIONS}")
+        )
     if parallelism is not None and parallelism > PARALLELISM_LIMIT_MANY:
         text = f"must be less than or equal to {PARALLELISM_LIMIT_MANY} {used}"
         errors.append(invalid("spec.parallelism", parallelism, text))

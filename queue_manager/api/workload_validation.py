@@ -14,19 +14,20 @@ from job_controller.fields import (
     NOT_NEGATIVE,
     FieldError,
     Json,
-    duplicate,
     forbidden,
     invalid,
     invalid_here,
     not_found,
     not_supported,
     required,
+    too_long,
 )
 from job_controller.metadata import validate_annotations
 from job_controller.selectors import validate_label_map
 from queue_manager.api.labels import ADMISSION_GATED_BY, ADMITTED, QUOTA_RESERVED
 
 ROOT = "<nil>"
+MAX_GATE_NAME_BYTES = 63
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # The order in which messages print the fields of a pod set.
 _PRINTED_FIRST = ("name", "template", "metadata", "spec", "initContainers", "containers", "restartPolicy", "count")
@@ -211,19 +212,26 @@ def _validate_resources(resources: Json, path: str) -> list[FieldError]:
 
 
 def admission_gates(annotations: Mapping[str, str]) -> list[str]:
-    """The names in the admission-gated-by annotation; an empty annotation holds none."""
-    return [gate.strip() for gate in annotations.get(ADMISSION_GATED_BY, "").split(",") if gate.strip()]
+    """Names of the gates, without the spaces around them; an empty one where two commas follow each other."""
+    text = annotations.get(ADMISSION_GATED_BY, "")
+    return [gate.strip() for gate in text.split(",")] if text.strip() else []
 
 
 def validate_admission_gates(annotations: Mapping[str, str], path: str = "metadata.annotations") -> list[FieldError]:
-    """Gate names are domain-prefixed and unique; the same for Jobs and Workloads."""
+    """Gate names are domain-prefixed, of at most 63 bytes, and unique; the same for Jobs and Workloads."""
     where = f"{path}[{ADMISSION_GATED_BY}]"
+    whole = annotations.get(ADMISSION_GATED_BY, "")
     errors: list[FieldError] = []
     seen: set[str] = set()
     for gate in admission_gates(annotations):
-        errors += [invalid(where, part, text) for part, text in names.domain_prefixed_path(gate)]
-        if gate in seen:
-            errors.append(duplicate(where, gate))
+        if not gate:
+            errors.append(invalid(where, whole, "cannot contain empty gate names"))
+        elif gate in seen:
+            errors.append(invalid(where, whole, f"duplicate gate name: {gate}"))
+        else:
+            errors += [invalid(where, part, text) for part, text in names.domain_prefixed_path(gate)]
+            if len(gate.encode("utf-8", "surrogatepass")) > MAX_GATE_NAME_BYTES:
+                errors.append(too_long(where, MAX_GATE_NAME_BYTES))
         seen.add(gate)
     return errors
 

@@ -186,7 +186,7 @@ def _servers(config: KueueConfig, findings: Findings) -> None:
                 findings.judge(field, str(error))
     certificates = config.internal_cert_management
     if certificates.enable:
-        for text in names.dns_label(certificates.webhook_service_name):
+        for text in names.dns_1035_label(certificates.webhook_service_name):
             findings.judge("internalCertManagement.webhookServiceName", f"is no Service name; {text}")
         for text in names.dns_subdomain(certificates.webhook_secret_name):
             findings.judge("internalCertManagement.webhookSecretName", f"is no Secret name; {text}")

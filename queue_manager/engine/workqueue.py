@@ -1,20 +1,23 @@
-"""Keys that need work: each at most once in line, each in at most one pair of hands.
+"""Work queue of keys: each key waits at most once, and at most one worker has it.
 
-A key is in some of three places. *Waiting*: in line, first come first served, but newcomers behind what is
-under way already, and never in all hands: five hundred new Jobs must not keep the end of an old one from
-being seen. *Processing*: a worker has it; if it is added meanwhile it is marked and goes to the end of the
-line when the worker is done, so that no change is missed and no key starves the others. *Delayed*: a timer
-will add it; of several delays of one key the earliest counts. Delays are independent of the other two: a
-key whose deadline is an hour away may be worked on many times before.
+A key is in some of these places:
 
-A worker that fails gets its key back after a delay that doubles with each failure in a row.
+    waiting     First come, first served, with two exceptions. Newcomers (keys that were never worked on) wait behind
+                the others, and only some of the workers take them: five hundred new Jobs do not keep the end of an
+                old one from being seen. A newcomer that becomes urgent waits like the others from then on.
+    processing  A worker has it. If the key is added meanwhile, it waits again when the worker is done, so that no
+                change is missed and no key starves the others.
+    delayed     A timer will add it; of several delays of one key the earliest counts. Delays are independent of the
+                other two: a key whose deadline is an hour away may be worked on many times before.
+
+A key whose worker fails is added again after a delay that doubles with each failure in a row.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -46,7 +49,7 @@ class WorkQueue(Generic[K]):
         self._metrics = metrics
         self._labels = {"name": name}
         self._line: deque[K] = deque()
-        self._newcomers: deque[K] = deque()
+        self._newcomers: OrderedDict[K, None] = OrderedDict()
         self._taken = 0
         self._new_hands = 1  # how many newcomers may be worked on at once
         self._new_in_hand = 0
@@ -65,15 +68,21 @@ class WorkQueue(Generic[K]):
 
     # --- adding ---
 
-    def add(self, key: K, *, new: bool = False) -> None:
-        """Have the key worked on, soon and after all that are in line already. `new`: it was never worked on."""
-        if self._closed or key in self._waiting or key in self._again:
+    def add(self, key: K, *, new: bool = False, urgent: bool = False) -> None:
+        """Have the key worked on, soon and after all that are in line already. `new`: it was never worked on, and
+        waits behind those that were. `urgent`: it waits no longer as a newcomer, if it did."""
+        if self._closed or key in self._again:
+            return
+        if key in self._waiting:
+            if urgent and key in self._newcomers:
+                del self._newcomers[key]
+                self._join_line(key)
             return
         self._count("workqueue_adds_total")
         if key in self._processing:
             self._again.add(key)
         else:
-            self._enqueue(key, self._newcomers if new else self._line)
+            self._enqueue(key, new=new)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Add the key later. Of several pending additions of one key the earliest counts."""
@@ -171,7 +180,7 @@ class WorkQueue(Generic[K]):
                     self._release() if self._closed else self._wake()  # another hand may take the next one
                 if key in self._again:
                     self._again.discard(key)
-                    self._enqueue(key, self._line)
+                    self._enqueue(key)
             # A worker that had nothing to wait for, with more in line, would let nobody else come to run.
             await asyncio.sleep(0)
 
@@ -181,7 +190,7 @@ class WorkQueue(Generic[K]):
         turn = not self._line or self._taken % NEWCOMERS == 0
         if turn and self._newcomer_may_come():
             self._new_in_hand += 1
-            return self._newcomers.popleft(), True
+            return self._newcomers.popitem(last=False)[0], True
         return self._line.popleft(), False
 
     def _newcomer_may_come(self) -> bool:
@@ -199,9 +208,16 @@ class WorkQueue(Generic[K]):
                     self._idle.remove(future)
         return len(self) > 0
 
-    def _enqueue(self, key: K, line: deque[K]) -> None:
-        line.append(key)
+    def _enqueue(self, key: K, *, new: bool = False) -> None:
         self._waiting[key] = _loop_time()
+        if new:
+            self._newcomers[key] = None
+            self._wake()
+        else:
+            self._join_line(key)
+
+    def _join_line(self, key: K) -> None:
+        self._line.append(key)
         self._wake()
 
     def _wake(self) -> None:

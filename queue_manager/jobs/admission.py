@@ -86,7 +86,7 @@ def _validate_max_exec_time(own: Json) -> list[FieldError]:
 
 def _validate_partial_admission(notes: Json, spec: Json) -> list[FieldError]:
     path = f"{ANNOTATIONS}[{labels.MIN_PARALLELISM}]"
-    if labels.MIN_PARALLELISM in notes and notes.get(labels.ELASTIC_JOB) == "true":
+    if labels.MIN_PARALLELISM in notes and _elastic(notes):
         detail = "partial admission and elastic job cannot be used together"
         return [invalid(path, notes[labels.MIN_PARALLELISM], detail)]
     parallelism = _parallelism(spec)
@@ -153,8 +153,17 @@ def validate_job_update(new: Json, old: Json, around: Surroundings) -> list[Fiel
         errors.append(_immutable(labels.PREBUILT_WORKLOAD, now))
     if not suspended and now.get(labels.MAX_EXEC_TIME) != was.get(labels.MAX_EXEC_TIME):
         errors.append(_immutable(labels.MAX_EXEC_TIME, now))
+    errors += _validate_elastic_change(_annotations(new), _annotations(old))
     errors += resized + validate_admission_gates_update(_annotations(new), _annotations(old))
     return errors + _validate_override_change(_annotations(new), _annotations(old), around)
+
+
+def _validate_elastic_change(now: Json, was: Json) -> list[FieldError]:
+    """A Job is elastic from its creation or never. As in Kueue, the message prints whether it would be, and names the
+    annotation as if it were a label."""
+    if _elastic(now) == _elastic(was):
+        return []
+    return [invalid(f"{LABELS}[{labels.ELASTIC_JOB}]", _elastic(now), IMMUTABLE)]
 
 
 def _validate_override_change(now: Json, was: Json, around: Surroundings) -> list[FieldError]:
@@ -212,6 +221,10 @@ def _validate_parallelism_change(new: Json, old: Json) -> list[FieldError]:
 
 def _immutable(label: str, now: Json) -> FieldError:
     return invalid(f"{LABELS}[{label}]", now.get(label, ""), IMMUTABLE)
+
+
+def _elastic(notes: Json) -> bool:
+    return bool(notes.get(labels.ELASTIC_JOB) == "true")
 
 
 def _labels(job: Json) -> Json:

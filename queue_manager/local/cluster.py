@@ -44,6 +44,7 @@ from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespaces import NamespaceController
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, Quota
+from queue_manager.local.job_advice import JobAdvice
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.kubeconfig import CERTIFICATE, write_kubeconfig
 from queue_manager.local.left_undone import LeftUndone
@@ -166,6 +167,7 @@ class LocalCluster:
         self._queue = queue = add_queue_controllers(runtime, self.config)
         undone = LeftUndone(limits_cpu=self._cgroups is not None and self._cgroups.limits_cpu)
         admission.extend([SwitchedOff(job_options.switches), PodPriority(store), undone, *queue.admission])
+        admission.append(JobAdvice())
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)
         Placement(runtime)

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import msgspec
 
+from job_controller.disruption_target import DISRUPTION_TARGET
 from job_controller.pod_facts import finish_time
-from job_controller.pod_gc import DISRUPTION_TARGET
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.visibility.pods import failed_container

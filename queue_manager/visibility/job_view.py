@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from job_controller.model import Job
+from job_controller.pod_identity import believed
 from queue_manager.api import labels
 from queue_manager.api.types import Workload
 from queue_manager.visibility import inbox
@@ -110,6 +111,7 @@ def job_view(
     else:
         raise ValueError("neither a Job nor a Workload")
     told = sorted(events, key=lambda e: e.sort_key)
+    pods = [believed(pod, name) for pod in pods]
     indexes = index_map(job, pods, around.options) if job is not None else None
     refusal = _refusal(told) if workload is None and state == "Pending" else None
     reason, message = (refusal.reason, refusal.message) if refusal is not None else why(job, workload, state, now)

@@ -209,6 +209,15 @@ async def test_a_definition_is_defaulted_and_established(s: Session) -> None:
         {"scope": "Everywhere"},
         {"group": ""},
         {"names": {"plural": "others", "singular": "thing", "kind": "Thing"}},
+        {
+            "names": {
+                "plural": "things",
+                "singular": "1thing",
+                "kind": "9T",
+                "listKind": "T" * 64,
+                "shortNames": ["-" * 64],
+            }
+        },
         {"versions": []},
         {"preserveUnknownFields": True},
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.engine.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS
+from queue_manager.engine.transport import STRATEGIC_PATCH
 from tests.contract.bodies import config_map, job, pod
 from tests.contract.session import Session
 
@@ -143,6 +144,19 @@ async def test_an_eviction_deletes_a_pod(s: Session) -> None:
     await s.ask("POST", s.path(PODS, "p", "eviction"), eviction)
     await s.get(PODS, "p")
     await s.ask("POST", s.path(PODS, "p", "eviction"), eviction)
+
+
+@pytest.mark.parametrize(("status", "differs"), [("True", "first-disruption"), ("False", ""), ("Unknown", "")])
+async def test_an_eviction_of_a_pod_that_is_a_disruption_target(s: Session, status: str, differs: str) -> None:
+    """The pod stays for its finalizer, so its condition can be read. Times are those of the server."""
+    await s.create(pod("p", None, finalizers=["example.com/hold"]), silent=True)
+    mine = {"type": "DisruptionTarget", "status": status, "reason": "Mine", "message": "first"}
+    await s.patch(PODS, "p", {"status": {"conditions": [mine]}}, STRATEGIC_PATCH, subresource="status", silent=True)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    await s.ask("POST", s.path(PODS, "p", "eviction"), eviction)
+    found = await s.get(PODS, "p", silent=True)
+    s.follow({"conditions": s.normal.tree(found.body["status"]["conditions"])}, differs)
+    await s.patch(PODS, "p", {"metadata": {"finalizers": None}}, silent=True)
 
 
 @pytest.mark.parametrize(

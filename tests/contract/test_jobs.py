@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from queue_manager.engine.resources import JOBS
+from tests.contract.bodies import job
 from tests.contract.normal import UUID
 from tests.contract.session import Answer, Session
 from tests.golden_cases import TIME, UID, Case, cases, same_text
@@ -77,3 +78,30 @@ async def test_defaults(s: Session, manifest: Any, stored: Any) -> None:
     answer = await s.ask("POST", s.path(JOBS), sent(manifest, s.namespace), silent=True)
     assert answer.status == 201, answer.body
     assert as_recorded(answer, s.namespace) == stored
+
+
+def handling(**codes: Any) -> Any:
+    """A podFailurePolicy with one rule about exit codes."""
+    return {"podFailurePolicy": {"rules": [{"action": "Count", "onExitCodes": codes}]}}
+
+
+MANY_INDEXES = {"completionMode": "Indexed", "completions": 100_001, "parallelism": 1, "backoffLimitPerIndex": 1}
+REFUSED = {
+    "many-indexes-without-max-failed": MANY_INDEXES,
+    "exit-codes-empty": handling(operator="In", values=[]),
+    "exit-codes-absent": handling(operator="In"),
+    "exit-codes-null": handling(operator="In", values=None),
+}
+
+
+@pytest.mark.parametrize("spec", REFUSED.values(), ids=REFUSED)
+async def test_refused_spec(s: Session, spec: Any) -> None:
+    """What is refused is named in the words of the real server, and a list prints as it was sent: empty or null."""
+    await s.create(job("j", spec))
+
+
+@pytest.mark.parametrize("values", [[], None], ids=["empty", "null"])
+async def test_exit_codes_removed_by_an_update(s: Session, values: Any) -> None:
+    """Both refusals, of the rule without exit codes and of the change of an immutable field, print the sent list."""
+    await s.create(job("j", handling(operator="In", values=[1])), silent=True)
+    await s.replace(job("j", handling(operator="In", values=values)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from job_controller.disruption_target import DISRUPTION_TARGET, is_announced
 from job_controller.fields import Json
 from job_controller.times import timestamp
 from queue_manager.local.agent.containers import (
@@ -215,9 +216,10 @@ def _conditions(view: View, current: str) -> list[Json]:
         _condition("ContainersReady", *ready),
         _condition("PodScheduled", True),
     ]
-    if view.verdict is not None and view.verdict.disruption and over:
-        found.append(_condition("DisruptionTarget", True, "TerminationByKubelet", view.verdict.disruption))
     old = {c["type"]: c for c in (view.pod.get("status") or {}).get("conditions") or ()}
+    announced = is_announced((name, c.get("status")) for name, c in old.items())
+    if view.verdict is not None and view.verdict.disruption and over and not announced:
+        found.append(_condition(DISRUPTION_TARGET, True, "TerminationByKubelet", view.verdict.disruption))
     generation = view.pod["metadata"].get("generation", 1)
     return [_dated(c, old.get(c["type"]), generation, view.now) for c in found]
 

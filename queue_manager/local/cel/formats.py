@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,18 +11,7 @@ from queue_manager.local.cel.texts import as_text
 from queue_manager.local.cel.values import NONE, Function, Optional
 from queue_manager.local.schema.formats import has_format
 
-_is_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?").fullmatch
-_1035_TEXT = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
-    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
 Check = Callable[[str], Sequence[str]]
-
-
-def _dns_1035(text: str) -> list[str]:
-    found = ["must be no more than 63 characters"] if len(text) > 63 else []
-    return found if _is_1035(text) else [*found, _1035_TEXT]
 
 
 def _prefix(check: Check) -> Check:
@@ -39,10 +27,10 @@ def _as(name: str, problem: str) -> Check:
 _FORMATS: dict[str, Check] = {
     "dns1123Label": names.dns_label,
     "dns1123Subdomain": names.dns_subdomain,
-    "dns1035Label": _dns_1035,
+    "dns1035Label": names.dns_1035_label,
     "dns1123LabelPrefix": _prefix(names.dns_label),
     "dns1123SubdomainPrefix": _prefix(names.dns_subdomain),
-    "dns1035LabelPrefix": _prefix(_dns_1035),
+    "dns1035LabelPrefix": _prefix(names.dns_1035_label),
     "qualifiedName": names.qualified_name,
     "labelValue": names.label_value,
     "uri": _as("uri", "invalid URI for request"),

@@ -12,11 +12,6 @@ from queue_manager.local.kinds.crd_schemas import validate_schema
 from queue_manager.local.kinds.crd_versions import validate_deprecation, validate_stored
 from queue_manager.local.schema.patience import Overtime, patiently
 
-_LABEL_1035 = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
-    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 
 
@@ -168,7 +163,7 @@ def _validate_names(names_: Json) -> list[FieldError]:
         if not value:
             errors.append(required(f"spec.names.{field}"))
         else:
-            errors += _label(f"spec.names.{field}", value.lower() if "ind" in field else value)
+            errors += _label(f"spec.names.{field}", value, mixed_case=field in ("kind", "listKind"))
     if names_.get("kind") and names_.get("kind") == names_.get("listKind"):
         errors.append(invalid("spec.names.listKind", names_["listKind"], "kind and listKind may not be the same"))
     for field in ("shortNames", "categories"):
@@ -177,9 +172,10 @@ def _validate_names(names_: Json) -> list[FieldError]:
     return errors
 
 
-def _label(path: str, value: str) -> list[FieldError]:
-    fits = not names.dns_label(value) and value[:1].isalpha()
-    return [] if fits else [invalid(path, value, _LABEL_1035)]
+def _label(path: str, value: str, *, mixed_case: bool = False) -> list[FieldError]:
+    texts = names.dns_1035_label(value.lower() if mixed_case else value)
+    excuse = "may have mixed case, but should otherwise match: " if mixed_case else ""
+    return [invalid(path, value, excuse + ",".join(texts))] if texts else []
 
 
 def _validate_update(new: Json, old: Json) -> list[FieldError]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from job_controller.disruption_target import announcement, is_announced
 from job_controller.fields import Json, required
 from job_controller.times import timestamp
 from queue_manager.engine.resources import Resource
@@ -67,7 +68,7 @@ class Pods:
             raise errors.conflict(BINDING, call.name, problem)
 
     def evict(self, call: Call) -> bytes:
-        """POST of an Eviction: mark the pod as disrupted, then delete it (spec: job-controller.md, section 4)."""
+        """POST of an Eviction: announce the disruption in the pod's status, then delete the pod (KEP-3329)."""
         eviction = read_body(call.request)
         tree = eviction.get("deleteOptions") or {}
         options = DeleteOptions.of_tree(tree | ({"dryRun": ["All"]} if call.dry_run else {}))
@@ -76,22 +77,11 @@ class Pods:
         if options.dry_run:
             return done()
         pod, old = decode(stored), decode(stored)
-        phase = (pod.get("status") or {}).get("phase")
-        if phase not in ("Succeeded", "Failed") and "deletionTimestamp" not in pod["metadata"]:
-            set_condition(pod, self._disrupted())
+        if _may_be_announced(pod):
+            set_condition(pod, announcement(EVICTION_REASON, EVICTION_MESSAGE, self._store.now()))
             self._writer.store(call, pod, old)
         self._deleter.delete(call, replace(options, resource_version=""))  # the mark has just changed it
         return done()
-
-    def _disrupted(self) -> Json:
-        return {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "lastProbeTime": None,
-            "lastTransitionTime": timestamp(self._store.now()),
-            "reason": EVICTION_REASON,
-            "message": EVICTION_MESSAGE,
-        }
 
     def log(self, call: Call) -> Response | Stream:
         """GET of a container's output; of a pod without node there is none. Raises 400, 404, 422."""
@@ -111,6 +101,14 @@ async def _relay(lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     finally:
         if isinstance(lines, AsyncGenerator):
             await lines.aclose()
+
+
+def _may_be_announced(pod: Json) -> bool:
+    """A pod that has ended, is being deleted or has a cause of disruption keeps its conditions."""
+    status = pod.get("status") or {}
+    if status.get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
+        return False
+    return not is_announced((c.get("type"), c.get("status")) for c in status.get("conditions") or ())
 
 
 def set_condition(pod: Json, condition: Json) -> None:

@@ -12,11 +12,13 @@ import msgspec
 
 from job_controller.labels import OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
 from job_controller.model import Object, Record
+from job_controller.reasons import EVENT_INDEX_NEVER_FAILS, EVENT_POD_ANNOTATION_IGNORED
 
 Json = Any
 NOTES = ("job-completion-index", "job-index-failure-count", "job-index-ignored-failure-count")
 PREFIX = "batch.kubernetes.io/"
 OWN_PREFIX = "sluice/"
+OWN_EVENTS = (EVENT_INDEX_NEVER_FAILS, EVENT_POD_ANNOTATION_IGNORED)
 
 
 class Seen(Object):
@@ -109,10 +111,10 @@ def without_names(text: str, namespace: str) -> str:
 
 
 def events(found: Iterable[Told], namespace: str) -> dict[str, int]:
-    """How often what was said about the Job."""
+    """How often each Event about the Job was recorded, without those that only our controller knows."""
     counts: Counter[str] = Counter()
     for event in found:
-        if event.involved_object.kind == "Job":
+        if event.involved_object.kind == "Job" and event.reason not in OWN_EVENTS:
             counts[f"{event.type} {event.reason} {without_names(event.message, namespace)}"] += event.count or 1
     return dict(sorted(counts.items()))
 

@@ -227,26 +227,22 @@ def adoption(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def duplicates(draw: st.DrawFn) -> Theme:
-    """Pods whose index, or whose count of failures, somebody has changed. None gets an index that is settled already,
-    see DIFFERENCES.md."""
-    spec = indexed(draw)
+    """Pods of the Job that others have made, with an index and counts of failures of their choice. None gets an index
+    that is settled already, see DIFFERENCES.md."""
+    spec = indexed(draw) | draw(manual())
     if draw(st.integers(0, 2)) == 0:
         spec["podReplacementPolicy"] = "Failed"
     index = st.sampled_from(["0", "0", "1", "2", "7", "abc", "-1", "01", "+1", "2147483648", None])
-    count = st.sampled_from(["0", "1", "2", "abc", "-3", "2147483648", None])
+    count = st.sampled_from([None, None, "0", "1", "2", "abc", "-3", "2147483648"])
 
-    def renumber(at: int, value: str | None) -> list[Step]:
-        return [RUN, do("annotate", at=at, annotations={PREFIX + "job-completion-index": value})]
-
-    def recount(at: int, value: str | None, ignored: bool) -> Step:
-        name = "job-index-ignored-failure-count" if ignored else "job-index-failure-count"
-        return do("annotate", at=at, annotations={PREFIX + name: value})
+    def made(name: str, index: str | None, failures: str | None, ignored: str | None) -> list[Step]:
+        notes = {"completion-index": index, "index-failure-count": failures, "index-ignored-failure-count": ignored}
+        annotations = {f"{PREFIX}job-{key}": text for key, text in notes.items() if text is not None}
+        return [RUN, do("stray", name=name, labels={"app": "work"}, tracked=True, owned=True, annotations=annotations)]
 
     happenings = draw(
         steps_of(
-            st.builds(renumber, ONE, index),
-            st.builds(renumber, ONE, index),
-            st.builds(recount, ONE, count, st.booleans()),
+            *[st.builds(made, st.sampled_from(["stray-a", "stray-b"]), index, count, count)] * 2,
             at_one("succeed"),
             failure(),
             at_one("succeed", among="deleting"),
@@ -259,15 +255,10 @@ def duplicates(draw: st.DrawFn) -> Theme:
 
 
 def _before_the_first_end(happenings: list[Step]) -> list[Step]:
-    """Without changes of an index after a pod may have ended."""
+    """Without pods that others make after a pod may have ended."""
     ends = [number for number, step in enumerate(happenings) if step.verb in ("succeed", "fail", "end")]
     first = min(ends, default=len(happenings))
-    name = PREFIX + "job-completion-index"
-    return [
-        step
-        for number, step in enumerate(happenings)
-        if number < first or name not in step.options.get("annotations", {})
-    ]
+    return [step for number, step in enumerate(happenings) if number < first or step.verb != "stray"]
 
 
 @st.composite

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import NODES
+from queue_manager.engine.resources import NODES, PODS
+from queue_manager.engine.transport import STRATEGIC_PATCH
 from queue_manager.local.controllers.taint_eviction import Tainted, evicted_at, no_execute
 from tests.local.agent.waiting import until
 from tests.local.agent.world import World, condition, running
@@ -91,6 +92,22 @@ async def test_pods_that_do_not_tolerate_the_taint_are_evicted_and_told_why(worl
         await until(said)
         await world.gone("leaves")
         assert running(await world.pod("stays"))
+
+
+async def test_a_pod_keeps_the_first_cause_of_its_disruption(world: World) -> None:
+    """KEP-3329: the condition is not updated if it is present with status True. The pod is deleted all the same."""
+    async with world.running():
+        await world.create("trap 'sleep 1; exit 3' TERM; while :; do sleep 0.05; done")
+        await world.when(running)
+        first = {"type": "DisruptionTarget", "status": "True", "reason": "Mine", "message": "first"}
+        status = {"status": {"conditions": [first]}}
+        kind = {"subresource": "status", "content_type": STRATEGIC_PATCH}
+        await world.client.patch(PODS, "default", "pod", status, **kind)
+        await taint(world, BROKEN)
+        going = await world.when(lambda pod: "deletionTimestamp" in pod["metadata"])
+        told = condition(going, "DisruptionTarget")
+        assert (told["status"], told["reason"], told["message"]) == ("True", "Mine", "first")
+        await world.gone()
 
 
 async def test_a_pod_stays_for_its_toleration_seconds(world: World) -> None:

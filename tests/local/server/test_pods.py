@@ -57,6 +57,19 @@ async def test_an_eviction_marks_the_disruption_and_deletes(world: World) -> Non
     }
 
 
+async def test_an_eviction_leaves_the_first_cause_of_the_disruption(world: World) -> None:
+    """KEP-3329: the condition is not updated if it is present with status True. The pod is deleted all the same."""
+    first = {"type": "DisruptionTarget", "status": "True", "reason": "Mine", "message": "first"}
+    await world.create(PODS, pod("p") | {"metadata": {"name": "p", "finalizers": ["example.com/hold"]}})
+    stored = await world.get(PODS, "p")
+    await world.ask("PUT", path(PODS, "p", subresource="status"), stored | {"status": {"conditions": [first]}})
+    assert (await world.ask("POST", path(PODS, "p", subresource="eviction"), {})).status == 201
+    found = await world.get(PODS, "p")
+    assert found["metadata"]["deletionTimestamp"]
+    [condition] = found["status"]["conditions"]
+    assert (condition["reason"], condition["message"]) == ("Mine", "first")
+
+
 @pytest.mark.parametrize(("verb", "way"), [("POST", "exec"), ("GET", "attach"), ("PATCH", "ephemeralcontainers")])
 async def test_the_ways_into_a_container_end_in_a_sentence(world: World, verb: str, way: str) -> None:
     await world.create(PODS, pod("p"))

@@ -238,6 +238,14 @@ def test_a_pod_that_the_agent_ended_tells_why_when_it_is_over(verdict: Verdict, 
         assert condition(over, "DisruptionTarget") == ("True", "TerminationByKubelet", verdict.disruption)
 
 
+@pytest.mark.parametrize(("stands", "written"), [("True", False), ("False", True)])
+def test_the_agent_leaves_the_first_cause_of_a_disruption(stands: str, written: bool) -> None:
+    """KEP-3329: a condition that is True already is not updated."""
+    first = {"type": "DisruptionTarget", "status": stands, "reason": "Mine", "message": "first"}
+    over = pod_status(view(pod_of(a=143), conditions=[first], verdict=SHUTDOWN, ending=True))
+    assert ("DisruptionTarget" in {c["type"] for c in over["conditions"]}) is written
+
+
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     old = [
         {"type": "Ready", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"},

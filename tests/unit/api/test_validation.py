@@ -303,11 +303,18 @@ def test_a_nominated_cluster_may_be_chosen_once() -> None:
         ("", []),
         ("example.com/a", []),
         ("example.com/a, acme.io/b", []),
-        ("example.com/a,example.com/a", [f'{GATE_PATH}: Duplicate value: "example.com/a"']),
+        (
+            "example.com/a, b.io/c,example.com/a",
+            [f'{GATE_PATH}: Invalid value: "example.com/a, b.io/c,example.com/a": duplicate gate name: example.com/a'],
+        ),
+        ("a.io/b,,", [f'{GATE_PATH}: Invalid value: "a.io/b,,": cannot contain empty gate names'] * 2),
+        (" ", []),
+        ("a.io/" + "b" * 58, []),
+        ("a.io/" + "b" * 59, [f"{GATE_PATH}: Too long: may not be more than 63 bytes"]),
         ("a", [f'{GATE_PATH}: Invalid value: "a": must be a domain-prefixed path (such as "acme.io/foo")']),
     ],
 )
-def test_gate_names_are_domain_prefixed_and_unique(text: str, expected: list[str]) -> None:
+def test_gate_names_are_domain_prefixed_short_and_unique(text: str, expected: list[str]) -> None:
     assert said(validate_admission_gates({GATED_BY: text})) == expected
 
 

@@ -58,6 +58,7 @@ AT_THE_BOUND: list[Json] = [
     {"leaderElection": {"resourceLock": "leases", "resourceName": "a.b", "resourceNamespace": "c"}},
     {"jobController": {"podFailureBackoffBase": "5s", "podFailureBackoffMax": "5s"}},
     {"visibilityServer": {"bindAddress": "::1"}},
+    {"internalCertManagement": {"enable": True, "webhookServiceName": "service-1"}},
     {"tls": {"minVersion": "VersionTLS12", "cipherSuites": ["TLS_AES_128_GCM_SHA256"]}},
     {"metrics": {"bindAddress": ":65535"}, "health": {"healthProbeBindAddress": "[::1]:0"}},
 ]
@@ -127,6 +128,10 @@ BEYOND: list[tuple[Json, list[str]]] = [
         ["tls.cipherSuites: cannot be chosen with VersionTLS13; must be omitted then"],
     ),
     ({"tls": {"minVersion": "VersionTLS11"}}, ['tls: "VersionTLS11" is no minVersion;']),
+    (
+        {"internalCertManagement": {"enable": True, "webhookServiceName": "1service"}},
+        [f"internalCertManagement.webhookServiceName: is no Service name; {names.dns_1035_label('1service')[0]}"],
+    ),
     ({"metrics": {"bindAddress": ":65536"}}, ['metrics.bindAddress: ":65536" is no address;']),
 ]
 

@@ -137,6 +137,47 @@ def test_newcomers_wait_for_what_is_under_way_but_not_for_ever() -> None:
     assert done[7:] == ["new-0", "old-7", "old-8", "old-9", "new-1", "new-2"]
 
 
+def test_an_urgent_newcomer_leaves_the_others_behind() -> None:
+    """It keeps its one place in the line; what is not in the line yet comes to its end."""
+    done: list[str] = []
+
+    async def note(key: str) -> None:
+        done.append(key)
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+        for number in range(20):
+            queue.add(f"new-{number}", new=True)
+        queue.add("old")
+        queue.add("new-19", urgent=True)
+        queue.add("new-19", urgent=True)
+        queue.add("other", urgent=True)
+        assert len(queue) == 22
+        await work(queue, note, 1)
+
+    run_virtual(main())
+    assert done[:4] == ["old", "new-19", "other", "new-0"]
+    assert len(done) == 22
+
+
+def test_an_urgent_newcomer_is_worked_on_while_others_fill_the_hands_for_newcomers() -> None:
+    begun: dict[str, float] = {}
+
+    async def slow(key: str) -> None:
+        begun[key] = asyncio.get_running_loop().time()
+        await asyncio.sleep(10)
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue("q")
+        for number in range(4):
+            queue.add(f"new-{number}", new=True)
+        asyncio.get_running_loop().call_later(5, lambda: queue.add("new-3", urgent=True))
+        await work(queue, slow, 100, 4)
+
+    run_virtual(main())
+    assert begun == {"new-0": 0, "new-3": 5, "new-1": 10, "new-2": 20}
+
+
 def test_newcomers_are_never_in_all_hands() -> None:
     """Of eight hands two may be busy with them; what is under way finds the others free."""
     begun: dict[str, float] = {}

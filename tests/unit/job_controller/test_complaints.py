@@ -9,10 +9,13 @@ import msgspec
 import pytest
 
 from job_controller.model import Job
+from job_controller.options import JobControllerOptions
 from job_controller.pod_selection import claims
+from job_controller.switches import Switches
+from job_controller.sync import decide
 from queue_manager.engine.resources import EVENTS
 from queue_manager.simulation.kubelet import Outcome
-from tests.unit.job_controller.build import events, indexed, job, kinds, pod, run
+from tests.unit.job_controller.build import T0, events, indexed, job, kinds, pod, run
 from tests.unit.job_controller.test_on_the_api_server import Cluster, virtually
 
 WORDS = "must be a whole number of at most 9 digits"
@@ -75,9 +78,28 @@ def test_an_annotation_that_is_put_wrong_again_is_told_again() -> None:
     assert [len(events(decision)) for decision in (first, right, again)] == [1, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("limit", "until"), [(None, "without end"), (3, "until spec.backoffLimit (3) ends the Job")], ids=["none", "three"]
+)
+def test_indexes_that_restart_in_their_pods_are_reported_once(limit: int | None, until: str) -> None:
+    """The pod of an index is restarted by its kubelet, so no failed pod is counted against the index."""
+    limits = {"backoff_limit": limit} if limit is not None else {}
+    endless = indexed(2, backoff_limit_per_index=1, restart_policy="OnFailure", **limits)
+    decision = run(endless, pod("a", index=0, restarts=2), pod("b", index=1))
+    assert events(decision) == [
+        "Warning IndexNeverFails spec.backoffLimitPerIndex: is not reached with restartPolicy OnFailure: a container "
+        f'that fails is restarted in its pod {until}, and the index does not fail; use restartPolicy "Never"'
+    ]
+    assert events(run(endless, pod("a", index=0), pod("b", index=1), memory=decision.memory)) == []
+    off = JobControllerOptions(switches=Switches(backoff_limit_per_index=False))
+    assert events(decide(endless, (), None, T0, off)) == [], "the field is switched off"
+
+
 def test_sensible_jobs_are_not_complained_about() -> None:
-    for sensible in (job(), indexed(3), job(completions=None), job(annotations={"sluice/backoff-seconds": "0"})):
-        assert not any("Invalid" in event for event in events(run(sensible)))
+    sensible = [job(), indexed(3), job(completions=None), job(annotations={"sluice/backoff-seconds": "0"})]
+    sensible += [indexed(3, backoff_limit_per_index=1), job(restart_policy="OnFailure")]
+    for one in sensible:
+        assert not [event for event in events(run(one)) if event.startswith("Warning")]
 
 
 @virtually

@@ -7,12 +7,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import job_controller
 from job_controller.fields import FieldError, invalid
-from job_controller.labels import OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
+from job_controller.labels import COMPLETION_INDEX, OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
+from job_controller.model import Pod
 from job_controller.options import JobControllerOptions
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import JOBS, PODS
@@ -20,6 +22,7 @@ from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.server.admission import Review
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.transport import LocalTransport
+from queue_manager.simulation.kubelet import Outcome
 from tests.unit.job_controller.build import created, deleted, indexed, job, pod, run
 from tests.unit.job_controller.test_on_the_api_server import Cluster, always, virtually
 from tests.unit.job_controller.world import World
@@ -38,6 +41,20 @@ def test_each_row_names_a_test_that_exists() -> None:
             assert re.search(rf"def {test}\(", (TESTS / f"{file}.py").read_text()), f"{file}::{test}"
 
 
+def test_each_row_about_a_design_names_what_exists() -> None:
+    """Each row gives a file of the repository and a text in it: what is renamed or built anew is found missing here."""
+    rows = [
+        line.split(" | ") for line in TABLE.read_text().splitlines() if re.match(r"\| (KEP-\d+|Job proposal) ", line)
+    ]
+    assert {row[0] for row in rows} == {"| KEP-1282", "| KEP-2232", "| KEP-3850", "| KEP-3329", "| Job proposal"}
+    for row in rows:
+        assert len(row) == 5, row
+        named = re.findall(r"`([\w/.]+)::([^`]+)`", row[-1])
+        assert named, row
+        for file, text in named:
+            assert text in (TABLE.parents[1] / file).read_text(), f"{file}::{text}"
+
+
 @virtually
 async def test_a_job_is_complete_a_moment_after_its_last_pod() -> None:
     """Row 1: the built-in controller looks a second after the first change."""
@@ -52,6 +69,38 @@ async def test_a_job_is_complete_a_moment_after_its_last_pod() -> None:
         began = cluster.clock.now()
         await cluster.finished()
         assert (cluster.clock.now() - began).total_seconds() <= 0.2
+
+
+SPEC_CHANGES: list[tuple[dict[str, Any], int]] = [
+    ({"parallelism": 8, "completions": 8}, 8),
+    ({"parallelism": 3, "completions": 3}, 3),
+    ({"suspend": True}, 0),
+    ({"suspend": False}, 3),
+]
+
+
+@virtually
+async def test_a_change_of_the_spec_does_not_wait_for_the_batch_of_pod_changes() -> None:
+    """Row 1: with both controllers only what happens to pods waits; here a batch takes ten seconds."""
+    cluster = Cluster()
+    begun: set[str] = set()
+
+    def one_is_restless(pod: Pod) -> Outcome:
+        """Pods of index 0 fail every second, so that there is always a batch under way."""
+        begun.add(pod.metadata.name)
+        index = pod.metadata.annotations[COMPLETION_INDEX]
+        return Outcome(ends_after=1.0, exit_code=1) if index == "0" else Outcome(ends_after=None)
+
+    options = JobControllerOptions(sync_batch_period=10.0, backoff_base=0.0)
+    async with cluster.controllers(one_is_restless, options):
+        await cluster.submit(parallelism=5, completions=5, completionMode="Indexed", backoffLimit=1000)
+        for change, pods in SPEC_CHANGES:
+            await asyncio.sleep(25)
+            await cluster.user.patch(JOBS, "default", "j", {"spec": change})
+            await asyncio.sleep(0.001)
+            living = [pod for pod in await cluster.pods() if pod["status"]["phase"] in ("Pending", "Running")]
+            assert len([pod for pod in living if "deletionTimestamp" not in pod["metadata"]]) == pods, change
+    assert len(begun) < 30, "failures of index 0 are gathered, so it is not tried a hundred times"
 
 
 def test_a_failure_that_is_reported_late_does_not_shorten_the_wait() -> None:

@@ -110,9 +110,22 @@ def test_only_orphans_are_told_to_be_disrupted() -> None:
             "status": "True",
             "reason": "DeletionByPodGC",
             "message": "PodGC: node no longer exists",
+            "lastProbeTime": None,
             "lastTransitionTime": wire(at(7)),
         }
     ]
+
+
+def test_an_orphan_keeps_the_first_cause_of_its_disruption() -> None:
+    """KEP-3329: the condition is not updated if it is present with status True; False is no cause."""
+    assert end_patch(Removal(disrupted("Mine"), "orphaned"), at(7)) == {
+        "metadata": {"uid": "a"},
+        "status": {"phase": "Failed"},
+    }
+    taken_back = pod("a", conditions=[("DisruptionTarget", "False")])
+    again = end_patch(Removal(taken_back, "orphaned"), at(7))
+    assert again is not None
+    assert again["status"]["conditions"][0]["reason"] == "DeletionByPodGC"
 
 
 def test_pod_that_has_ended_keeps_its_end() -> None:

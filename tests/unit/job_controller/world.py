@@ -45,7 +45,7 @@ class FirstComeQueue:
         self._world = world
         self.due: dict[Any, datetime] = {}
 
-    def add(self, key: Any, *, new: bool = False) -> None:
+    def add(self, key: Any, *, new: bool = False, urgent: bool = False) -> None:
         self.due[key] = min(self.due.get(key, self._world.time), self._world.time)
 
     def add_after(self, key: Any, seconds: float) -> None:

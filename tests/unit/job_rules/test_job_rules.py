@@ -40,7 +40,7 @@ def test_limits_of_large_indexed_jobs_add_up() -> None:
     used = "when completions are above 100000 and used with backoff limit per index"
     assert [str(error) for error in validation.validate_create(large)] == [
         "spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed",
-        "spec.maxFailedIndexes: Required value: must be specified when completions are above 100000",
+        "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000",
         f"spec.parallelism: Invalid value: 100001: must be less than or equal to 10000 {used}",
     ]
     large["spec"]["maxFailedIndexes"] = 100_001

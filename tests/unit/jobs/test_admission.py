@@ -60,6 +60,8 @@ def job(suspend=True, parallelism=3, annotations=None, **labels):
 
 MIN = {"kueue.x-k8s.io/job-min-parallelism": "1"}
 GATE = "kueue.x-k8s.io/admission-gated-by"
+ELASTIC = {"kueue.x-k8s.io/elastic-job": "true"}
+ELASTIC_PATH = "metadata.labels[kueue.x-k8s.io/elastic-job]"
 SYNC = "kueue.x-k8s.io/job-completions-equal-parallelism"
 
 
@@ -113,6 +115,19 @@ SYNC = "kueue.x-k8s.io/job-completions-equal-parallelism"
             "cannot add admission gate after creation",
         ),
         (job(annotations={GATE: "example.com/g"}, queue_name="a"), job(queue_name="a"), False, ""),
+        (
+            job(queue_name="a"),
+            job(annotations=ELASTIC, queue_name="a"),
+            False,
+            f"{ELASTIC_PATH}: Invalid value: true: field is immutable",
+        ),
+        (
+            job(False, annotations=ELASTIC, queue_name="a"),
+            job(False, queue_name="a"),
+            False,
+            f"{ELASTIC_PATH}: Invalid value: false: field is immutable",
+        ),
+        (job(queue_name="a"), job(annotations={"kueue.x-k8s.io/elastic-job": "false"}, queue_name="a"), False, ""),
         # What was wrong before is no fault of the change, else such a Job could neither be started nor stopped.
         (job(annotations={SYNC: "maybe"}, queue_name="a"), job(False, 1, {SYNC: "maybe"}, queue_name="a"), False, ""),
         (job(annotations={SYNC: "maybe"}), job(annotations={SYNC: "perhaps"}), False, "invalid syntax"),

@@ -215,6 +215,15 @@ def test_a_failed_index_says_when_its_next_pod_comes() -> None:
     assert (first.at, first.what) == (at(70), "the next pod of index 1")
 
 
+def test_the_index_of_a_pod_is_that_of_its_name_whatever_its_annotation_says() -> None:
+    """As the Job controller counts it."""
+    spec = {"completionMode": "Indexed", "completions": 3, "parallelism": 3}
+    found = view(job(suspend=False, **spec), pods=(pod("j-2-aaaaa", index=0), pod("j-1-aaaaa", index=1)))
+    assert [(row.name, row.index) for row in found.pods] == [("j-1-aaaaa", 1), ("j-2-aaaaa", 2)]
+    assert found.indexes is not None
+    assert found.indexes.map[0] != found.indexes.map[1] == found.indexes.map[2]
+
+
 def test_the_ladder_of_steps_is_in_order_of_time_and_within_a_second_of_cause() -> None:
     steps = view(
         job(suspend=False, status={"startTime": wire(5)}, conditions=[cond("Suspended", "False", seconds=5)]),

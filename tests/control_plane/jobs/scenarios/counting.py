@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.control_plane.jobs.history import do, history
+from tests.control_plane.jobs.history import Step, do, history
+from tests.control_plane.jobs.picture import PREFIX
 
 
 def indexed(completions: int, parallelism: int | None = None, **more: object) -> dict[str, object]:
@@ -11,6 +12,15 @@ def indexed(completions: int, parallelism: int | None = None, **more: object) ->
 
 
 MANUAL = {"manualSelector": True, "selector": {"matchLabels": {"app": "work"}}}
+
+
+def duplicate(index: str, **counts: str) -> Step:
+    """A pod of the Job that somebody else made; names of `counts` without their prefix, in snake case."""
+    notes = {PREFIX + "job-completion-index": index}
+    notes |= {f"{PREFIX}job-{name.replace('_', '-')}": text for name, text in counts.items()}
+    return do("stray", labels={"app": "work"}, tracked=True, owned=True, annotations=notes)
+
+
 PENDING_REPLACED = {"podReplacementPolicy": "Failed"}
 
 SCENARIOS = (
@@ -90,25 +100,10 @@ SCENARIOS = (
         "completions of an Indexed Job move only with parallelism", indexed(3), do("spec", completions=5), do("succeed")
     ),
     history(
-        "of two pods of one index one goes",
-        indexed(2),
-        do("run", index=0),
-        do("annotate", index=1, annotations={"batch.kubernetes.io/job-completion-index": "0"}),
-        do("end"),
-        do("succeed"),
+        "of two pods of one index one goes", indexed(2, **MANUAL), do("run", index=0), duplicate("0"), do("succeed")
     ),
-    history(
-        "a pod whose index is too large goes",
-        indexed(2),
-        do("annotate", index=1, annotations={"batch.kubernetes.io/job-completion-index": "7"}),
-        do("succeed"),
-    ),
-    history(
-        "a pod whose index cannot be read goes",
-        indexed(2),
-        do("annotate", index=1, annotations={"batch.kubernetes.io/job-completion-index": "x"}),
-        do("succeed"),
-    ),
+    history("a pod whose index is too large goes", indexed(2, **MANUAL), duplicate("7"), do("succeed")),
+    history("a pod whose index cannot be read goes", indexed(2, **MANUAL), duplicate("x"), do("succeed")),
     history(
         "a deleted pod is a failure and is replaced",
         {"completions": 2, "parallelism": 2},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.control_plane.jobs.history import do, history
-from tests.control_plane.jobs.scenarios.counting import indexed
+from tests.control_plane.jobs.scenarios.counting import MANUAL, duplicate, indexed
 
 ON_FAILURE = {"restartPolicy": "OnFailure"}
 
@@ -138,14 +138,14 @@ SCENARIOS = (
     ),
     history(
         "a failure count that cannot be read is none",
-        per_index(1, 1),
-        do("annotate", annotations={"batch.kubernetes.io/job-index-failure-count": "many"}),
+        per_index(1, 1, **MANUAL),
+        duplicate("0", index_failure_count="many"),
         do("fail"),
     ),
     history(
-        "a failure count that is edited is believed",
-        per_index(1, 1),
-        do("annotate", annotations={"batch.kubernetes.io/job-index-failure-count": "1"}),
+        "the failure count of a pod made by others is believed",
+        per_index(1, 1, **MANUAL),
+        duplicate("0", index_failure_count="1"),
         do("fail"),
     ),
     history(

@@ -1,0 +1,23 @@
+"""Warnings about Jobs whose fields work against each other, in the answer to their creation."""
+
+from __future__ import annotations
+
+from job_controller.complaints import endless_indexes
+from job_controller.fields import FieldError
+from queue_manager.engine.resources import JOBS
+from queue_manager.local.server.admission import Review
+
+
+class JobAdvice:
+    """An Admission that only warns. The Job controller says the same in an Event, which outlasts the answer."""
+
+    def mutate(self, review: Review) -> list[FieldError] | None:
+        return None
+
+    def validate(self, review: Review) -> list[FieldError]:
+        if review.resource == JOBS and not review.subresource and review.operation == "CREATE":
+            spec = review.object["spec"]
+            restart_policy = spec["template"]["spec"]["restartPolicy"]
+            endless = endless_indexes(spec.get("backoffLimitPerIndex"), spec.get("backoffLimit"), restart_policy)
+            review.warnings.extend([endless] if endless else [])
+        return []

@@ -28,6 +28,7 @@ class Situation:
     outcomes        what the pod failure policy says of each failed pod, by UID
     exhausted       the index that a failed pod fails for good, by UID; only with backoffLimitPerIndex
     waiting         failed pods that keep their finalizer until they are replaced, by index; likewise (spec 2.7)
+    permitted       new pods may be created (ports.PodPermits)
     doomed_since    when the end of the Job was announced, or its deletion: from then on its pods are deleted with it
     """
 
@@ -57,6 +58,7 @@ class Situation:
     stored_failed: IndexSet
     start_time: datetime | None
     resumed: bool
+    permitted: bool
     doomed_since: datetime | None
 
     @property
@@ -93,7 +95,14 @@ class Situation:
         return failed_by_itself(pod, self.only_terminal, self.doomed_since)
 
 
-def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOptions, before: Parts = ()) -> Situation:
+def look(
+    job: Job,
+    pods: Iterable[Pod],
+    now: datetime,
+    options: JobControllerOptions,
+    before: Parts = (),
+    permitted: bool = True,
+) -> Situation:
     """Sort the pods of a Job. `before`: the parts of the last Situation. O(pods), and little for unchanged ones."""
     spec, status = job.spec, job.status
     indexed = spec.completion_mode == "Indexed"
@@ -107,9 +116,10 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
     completed = stored | found.completed if found.completed else stored
     active_indexes = frozenset(found.indexes) if indexed else frozenset()
     deleting = job.metadata.deletion_timestamp is not None  # then Suspended stays, and would start it at every look
-    resumed = not spec.suspend and not deleting and conditions.is_true(status.conditions, SUSPENDED)
+    may_start = permitted and not spec.suspend
+    resumed = may_start and not deleting and conditions.is_true(status.conditions, SUSPENDED)
     stamp = now.replace(microsecond=0)
-    starts = resumed or (status.start_time is None and not spec.suspend)
+    starts = resumed or (status.start_time is None and may_start)
     failed = found.failed
     outcomes = {pod.metadata.uid: _outcome(job, pod) for pod in failed}
     per_index = indexed and spec.backoff_limit_per_index is not None
@@ -145,6 +155,7 @@ def look(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOpt
         stored_failed=lost,
         start_time=stamp if starts else status.start_time,
         resumed=resumed,
+        permitted=permitted,
         doomed_since=_doomed_since(job),
     )
 

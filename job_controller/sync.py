@@ -61,11 +61,13 @@ def decide(
     options: JobControllerOptions = DEFAULTS,
     *,
     pods_done: bool = False,
+    permitted: bool = True,
 ) -> Decision:
     """The steps for an unfinished Job (spec 2.2).
 
     pods: all pods whose controller is this very Job. memory: of the previous Decision for this UID, None at
-    first. now: aware. pods_done: create and delete nothing (after a step that failed).
+    first. now: aware. pods_done: create and delete nothing (after a step that failed). permitted: the Job may have
+    new pods; without the permit the Job counts as not started, and the pods that it has are left alone.
     """
     wrong = complaints.unmanageable(job)
     told = frozenset((wrong,) if wrong is not None else complaints.about_annotations(job))
@@ -73,7 +75,9 @@ def decide(
     if wrong is not None:
         return Decision(events=new, memory=Memory(memory.history if memory is not None else History(), told=told))
     owned = tuple(pods)
-    s = look(effective(job, options.switches), owned, now, options, memory.parts if memory is not None else ())
+    s = look(
+        effective(job, options.switches), owned, now, options, memory.parts if memory is not None else (), permitted
+    )
     memory = Memory(_history(s, owned, memory), s.parts, told, memory.status_at if memory is not None else None)
     verdict = judge(s)
     plan = Plan()

@@ -11,7 +11,7 @@ import msgspec
 
 from job_controller.annotations import integer
 from job_controller.fields import Json
-from job_controller.model import Job, JobSpec
+from job_controller.model import Job, JobSpec, OwnerReference
 from job_controller.pods import owner_reference
 from queue_manager.api import labels
 from queue_manager.api.types import PodSet, PriorityClass, Workload, WorkloadPriorityClass
@@ -47,6 +47,18 @@ def _hash(job_name: str, uid: str) -> str:
 def made_for(job: Job, workload: Workload) -> bool:
     """It was made for this Job, here or by Kueue (which may cut names shorter), and not by somebody who brought it."""
     return workload.metadata.name.endswith(f"-{_hash(job.metadata.name, job.metadata.uid)}")
+
+
+def is_job(owner: OwnerReference) -> bool:
+    """Whether the owner is a Job of Kubernetes. Other groups have a kind Job too."""
+    return owner.kind == "Job" and owner.api_version.partition("/")[0] == "batch"
+
+
+def lets_run(workload: Workload) -> bool:
+    """Whether the Job of this Workload may run: the Workload is admitted, and nothing has ended that since."""
+    ended = any(workload.is_true(end) for end in (labels.EVICTED, labels.FINISHED))
+    admitted = workload.is_true(labels.ADMITTED) and workload.status.admission is not None
+    return admitted and not ended and workload.metadata.deletion_timestamp is None
 
 
 def queue_name(job: Job) -> str:

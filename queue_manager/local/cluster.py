@@ -139,9 +139,9 @@ class LocalCluster:
         await register(self.client, self._nodes, clock.now())
 
         job_options = self.config.job_controller.options()
-        run_job_controller(runtime, job_options)
-        add_pod_keeping(runtime)
         self._queue = queue = add_queue_controllers(runtime, self.config)
+        run_job_controller(runtime, job_options, queue.permits)
+        add_pod_keeping(runtime)
         admission.extend([SwitchedOff(job_options.switches), PodPriority(store), LeftUndone(), *queue.admission])
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)

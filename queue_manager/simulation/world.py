@@ -67,13 +67,14 @@ class World:
     async def __aenter__(self) -> Self:
         await install_crds(self.client)
         runtime = Runtime(LocalTransport(self.server, "system:sluice"), self.clock, self.rng, silence=None)
-        run_job_controller(runtime, self._config.job_controller.options())
+        if not self._apart:
+            self._manage(runtime)
+        permits = None if self._apart else self.queue.permits
+        run_job_controller(runtime, self._config.job_controller.options(), permits)
         for controller in (GarbageCollector(self.server), NamespaceController(self.server)):
             runtime.task(controller.run)
         if self._script is not None:
             Kubelet(runtime, self._script)
-        if not self._apart:
-            self._manage(runtime)
         await self._stack.enter_async_context(runtime)
         if self._apart:
             self._stack.push_async_callback(self.kill)

@@ -1,0 +1,155 @@
+"""What a user tries so that pods run outside of quota, and what comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from queue_manager.engine.resources import JOBS
+from queue_manager.simulation.kubelet import Outcome
+from tests.local.queue.cluster import NS, Cluster, cluster
+from tests.local.queue.places import run
+
+pytestmark = pytest.mark.usefixtures("place")
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+EVERYTHING = "manageJobsWithoutQueueName: true"
+
+
+def pods_created(c: Cluster, job: str) -> int:
+    """How many pods this Job has ever had, by the history of the store."""
+    created = [line.split(b" ", 2) for line in c.world.history]
+    pods = [msgspec.json.decode(data) for what, kind, data in created if (what, kind) == (b"ADDED", b"pods")]
+    return sum(pod["metadata"]["ownerReferences"][0]["name"] == job for pod in pods)
+
+
+async def edit(c: Cluster, job: str, **spec: Any) -> None:
+    await c.client.patch(JOBS, NS, job, {"spec": spec})
+
+
+async def suspended(c: Cluster, job: str) -> bool:
+    return bool((await c.job(job))["spec"].get("suspend"))
+
+
+async def has_workload(c: Cluster, job: str) -> bool:
+    try:
+        await c.workload(job)
+    except LookupError:
+        return False
+    return True
+
+
+@contextmanager
+def no_rules(c: Cluster) -> Iterator[None]:
+    """As on a cluster whose webhooks do not answer and may be passed by."""
+    rules, c.world.admission[:] = list(c.world.admission), []
+    yield
+    c.world.admission[:] = rules
+
+
+async def beside_a_full_queue(c: Cluster, **submitted: Any) -> None:
+    """One cpu of quota, taken by `run`; `wait` waits for it."""
+    await c.queues(cpu="1")
+    await c.submit("run")
+    await c.until(c.running, ["run"])
+    await c.submit("wait", **submitted)
+    await c.until(lambda: has_workload(c, "wait"), True)
+    await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize(("config", "queue"), [("", "lq"), (EVERYTHING, "lq"), (EVERYTHING, None)])
+def test_no_pod_is_created_when_a_waiting_job_is_unsuspended(config: str, queue: str | None) -> None:
+    """The Job controller asks the queue, so that no pod starts between the user's write and the next suspension."""
+
+    async def story() -> None:
+        async with cluster(config) as c:
+            await beside_a_full_queue(c, queue=queue)
+            for _ in range(100):
+                await edit(c, "wait", suspend=False)
+                await asyncio.sleep(0.03)
+            await c.until(lambda: suspended(c, "wait"), True)
+            assert pods_created(c, "wait") == 0
+
+    run(story())
+
+
+def test_no_pod_is_created_before_admission_when_no_webhook_suspended_the_job() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.until(c.running, ["run"])
+            with no_rules(c):
+                await c.submit("wait", suspend=False)
+            await c.until(lambda: suspended(c, "wait"), True)
+            assert pods_created(c, "wait") == 0
+            await c.client.delete(JOBS, NS, "run", propagation="Background")
+            await c.until(c.running, ["wait"])
+            await c.until(lambda: created(c, "wait"), 1)
+
+    run(story())
+
+
+async def created(c: Cluster, job: str) -> int:
+    return pods_created(c, job)
+
+
+def test_a_waiting_job_stays_suspended_when_its_queue_label_is_removed() -> None:
+    """The Workload goes first: until then unsuspending is undone, and from then on the Job is none of the queue's."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await beside_a_full_queue(c)
+            with no_rules(c):
+                leaves = {"metadata": {"labels": {QUEUE: None}}, "spec": {"suspend": False}}
+                await c.client.patch(JOBS, NS, "wait", leaves)
+            await c.until(lambda: has_workload(c, "wait"), False)
+            assert await suspended(c, "wait")
+            assert pods_created(c, "wait") == 0
+            await edit(c, "wait", suspend=False)
+            await c.until(lambda: created(c, "wait"), 1)
+
+    run(story())
+
+
+def test_no_pod_is_added_when_a_running_job_is_made_bigger_than_admitted() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="2")
+            await c.submit("a", parallelism=1, completions=4)
+            await c.until(c.running, ["a"])
+            await c.until(lambda: created(c, "a"), 1)
+            await edit(c, "a", parallelism=4)
+            await asyncio.sleep(5)
+            assert await suspended(c, "a")
+            assert pods_created(c, "a") == 1
+            await edit(c, "a", parallelism=2)
+            await c.until(lambda: created(c, "a"), 3)
+
+    run(story())
+
+
+def test_no_pod_is_created_when_an_evicted_job_is_unsuspended() -> None:
+    """Its pod fails at the same moment: the replacement would run without quota."""
+
+    async def story() -> None:
+        config = "waitForPodsReady: {timeout: 2s, requeuingStrategy: {backoffBaseSeconds: 60}}"
+        async with cluster(config, a=Outcome(ready_after=None, ends_after=None, stops_within=5.0)) as c:
+            await c.queues(cpu="1")
+            await c.submit("a", backoffLimit=6)
+            await c.until(lambda: evicted(c, "a"), True)
+            await edit(c, "a", suspend=False)
+            await asyncio.sleep(10)
+            assert pods_created(c, "a") == 1
+
+    run(story())
+
+
+async def evicted(c: Cluster, job: str) -> bool:
+    found = await c.condition(job, "Evicted")
+    return found is not None and found[0] == "True"

@@ -122,7 +122,7 @@ class JobController:
 
     def _job_of(self, pod: Pod) -> Key | None:
         owner = pod.metadata.controller
-        if owner is None or owner.kind != "Job":
+        if owner is None or not owner.is_job:
             return None
         job = self._cluster.job(Key(pod.metadata.namespace, owner.name))
         return job.metadata.key if job is not None and job.metadata.uid == owner.uid else None

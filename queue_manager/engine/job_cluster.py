@@ -99,7 +99,7 @@ class JobCluster:
 
 def _controller_uid(pod: Pod) -> tuple[str, ...]:
     owner = pod.metadata.controller
-    return (owner.uid,) if owner is not None and owner.kind == "Job" else ()
+    return (owner.uid,) if owner is not None and owner.is_job else ()
 
 
 def _namespace_if_orphan(pod: Pod) -> tuple[str, ...]:

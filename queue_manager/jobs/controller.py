@@ -103,7 +103,7 @@ class JobQueueController:
         workload = new or old
         if workload is None:
             return
-        owners = [*controller_uid(workload), *(controller_uid(old) if old is not None else ())]
+        owners = [workload.job_uid, old.job_uid if old is not None else ""]
         for uid in dict.fromkeys(owners):  # one that it belonged to until now has none any more
             job = self._jobs.by_uid(uid)
             if job is not None:
@@ -152,7 +152,7 @@ class JobQueueController:
         job = self._jobs.get(key.namespace, key.name)
         if job is None:
             return
-        owned = self._workloads.lookup(BY_OWNER, job.metadata.uid)
+        owned = self._standing.workloads_of(job)
         context = self._context(job)
         if not context.managed and not owned and context.parent is None:
             return
@@ -257,7 +257,7 @@ class JobQueueController:
         """Whether what is there already under this name was made for this Job, by an answer that did not arrive."""
         meta = action.workload["metadata"]
         found = await self._runtime.client.get(WORKLOADS, meta["namespace"], meta["name"], type=Workload)
-        return found.metadata.controller is not None and found.metadata.controller.uid == job.metadata.uid
+        return found.job_uid == job.metadata.uid
 
     def _tell_refusal(self, job: Job, error: ApiError) -> None:
         """Once for each text. Only what the server will say again: not that it is busy, or that we are too many."""

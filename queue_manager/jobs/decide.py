@@ -24,6 +24,7 @@ from job_controller import conditions
 from job_controller.model import Job
 from queue_manager.api import labels
 from queue_manager.api.types import ReclaimablePod, Workload
+from queue_manager.api.workload_names import workload_name
 from queue_manager.jobs import patches, pods
 from queue_manager.jobs.actions import (
     MAX_ANCESTORS,
@@ -51,7 +52,6 @@ from queue_manager.jobs.workload import (
     queue_name,
     reclaimed,
     take_over,
-    workload_name,
 )
 from queue_manager.workloads import overrides, transitions
 from queue_manager.workloads.draft import Draft, Event
@@ -60,9 +60,15 @@ _ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # where only it matters whether so
 
 
 def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
-    """The next action for a Job, given the Workloads it controls."""
+    """The next action for a Job, given its Workloads: those that it controls, and those that only name its UID.
+
+    Somebody has removed the owner reference of the latter: it is put back first.
+    """
     if job.metadata.deletion_timestamp is not None:
         return Nothing()  # the life cycle of Workloads sees to what it leaves behind
+    lost = next((w for w in owned if w.metadata.controller is None), None)
+    if lost is not None:
+        return Update(lost, take_over(job, lost))
     workload = _current(job, owned)
     if context.parent is not None and not _still_runs(job, workload):
         leaves = _stop_to_leave(job, workload, context) or _abandon(job, owned)  # it had a queue name of its own

@@ -24,7 +24,7 @@ from queue_manager.engine.cache import Cache
 from queue_manager.engine.resources import JOBS, NAMESPACES, WORKLOADS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.jobs.actions import MAX_ANCESTORS, Parent
-from queue_manager.jobs.workload import is_job, lets_run, matches, queue_name
+from queue_manager.jobs.workload import lets_run, made_for, matches, prebuilt_name, queue_name
 from queue_manager.workloads.controller import BY_OWNER
 from queue_manager.workloads.job_pods import JobPods
 from queue_manager.workloads.settings import Settings
@@ -66,23 +66,28 @@ class JobStanding:
             if found is None:
                 return None
             if self.managed(found):
-                return Parent(admitted=any(map(lets_run, self._workloads_of(found))))
+                return Parent(admitted=any(map(lets_run, self.workloads_of(found))))
             above = found
         return Parent(admitted=False, too_deep=True)
 
     def _owner(self, job: Job) -> Job | None:
         """The Job that controls this one. An owner of another kind, group or namespace is none of ours."""
         owner = job.metadata.controller
-        found = self._jobs.by_uid(owner.uid) if owner is not None and is_job(owner) else None
+        found = self._jobs.by_uid(owner.uid) if owner is not None and owner.is_job else None
         return found if found is not None and found.metadata.namespace == job.metadata.namespace else None
 
-    def _workloads_of(self, job: Job) -> list[Workload]:
-        return self._workloads.lookup(BY_OWNER, job.metadata.uid)
+    def workloads_of(self, job: Job) -> list[Workload]:
+        """Those that the Job controls, and those of its own whose owner reference somebody has removed.
+
+        A Workload that carries the Job's UID in its label is the Job's own only if its name says so too: anybody can
+        write a label.
+        """
+        return [w for w in self._workloads.lookup(BY_OWNER, job.metadata.uid) if _is_own(job, w)]
 
     # --- who may have pods ---
 
     def may_create_pods(self, job: Job) -> bool:
-        workloads = self._workloads_of(job)
+        workloads = self.workloads_of(job)
         if workloads:
             stopping = labels.STOPPING in job.metadata.annotations
             return not stopping and any(lets_run(w) and matches(job, w) for w in workloads)
@@ -105,3 +110,8 @@ class JobStanding:
         """Tell the subscribers that `may_create_pods` may have another answer for this Job now."""
         for changed in self._subscribers:
             changed(key)
+
+
+def _is_own(job: Job, workload: Workload) -> bool:
+    named = made_for(job, workload) or workload.metadata.name == prebuilt_name(job)
+    return workload.metadata.controller is not None or named

@@ -153,3 +153,94 @@ def test_no_pod_is_created_when_an_evicted_job_is_unsuspended() -> None:
 async def evicted(c: Cluster, job: str) -> bool:
     found = await c.condition(job, "Evicted")
     return found is not None and found[0] == "True"
+
+
+# --- Jobs that belong to others ----------------------------------------------------------------------------
+
+
+def owned_by(uid: str, api_version: str = "batch/v1") -> dict[str, Any]:
+    owner = {"apiVersion": api_version, "kind": "Job", "name": "run", "uid": uid, "controller": True}
+    return {"ownerReferences": [owner]}
+
+
+async def make_child(c: Cluster, **meta: Any) -> dict[str, Any]:
+    """An unsuspended Job `child` without queue name. The answer of the API server."""
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    tree = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "child", "namespace": NS, **meta}}
+    return await c.create(JOBS, {**tree, "spec": {"backoffLimit": 0, "template": template}})
+
+
+@pytest.mark.parametrize("api_version", ["batch.volcano.sh/v1alpha1", "batchx/v1", "v1"])
+def test_an_owner_of_kind_job_in_another_group_makes_no_child(api_version: str) -> None:
+    """It has even the UID of a managed Job that is admitted."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.local_queue("default")
+            await c.submit("run")
+            await c.until(c.running, ["run"])
+            child = await make_child(c, **owned_by((await c.job("run"))["metadata"]["uid"], api_version))
+            assert child["metadata"]["labels"][QUEUE] == "default"
+            assert child["spec"]["suspend"]
+            await asyncio.sleep(1)
+            assert pods_created(c, "child") == 0
+
+    run(story())
+
+
+def test_an_owner_that_the_queue_does_not_manage_makes_no_child() -> None:
+    """A Job from before the default queue: what it owns is queued like any other."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.submit("run", queue=None)
+            await c.local_queue("default")
+            await asyncio.sleep(0.5)
+            child = await make_child(c, **owned_by((await c.job("run"))["metadata"]["uid"]))
+            assert child["metadata"]["labels"][QUEUE] == "default"
+
+    run(story())
+
+
+def test_a_child_of_a_finished_job_gets_no_pod() -> None:
+    """The quota of its parent is given back, and covers nothing any more."""
+
+    async def story() -> None:
+        async with cluster(run=Outcome(ready_after=0.2, ends_after=0.5)) as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.until(lambda: condition_of(c, "run", "Complete"), True)
+            await c.until(lambda: finished(c, "run"), True)
+            await make_child(c, **owned_by((await c.job("run"))["metadata"]["uid"]))
+            await c.until(lambda: suspended(c, "child"), True)
+            assert pods_created(c, "child") == 0
+            await c.client.patch(JOBS, NS, "child", {"metadata": {"labels": {QUEUE: "lq"}}})
+            await c.until(lambda: created(c, "child"), 1)
+
+    run(story())
+
+
+def test_a_child_is_suspended_when_its_parent_ends() -> None:
+    async def story() -> None:
+        async with cluster(run=Outcome(ready_after=0.2, ends_after=3)) as c:
+            await c.queues(cpu="1")
+            await c.submit("run")
+            await c.until(c.running, ["run"])
+            await make_child(c, **owned_by((await c.job("run"))["metadata"]["uid"]))
+            await c.until(lambda: created(c, "child"), 1)
+            await c.until(lambda: suspended(c, "child"), True)
+            assert await condition_of(c, "run", "Complete")
+
+    run(story())
+
+
+async def finished(c: Cluster, job: str) -> bool:
+    return await c.condition(job, "Finished") is not None
+
+
+async def condition_of(c: Cluster, job: str, kind: str) -> bool:
+    conditions = (await c.job(job))["status"].get("conditions", ())
+    return any(found["type"] == kind and found["status"] == "True" for found in conditions)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import msgspec
 import pytest
 
-from queue_manager.engine.resources import JOBS
+from job_controller.times import timestamp
+from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, WORKLOADS
+from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.kubelet import Outcome
 from tests.local.queue.cluster import NS, Cluster, cluster
 from tests.local.queue.places import run
@@ -244,3 +247,61 @@ async def finished(c: Cluster, job: str) -> bool:
 async def condition_of(c: Cluster, job: str, kind: str) -> bool:
     conditions = (await c.job(job))["status"].get("conditions", ())
     return any(found["type"] == kind and found["status"] == "True" for found in conditions)
+
+
+# --- usage that somebody writes ----------------------------------------------------------------------------
+
+
+def admission(usage: str, now: datetime) -> dict[str, Any]:
+    given = {"name": "main", "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": usage}, "count": 1}
+    true = {"lastTransitionTime": timestamp(now), "reason": "Admitted", "message": "forged", "status": "True"}
+    conditions = [{**true, "type": kind} for kind in ("QuotaReserved", "Admitted")]
+    return {"status": {"admission": {"clusterQueue": "cq", "podSetAssignments": [given]}, "conditions": conditions}}
+
+
+async def forge(c: Cluster, job: str, usage: str) -> None:
+    name = (await c.workload(job))["metadata"]["name"]
+    await c.client.patch(WORKLOADS, NS, name, admission(usage, c.world.clock.now()), subresource="status")
+
+
+@pytest.mark.parametrize("usage", ["0", "1e-9", "1e9"])
+def test_usage_is_what_the_pods_ask_for_when_the_status_states_another(usage: str) -> None:
+    """Of six Jobs at a quota of one, one is admitted by the queue and one by the forger, and no third."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            for name in "abcdef":
+                await c.submit(name)
+            await c.until(c.running, ["a"])
+            await asyncio.sleep(1)
+            await forge(c, "f", usage)
+            await c.until(c.running, ["a", "f"])
+            await asyncio.sleep(5)
+            assert await c.running() == ["a", "f"]
+            await c.until(lambda: used(c), "2")
+            await c.client.delete(JOBS, NS, "a", propagation="Background")
+            await c.client.delete(JOBS, NS, "f", propagation="Background")
+            await c.until(c.running, ["b"])
+
+    run(story())
+
+
+@pytest.mark.parametrize("usage", ["-1", "-100m", -1])
+def test_negative_usage_is_refused(usage: str) -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            await c.submit("a", "2")
+            await c.until(lambda: has_workload(c, "a"), True)
+            with pytest.raises(ApiError) as refused:
+                await forge(c, "a", usage)
+            assert refused.value.status == 422
+            assert "status.admission.podSetAssignments[0].resourceUsage.cpu" in refused.value.message
+
+    run(story())
+
+
+async def used(c: Cluster) -> str:
+    status = (await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"]
+    return str(status["flavorsUsage"][0]["resources"][0]["total"])

@@ -48,7 +48,8 @@ class World:
         apart: bool = False,
         through: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> None:
-        """Without a script there is no kubelet. `through` wraps the queue's own way to the API server."""
+        """Without a script there is no kubelet. `through` wraps the way of the queue's controllers to the API server,
+        and with them, unless they are `apart`, that of all other controllers."""
         self.clock = virtual_clock()
         self.rng = Random(seed)
         self.history: list[bytes] = []
@@ -66,7 +67,9 @@ class World:
 
     async def __aenter__(self) -> Self:
         await install_crds(self.client)
-        runtime = Runtime(LocalTransport(self.server, "system:sluice"), self.clock, self.rng, silence=None)
+        transport: Transport = LocalTransport(self.server, "system:sluice")
+        transport = transport if self._apart else self._through(transport)
+        runtime = Runtime(transport, self.clock, self.rng, silence=None)
         if not self._apart:
             self._manage(runtime)
         permits = None if self._apart else self.queue.permits

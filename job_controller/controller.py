@@ -23,6 +23,7 @@ from job_controller.perform import (
     REFUSED,
     Errors,
     Performer,
+    PermitWithdrawn,
     StatusConflict,
     is_namespace_terminating,
     status_of,
@@ -31,7 +32,7 @@ from job_controller.pod_facts import is_terminal
 from job_controller.pod_identity import Identities, disagreement
 from job_controller.pod_selection import claims, matches
 from job_controller.pods import Tree
-from job_controller.ports import Clock, Cluster, Events, Metrics, Queue
+from job_controller.ports import AlwaysPermitted, Clock, Cluster, Events, Metrics, PodPermits, Queue
 from job_controller.sync import decide
 
 # How often one sync decides anew because somebody else wrote to the Job.
@@ -59,22 +60,27 @@ class JobController:
         clock: Clock,
         metrics: Metrics,
         options: JobControllerOptions | None = None,
+        permits: PodPermits | None = None,
     ) -> None:
+        """`permits` says which Jobs may have pods; None: all."""
         self.options = options or JobControllerOptions()
+        self._permits = permits or AlwaysPermitted()
         self._cluster = cluster
         self._queue = queue
         self._clock = clock
         self._metrics = metrics
         self._events = events
         self._identities = Identities()
-        self._performer = Performer(cluster, events, metrics, self.options, self._identities)
+        self._performer = Performer(cluster, events, metrics, self.options, self._identities, self._permits)
         self._memories: dict[str, Memory] = {}  # by Job UID
         self._synced: dict[Key, datetime] = {}  # when the last sync began or ended
         self._syncing: dict[Key, bool] = {}  # Jobs in a sync now -> whether something changed meanwhile
         self._ended: dict[Key, int] = {}  # how many pods have ended since the last look at them
         self._troubled: set[Key] = set()  # Jobs whose last sync failed
+        self._withheld: set[Key] = set()  # Jobs that may not have new pods, as of their last sync
         self._sweeps = self.options.sweeps
         self._window = timedelta(seconds=self.options.sync_batch_period)
+        self._permits.subscribe(self._permit_changed)
 
     # --- what wakes a Job ---
 
@@ -123,9 +129,14 @@ class JobController:
             message = disagreement(new, identity)
             self._events.event(job, "Warning", reasons.EVENT_POD_ANNOTATION_IGNORED, message)
 
+    def _permit_changed(self, key: Key) -> None:
+        """Sync a Job at once if its last sync was not allowed to create pods."""
+        if key in self._withheld:
+            self._queue.add(key)
+
     def _job_of(self, pod: Pod) -> Key | None:
         owner = pod.metadata.controller
-        if owner is None or owner.kind != "Job":
+        if owner is None or not owner.is_job:
             return None
         job = self._cluster.job(Key(pod.metadata.namespace, owner.name))
         return job.metadata.key if job is not None and job.metadata.uid == owner.uid else None
@@ -157,6 +168,7 @@ class JobController:
         self._synced.pop(job.metadata.key, None)
         self._ended.pop(job.metadata.key, None)
         self._troubled.discard(job.metadata.key)
+        self._withheld.discard(job.metadata.key)
         self._performer.forget(job.metadata.uid)
 
     # --- one sync ---
@@ -187,6 +199,7 @@ class JobController:
                 self._synced.pop(key, None)
                 self._ended.pop(key, None)
                 self._troubled.discard(key)
+                self._withheld.discard(key)
             self._count("job_syncs_total", labels)
             self._metrics.observe(METRICS_PREFIX + "job_sync_duration_seconds", labels, (ended - began).total_seconds())
 
@@ -221,17 +234,26 @@ class JobController:
         uid = job.metadata.uid
         self._ended.pop(job.metadata.key, None)
         memory = self._memories.get(uid)
-        decision = decide(job, pods, memory, self._clock.now(), self.options, pods_done=pods_done)
+        permitted = self._is_permitted(job)
+        now = self._clock.now()
+        decision = decide(job, pods, memory, now, self.options, pods_done=pods_done, permitted=permitted)
         self._memories[uid] = decision.memory
         return decision
 
+    def _is_permitted(self, job: Job) -> bool:
+        """Whether the Job may have new pods. A suspended one creates none, so that nobody needs to be asked."""
+        permitted = job.spec.suspend or self._permits.may_create_pods(job)
+        (self._withheld.discard if permitted else self._withheld.add)(job.metadata.key)
+        return permitted
+
     async def _after_errors(self, job: Job, errors: Errors) -> None:
-        """Write down what did happen, then have the rest repeated."""
+        """Write down what did happen, then have the rest repeated; without a permit, when it is given again."""
         current = self._cluster.job(job.metadata.key)
         if self._is_ours(current) and current.metadata.uid == job.metadata.uid:
             owned = claims(current, self._cluster.pods_of(current.metadata.uid), ()).owned
             decision = self._decide(current, self._identities.restored(job.metadata.uid, owned), pods_done=True)
             errors = errors + await self._performer.perform(current, decision)
+        errors = [error for error in errors if not isinstance(error, PermitWithdrawn)]
         serious = [error for error in errors if status_of(error) != CONFLICT and not is_namespace_terminating(error)]
         if serious:
             raise serious[0]

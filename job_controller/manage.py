@@ -48,7 +48,7 @@ def manage(s: Situation, history: History) -> Plan:
     if remove:
         return Plan(remove=tuple(remove[: s.options.max_deletes]))
     missing = wanted - len(s.active) - (len(s.terminating) if s.only_terminal else 0)
-    if missing <= 0:
+    if missing <= 0 or not s.permitted:
         return Plan()
     return _per_index(s, missing, history) if s.per_index else _with_common_backoff(s, missing, history)
 

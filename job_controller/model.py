@@ -37,6 +37,11 @@ class OwnerReference(Record):
     uid: str = ""
     controller: bool = False
 
+    @property
+    def is_job(self) -> bool:
+        """Whether the owner is a Job of Kubernetes; other API groups have a kind Job too."""
+        return self.kind == "Job" and self.api_version.partition("/")[0] == "batch"
+
 
 class ObjectMeta(Record):
     name: str = ""

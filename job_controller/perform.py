@@ -26,7 +26,7 @@ from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import is_tracked
 from job_controller.pod_identity import Identities
 from job_controller.pods import manifest
-from job_controller.ports import Cluster, Events, Metrics
+from job_controller.ports import Cluster, Events, Metrics, PodPermits
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,10 @@ Errors = list[Exception]
 
 class StatusConflict(Exception):
     """The Job has changed since it was read: decide again."""
+
+
+class PermitWithdrawn(Exception):
+    """The Job lost the permit to have new pods between the decision to create them and the creation."""
 
 
 class NoLabels(Exception):
@@ -79,9 +83,11 @@ class Performer:
         metrics: Metrics,
         options: JobControllerOptions,
         identities: Identities,
+        permits: PodPermits,
     ) -> None:
         self._identities = identities
         self._cluster = cluster
+        self._permits = permits
         self._events = events
         self._metrics = metrics
         self._options = options
@@ -170,7 +176,8 @@ class Performer:
             batch = step.plans[start : start + size]
             errors = await self._each(batch, lambda plan: self._create_one(job, plan, step.reason))
             if errors:
-                self._troubled.add(uid)
+                if not any(isinstance(error, PermitWithdrawn) for error in errors):
+                    self._troubled.add(uid)
                 return errors
             start += size
             size = min(size * 2, self._options.max_creates)
@@ -178,9 +185,12 @@ class Performer:
         return []
 
     async def _create_one(self, job: Job, plan: PodPlan, reason: str) -> None:
+        if not self._permits.may_create_pods(job):
+            raise PermitWithdrawn(str(job.metadata.key))
         tree = manifest(job, plan, self._options.finalizer)
         try:
-            pod = await self._cluster.create_pod(job.metadata.namespace, tree)
+            with self._permits.creating(job):
+                pod = await self._cluster.create_pod(job.metadata.namespace, tree)
         except Exception as error:
             self._count("job_pods_creation_total", {"reason": reason, "status": "failed"})
             if not is_namespace_terminating(error):

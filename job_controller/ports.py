@@ -7,7 +7,8 @@ Writes raise any exception they like. Of one with an integer attribute `status` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -78,6 +79,38 @@ class Cluster(Protocol):
     async def delete_job(self, key: Key, uid: str) -> None:
         """Foreground deletion, only of the Job with this UID."""
         ...
+
+
+class PodPermits(Protocol):
+    """Which Jobs may have new pods now. A queue implements this; without a queue, `AlwaysPermitted` does."""
+
+    def may_create_pods(self, job: Job) -> bool:
+        """Whether pods may be created for this Job now. Asked at every sync and again before every creation."""
+        ...
+
+    def creating(self, job: Job) -> AbstractContextManager[None]:
+        """Spans one create request, from before it is sent until it is answered or has failed.
+
+        Until a create request is answered no cache shows its pod, and the pod may exist all the same.
+        """
+        ...
+
+    def subscribe(self, changed: Callable[[Key], None]) -> None:
+        """Call `changed` with the key of each Job for which `may_create_pods` may have another answer now."""
+        ...
+
+
+class AlwaysPermitted:
+    """Implements `PodPermits` where no queue decides: every Job may have pods at any time."""
+
+    def may_create_pods(self, job: Job) -> bool:
+        return True
+
+    def creating(self, job: Job) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def subscribe(self, changed: Callable[[Key], None]) -> None:
+        """The answer never changes."""
 
 
 class Metrics(Protocol):

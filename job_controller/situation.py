@@ -30,6 +30,7 @@ class Situation:
     exhausted       the index that a failed pod fails for good, by UID; only with backoffLimitPerIndex
     start           startTime, and where activeDeadlineSeconds counts from
     waiting         failed pods that keep their finalizer until they are replaced, by index; likewise (spec 2.7)
+    permitted       new pods may be created (ports.PodPermits)
     doomed_since    when the end of the Job was announced, or its deletion: from then on its pods are deleted with it
     """
 
@@ -59,6 +60,7 @@ class Situation:
     stored_failed: IndexSet
     start: Since | None
     resumed: bool
+    permitted: bool
     doomed_since: datetime | None
 
     @property
@@ -106,6 +108,7 @@ def look(
     options: JobControllerOptions,
     before: Parts = (),
     started: Since | None = None,
+    permitted: bool = True,
 ) -> Situation:
     """Sort the pods of a Job. O(pods), and little for unchanged ones.
 
@@ -123,9 +126,10 @@ def look(
     completed = stored | found.completed if found.completed else stored
     active_indexes = frozenset(found.indexes) if indexed else frozenset()
     deleting = job.metadata.deletion_timestamp is not None  # then Suspended stays, and would start it at every look
-    resumed = not spec.suspend and not deleting and conditions.is_true(status.conditions, SUSPENDED)
+    may_start = permitted and not spec.suspend
+    resumed = may_start and not deleting and conditions.is_true(status.conditions, SUSPENDED)
     stamp = now.replace(microsecond=0)
-    starts = resumed or (status.start_time is None and not spec.suspend)
+    starts = resumed or (status.start_time is None and may_start)
     start_time = stamp if starts else status.start_time
     failed = found.failed
     outcomes = {pod.metadata.uid: _outcome(job, pod) for pod in failed}
@@ -162,6 +166,7 @@ def look(
         stored_failed=lost,
         start=since(start_time, started, now) if start_time is not None else None,
         resumed=resumed,
+        permitted=permitted,
         doomed_since=_doomed_since(job),
     )
 

@@ -61,11 +61,13 @@ def decide(
     options: JobControllerOptions = DEFAULTS,
     *,
     pods_done: bool = False,
+    permitted: bool = True,
 ) -> Decision:
     """The steps for an unfinished Job (spec 2.2).
 
     pods: all pods whose controller is this very Job. memory: of the previous Decision for this UID, None at
-    first. now: aware. pods_done: create and delete nothing (after a step that failed).
+    first. now: aware. pods_done: create and delete nothing (after a step that failed). permitted: the Job may have
+    new pods; without the permit the Job counts as not started, and the pods that it has are left alone.
     """
     wrong = complaints.unmanageable(job)
     understood = effective(job, options.switches)
@@ -75,7 +77,7 @@ def decide(
         return Decision(events=new, memory=Memory(memory.history if memory is not None else History(), told=told))
     owned = tuple(pods)
     before = memory or Memory()
-    s = look(understood, owned, now, options, before.parts, before.start)
+    s = look(understood, owned, now, options, before.parts, before.start, permitted)
     memory = Memory(_history(s, owned, memory), s.parts, told, before.status_at, s.start)
     verdict = judge(s)
     plan = Plan()

@@ -14,6 +14,7 @@ import msgspec
 
 import job_controller.model as model
 from job_controller.model import Key, Object, Record
+from queue_manager.api.labels import JOB_UID
 
 # A resource quantity as it stands on the wire ("500m", "2Gi", 4).
 Quantity = str | int
@@ -145,6 +146,16 @@ class Workload(Object):
     def is_true(self, type: str) -> bool:
         condition = self.condition(type)
         return condition is not None and condition.status == "True"
+
+    @property
+    def job_uid(self) -> str:
+        """UID of the Job that this Workload stands for; empty if it stands for none.
+
+        It is that of the controller. The garbage collector removes the owner reference when a Job is deleted with
+        cascade=orphan, and a user may remove it at any time: then the label tells.
+        """
+        owner = self.metadata.controller
+        return owner.uid if owner is not None else self.metadata.labels.get(JOB_UID, "")
 
     @property
     def local_queue(self) -> Key:

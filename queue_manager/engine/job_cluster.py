@@ -10,6 +10,7 @@ from job_controller.controller import JobController
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.orphans import Orphans, OrphanSweeper
+from job_controller.ports import PodPermits
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import JOBS, PODS
@@ -96,17 +97,20 @@ class JobCluster:
 
 def _controller_uid(pod: Pod) -> tuple[str, ...]:
     owner = pod.metadata.controller
-    return (owner.uid,) if owner is not None and owner.kind == "Job" else ()
+    return (owner.uid,) if owner is not None and owner.is_job else ()
 
 
 def _namespace_if_orphan(pod: Pod) -> tuple[str, ...]:
     return () if pod.metadata.controller is not None else (pod.metadata.namespace,)
 
 
-def run_job_controller(runtime: Runtime, options: JobControllerOptions | None = None) -> JobController:
+def run_job_controller(
+    runtime: Runtime, options: JobControllerOptions | None = None, permits: PodPermits | None = None
+) -> JobController:
     """Have the runtime run the Job controller: Jobs, pods nobody counts any more, and TTLs of finished Jobs.
 
-    To be called before the runtime starts. TTLs only where no built-in controller looks after them.
+    To be called before the runtime starts. TTLs only where no built-in controller looks after them. `permits` says
+    which Jobs may have pods, None: all; it is asked only after every cache of the runtime is synced.
     """
     options = options or JobControllerOptions()
     jobs, pods = runtime.cache(JOBS, Job), runtime.cache(PODS, Pod)
@@ -114,7 +118,7 @@ def run_job_controller(runtime: Runtime, options: JobControllerOptions | None = 
     metrics = runtime.metrics
 
     queue: WorkQueue[Key] = WorkQueue("job", metrics=metrics)
-    controller = JobController(cluster, queue, runtime.recorder(COMPONENT), runtime.clock, metrics, options)
+    controller = JobController(cluster, queue, runtime.recorder(COMPONENT), runtime.clock, metrics, options, permits)
     orphan_queue: WorkQueue[Orphans] = WorkQueue("job_orphan_pod", metrics=metrics)
     sweeper = OrphanSweeper(cluster, orphan_queue, options)
 

@@ -6,17 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from job_controller.fields import Json
-from job_controller.model import Pod
 from queue_manager.api.types import ResourceFlavor, Workload
 from queue_manager.jobs.workload import Priority
 from queue_manager.workloads.draft import Draft, Event
 
+MAX_ANCESTORS = 10  # owners above a Job that are followed in search of a managed one
+
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A managed Job above this one: the child runs when it does, and has no Workload of its own."""
+    """A managed Job above this one. The child has no Workload of its own, and runs only while its parent may."""
 
-    admitted: bool
+    admitted: bool  # the parent holds quota: its Workload is admitted, and neither evicted nor finished
     too_deep: bool = False  # the chain of owners is longer than anybody follows
 
 
@@ -30,7 +31,7 @@ class Context:
     waits_for_pods: bool = True
     labels_to_copy: tuple[str, ...] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)  # annotations of the Job that hold
-    pods: tuple[Pod, ...] = ()  # those of the Job, as the API shows them
+    uses_nodes: bool = False  # pods of the Job run, or may, or are being created
     prebuilt: Workload | None = None  # the one the Job names, if it names one and that exists
     parent: Parent | None = None  # the managed Job it belongs to
 

@@ -21,8 +21,10 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.jobs import actions, admission
-from queue_manager.jobs.decide import MAX_ANCESTORS, decide
-from queue_manager.jobs.workload import prebuilt_name, priority_of, queue_name
+from queue_manager.jobs.actions import MAX_ANCESTORS
+from queue_manager.jobs.decide import decide
+from queue_manager.jobs.standing import JobStanding
+from queue_manager.jobs.workload import prebuilt_name, priority_of
 from queue_manager.workloads import overrides
 from queue_manager.workloads.controller import BY_OWNER
 from queue_manager.workloads.draft import Event
@@ -42,7 +44,9 @@ _BY_PREBUILT = "prebuilt"
 class JobQueueController:
     """The Job's side of queueing; running its pods is the Job controller's business."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, writer: WorkloadWriter, running: JobPods) -> None:
+    def __init__(
+        self, runtime: Runtime, settings: Settings, writer: WorkloadWriter, running: JobPods, standing: JobStanding
+    ) -> None:
         """`running`: the pods that use nodes."""
         self._runtime = runtime
         self._settings = settings
@@ -55,6 +59,7 @@ class JobQueueController:
         self._classes: Cache[WorkloadPriorityClass] = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
         self._pod_classes: Cache[PriorityClass] = runtime.cache(PRIORITY_CLASSES, PriorityClass)
         self._running = running
+        self._standing = standing
         self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
         self._told: dict[str, Event] = {}  # by Job uid: what was said last about one that cannot be queued
@@ -75,11 +80,16 @@ class JobQueueController:
 
     def use(self, settings: Settings) -> None:
         """From now on; other Jobs may be ours."""
-        self._settings = settings
+        self._settings = self._standing.settings = settings
         for job in self._jobs.values():
-            self.queue.add(job.metadata.key)
+            self._look_at(job)
 
     # --- what to look at ---
+
+    def _look_at(self, job: Job) -> None:
+        """Something around the Job has changed: sync it, and say that it may have pods now, or no longer."""
+        self.queue.add(job.metadata.key)
+        self._standing.announce(job.metadata.key)
 
     def _on_job(self, old: Job | None, new: Job | None) -> None:
         if new is not None:
@@ -92,11 +102,11 @@ class JobQueueController:
         workload = new or old
         if workload is None:
             return
-        owners = [*controller_uid(workload), *(controller_uid(old) if old is not None else ())]
+        owners = [workload.job_uid, old.job_uid if old is not None else ""]
         for uid in dict.fromkeys(owners):  # one that it belonged to until now has none any more
             job = self._jobs.by_uid(uid)
             if job is not None:
-                self.queue.add(job.metadata.key)
+                self._look_at(job)
                 self._look_below(uid)
         for waiting in self._jobs.lookup(_BY_PREBUILT, str(workload.metadata.key)):
             self.queue.add(waiting.metadata.key)
@@ -104,7 +114,7 @@ class JobQueueController:
     def _look_below(self, uid: str, depth: int = MAX_ANCESTORS) -> None:
         """All that depend on this Job, also through others in between: nothing of those need change with it."""
         for child in self._jobs.lookup(_BY_PARENT, uid) if depth else ():
-            self.queue.add(child.metadata.key)
+            self._look_at(child)
             self._look_below(child.metadata.uid, depth - 1)
 
     def _on_running(self, job_uid: str) -> None:
@@ -117,7 +127,7 @@ class JobQueueController:
         """Its labels say whether its Jobs are ours. They may be known before it: each kind has its own watch."""
         if new is not None and (old is None or old.metadata.labels != new.metadata.labels):
             for job in self._jobs.lookup(_BY_NAMESPACE, new.metadata.name):
-                self.queue.add(job.metadata.key)
+                self._look_at(job)
 
     def _on_flavor(self, old: ResourceFlavor | None, new: ResourceFlavor | None) -> None:
         """Jobs that were admitted to it before it was deleted, or before we knew it, wait for it."""
@@ -141,7 +151,7 @@ class JobQueueController:
         job = self._jobs.get(key.namespace, key.name)
         if job is None:
             return
-        owned = self._workloads.lookup(BY_OWNER, job.metadata.uid)
+        owned = self._standing.workloads_of(job)
         context = self._context(job)
         if not context.managed and not owned and context.parent is None:
             return
@@ -168,10 +178,10 @@ class JobQueueController:
         classes = {c.metadata.name: c for c in self._classes.values()}
         pod_classes = {c.metadata.name: c for c in self._pod_classes.values()}
         return actions.Context(
-            pods=tuple(self._running.of(job.metadata.uid)) if job.spec.suspend else (),
+            uses_nodes=job.spec.suspend and self._running.any_of(job.metadata.uid),
             prebuilt=self._workloads.get(job.metadata.namespace, prebuilt_name(job)) if prebuilt_name(job) else None,
-            parent=self._parent(job),
-            managed=self._managed(job),
+            parent=self._standing.parent(job),
+            managed=self._standing.managed(job),
             priority=priority_of(job, classes, pod_classes),
             flavors={f.metadata.name: f for f in self._flavors.values()},
             waits_for_pods=self._settings.pods_ready is not None,
@@ -192,29 +202,6 @@ class JobQueueController:
             self._refused[job.metadata.uid] = text
             if text:
                 self._tell(job, Event("Warning", labels.INVALID_OVERRIDE, text))
-
-    def _parent(self, job: Job) -> actions.Parent | None:
-        """The nearest Job above one without a queue name that is managed itself."""
-        if queue_name(job):
-            return None
-        above = job
-        for _ in range(MAX_ANCESTORS):
-            owner = above.metadata.controller
-            found = self._jobs.by_uid(owner.uid) if owner is not None else None
-            if found is None:
-                return None
-            if self._managed(found):
-                mine = self._workloads.lookup(BY_OWNER, found.metadata.uid)
-                return actions.Parent(admitted=any(w.is_true(labels.ADMITTED) for w in mine))
-            above = found
-        return actions.Parent(admitted=False, too_deep=True)
-
-    def _managed(self, job: Job) -> bool:
-        if not queue_name(job) and not self._settings.manage_all:
-            return False
-        namespace = self._namespaces.get("", job.metadata.namespace)
-        name = {"kubernetes.io/metadata.name": job.metadata.namespace}
-        return self._settings.manages({**name, **(namespace.metadata.labels if namespace is not None else {})})
 
     async def _perform(self, job: Job, action: actions.Action) -> bool:
         """Do it; then tell. True if there may be more to do at once."""
@@ -270,7 +257,7 @@ class JobQueueController:
         """Whether what is there already under this name was made for this Job, by an answer that did not arrive."""
         meta = action.workload["metadata"]
         found = await self._runtime.client.get(WORKLOADS, meta["namespace"], meta["name"], type=Workload)
-        return found.metadata.controller is not None and found.metadata.controller.uid == job.metadata.uid
+        return found.job_uid == job.metadata.uid
 
     def _tell_refusal(self, job: Job, error: ApiError) -> None:
         """Once for each text. Only what the server will say again: not that it is busy, or that we are too many."""

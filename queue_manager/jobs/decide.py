@@ -24,8 +24,10 @@ from job_controller import conditions
 from job_controller.model import Job
 from queue_manager.api import labels
 from queue_manager.api.types import ReclaimablePod, Workload
+from queue_manager.api.workload_names import workload_name
 from queue_manager.jobs import patches, pods
 from queue_manager.jobs.actions import (
+    MAX_ANCESTORS,
     Action,
     Context,
     Create,
@@ -50,19 +52,23 @@ from queue_manager.jobs.workload import (
     queue_name,
     reclaimed,
     take_over,
-    workload_name,
 )
 from queue_manager.workloads import overrides, transitions
 from queue_manager.workloads.draft import Draft, Event
 
-MAX_ANCESTORS = 10
 _ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # where only it matters whether something changes
 
 
 def decide(job: Job, owned: Sequence[Workload], context: Context) -> Action:
-    """The next action for a Job, given the Workloads it controls."""
+    """The next action for a Job, given its Workloads: those that it controls, and those that only name its UID.
+
+    Somebody has removed the owner reference of the latter: it is put back first.
+    """
     if job.metadata.deletion_timestamp is not None:
         return Nothing()  # the life cycle of Workloads sees to what it leaves behind
+    lost = next((w for w in owned if w.metadata.controller is None), None)
+    if lost is not None:
+        return Update(lost, take_over(job, lost))
     workload = _current(job, owned)
     if context.parent is not None and not _still_runs(job, workload):
         leaves = _stop_to_leave(job, workload, context) or _abandon(job, owned)  # it had a queue name of its own
@@ -172,8 +178,12 @@ def _still_runs(job: Job, workload: Workload | None) -> bool:
 
 
 def _stop_to_leave(job: Job, workload: Workload | None, context: Context) -> Action | None:
-    """A stop that is under way is ended first: only the Workload knows the template as the user wrote it."""
-    if workload is None or not job.spec.suspend or conditions.finished(job.status) is not None:
+    """Stop a Job that leaves the queue, before its Workload goes; None once it is stopped.
+
+    Only the Workload knows the template as the user wrote it. A Job that is unsuspended while its Workload waits is
+    suspended again: it is free to run when the Workload is gone and its owner unsuspends it once more.
+    """
+    if workload is None or conditions.finished(job.status) is not None:
         return None
     evicted = workload.condition(labels.EVICTED)
     message = evicted.message if evicted is not None and evicted.is_true else labels.STOP_NOT_ADMITTED
@@ -235,7 +245,7 @@ def _without_workload(job: Job, context: Context) -> Action:
         return PatchJob(patches.suspend(job, mark=False), _event(labels.JOB_STOPPED, labels.STOP_MISSING))
     if labels.STOPPING in job.metadata.annotations:
         return PatchJob(patches.unmark(job))
-    if not pods.idle(job, context.pods):
+    if not pods.idle(job, context.uses_nodes):
         return Nothing()
     if context.priority is None:
         return _unknown_class(job)
@@ -367,5 +377,5 @@ def _stop(job: Job, workload: Workload, message: str, context: Context) -> Actio
         return PatchJob(patches.suspend(job, mark=restore), None if restore else event)
     ours = restore and workload.is_true(labels.QUOTA_RESERVED) and injected(job)  # else it is a user's edit
     if labels.STOPPING in job.metadata.annotations or ours:
-        return PatchJob(patches.restore(job, workload), event) if pods.stopped(job, context.pods) else Nothing()
-    return None if pods.idle(job, context.pods) else Nothing()
+        return PatchJob(patches.restore(job, workload), event) if pods.stopped(job, context.uses_nodes) else Nothing()
+    return None if pods.idle(job, context.uses_nodes) else Nothing()

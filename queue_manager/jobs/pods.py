@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from job_controller import conditions
 from job_controller.completion_indexes import stored_completed, stored_failed
-from job_controller.model import Job, Pod
+from job_controller.model import Job
 from job_controller.reasons import SUSPENDED
 from queue_manager.jobs.workload import pod_count, synchronous
-from queue_manager.workloads.job_pods import uses_node
 
 
-def stopped(job: Job, pods: Sequence[Pod] = ()) -> bool:
+def stopped(job: Job, uses_nodes: bool = False) -> bool:
     """Suspended, confirmed by the Job controller, and no pod is left, not even a terminating one."""
-    return job.spec.suspend and conditions.is_true(job.status.conditions, SUSPENDED) and idle(job, pods)
+    return job.spec.suspend and conditions.is_true(job.status.conditions, SUSPENDED) and idle(job, uses_nodes)
 
 
-def idle(job: Job, pods: Sequence[Pod] = ()) -> bool:
-    """No pod of the Job uses a node any more.
+def idle(job: Job, uses_nodes: bool = False) -> bool:
+    """Whether no pod of the Job uses a node any more.
 
-    The Job's status says so, and so do the pods themselves: right after a start the status does not know of
-    them yet, and one that is suspended at that moment would look as if it had none.
+    The Job's status must say so, and so must the pods (`uses_nodes`): right after a start the status does not count
+    the new pods yet, and a Job that is suspended at that moment would look as if it had none.
     """
-    return job.status.active == 0 and not job.status.terminating and not any(map(uses_node, pods))
+    return job.status.active == 0 and not job.status.terminating and not uses_nodes
 
 
 def ready(job: Job) -> bool:

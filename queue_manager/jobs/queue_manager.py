@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from job_controller.fields import Json
-from queue_manager.api.labels import DEFAULT_NAME, QUEUE_NAME
+from job_controller.model import Job
+from job_controller.ports import PodPermits
+from queue_manager.api.labels import DEFAULT_NAME
 from queue_manager.api.types import LocalQueue, Namespace, Workload, WorkloadPriorityClass
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.resources import LOCAL_QUEUES, NAMESPACES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.jobs.admission import JobAdmission, Surroundings
 from queue_manager.jobs.controller import JobQueueController
+from queue_manager.jobs.standing import JobStanding
 from queue_manager.workloads.admission import QueueAdmission, WithoutEffectWarnings
 from queue_manager.workloads.controller import WorkloadController
 from queue_manager.workloads.job_pods import JobPods, uses_node
@@ -31,6 +36,7 @@ class QueueManager:
 
     ledger: Ledger
     scheduler: Scheduler
+    permits: PodPermits  # for a Job controller on the same runtime
     admission: tuple[
         JobAdmission | QueueAdmission | WithoutEffectWarnings, ...
     ]  # to be mounted by the embedded API server
@@ -45,11 +51,12 @@ def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager
     scheduler = Scheduler(runtime, settings, ledger, writer)
     running = JobPods(runtime, "use nodes", uses_node)
     workloads = WorkloadController(runtime, settings, ledger, writer, running)
-    jobs = JobQueueController(runtime, settings, writer, running)
+    standing = JobStanding(runtime, settings, running)
+    jobs = JobQueueController(runtime, settings, writer, running, standing)
     QueueStatusController(runtime, ledger)
     WithoutEffectEvents(runtime)
     metrics = QueueMetrics(runtime, ledger, writer, config.metrics)
-    lookup = _Lookup(runtime, settings)
+    lookup = _Lookup(runtime, settings, standing)
 
     def reconfigure(new: KueueConfig) -> None:
         lookup.settings = taken_over(lookup.settings, settings_of(new), runtime.clock.now())
@@ -58,14 +65,15 @@ def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager
         metrics.chosen = new.metrics
 
     admission = (JobAdmission(lookup), QueueAdmission(), WithoutEffectWarnings())
-    return QueueManager(ledger, scheduler, admission, reconfigure)
+    return QueueManager(ledger, scheduler, standing, admission, reconfigure)
 
 
 class _Lookup:
     """What is around a Job, from the caches."""
 
-    def __init__(self, runtime: Runtime, settings: Settings) -> None:
+    def __init__(self, runtime: Runtime, settings: Settings, standing: JobStanding) -> None:
         self.settings = settings
+        self._standing = standing
         self._namespaces = runtime.cache(NAMESPACES, Namespace)
         self._local_queues = runtime.cache(LOCAL_QUEUES, LocalQueue)
         self._classes = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
@@ -75,12 +83,17 @@ class _Lookup:
         name = meta.get("namespace", "")
         namespace = self._namespaces.get("", name)
         own = namespace.metadata.labels if namespace is not None else {}
-        owner: Json = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
         return Surroundings(
             managed=self.settings.manages({"kubernetes.io/metadata.name": name, **own}),
             manage_all=self.settings.manage_all,
             default_queue=self._local_queues.get(name, DEFAULT_NAME) is not None,
             default_class=self._classes.get("", DEFAULT_NAME) is not None,
             bounds=self.settings.bounds,
-            owner_managed=owner.get("kind") == "Job" and QUEUE_NAME not in (meta.get("labels") or {}),
+            owner_managed=self._standing.parent(_head(meta)) is not None,
         )
+
+
+def _head(meta: Json) -> Job:
+    """The part of a submitted Job by which its parent is found."""
+    kept = {name: meta[name] for name in ("namespace", "labels", "ownerReferences") if meta.get(name)}
+    return msgspec.convert({"metadata": kept}, Job)

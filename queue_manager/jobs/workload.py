@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -15,9 +14,8 @@ from job_controller.model import Job, JobSpec
 from job_controller.pods import owner_reference
 from queue_manager.api import labels
 from queue_manager.api.types import PodSet, PriorityClass, Workload, WorkloadPriorityClass
+from queue_manager.api.workload_names import is_named_for, workload_name
 
-MAX_NAME = 253
-HASH_LENGTH = 5
 MAX_LABEL = 63
 
 
@@ -34,19 +32,16 @@ class Priority(NamedTuple):
         return {"group": self.group, "kind": self.kind, "name": self.name} if self.name else None
 
 
-def workload_name(job_name: str, uid: str) -> str:
-    """`job-<name>-<5 hex>`; the hash tells two Jobs of one name apart."""
-    return f"{f'job-{job_name}'[: MAX_NAME - HASH_LENGTH - 1]}-{_hash(job_name, uid)}"
-
-
-def _hash(job_name: str, uid: str) -> str:
-    digest = hashlib.sha1(f"Job\nbatch\n{job_name}\n{uid}".encode(), usedforsecurity=False).hexdigest()
-    return digest[:HASH_LENGTH]
-
-
 def made_for(job: Job, workload: Workload) -> bool:
     """It was made for this Job, here or by Kueue (which may cut names shorter), and not by somebody who brought it."""
-    return workload.metadata.name.endswith(f"-{_hash(job.metadata.name, job.metadata.uid)}")
+    return is_named_for(workload.metadata.name, job.metadata.name, job.metadata.uid)
+
+
+def lets_run(workload: Workload) -> bool:
+    """Whether the Job of this Workload may run: the Workload is admitted, and nothing has ended that since."""
+    ended = any(workload.is_true(end) for end in (labels.EVICTED, labels.FINISHED))
+    admitted = workload.is_true(labels.ADMITTED) and workload.status.admission is not None
+    return admitted and not ended and workload.metadata.deletion_timestamp is None
 
 
 def queue_name(job: Job) -> str:
@@ -201,11 +196,14 @@ def prebuilt_name(job: Job) -> str:
 def take_over(job: Job, workload: Workload) -> Json:
     """The patch that makes a Workload this Job's own, with our finalizer.
 
-    Deleted without it, it could not restore a Job that runs, and its quota would be free while the pods still use it.
+    A Workload that is deleted without our finalizer could not restore a running Job, and its quota would be free while
+    the pods still use it. One that is being deleted already takes no new finalizer.
     """
     meta = workload.metadata
-    references = [*msgspec.to_builtins(meta.owner_references), owner_reference(job)]
-    kept = list(dict.fromkeys((*meta.finalizers, labels.FINALIZER)))
+    others = msgspec.to_builtins([o for o in meta.owner_references if o.uid != job.metadata.uid])
+    references = [*others, owner_reference(job)]
+    more = (labels.FINALIZER,) if meta.deletion_timestamp is None else ()
+    kept = list(dict.fromkeys((*meta.finalizers, *more)))
     return {"metadata": {"ownerReferences": references, "labels": uid_label(job), "finalizers": kept}}
 
 

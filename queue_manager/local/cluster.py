@@ -162,9 +162,9 @@ class LocalCluster:
         await register(self.client, self._nodes, clock.now())
 
         job_options = self.config.job_controller.options()
-        run_job_controller(runtime, job_options)
-        add_pod_keeping(runtime)
         self._queue = queue = add_queue_controllers(runtime, self.config)
+        run_job_controller(runtime, job_options, queue.permits)
+        add_pod_keeping(runtime)
         undone = LeftUndone(limits_cpu=self._cgroups is not None and self._cgroups.limits_cpu)
         admission.extend([SwitchedOff(job_options.switches), PodPriority(store), undone, *queue.admission])
         admission.append(JobAdvice())

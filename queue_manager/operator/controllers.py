@@ -49,9 +49,10 @@ class Controllers:
         self.runtime.task(transport.follow)
         follow_clock(self.runtime)
         chosen = list(chosen)
-        if JOB_CONTROLLER in chosen:
-            run_job_controller(self.runtime, config.job_controller.options(manage="ManagedBy"))
         self._queue = add_queue_controllers(self.runtime, config) if QUEUE in chosen else None
+        if JOB_CONTROLLER in chosen:
+            permits = self._queue.permits if self._queue is not None else None
+            run_job_controller(self.runtime, config.job_controller.options(manage="ManagedBy"), permits)
         if election is not None:
             self.runtime.support(self._lead)
             self.runtime.metrics.add_label("kueue_", ROLE, "follower")

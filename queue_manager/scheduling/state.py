@@ -1,21 +1,34 @@
 """What the scheduler knows: queues, flavors, namespaces, and who holds how much quota.
 
-Usage is counted once per Workload UID: from its assignment in status.admission, or, between the decision and
-the answer to its write, from the assumption the scheduler made. Rebuilding everything from the API gives the
-same numbers (invariant S2).
+Usage is counted once per Workload UID: from its pod sets and the flavors in status.admission, or, between the decision
+and the answer to its write, from the assumption the scheduler made. Rebuilding everything from the API gives the
+same numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from job_controller import selectors
 from job_controller.model import Key
 from queue_manager.api import labels
-from queue_manager.api.types import AdmissionCheck, AdmissionCheckRule, ClusterQueue, ResourceFlavor, Workload, stops
+from queue_manager.api.types import (
+    Admission,
+    AdmissionCheck,
+    AdmissionCheckRule,
+    ClusterQueue,
+    PodSetAssignment,
+    ResourceFlavor,
+    Workload,
+    stops,
+)
 from queue_manager.scheduling.amounts import amount
+from queue_manager.scheduling.assignment import requests_of
+from queue_manager.scheduling.info import PODS, PodSetInfo
 from queue_manager.scheduling.tree import FlavorResource, Node, Quota, Usage, compute_subtrees, link
 
 
@@ -184,29 +197,49 @@ def quotas_of(queue: ClusterQueue) -> dict[FlavorResource, Quota]:
     return result
 
 
-def holding_of(workload: Workload) -> Holding | None:
-    """What a Workload holds by its own status: nothing unless it has a reservation and is not finished."""
+def reserves_quota(workload: Workload) -> bool:
+    """Whether the Workload holds quota by its own status: it has a reservation and is not finished."""
+    reserved = workload.status.admission is not None and workload.is_true(labels.QUOTA_RESERVED)
+    return reserved and not workload.is_true(labels.FINISHED)
+
+
+def holding_of(workload: Workload, pod_sets: Sequence[PodSetInfo]) -> Holding | None:
+    """What a Workload with these pod sets holds; None if it holds nothing.
+
+    The status says in which ClusterQueue and flavors, and nothing more. How much is reckoned from the pod sets, which
+    cannot change while quota is reserved, with the rules by which the scheduler weighs them: whoever can write the
+    status cannot make quota free that pods use.
+    """
     admission = workload.status.admission
-    if admission is None or not workload.is_true(labels.QUOTA_RESERVED) or workload.is_true(labels.FINISHED):
+    if admission is None or not reserves_quota(workload):
         return None
-    usage: dict[FlavorResource, int] = {}
-    reclaimed = {r.name: r.count for r in workload.status.reclaimable_pods}
-    needed = {p.name: max(0, p.count - reclaimed.get(p.name, 0)) for p in workload.spec.pod_sets}
-    for assigned in admission.pod_set_assignments:
-        count = assigned.count or 0
-        # Pods reclaimed in an earlier run are no part of what was assigned in this one.
-        back = max(0, count - needed.get(assigned.name, count))
-        for resource, quantity in assigned.resource_usage.items():
-            value = amount(resource, quantity)
-            value -= value // count * back if count else 0
-            fr = FlavorResource(assigned.flavors.get(resource, ""), resource)
-            usage[fr] = usage.get(fr, 0) + value
     return Holding(
         uid=workload.metadata.uid,
         key=workload.metadata.key,
         cluster_queue=admission.cluster_queue,
         queue=workload.local_queue,
-        usage=usage,
+        usage=_usage(admission, pod_sets),
         admitted=workload.is_true(labels.ADMITTED),
         ready=workload.is_true(labels.PODS_READY),
     )
+
+
+def _usage(admission: Admission, pod_sets: Sequence[PodSetInfo]) -> Usage:
+    """The requests of each pod set in the flavors that it was assigned; resources without a flavor do not count."""
+    usage: dict[FlavorResource, int] = {}
+    assignments = {assigned.name: assigned for assigned in admission.pod_set_assignments}
+    for pod_set in pod_sets:
+        assigned = assignments.get(pod_set.name, PodSetAssignment())
+        running = msgspec.structs.replace(pod_set, count=_running(pod_set, assigned.count))
+        requests = requests_of(running, covers_pods=PODS in assigned.flavors)
+        for resource, flavor in assigned.flavors.items():
+            fr = FlavorResource(flavor, resource)
+            usage[fr] = usage.get(fr, 0) + requests.get(resource, 0)
+    return usage
+
+
+def _running(pod_set: PodSetInfo, assigned: int | None) -> int:
+    """How many pods run: with a minimum, as many as were admitted, but not more than still need quota."""
+    if pod_set.minimum is None or assigned is None:
+        return pod_set.count
+    return min(pod_set.count, max(assigned, pod_set.minimum))

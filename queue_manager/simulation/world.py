@@ -48,7 +48,8 @@ class World:
         apart: bool = False,
         through: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> None:
-        """Without a script there is no kubelet. `through` wraps the queue's own way to the API server."""
+        """Without a script there is no kubelet. `through` wraps the way of the queue's controllers to the API server,
+        and with them, unless they are `apart`, that of all other controllers."""
         self.clock = virtual_clock()
         self.rng = Random(seed)
         self.history: list[bytes] = []
@@ -66,14 +67,17 @@ class World:
 
     async def __aenter__(self) -> Self:
         await install_crds(self.client)
-        runtime = Runtime(LocalTransport(self.server, "system:sluice"), self.clock, self.rng, silence=None)
-        run_job_controller(runtime, self._config.job_controller.options())
+        transport: Transport = LocalTransport(self.server, "system:sluice")
+        transport = transport if self._apart else self._through(transport)
+        runtime = Runtime(transport, self.clock, self.rng, silence=None)
+        if not self._apart:
+            self._manage(runtime)
+        permits = None if self._apart else self.queue.permits
+        run_job_controller(runtime, self._config.job_controller.options(), permits)
         for controller in (GarbageCollector(self.server), NamespaceController(self.server)):
             runtime.task(controller.run)
         if self._script is not None:
             Kubelet(runtime, self._script)
-        if not self._apart:
-            self._manage(runtime)
         await self._stack.enter_async_context(runtime)
         if self._apart:
             self._stack.push_async_callback(self.kill)

@@ -8,7 +8,8 @@ from random import Random
 from job_controller.model import Job, Key
 from queue_manager.api import labels
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, LocalQueue, Workload
-from queue_manager.engine.cache import Cache, controller_uid
+from queue_manager.api.workload_names import job_name
+from queue_manager.engine.cache import Cache
 from queue_manager.engine.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
@@ -42,7 +43,7 @@ class WorkloadController:
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._jobs: Cache[Job] = runtime.cache(JOBS, Job)
         self.queue: WorkQueue[Key] = WorkQueue("workloads", metrics=runtime.metrics)
-        self._workloads.index(BY_OWNER, controller_uid)
+        self._workloads.index(BY_OWNER, _job_uid)
         self._workloads.subscribe(self._on_workload)
         self._jobs.subscribe(self._on_job)
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
@@ -136,10 +137,10 @@ class WorkloadController:
 
     def _unscheduled(self, workload: Workload) -> Unscheduled | None:
         """The pods of its Job that it waits for in vain; None if it has no Job or does not wait."""
-        owner = workload.metadata.controller
-        if owner is None or not workload.is_true(labels.ADMITTED) or workload.is_true(labels.PODS_READY):
+        job_uid = workload.job_uid
+        if not job_uid or not workload.is_true(labels.ADMITTED) or workload.is_true(labels.PODS_READY):
             return None
-        return unscheduled(self._stuck.of(owner.uid))
+        return unscheduled(self._stuck.of(job_uid))
 
     async def _take(self, workload: Workload, step: steps.Step) -> None:
         key, meta = workload.metadata.key, workload.metadata
@@ -174,7 +175,7 @@ class WorkloadController:
             await self._runtime.client.delete(WORKLOADS, meta.namespace, meta.name, uid=meta.uid)
             recorder.event(workload, "Normal", "Deleted", message)
             return
-        job = self._jobs.by_uid(meta.controller.uid) if meta.controller is not None else None
+        job = self._jobs.by_uid(workload.job_uid)
         if job is not None:
             await self._runtime.client.delete(
                 JOBS, meta.namespace, job.metadata.name, uid=job.metadata.uid, propagation="Background"
@@ -182,29 +183,39 @@ class WorkloadController:
             recorder.event(job, "Normal", "Deleted", message)
 
     async def _owner_gone(self, workload: Workload) -> bool:
-        """Whether the owning Job is gone, or going for good, and no pod of it uses a node any more.
+        """Whether the Job is gone, or being deleted, and no pod of it uses a node any more.
 
-        Its pods outlive it: they end in their own time, and while a finalizer of others keeps the Job nothing ends
-        them. The cache of Jobs may be behind that of Workloads: the API server has the last word.
+        The pods of a Job outlive it: they end in their own time, and while a finalizer of others keeps the Job nothing
+        ends them. The cache of Jobs may be behind that of Workloads, so the API server is asked before a Job that is
+        not in the cache counts as gone.
         """
-        owner = workload.metadata.controller
-        if owner is None or owner.kind != "Job":
+        owner, uid = workload.metadata.controller, workload.job_uid
+        if not uid or (owner is not None and not owner.is_job):
             return False
-        cached = self._jobs.by_uid(owner.uid)
+        cached = self._jobs.by_uid(uid)
         if cached is not None and cached.metadata.deletion_timestamp is None:
             return False
         orphans = cached is not None and ORPHAN in cached.metadata.finalizers  # its pods will be nobody's
-        if self._running.any_of(owner.uid) and not orphans:
+        if self._running.any_of(uid) and not orphans:
             return False
-        if cached is not None:
-            return True
+        return cached is not None or not await self._job_exists(workload)
+
+    async def _job_exists(self, workload: Workload) -> bool:
+        """Whether the API server has the Job now. It finds one by name only: without a name, all are listed."""
+        meta, uid, client = workload.metadata, workload.job_uid, self._runtime.client
+        name = meta.controller.name if meta.controller is not None else job_name(meta.name, uid)
+        if not name:
+            return any(job.metadata.uid == uid for job in await client.list(JOBS, meta.namespace, type=Job))
         try:
-            job = await self._runtime.client.get(JOBS, workload.metadata.namespace, owner.name, type=Job)
+            return (await client.get(JOBS, meta.namespace, name, type=Job)).metadata.uid == uid
         except ApiError as error:
             if error.status == 404:
-                return True
+                return False
             raise
-        return job.metadata.uid != owner.uid
+
+
+def _job_uid(workload: Workload) -> tuple[str, ...]:
+    return (workload.job_uid,) if workload.job_uid else ()
 
 
 def _matters(old: ClusterQueue, new: ClusterQueue) -> bool:

@@ -42,7 +42,7 @@ from queue_manager.queueing.queues import Queues
 from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.info import Info, info
 from queue_manager.scheduling.pod_surroundings import PodSurroundings
-from queue_manager.scheduling.state import Holding, SchedulerState, holding_of
+from queue_manager.scheduling.state import Holding, SchedulerState, holding_of, reserves_quota
 from queue_manager.workloads import requeuing
 from queue_manager.workloads.settings import Settings
 from queue_manager.workloads.steps import View
@@ -115,7 +115,7 @@ class Ledger:
         """
         self._assumed.discard(what.uid)
         latest = self._workloads.by_uid(what.uid)
-        if written or (latest is not None and holding_of(latest) is not None):
+        if written or (latest is not None and reserves_quota(latest)):
             return
         released = self.state.release(what.uid)
         if latest is not None:
@@ -184,17 +184,24 @@ class Ledger:
             if old is not None:
                 self.queues.remove(old.metadata.key)
                 self._released(self.state.release(old.metadata.uid))
-        elif (holding := holding_of(new)) is not None:
-            before = self.state.holdings.get(holding.uid)
-            self.queues.remove(holding.key)
-            self.state.hold(holding)
-            if before is not None and before.usage != holding.usage:
-                self._released(before)
+        elif reserves_quota(new):
+            self.queues.remove(new.metadata.key)
+            self._hold(new)
         elif new.metadata.uid not in self._assumed:
             released = self.state.release(new.metadata.uid)
             self._line_up(new)
             self._released(released)
         self.changed.set()
+
+    def _hold(self, workload: Workload) -> None:
+        """Count what a Workload holds; what it holds no longer is free."""
+        before = self.state.holdings.get(workload.metadata.uid)
+        holding = holding_of(workload, self.read(workload).pod_sets)
+        if holding is None:
+            return
+        self.state.hold(holding)
+        if before is not None and before.usage != holding.usage:
+            self._released(before)
 
     def _line_up(self, workload: Workload, rest: float = 0.0) -> None:
         now = self._clock.now()
@@ -271,13 +278,14 @@ class Ledger:
             self._read_again(_names_runtime_class)
 
     def _read_again(self, concerned: Callable[[Workload], bool]) -> None:
-        """What waiting Workloads ask for has changed without them."""
-        waiting = [w for w in self._workloads.values() if w.metadata.key in self.queues and concerned(w)]
-        for workload in waiting:
-            self.queues.remove(workload.metadata.key)
-            self._line_up(workload)
-        if waiting:
-            self.changed.set()
+        """What these Workloads ask for, or hold, has changed without them."""
+        for workload in filter(concerned, self._workloads.values()):
+            if workload.metadata.key in self.queues:
+                self.queues.remove(workload.metadata.key)
+                self._line_up(workload)
+                self.changed.set()
+            elif reserves_quota(workload):
+                self._hold(workload)
 
     def _pod_surroundings(self, namespace: str) -> PodSurroundings:
         found = self._surroundings.get(namespace)

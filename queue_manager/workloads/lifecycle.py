@@ -68,7 +68,7 @@ def _deleted(w: Workload, view: View, settings: Settings, now: datetime) -> Step
     """The Job's side of the queue stops the Job of a deleted Workload and lets go; without a Job nobody else does."""
     if w.metadata.deletion_timestamp is None:
         return None
-    return _let_go(w) if w.metadata.controller is None else Rest()
+    return Rest() if w.job_uid else _let_go(w)
 
 
 def _let_go(w: Workload) -> Step:
@@ -260,7 +260,7 @@ def _change_or_rest(w: Workload, now: datetime, apply: Callable[[Draft], None]) 
 
 def _ownerless_stop(w: Workload) -> Step | None:
     """An evicted Workload without a Job has nothing to stop."""
-    if w.metadata.controller is None and w.is_true(labels.EVICTED) and w.is_true(labels.QUOTA_RESERVED):
+    if not w.job_uid and w.is_true(labels.EVICTED) and w.is_true(labels.QUOTA_RESERVED):
         return Change(lambda d: transitions.unreserve(d, waits_for_pods=False))
     return None
 

@@ -18,7 +18,7 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.scheduling.cycle import Admit, Refuse, run_cycle
 from queue_manager.scheduling.info import Info
-from queue_manager.scheduling.state import holding_of
+from queue_manager.scheduling.state import reserves_quota
 from queue_manager.workloads import checks, transitions
 from queue_manager.workloads.draft import Draft
 from queue_manager.workloads.ledger import Ledger, waits
@@ -129,7 +129,7 @@ class Scheduler:
                     latest = await self._writer.write(
                         workload, lambda draft: self._admit(draft, decision), labels.SCHEDULER_COMPONENT
                     )
-                written = holding_of(latest) is not None  # it may have ended in the same write
+                written = reserves_quota(latest)  # it may have ended in the same write
                 self._refusals.pop(what.uid, None)
         except Gone:
             pass

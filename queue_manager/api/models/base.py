@@ -93,16 +93,15 @@ Int64 = Annotated[int, Extra(format="int64")]
 Count = Annotated[int, Field(ge=0), Extra(format="int32")]
 Positive = Annotated[int, Field(ge=1), Extra(format="int32")]
 Time = Annotated[str, Extra(format="date-time")]
-Quantity = Annotated[
-    int | str,
-    WithJsonSchema(
-        {
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": QUANTITY,
-            "x-kubernetes-int-or-string": True,
-        }
-    ),
-]
+
+
+def _quantity(pattern: str, **bounds: int) -> WithJsonSchema:
+    types = [{"type": "integer"}, {"type": "string"}]
+    return WithJsonSchema({"anyOf": types, "pattern": pattern, "x-kubernetes-int-or-string": True, **bounds})
+
+
+Quantity = Annotated[int | str, _quantity(QUANTITY)]
+NotNegative = Annotated[int | str, _quantity(QUANTITY.replace(r"(\+|-)?", r"\+?", 1), minimum=0)]
 Quantities = dict[str, Quantity]
 PodTemplate = Annotated[
     dict[str, Any],

@@ -13,6 +13,7 @@ from queue_manager.api.models.base import (
     Count,
     Int32,
     Name,
+    NotNegative,
     PodSetName,
     Quantities,
     Rule,
@@ -45,10 +46,11 @@ class PodSetAssignment(ApiModel):
     flavors: dict[str, Name] | None = None
     """The flavor of each resource."""
 
-    resource_usage: Quantities | None = None
+    resource_usage: dict[str, NotNegative] | None = None
     """
     Quota of all pods of the set together, with LimitRange defaults and runtime overhead as they were at
-    admission. Does not change when pods are reclaimed.
+    admission. Does not change when pods are reclaimed. For people and tools: the queue itself reckons with
+    the requests of the pod set.
     """
 
     count: Count | None = None

@@ -376,6 +376,29 @@ def test_defaults_of_the_namespace_count_and_are_not_written_into_the_workload()
     run(story())
 
 
+def test_usage_follows_the_defaults_of_the_namespace() -> None:
+    """It is what the pods ask for now, as a restarted manager would reckon it, and not what was written once."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("4")
+            limits = [{"type": "Container", "defaultRequest": {"cpu": "1"}}]
+            tree = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "lr", "namespace": NS}}
+            await c.create(LIMIT_RANGES, {**tree, "spec": {"limits": limits}})
+            await c.submit("a", pod={"containers": [{"name": "main", "image": "x"}]})
+            await c.until(lambda: cpu_in_use(c), "1")
+            limits[0]["defaultRequest"] = {"cpu": "3"}
+            await c.client.patch(LIMIT_RANGES, NS, "lr", {"spec": {"limits": limits}})
+            await c.until(lambda: cpu_in_use(c), "3")
+
+    run(story())
+
+
+async def cpu_in_use(c: Cluster) -> object:
+    status = (await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"]
+    return status["flavorsUsage"][0]["resources"][0]["total"]
+
+
 def test_what_breaks_a_limit_of_its_namespace_waits_until_the_limit_is_gone() -> None:
     """As measured in k06."""
 

@@ -98,8 +98,8 @@ def test_what_the_workload_cannot_follow_keeps_the_job_neither_from_running_nor_
     run(story())
 
 
-def test_a_workload_that_lost_its_owner_is_in_the_way_of_a_new_one_which_is_told_and_tried_at_leisure() -> None:
-    """It is somebody's by now; the Job says so, and has one of its own once the name is free."""
+def test_a_job_says_so_when_a_foreign_workload_has_the_name_of_its_own() -> None:
+    """A user has taken owner reference and label off: the Job has a Workload again once the name is free."""
 
     async def story() -> None:
         async with cluster() as c:
@@ -107,7 +107,8 @@ def test_a_workload_that_lost_its_owner_is_in_the_way_of_a_new_one_which_is_told
             await c.submit("a")
             await c.until(lambda: _reason(c, "a"), "ExceedsMaxQuota")
             name = (await c.workload("a"))["metadata"]["name"]
-            await c.client.patch(WORKLOADS, NS, name, {"metadata": {"ownerReferences": None, "finalizers": None}})
+            mine = {"ownerReferences": None, "finalizers": None, "labels": {"kueue.x-k8s.io/job-uid": None}}
+            await c.client.patch(WORKLOADS, NS, name, {"metadata": mine})
             await asyncio.sleep(5)
             assert [e[0] for e in await c.events("a") if e[1] == "QueueingRefused"] == ["Warning"]
             await c.client.delete(WORKLOADS, NS, name)

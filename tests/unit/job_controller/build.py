@@ -138,8 +138,8 @@ def pod(
 
 
 def run(job: Job, *pods: Pod, now: float = 0, memory: Memory | None = None, **options: Any) -> Decision:
-    pods_done = options.pop("pods_done", False)
-    return decide(job, pods, memory, at(now), JobControllerOptions(**options), pods_done=pods_done)
+    asked = {name: options.pop(name) for name in ("pods_done", "permitted") if name in options}
+    return decide(job, pods, memory, at(now), JobControllerOptions(**options), **asked)
 
 
 def created(decision: Decision) -> list[int | None]:

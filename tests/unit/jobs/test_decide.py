@@ -5,9 +5,10 @@ import pytest
 
 from job_controller.model import Job
 from queue_manager.api.types import Admission, PriorityClassRef, ReclaimablePod, Workload
+from queue_manager.api.workload_names import workload_name
 from queue_manager.jobs import actions, pods
 from queue_manager.jobs.decide import decide
-from queue_manager.jobs.workload import Priority, matches, new_workload, priority_of, workload_name
+from queue_manager.jobs.workload import Priority, matches, new_workload, priority_of
 from queue_manager.workloads.draft import Draft, Event
 from tests.unit.queueing.builders import at, condition, flavor
 

@@ -1,42 +1,84 @@
-"""What a Workload holds by its own status."""
+"""What a Workload holds: its status says where, its pod sets say how much."""
+
+from typing import Any
 
 import msgspec
+import pytest
 
 from queue_manager.api.types import Workload
+from queue_manager.scheduling.info import info
+from queue_manager.scheduling.resource_rules import ResourceRules
 from queue_manager.scheduling.state import holding_of
 from queue_manager.scheduling.tree import FlavorResource
 from tests.unit.queueing.builders import condition
 
 CPU = FlavorResource("default", "cpu")
+POD = {"spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}}
+DEFAULT = {"cpu": "default"}
 
 
-def held(wanted: int, assigned: int, reclaimed: int) -> int:
-    """Milli-cpus of a Workload of `wanted` pods of one cpu each, of which `assigned` were admitted."""
-    flavors = {"name": "main", "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": str(assigned)}}
+def usage(
+    wanted: int,
+    assigned: int | None,
+    reclaimed: int = 0,
+    minimum: int | None = None,
+    flavors: dict[str, str] = DEFAULT,
+    stated: Any = None,
+    rules: ResourceRules = ResourceRules(),  # noqa: B008 - frozen
+) -> Any:
+    """Usage of a Workload of `wanted` pods of one cpu each, of which `assigned` were admitted."""
+    pod_set = {"name": "main", "count": wanted, "template": POD, "minCount": minimum}
+    given = {"name": "main", "flavors": flavors, "resourceUsage": stated or {}, "count": assigned}
     tree = {
         "metadata": {"name": "w", "namespace": "ns", "uid": "u"},
-        "spec": {"queueName": "lq", "podSets": [{"name": "main", "count": wanted, "template": {}}]},
+        "spec": {"queueName": "lq", "podSets": [pod_set]},
         "status": {
             "conditions": [condition("QuotaReserved", "True")],
-            "admission": {"clusterQueue": "cq", "podSetAssignments": [{**flavors, "count": assigned}]},
+            "admission": {"clusterQueue": "cq", "podSetAssignments": [given]},
             "reclaimablePods": [{"name": "main", "count": reclaimed}],
         },
     }
-    holding = holding_of(msgspec.convert(tree, Workload))
+    workload = msgspec.convert(tree, Workload)
+    holding = holding_of(workload, info(workload, rules=rules).pod_sets)
     assert holding is not None
-    return holding.usage[CPU]
+    return holding.usage
 
 
 def test_pods_that_are_done_hold_nothing() -> None:
-    assert held(wanted=4, assigned=4, reclaimed=1) == 3000
+    assert usage(wanted=4, assigned=4, reclaimed=1) == {CPU: 3000}
 
 
 def test_pods_that_were_done_before_the_admission_are_not_given_back_twice() -> None:
     """Four pods, two of which had succeeded when it was evicted: two were assigned, and two run."""
-    assert held(wanted=4, assigned=2, reclaimed=2) == 2000
-    assert held(wanted=4, assigned=2, reclaimed=3) == 1000
+    assert usage(wanted=4, assigned=2, reclaimed=2) == {CPU: 2000}
+    assert usage(wanted=4, assigned=2, reclaimed=3) == {CPU: 1000}
 
 
 def test_a_partial_admission_keeps_what_its_pods_still_need() -> None:
-    assert held(wanted=10, assigned=4, reclaimed=5) == 4000
-    assert held(wanted=10, assigned=4, reclaimed=8) == 2000
+    assert usage(wanted=10, assigned=4, reclaimed=5, minimum=1) == {CPU: 4000}
+    assert usage(wanted=10, assigned=4, reclaimed=8, minimum=1) == {CPU: 2000}
+
+
+@pytest.mark.parametrize("stated", [{}, {"cpu": "0"}, {"cpu": "-100"}, {"cpu": -100}, {"cpu": "1e30"}, {"gpu": "9"}])
+def test_the_usage_that_the_status_states_is_not_believed(stated: dict[str, str]) -> None:
+    assert usage(wanted=4, assigned=4, stated=stated) == {CPU: 4000}
+
+
+@pytest.mark.parametrize("assigned", [None, 0, 1, 4, 9])
+def test_the_count_that_the_status_states_is_not_believed_without_minimum(assigned: int | None) -> None:
+    assert usage(wanted=4, assigned=assigned) == {CPU: 4000}
+
+
+@pytest.mark.parametrize(("assigned", "pods"), [(None, 4), (0, 2), (1, 2), (3, 3), (9, 4)])
+def test_the_count_that_the_status_states_lies_between_minimum_and_wanted(assigned: int | None, pods: int) -> None:
+    assert usage(wanted=4, assigned=assigned, minimum=2) == {CPU: pods * 1000}
+
+
+def test_pods_count_where_they_have_a_flavor() -> None:
+    pods = FlavorResource("slots", "pods")
+    assert usage(wanted=4, assigned=4, flavors={"cpu": "default", "pods": "slots"}) == {CPU: 4000, pods: 4}
+
+
+def test_only_resources_with_a_flavor_count() -> None:
+    assert usage(wanted=4, assigned=4, flavors={}) == {}
+    assert usage(wanted=4, assigned=4, rules=ResourceRules(excluded_prefixes=("cpu",))) == {CPU: 0}

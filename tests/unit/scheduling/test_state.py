@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from queue_manager.api.types import AdmissionCheck, ClusterQueue
+from queue_manager.scheduling.info import info
 from queue_manager.scheduling.state import Holding, SchedulerState, holding_of
 from queue_manager.scheduling.tree import FlavorResource
 from tests.unit.queueing.builders import cluster_queue, condition, flavor, pending, workload
@@ -117,8 +118,8 @@ ASSIGNED = {
     "admission": {
         "clusterQueue": "cq",
         "podSetAssignments": [
-            {"name": "main", "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "2"}, "count": 1},
-            {"name": "other", "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "500m"}, "count": 1},
+            {"name": "main", "flavors": {"cpu": "default"}, "count": 2},
+            {"name": "other", "flavors": {"cpu": "default"}, "count": 1},
         ],
     }
 }
@@ -136,5 +137,13 @@ ASSIGNED = {
     ],
 )
 def test_quota_is_held_from_the_reservation_to_the_end_of_the_run(conditions, status, usage):
-    held = holding_of(workload(conditions=conditions, status=status))
+    found = workload(
+        conditions=conditions, status=status, spec={"podSets": [pods("main", 2, "1"), pods("other", 1, "500m")]}
+    )
+    held = holding_of(found, info(found).pod_sets)
     assert (held and held.usage) == usage
+
+
+def pods(name, count, cpu):
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    return {"name": name, "count": count, "template": {"spec": {"containers": [container]}}}

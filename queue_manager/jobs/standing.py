@@ -1,0 +1,117 @@
+"""Where a Job stands with the queue: is it managed, does it belong to a managed Job, may it have pods now?
+
+Everything is read from caches, which are synced before any worker of the runtime starts.
+
+    the Job has a Workload          pods while the Workload is admitted and asks for what the Job runs
+    managed, no Workload yet        no pods
+    child of a managed Job          pods while the Workload of that Job is admitted
+    none of these                   pods: the queue has no say in it
+
+A Workload that is evicted, finished or being deleted still has Admitted=True; its Job is being stopped and gets no new
+pods. A Workload outlives the queue label of its Job: a Job that has taken its label off while it waited may have pods
+only after its Workload is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from job_controller.model import Job, Key
+from queue_manager.api import labels
+from queue_manager.api.types import Namespace, Workload
+from queue_manager.engine.cache import Cache
+from queue_manager.engine.resources import JOBS, NAMESPACES, WORKLOADS
+from queue_manager.engine.runtime import Runtime
+from queue_manager.jobs.actions import MAX_ANCESTORS, Parent
+from queue_manager.jobs.workload import lets_run, made_for, matches, prebuilt_name, queue_name
+from queue_manager.workloads.controller import BY_OWNER
+from queue_manager.workloads.job_pods import JobPods
+from queue_manager.workloads.settings import Settings
+
+
+class JobStanding:
+    """Implements `job_controller.ports.PodPermits`."""
+
+    def __init__(self, runtime: Runtime, settings: Settings, running: JobPods) -> None:
+        """`running`: the pods that use nodes."""
+        self.settings = settings
+        self._jobs: Cache[Job] = runtime.cache(JOBS, Job)
+        self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
+        self._namespaces: Cache[Namespace] = runtime.cache(NAMESPACES, Namespace)
+        self._running = running
+        self._subscribers: list[Callable[[Key], None]] = []
+
+    # --- who is managed ---
+
+    def managed(self, job: Job) -> bool:
+        """Whether the queue manages this Job by its own queue name, or manages all Jobs, in the Job's namespace."""
+        return self._asks_for_queue(job) and self._selected(job.metadata.namespace)
+
+    def _asks_for_queue(self, job: Job) -> bool:
+        return bool(queue_name(job)) or self.settings.manage_all
+
+    def _selected(self, name: str) -> bool:
+        namespace = self._namespaces.get("", name)
+        own = namespace.metadata.labels if namespace is not None else {}
+        return self.settings.manages({"kubernetes.io/metadata.name": name, **own})
+
+    def parent(self, job: Job) -> Parent | None:
+        """The nearest managed Job above a Job without a queue name; None if there is none."""
+        if queue_name(job):
+            return None
+        above = job
+        for _ in range(MAX_ANCESTORS):
+            found = self._owner(above)
+            if found is None:
+                return None
+            if self.managed(found):
+                return Parent(admitted=any(map(lets_run, self.workloads_of(found))))
+            above = found
+        return Parent(admitted=False, too_deep=True)
+
+    def _owner(self, job: Job) -> Job | None:
+        """The Job that controls this one. An owner of another kind, group or namespace is none of ours."""
+        owner = job.metadata.controller
+        found = self._jobs.by_uid(owner.uid) if owner is not None and owner.is_job else None
+        return found if found is not None and found.metadata.namespace == job.metadata.namespace else None
+
+    def workloads_of(self, job: Job) -> list[Workload]:
+        """Those that the Job controls, and those of its own whose owner reference somebody has removed.
+
+        A Workload that carries the Job's UID in its label is the Job's own only if its name says so too: anybody can
+        write a label.
+        """
+        return [w for w in self._workloads.lookup(BY_OWNER, job.metadata.uid) if _is_own(job, w)]
+
+    # --- who may have pods ---
+
+    def may_create_pods(self, job: Job) -> bool:
+        workloads = self.workloads_of(job)
+        if workloads:
+            stopping = labels.STOPPING in job.metadata.annotations
+            return not stopping and any(lets_run(w) and matches(job, w) for w in workloads)
+        if self._asks_for_queue(job) and not self._is_left_alone(job.metadata.namespace):
+            return False
+        parent = self.parent(job)
+        return parent is None or parent.admitted
+
+    def _is_left_alone(self, namespace: str) -> bool:
+        """Whether the queue manages no Job of this namespace. Unknown before the namespace is in the cache."""
+        return self._namespaces.get("", namespace) is not None and not self._selected(namespace)
+
+    def creating(self, job: Job) -> AbstractContextManager[None]:
+        return self._running.creating(job.metadata.uid)
+
+    def subscribe(self, changed: Callable[[Key], None]) -> None:
+        self._subscribers.append(changed)
+
+    def announce(self, key: Key) -> None:
+        """Tell the subscribers that `may_create_pods` may have another answer for this Job now."""
+        for changed in self._subscribers:
+            changed(key)
+
+
+def _is_own(job: Job, workload: Workload) -> bool:
+    named = made_for(job, workload) or workload.metadata.name == prebuilt_name(job)
+    return workload.metadata.controller is not None or named

@@ -7,10 +7,7 @@ from typing import NamedTuple
 
 import yaml
 
-from queue_manager.shallow_yaml import ShallowLoader
-
-NULL, BOOL, INT, FLOAT, STR = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str"))
-MERGE = "tag:yaml.org,2002:merge"
+from queue_manager.kube_yaml import BOOL, FLOAT, INT, NULL, STR, Loader
 
 
 class Problem(NamedTuple):
@@ -84,7 +81,7 @@ def line_of(node: yaml.Node) -> int:
 def compose(text: str, findings: Findings) -> yaml.MappingNode | None:
     """The document's mapping; None when it is empty or a problem was found."""
     try:
-        documents = list(yaml.compose_all(text, Loader=ShallowLoader))
+        documents = list(yaml.compose_all(text, Loader=Loader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or str(error).splitlines()[0]

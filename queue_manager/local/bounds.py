@@ -7,7 +7,7 @@ real API server has other limits and more hands; see DIFFERENCES.md.
 from __future__ import annotations
 
 from job_controller.fields import Json
-from queue_manager.shallow_yaml import MAX_DEPTH, TOO_DEEP
+from queue_manager.kube_yaml import MAX_DEPTH, TOO_DEEP
 
 MAX_BODY = 3 * 1024 * 1024  # bytes
 MAX_VALUES = 50_000  # fields and items: about a second of work, where each has an owner

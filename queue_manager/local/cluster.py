@@ -18,10 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import yaml
-
 from job_controller import quantities
-from queue_manager import assets
+from queue_manager import assets, kube_yaml
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
@@ -53,7 +51,6 @@ from queue_manager.local.server.transport import LocalTransport
 from queue_manager.local.storage.journal import Journal
 from queue_manager.local.storage.store import Store
 from queue_manager.local.switched_off import SwitchedOff
-from queue_manager.shallow_yaml import FastLoader
 
 USER = "system:sluice"
 DIGEST = "sluice/definition"  # annotation of a CustomResourceDefinition: of the file it came from
@@ -192,7 +189,7 @@ async def install_crds(client: Client) -> None:
 @cache
 def _definition(file: Path, digest: str) -> dict[str, Any]:
     """The definition in a file of this digest, which it gets along. Read once: it takes longer than to install it."""
-    tree: dict[str, Any] = yaml.load(file.read_text(), FastLoader)
+    tree: dict[str, Any] = kube_yaml.load(file.read_text())
     tree["metadata"].setdefault("annotations", {})[DIGEST] = digest
     return tree
 

@@ -41,6 +41,7 @@ from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, ensure_f
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.kubeconfig import write_kubeconfig
 from queue_manager.local.left_undone import LeftUndone
+from queue_manager.local.long_work import LongWork
 from queue_manager.local.nodes import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
 from queue_manager.local.priority import PodPriority, ensure_system_classes
@@ -125,7 +126,9 @@ class LocalCluster:
 
         pods = Layout(self.options.data_dir / "pods")
         admission: list[Admission] = []
-        server = ApiServer(store, Registry.builtin(), clock, admission, LogSource(pods, clock.now))
+        elsewhere = LongWork()
+        stack.push_async_callback(elsewhere.close)
+        server = ApiServer(store, Registry.builtin(), clock, admission, LogSource(pods, clock.now), elsewhere)
         transport = throttled(LocalTransport(server, USER), _limit(self.config))
         runtime = Runtime(transport, clock, rng, silence=None)
         self.client = runtime.client

@@ -16,6 +16,7 @@ from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.bounds import MAX_BODY, MAX_VALUES, TOO_MANY, excess
 from queue_manager.local.schema.jsontext import Repeated, whole
+from queue_manager.local.schema.patience import Overtime, limited
 
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters, in all and of one when all are too many
@@ -138,12 +139,23 @@ class Yaml(NamedTuple):
 
 
 def read_yaml(body: bytes) -> Yaml:
-    """A body as an API server converts it to JSON. Raises StatusError 400 for more values than MAX_VALUES."""
+    """A body as an API server converts it to JSON. Raises StatusError 400 for what is too much, and TakesLong."""
+    try:
+        read = limited(lambda: convert_yaml(body), "yaml", lambda: [body.decode("latin-1")], Yaml)
+    except Overtime:
+        raise _too_much("takes too long to read") from None
+    if read.error == TOO_MANY:
+        raise _too_much(TOO_MANY)
+    return read
+
+
+def convert_yaml(body: bytes) -> Yaml:
+    """What `read_yaml` limits. TOO_MANY is an error like any other here."""
     repeated: list[kube_yaml.Repeated] = []
     try:
         tree = kube_yaml.load(body, MAX_VALUES, repeated)
     except kube_yaml.TooManyValues:
-        raise _too_much(TOO_MANY) from None
+        return Yaml(None, [], TOO_MANY)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         return Yaml(None, [], _yaml_error(error))
     return Yaml(

@@ -61,7 +61,7 @@ class Writer:
         for _ in range(MAX_NAME_ATTEMPTS - 1):
             if self._store.get(call.table, meta.get("namespace", ""), meta["name"]) is None:
                 return
-            meta["name"] = self._store.new_name(meta["generateName"])
+            meta["name"] = call.generated = self._store.new_name(meta["generateName"])
 
     def _finish_create(self, call: Call, obj: Json) -> bytes:
         kind = call.kind

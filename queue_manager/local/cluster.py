@@ -49,7 +49,7 @@ from queue_manager.local.server import http
 from queue_manager.local.server.admission import Admission
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.transport import LocalTransport
-from queue_manager.local.storage.journal import Journal
+from queue_manager.local.storage.journal import PODS, Journal
 from queue_manager.local.storage.store import Store
 from queue_manager.local.switched_off import SwitchedOff
 
@@ -124,7 +124,7 @@ class LocalCluster:
         count = sum(store.count(resource) for resource in store.resources())
         self._report("store", f"{self.options.data_dir} ({f'{count} objects' if count else 'new'})")
 
-        pods = Layout(self.options.data_dir / "pods")
+        pods = Layout(self.options.data_dir / PODS)
         admission: list[Admission] = []
         elsewhere = LongWork()
         stack.push_async_callback(elsewhere.close)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import stat
@@ -16,6 +17,7 @@ from job_controller.model import Pod
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS
 from queue_manager.engine.transport import JSON_PATCH
+from tests.local.agent.waiting import until
 from tests.local.cluster.conftest import PATIENCE, ROOT, SLUICE, Up, processes_of, sluice
 from tests.local.cluster.work import ended, job, job_named, running
 
@@ -103,6 +105,28 @@ async def test_after_kill_9_finished_jobs_stay_finished_and_running_pods_are_ado
         }
         assert codes == {"finished": 0, "survives": 0, "ends-meanwhile": 7}
     assert runs.read_text().splitlines() == ["run", "run"]
+
+
+async def test_processes_of_a_cluster_whose_folder_was_removed_are_named_at_the_next_start(
+    start: Start, tmp_path: Path
+) -> None:
+    first, pid = start(), tmp_path / "pid"
+    async with first.client() as client:
+        await client.create(JOBS, "default", job("stays", f"echo $$$$ > {pid}; exec sleep 300"))
+        await running(client, "stays")
+        await until(pid.exists)
+    first.kill()
+    shutil.rmtree(first.data_dir)
+    second = start()
+    place = f"of a cluster whose folder {first.data_dir} is gone"
+    said = next(line for line in second.lines if place in line)
+    _, _, pids = said.partition("; to end: kill -9 ")
+    try:
+        assert pid.read_text().strip() in pids.split()
+    finally:
+        subprocess.run(["kill", "-9", *pids.split()], check=True)
+    second.stop()
+    assert not any(place in line for line in start().lines)
 
 
 async def test_metrics_and_probes_are_served_where_the_configuration_says_and_nowhere_unasked(

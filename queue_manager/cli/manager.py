@@ -56,7 +56,7 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
         election = candidate(transport, config.leader_election)
         lease = election.namespace if election is not None else ""
         version = await preflight.check(transport, transport.access.server, args.controllers, lease)
-        controllers = Controllers(transport, config, args.controllers, election=election)
+        controllers = Controllers(transport, config, args.controllers, election=election, told=say)
         answers = probes.routes(config, controllers, controllers.unready)
         urls = await probes.serve(stack, probes.addresses(config, args.metrics_port), answers)
         say(f"{', '.join(args.controllers)} on {transport.access.server} ({version})")

@@ -9,6 +9,7 @@ again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Iterable
 
@@ -19,13 +20,17 @@ from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.reflector import SILENCE
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import throttled
+from queue_manager.engine.transport import Transport
 from queue_manager.jobs.queue_manager import add_queue_controllers
 from queue_manager.operator.absence import PathsAreServed
 from queue_manager.operator.election import Election, Fence, LeadershipLost
 from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE
 from queue_manager.operator.preflight import CannotStart
+from queue_manager.operator.rivals import RivalsAreReported
 from queue_manager.operator.transport import ClusterTransport
 from queue_manager.workloads.metrics import ROLE
+
+log = logging.getLogger(__name__)
 
 
 class Controllers:
@@ -39,15 +44,17 @@ class Controllers:
         *,
         election: Election | None = None,
         silence: float = SILENCE,
+        told: Callable[[str], None] = log.info,
     ) -> None:
         """`election`: who leads works; None: there is no other. `silence`: seconds without a word after which a watch
-        is taken for dead."""
+        is taken for dead. `told` takes what people should hear, a line at a time."""
         self.ready = asyncio.Event()
         self._transport = transport
         self._config = config
         self._chosen = list(chosen)
         self._election = election
         self._silence = silence
+        self._told = told
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._term = self._new_term()
@@ -84,8 +91,7 @@ class Controllers:
             try:
                 await self._task
             except LeadershipLost as lost:
-                assert self._election is not None
-                self._election.told(f"{lost}; stands for election again")
+                self._told(f"{lost}; stands for election again")
                 self._term = self._new_term()
             except asyncio.CancelledError:
                 if not self._stop.is_set():
@@ -104,12 +110,12 @@ class Controllers:
                 await self._election.release()
 
     def _ready(self) -> None:
-        if self.ready.is_set() and self._election is not None:
-            self._election.told("leads again")
+        if self.ready.is_set():
+            self._told("leads again")
         self.ready.set()
 
     def _new_term(self) -> Term:
-        return Term(self._transport, self._config, self._chosen, self._election, self._silence)
+        return Term(self._transport, self._config, self._chosen, self._election, self._silence, self._told)
 
     def stop(self) -> None:
         """Have `run` end: within 4.5 s what is under way is finished and the rest let go."""
@@ -128,22 +134,23 @@ class Term:
         chosen: Iterable[str],
         election: Election | None,
         silence: float,
+        told: Callable[[str], None],
     ) -> None:
         self._election = election
-        self._fence = Fence(PathsAreServed(transport), election)
-        self.runtime = Runtime(
-            throttled(self._fence, config.client_connection.limit),
-            SystemClock(),
-            random.SystemRandom(),
-            silence=silence,
-        )
+        served: Transport = PathsAreServed(transport)
+        options = config.job_controller.options(manage="ManagedBy") if JOB_CONTROLLER in chosen else None
+        if options is not None and options.manage == "All":
+            served = RivalsAreReported(served, told)
+        self._fence = Fence(served, election)
+        limited = throttled(self._fence, config.client_connection.limit)
+        self.runtime = Runtime(limited, SystemClock(), random.SystemRandom(), silence=silence)
         self._sync_timeout = config.controller.cache_sync_timeout.total_seconds()
         self._task: asyncio.Task[object] | None = None
         self._lost: LeadershipLost | None = None
         self.runtime.task(transport.follow)
         follow_clock(self.runtime)
-        if JOB_CONTROLLER in chosen:
-            run_job_controller(self.runtime, config.job_controller.options(manage="ManagedBy"))
+        if options is not None:
+            run_job_controller(self.runtime, options)
         self._queue = add_queue_controllers(self.runtime, config) if QUEUE in chosen else None
         if election is not None:
             self.runtime.support(self._lead)

@@ -68,14 +68,14 @@ class Election:
         now: Callable[[], float] = forward,
         told: Callable[[str], None] = log.info,
     ) -> None:
-        """`name`: of the candidate. `told` takes what people should hear of the election, a line at a time."""
+        """`name`: of the candidate. `told` takes a line, while we wait, that says for whom."""
         self.namespace = namespace
         self.lease = settings.resource_name
         self.name = name or own_name()
         self._client = Client(transport)
         self._rng = rng or random.SystemRandom()
         self._now = now
-        self.told = told
+        self._told = told
         self._duration = max(1, math.ceil(settings.lease_duration.total_seconds()))  # the API knows whole seconds
         self._deadline = settings.renew_deadline.total_seconds()
         self._retry = settings.retry_period.total_seconds()
@@ -94,7 +94,7 @@ class Election:
         while not await self._try():
             if self._holder not in ("", holder):
                 holder = self._holder
-                self.told(f"waits: {holder} leads, by the lease {self.namespace}/{self.lease}")
+                self._told(f"waits: {holder} leads, by the lease {self.namespace}/{self.lease}")
             await asyncio.sleep(self._retry * (1 + JITTER * self._rng.random()))
 
     async def keep(self) -> None:

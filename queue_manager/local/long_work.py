@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from job_controller.fields import FieldError, Json
-from queue_manager.local.errors import StatusError
+from queue_manager.local.errors import StatusError, internal
 from queue_manager.local.schema.patience import SECONDS, Overtime, Work, patiently
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class LongWork:
         self._retirement: asyncio.TimerHandle | None = None
 
     async def do(self, work: Work) -> list[Json] | None:
-        """The answer, or None if it took too long. Raises StatusError 429 if too much is waiting already."""
+        """The answer, or None if it took too long. Raises StatusError 429 if too much waits already, 500 if it died."""
         if self._waiting >= MAX_WAITING:
             raise StatusError(429, "TooManyRequests", "too many requests that take long", {"retryAfterSeconds": 1})
         self._waiting += 1
@@ -56,10 +56,13 @@ class LongWork:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 answer = await self._ask(work)
-        except (OSError, TimeoutError, ValueError) as error:
-            log.warning("work that takes long was given up", extra={"work": work.name, "error": repr(error)})
+        except TimeoutError:
             await self.close()
             return None
+        except (OSError, ValueError) as error:  # it was killed, as for want of memory
+            log.warning("the process for long work ended", extra={"work": work.name, "error": repr(error)})
+            await self.close()
+            raise internal("the process that did a part of this request ended; try again") from error
         except asyncio.CancelledError:  # its answer would be taken for that of the next
             await self.close()
             raise

@@ -41,7 +41,6 @@ async def test_two_controllers_of_all_jobs_are_reported_once(
         await until_it_works(scenario)
         manager = await start(kubeconfig)
         reading = asyncio.create_task(manager.read_until("! kube-controller-manager works on Job ", 30))
-        names = [f"job-{number}" for number in range(30)]
         for number in range(30):  # what happens in the second in which the manager began shows nothing
             await scenario.submit(f"job-{number}", parallelism=2, completions=2)
             await asyncio.wait([reading], timeout=1)

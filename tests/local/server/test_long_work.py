@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +21,7 @@ from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.long_work import LongWork
 from queue_manager.local.server.api_server import ApiServer
 from tests.contract.bodies import definition
+from tests.local.agent.waiting import until
 from tests.local.server.world import Answer, World
 
 GROUP = "demo.example.com"
@@ -169,3 +175,26 @@ async def test_too_many_at_once_are_asked_to_come_again(world: World) -> None:
     for task in pending:
         task.cancel()
     await asyncio.gather(*pending, return_exceptions=True)
+
+
+def test_the_process_ends_with_its_input() -> None:
+    """However its parent died: nobody else holds the other end."""
+    command = [sys.executable, "-m", "queue_manager.local.long_work"]
+    done = subprocess.run(command, input=b'["yaml",["a: [1, yes]"]]\n', capture_output=True, timeout=60, check=True)
+    assert json.loads(done.stdout) == [{"a": [1, True]}, [], None]
+
+
+async def test_a_process_that_was_killed_is_started_again(world: World) -> None:
+    await define(world, slow())
+    task = await begin(world, "POST", THINGS.path("default"), thing(items=SOUND))
+    await until(lambda: children("queue_manager.local.long_work"))
+    for pid in children("queue_manager.local.long_work"):
+        os.kill(pid, signal.SIGKILL)
+    assert (await task).status == 500
+    assert (await world.ask("POST", THINGS.path("default"), thing(items=SOUND))).status == 201
+
+
+def children(module: str) -> list[int]:
+    """Pids of the processes that this one started with a module."""
+    text = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    return [int(pid) for pid in text.split() if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]

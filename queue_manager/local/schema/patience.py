@@ -80,6 +80,8 @@ def shortcut(test: Callable[[T], bool], value: T) -> bool:
     turn = _turn.get()
     if turn is not None and turn.skips_shortcuts:
         return False
+    if _watch.working:  # the alarm is for the work around this
+        return test(value)
     try:
         return patiently(SHORTCUT_SECONDS, test, value)
     except Overtime:

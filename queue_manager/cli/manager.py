@@ -25,7 +25,7 @@ from queue_manager.engine.kubeconfig import Access, KubeconfigError
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.operator import preflight, probes, shell
 from queue_manager.operator.controllers import Controllers
-from queue_manager.operator.election import Election, LeadershipLost
+from queue_manager.operator.election import Election
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.transport import ClusterTransport
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
             loop.run(manage(args, config))
     except BrokenPipeError:  # nobody reads our output: main ends the command
         raise
-    except (CannotStart, LeadershipLost) as error:
+    except CannotStart as error:
         raise Refusal(str(error)) from error
     except Exception as error:
         logger.exception("the manager died")
@@ -59,8 +59,8 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
         election = candidate(transport, config.leader_election)
         lease = election.namespace if election is not None else ""
         version = await preflight.check(transport, transport.access.server, args.controllers, lease)
-        controllers = Controllers(transport, config, args.controllers, election=election)
-        answers = probes.routes(config, controllers.runtime.metrics, controllers.unready)
+        controllers = Controllers(transport, config, args.controllers, election=election, told=say)
+        answers = probes.routes(config, controllers, controllers.unready)
         urls = await probes.serve(stack, probes.addresses(config, args.metrics_port), answers)
         say(f"{', '.join(args.controllers)} on {transport.access.server} ({version})")
         if election is None and config.leader_election.leader_elect:

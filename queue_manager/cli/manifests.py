@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -10,28 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
 import yaml
 
+from queue_manager import kube_yaml
 from queue_manager.cli.exits import EXIT_NEVER, Refusal
 from queue_manager.yaml_problems import explained
 
 # An anchor that is used over and over can make a small file expand without end.
 MAX_NODES = 200_000
 SUFFIXES = (".yaml", ".yml", ".json")
-
-
-_MERGE, _STRING = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:str"
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as kubectl reads it: a date stays a string."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,34 +99,43 @@ class _Unreadable(Exception):
 def _documents(name: str, text: str) -> Iterator[Manifest]:
     if name.endswith(".json"):
         text = text.replace("\t", " ")  # in JSON a tab is always white space, in YAML it must not indent
-    try:
-        loader = _Loader(text)
-    except yaml.reader.ReaderError as error:  # looked for before anything is read
-        line = text.count("\n", 0, error.position) + 1
-        raise _Unreadable(f"{name}:{line}: character {error.character:#x} may not stand in YAML") from error
+    loader = kube_yaml.Loader(text, 2 * MAX_NODES)
     try:
         while loader.check_node():
             root = loader.get_node()
-            if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == "tag:yaml.org,2002:null"):
+            if isinstance(root, yaml.ScalarNode) and root.tag == kube_yaml.NULL:
                 continue  # an empty document between two ---
             if not isinstance(root, yaml.MappingNode):
                 raise _Unreadable(
                     f"{name}:{root.start_mark.line + 1}: a manifest is a mapping with apiVersion and kind"
                 )
-            _bound(name, root)
-            _check_keys(name, root, set())
-            tree = loader.construct_document(root)
-            yield from _unpacked(Manifest(name, _as_json(name, root, tree), root))
+            yield from _unpacked(Manifest(name, _tree(name, root), root))
+    except kube_yaml.TooManyValues as error:
+        raise _Unreadable(f"{name}:1: more than {MAX_NODES} values once aliases are expanded") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _Unreadable(f"{name}:{line}: character {error.character:#x} may not stand in YAML") from error
+    except kube_yaml.NotJson as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise _Unreadable(f"{name}:{line}: cannot be sent to an API server: {error.problem}") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         kind = "not YAML: " if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) else ""
         raise _Unreadable(f"{name}:{mark.line + 1 if mark else 1}: {kind}{explained(text, error)}") from error
     except yaml.YAMLError as error:
         raise _Unreadable(f"{name}:1: {error}") from error
-    except RecursionError as error:
-        raise _Unreadable(f"{name}:1: nested too deeply") from error
     finally:
         loader.dispose()
+
+
+def _tree(name: str, root: yaml.MappingNode) -> dict[str, Any]:
+    """What a document says. A key that stands twice is refused: the first would be lost without a word."""
+    repeated: list[kube_yaml.Repeated] = []
+    tree: dict[str, Any] = kube_yaml.to_json(root, MAX_NODES, repeated)
+    for first, key in repeated:
+        where = f"line {first.start_mark.line + 1} has it already"
+        raise _Unreadable(f"{name}:{key.start_mark.line + 1}: {key.value} is given twice; {where}")
+    return tree
 
 
 def _unpacked(manifest: Manifest) -> Iterator[Manifest]:
@@ -155,55 +150,3 @@ def _unpacked(manifest: Manifest) -> Iterator[Manifest]:
                 f"{manifest.source}:{root.start_mark.line + 1}: an item is a mapping with apiVersion and kind"
             )
         yield from _unpacked(Manifest(manifest.source, tree, root))
-
-
-def _check_keys(name: str, node: yaml.Node, seen: set[int]) -> None:
-    """Keys are strings whatever they look like, and none stands twice: the first would be lost without a word."""
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _check_keys(name, item, seen)
-    if not isinstance(node, yaml.MappingNode):
-        return
-    lines: dict[str, int] = {}
-    for key, value in node.value:
-        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
-            key.tag = _STRING
-            line = key.start_mark.line + 1
-            if key.value in lines:
-                raise _Unreadable(f"{name}:{line}: {key.value} is given twice; line {lines[key.value]} has it already")
-            lines[key.value] = line
-        _check_keys(name, value, seen)
-
-
-def _as_json(name: str, root: yaml.Node, tree: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what YAML can say and JSON cannot: binary, sets, infinity, integers beyond 64 bits."""
-    try:
-        json.dumps(tree, allow_nan=False)  # orjson would make null of infinity
-        orjson.dumps(tree)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _Unreadable(f"{name}:{root.start_mark.line + 1}: cannot be sent to an API server: {error}") from error
-    return tree
-
-
-def _bound(name: str, root: yaml.Node) -> None:
-    """Refuse documents whose aliases expand to more than MAX_NODES values."""
-    sizes: dict[int, int] = {}
-
-    def size(node: yaml.Node) -> int:
-        known = sizes.get(id(node))
-        if known is not None:
-            return known
-        sizes[id(node)] = MAX_NODES + 1  # a node inside itself has no end
-        total = 1
-        if isinstance(node, yaml.MappingNode):
-            total += sum(size(key) + size(value) for key, value in node.value)
-        elif isinstance(node, yaml.SequenceNode):
-            total += sum(size(item) for item in node.value)
-        sizes[id(node)] = total
-        return total
-
-    if size(root) > MAX_NODES:
-        raise _Unreadable(f"{name}:{root.start_mark.line + 1}: more than {MAX_NODES} values once aliases are expanded")

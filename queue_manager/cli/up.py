@@ -29,8 +29,9 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
 from queue_manager.local.agent.cgroups import Cgroups, delegated
+from queue_manager.local.agent.sweep import left_behind
 from queue_manager.local.cluster import AtWork, ClusterOptions, LocalCluster
-from queue_manager.local.storage.journal import DataDirectoryInUse
+from queue_manager.local.storage.journal import PODS, DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable
 from queue_manager.operator import probes
 from queue_manager.operator.preflight import CannotStart
@@ -135,6 +136,7 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
 
         reloader = Reloader(file, config, reconfigure, lambda done, line: say("✔" if done else "!", "config", line))
         reloader.listen(stop.set)
+        say_left_behind(options.data_dir)
         say_next(cluster, time.monotonic() - began)
         await stop.wait()
         sys.stdout.write(f"\nstopping{interruption(cluster.at_work())} ...\n")
@@ -171,6 +173,14 @@ def counted(number: int, noun: str) -> str:
 def say(mark: str, step: str, detail: str) -> None:
     sys.stdout.write(f"{mark} {step:12} {detail}\n")
     sys.stdout.flush()
+
+
+def say_left_behind(data_dir: Path) -> None:
+    """Processes of pods whose data directory was removed while they ran."""
+    for folder, pids in left_behind(data_dir / PODS).items():
+        numbers = " ".join(map(str, pids))
+        processes = "1 process" if len(pids) == 1 else f"{len(pids)} processes"
+        say("!", "left behind", f"{processes} of a cluster whose folder {folder} is gone; to end: kill -9 {numbers}")
 
 
 def say_next(cluster: LocalCluster, seconds: float) -> None:

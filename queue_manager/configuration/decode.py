@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import re
 import typing
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -20,15 +19,12 @@ import yaml
 
 from job_controller import quantities
 from queue_manager.configuration import durations
-from queue_manager.configuration.document import BOOL, FLOAT, INT, MERGE, NULL, STR, Findings, line_of, shown
+from queue_manager.configuration.document import Findings, line_of, shown
 from queue_manager.configuration.setting import Opaque, Quantity
+from queue_manager.kube_yaml import FLOAT, INT, MERGE, NULL, STR, NotJson, to_json
 
 UNSET: Any = object()
 INT32 = 2**31
-_integer = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)").fullmatch
-_number = re.compile(r"[-+]?([0-9][0-9_]*(\.[0-9_]*)?|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?").fullmatch
-_BASES = {"0b": 2, "0x": 16}
-_TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")  # YAML 1.1, which Kueue reads, in any case
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -225,14 +221,17 @@ def _convert(node: yaml.ScalarNode, hint: Any, marks: Mapping[str, Any]) -> Any:
         if text not in allowed:
             raise ValueError(f'"{text}" is not supported; must be {one_of(allowed)}')
         return text
-    if hint is bool and tag == BOOL and text.lower() in _TRUE + _FALSE:
-        return text.lower() in _TRUE
-    if hint is int and tag == INT and _integer(text):
-        if not -INT32 <= _whole(text) < INT32:
+    value = _json(node)
+    if value is None:
+        raise ValueError(f"{text} has no form in JSON; must be {_wanted(hint)}")
+    if hint is bool and isinstance(value, bool):
+        return value
+    if hint is int and type(value) is int:
+        if not -INT32 <= value < INT32:
             raise ValueError(f"{text} is out of range; must be a 32-bit integer")
-        return _whole(text)
-    if hint is float and tag in (INT, FLOAT) and _number(text):
-        return float(text.replace("_", ""))
+        return value
+    if hint is float and type(value) in (int, float):
+        return float(value)
     if hint is Quantity and tag in (STR, INT, FLOAT):
         return _quantity(text)
     if hint is timedelta:
@@ -241,16 +240,15 @@ def _convert(node: yaml.ScalarNode, hint: Any, marks: Mapping[str, Any]) -> Any:
         if tag == STR:
             return text
         raise ValueError(f'{shown(node)}; must be a string, in quotes: "{text}"')
-    how = ", written plainly" if (tag, hint) in ((INT, int), (INT, float), (FLOAT, float)) else ""
-    raise ValueError(f"{shown(node)}; must be {_wanted(hint)}{how}")
+    raise ValueError(f"{shown(node)}; must be {_wanted(hint)}")
 
 
-def _whole(text: str) -> int:
-    """The value of a YAML 1.1 integer: 0b.., 0x.., octal with a leading 0, decimal; any of them with _ in it."""
-    digits = text.replace("_", "").lstrip("+-")
-    octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
-    value = int(digits, 8 if octal else _BASES.get(digits[:2], 10))
-    return -value if text[0] == "-" else value
+def _json(node: yaml.ScalarNode) -> Any:
+    """The value as Kueue reads it; None if JSON cannot hold it."""
+    try:
+        return to_json(node)
+    except NotJson:
+        return None
 
 
 def _quantity(text: str) -> str:
@@ -262,8 +260,9 @@ def _quantity(text: str) -> str:
 
 
 def _duration(node: yaml.ScalarNode, marks: Mapping[str, Any]) -> timedelta:
-    if node.tag == INT and _integer(node.value) and (marks.get("nanoseconds") or _whole(node.value) == 0):
-        return timedelta(microseconds=_whole(node.value) // 1000)
+    value = _json(node)
+    if type(value) is int and (marks.get("nanoseconds") or value == 0):
+        return timedelta(microseconds=value // 1000)
     if node.tag != STR:
         raise ValueError(f"{shown(node)} without a unit; must be {durations.EXAMPLES}")
     try:

@@ -7,11 +7,8 @@ from typing import NamedTuple
 
 import yaml
 
-from queue_manager.shallow_yaml import ShallowLoader
+from queue_manager.kube_yaml import BOOL, FLOAT, INT, NULL, STR, Loader
 from queue_manager.yaml_problems import explained
-
-NULL, BOOL, INT, FLOAT, STR = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str"))
-MERGE = "tag:yaml.org,2002:merge"
 
 
 class Problem(NamedTuple):
@@ -85,7 +82,7 @@ def line_of(node: yaml.Node) -> int:
 def compose(text: str, findings: Findings) -> yaml.MappingNode | None:
     """The document's mapping; None when it is empty or a problem was found."""
     try:
-        documents = list(yaml.compose_all(text, Loader=ShallowLoader))
+        documents = list(yaml.compose_all(text, Loader=Loader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = explained(text, error) if isinstance(error, yaml.MarkedYAMLError) else str(error).splitlines()[0]

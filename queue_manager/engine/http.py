@@ -26,6 +26,7 @@ CLOSE_TIMEOUT = 1.0  # seconds; for connections to say that they are closed, whi
 # Requests in flight, watches not counted. Each needs a connection, and each connection a TLS handshake that costs both
 # sides more than a request: with 100 at once the pods of a Job of 100 took a third longer to create than with 16.
 AT_ONCE = 16
+USER_AGENT = "sluice"  # the name that the API server writes into managedFields
 READ_BUFFER = 1 << 18  # bytes; a watch under load arrives in chunks of up to this size
 
 
@@ -56,7 +57,7 @@ class HttpTransport:
         self._at_once = asyncio.Semaphore(at_once)
         self._proxy = proxy
         # identity: to compress a list costs the API server more than to send it (as controller-runtime does).
-        self._headers = {"User-Agent": "sluice", "Accept-Encoding": "identity"}
+        self._headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
         self._whom = tuple(headers)  # not with the others: those of a session go to its proxy as well
         self._session: aiohttp.ClientSession | None = None
         self._streams: set[aiohttp.ClientResponse] = set()

@@ -22,12 +22,13 @@ from urllib.parse import quote
 
 import yaml
 
+from queue_manager import kube_yaml
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.exec_plugin import CredentialsError, credentials
 from queue_manager.engine.kubeconfig_shape import mistake
-from queue_manager.shallow_yaml import FastLoader
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+MAX_VALUES = 100_000  # of a kubeconfig, once aliases are expanded
 RENEW_AFTER = 60.0  # seconds; the kubelet renews a token well before it ends, client-go reads it as often
 
 
@@ -92,8 +93,8 @@ def namespace(path: str | Path, context: str | None = None) -> str:
 def _context(path: Path, context: str | None) -> tuple[Mapping[str, Any], str, Mapping[str, Any]]:
     """The whole file, the name of the given or current context, and what it says."""
     try:
-        tree = yaml.load(path.read_bytes(), Loader=FastLoader)
-    except yaml.YAMLError as error:
+        tree = kube_yaml.load(path.read_bytes(), MAX_VALUES)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise KubeconfigError(f"{path}: is no YAML: {error}") from error
     if not isinstance(tree, dict):
         raise KubeconfigError(f"{path}: is no kubeconfig: expected a mapping")

@@ -1,16 +1,17 @@
-"""How much one request may bring, so that none stalls the others and none makes recursive code fail.
+"""How much one request may bring, so that none stalls the others for long and none makes recursive code fail.
 
-Bytes do not tell: three megabytes can be one text or a million of values, each of which is looked at many times. A
-real API server has other limits and more hands; see DIFFERENCES.md.
+The size in bytes says little: three megabytes can be one text or a million values, each of which is read many times. A
+real API server has other limits and more threads; see DIFFERENCES.md. What takes long for other reasons than the number
+of values (patterns, rules, YAML) is done in another process: see `schema/patience.py`.
 """
 
 from __future__ import annotations
 
 from job_controller.fields import Json
-from queue_manager.shallow_yaml import MAX_DEPTH, TOO_DEEP
+from queue_manager.kube_yaml import MAX_DEPTH, TOO_DEEP
 
 MAX_BODY = 3 * 1024 * 1024  # bytes
-MAX_VALUES = 50_000  # fields and items: about a second of work, where each has an owner
+MAX_VALUES = 50_000  # fields and items: a quarter of a second of work, where each has an owner
 
 TOO_MANY = f"has more than {MAX_VALUES} values"
 

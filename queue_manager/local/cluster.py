@@ -18,10 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-import yaml
-
 from job_controller import quantities
-from queue_manager import assets
+from queue_manager import assets, kube_yaml
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
@@ -48,6 +46,7 @@ from queue_manager.local.job_advice import JobAdvice
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.kubeconfig import CERTIFICATE, write_kubeconfig
 from queue_manager.local.left_undone import LeftUndone
+from queue_manager.local.long_work import LongWork
 from queue_manager.local.nodes import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
 from queue_manager.local.priority import PodPriority, ensure_system_classes
@@ -55,10 +54,9 @@ from queue_manager.local.server import http
 from queue_manager.local.server.admission import Admission
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.transport import LocalTransport
-from queue_manager.local.storage.journal import Journal
+from queue_manager.local.storage.journal import PODS, Journal
 from queue_manager.local.storage.store import Store
 from queue_manager.local.switched_off import SwitchedOff
-from queue_manager.shallow_yaml import FastLoader
 
 USER = "system:sluice"
 DIGEST = "sluice/definition"  # annotation of a CustomResourceDefinition: of the file it came from
@@ -147,11 +145,13 @@ class LocalCluster:
         count = sum(store.count(resource) for resource in store.resources())
         self._report("store", f"{self.options.data_dir} ({f'{count} objects' if count else 'new'})")
 
-        pods = Layout(self.options.data_dir / "pods")
+        pods = Layout(self.options.data_dir / PODS)
         admission: list[Admission] = []
         metrics = MetricsRegistry()
         logs = LogSource(pods, clock.now)
-        server = ApiServer(store, Registry.builtin(), clock, admission, logs, metrics.exposition)
+        elsewhere = LongWork()
+        stack.push_async_callback(elsewhere.close)
+        server = ApiServer(store, Registry.builtin(), clock, admission, logs, metrics.exposition, elsewhere)
         transport = throttled(LocalTransport(server, USER), _limit(self.config))
         runtime = Runtime(transport, clock, rng, metrics=metrics, silence=None)
         self.client = runtime.client
@@ -223,7 +223,7 @@ async def install_crds(client: Client) -> None:
 @cache
 def _definition(file: Path, digest: str) -> dict[str, Any]:
     """The definition in a file of this digest, which it gets along. Read once: it takes longer than to install it."""
-    tree: dict[str, Any] = yaml.load(file.read_text(), FastLoader)
+    tree: dict[str, Any] = kube_yaml.load(file.read_text())
     tree["metadata"].setdefault("annotations", {})[DIGEST] = digest
     return tree
 

@@ -1,10 +1,17 @@
-"""The chosen controllers on one runtime, and their life: elected if need be, from the first list to the last write."""
+"""The chosen controllers, from the first list to the last write, as often as this process is elected.
+
+One leadership is one `Term`: a runtime, its caches and controllers, and the fence through which they write. A term that
+is over is never taken up again: what it knew may be out of date, and what it still had to write may belong to another
+leader by now. After a lost leadership a new term is built, as by a new process, and this process stands for election
+again.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
@@ -13,13 +20,17 @@ from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.reflector import SILENCE
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import throttled
+from queue_manager.engine.transport import Transport
 from queue_manager.jobs.queue_manager import add_queue_controllers
 from queue_manager.operator.absence import PathsAreServed
 from queue_manager.operator.election import Election, Fence, LeadershipLost
 from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE
 from queue_manager.operator.preflight import CannotStart
+from queue_manager.operator.rivals import RivalsAreReported
 from queue_manager.operator.transport import ClusterTransport
 from queue_manager.workloads.metrics import ROLE
+
+log = logging.getLogger(__name__)
 
 
 class Controllers:
@@ -33,34 +44,34 @@ class Controllers:
         *,
         election: Election | None = None,
         silence: float = SILENCE,
+        told: Callable[[str], None] = log.info,
     ) -> None:
         """`election`: who leads works; None: there is no other. `silence`: seconds without a word after which a watch
-        is taken for dead."""
+        is taken for dead. `told` takes what people should hear, a line at a time."""
         self.ready = asyncio.Event()
+        self._transport = transport
+        self._config = config
+        self._chosen = list(chosen)
         self._election = election
-        self._lost: LeadershipLost | None = None
-        served = PathsAreServed(transport)
-        fenced = Fence(served, election) if election is not None else served
-        limited = throttled(fenced, config.client_connection.limit)
-        self.runtime = Runtime(limited, SystemClock(), random.SystemRandom(), silence=silence)
-        self._sync_timeout = config.controller.cache_sync_timeout.total_seconds()
+        self._silence = silence
+        self._told = told
         self._stop = asyncio.Event()
-        self._task: asyncio.Task[object] | None = None
-        self.runtime.task(transport.follow)
-        follow_clock(self.runtime)
-        chosen = list(chosen)
-        self._queue = add_queue_controllers(self.runtime, config) if QUEUE in chosen else None
-        if JOB_CONTROLLER in chosen:
-            permits = self._queue.permits if self._queue is not None else None
-            run_job_controller(self.runtime, config.job_controller.options(manage="ManagedBy"), permits)
-        if election is not None:
-            self.runtime.support(self._lead)
-            self.runtime.metrics.add_label("kueue_", ROLE, "follower")
+        self._task: asyncio.Task[None] | None = None
+        self._term = self._new_term()
+
+    @property
+    def runtime(self) -> Runtime:
+        """That of the current term."""
+        return self._term.runtime
+
+    def exposition(self) -> str:
+        """The metrics of the current term: counters begin anew with each, as they do with a new process."""
+        return self.runtime.metrics.exposition()
 
     def reconfigure(self, config: KueueConfig) -> None:
         """Take over a new configuration, in which nothing has changed that needs a restart."""
-        if self._queue is not None:
-            self._queue.reconfigure(config)
+        self._config = config
+        self._term.reconfigure(config)
 
     def unready(self) -> str:
         """Why no traffic should come to us; empty if it may. Who waits for another leader is ready to follow it: else
@@ -71,47 +82,113 @@ class Controllers:
         return "" if waits else self.runtime.unready()
 
     async def run(self) -> None:
-        """Be elected, list, then work until `stop`. Raises CannotStart if listing takes too long, LeadershipLost, or
-        what a part died of."""
-        if self._stop.is_set():
-            return
-        self._task = asyncio.current_task()
-        try:
-            await self._begin()
-        finally:
-            if self._election is not None:
-                await self._election.release()
+        """Be elected, list, then work, until `stop`; again after each lost leadership.
 
-    async def _begin(self) -> None:
+        Raises CannotStart if listing takes too long, or what a part died of.
+        """
+        while not self._stop.is_set():
+            self._task = asyncio.create_task(self._serve(), name="term")
+            try:
+                await self._task
+            except LeadershipLost as lost:
+                self._told(f"{lost}; stands for election again")
+                self._term = self._new_term()
+            except asyncio.CancelledError:
+                if not self._stop.is_set():
+                    raise
+
+    async def _serve(self) -> None:
+        """One term, with the lease if there is an election. Raises LeadershipLost once nothing is written any more."""
+        term = self._term
         try:
             if self._election is not None:
                 await self._election.win()
-                self.runtime.metrics.add_label("kueue_", ROLE, "leader")
+            await term.serve(self._ready, self._stop)
+        finally:
+            term.close()
+            if self._election is not None:
+                await self._election.release()
+
+    def _ready(self) -> None:
+        if self.ready.is_set():
+            self._told("leads again")
+        self.ready.set()
+
+    def _new_term(self) -> Term:
+        return Term(self._transport, self._config, self._chosen, self._election, self._silence, self._told)
+
+    def stop(self) -> None:
+        """Have `run` end: within 4.5 s what is under way is finished and the rest let go."""
+        self._stop.set()
+        if self._task is not None and not self.runtime.working:
+            self._task.cancel()  # it stands for election, or is still listing
+
+
+class Term:
+    """The controllers of one leadership, on a runtime of their own."""
+
+    def __init__(
+        self,
+        transport: ClusterTransport,
+        config: KueueConfig,
+        chosen: Iterable[str],
+        election: Election | None,
+        silence: float,
+        told: Callable[[str], None],
+    ) -> None:
+        self._election = election
+        served: Transport = PathsAreServed(transport)
+        options = config.job_controller.options(manage="ManagedBy") if JOB_CONTROLLER in chosen else None
+        if options is not None and options.manage == "All":
+            served = RivalsAreReported(served, told)
+        self._fence = Fence(served, election)
+        limited = throttled(self._fence, config.client_connection.limit)
+        self.runtime = Runtime(limited, SystemClock(), random.SystemRandom(), silence=silence)
+        self._sync_timeout = config.controller.cache_sync_timeout.total_seconds()
+        self._task: asyncio.Task[object] | None = None
+        self._lost: LeadershipLost | None = None
+        self.runtime.task(transport.follow)
+        follow_clock(self.runtime)
+        self._queue = add_queue_controllers(self.runtime, config) if QUEUE in chosen else None
+        if options is not None:
+            run_job_controller(self.runtime, options, self._queue.permits if self._queue is not None else None)
+        if election is not None:
+            self.runtime.support(self._lead)
+            self.runtime.metrics.add_label("kueue_", ROLE, "follower")
+
+    def reconfigure(self, config: KueueConfig) -> None:
+        if self._queue is not None:
+            self._queue.reconfigure(config)
+
+    def close(self) -> None:
+        """From now on nothing is written, whatever of this term should still run."""
+        self._fence.shut()
+
+    async def serve(self, ready: Callable[[], None], stop: asyncio.Event) -> None:
+        """List, call `ready`, work until `stop`. Raises CannotStart, LeadershipLost, or what a part died of."""
+        self._task = asyncio.current_task()
+        if self._election is not None:
+            self.runtime.metrics.add_label("kueue_", ROLE, "leader")
+        try:
             async with asyncio.timeout(self._sync_timeout or None) as waiting, self.runtime:
                 waiting.reschedule(None)
-                self.ready.set()
-                await self._stop.wait()
+                ready()
+                await stop.wait()
         except TimeoutError:
             names = ", ".join(self.runtime.unsynced())
             raise CannotStart(f"could not list {names} within {self._sync_timeout:.0f} s") from None
         except asyncio.CancelledError:
             if self._lost is not None:
                 raise self._lost from None
-            if not self._stop.is_set():
-                raise
+            raise
 
     async def _lead(self) -> None:
-        """No longer than we may: then everything ends at once, and is no failure of a part."""
+        """No longer than we may: then the term ends at once, which is no failure of a part."""
         assert self._election is not None
         assert self._task is not None
         try:
             await self._election.keep()
         except LeadershipLost as lost:
             self._lost = lost
+            self._fence.shut()
             self._task.cancel()
-
-    def stop(self) -> None:
-        """Have `run` end: within 4.5 s what is under way is finished and the rest let go."""
-        self._stop.set()
-        if self._task is not None and not self.runtime.working:
-            self._task.cancel()  # it is still listing

@@ -4,9 +4,10 @@ A Lease names its holder, who renews it every `retryPeriod`. Whoever has not see
 states may take it; of several who try, the API server lets one win, by resourceVersion. Times are measured by each
 candidate for itself, on a clock that nobody sets: those in the Lease are for people, and clocks of machines differ.
 
-A leader that could not renew for `renewDeadline`, which is shorter than the Lease lasts, stops before another begins.
-That is not enough for a process that did not run meanwhile (SIGSTOP, a machine that slept): it would send what it was
-about to send, as one of two leaders. So every write goes through a `Fence`, which asks for the time once more.
+A leader that could not renew for `renewDeadline`, which is shorter than the Lease lasts, stops before another begins,
+and stands for election again. That is not enough for a process that did not run meanwhile (SIGSTOP, a machine that
+slept): it would send what it was about to send, as one of two leaders. So every write goes through a `Fence`, which
+reads the clock once more.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Election:
         now: Callable[[], float] = forward,
         told: Callable[[str], None] = log.info,
     ) -> None:
-        """`name`: of the candidate. `told` hears, while we wait, for whom."""
+        """`name`: of the candidate. `told` takes a line, while we wait, that says for whom."""
         self.namespace = namespace
         self.lease = settings.resource_name
         self.name = name or own_name()
@@ -176,13 +177,23 @@ class Election:
 
 
 class Fence(Relay):
-    """Another transport, through which only the leader writes."""
+    """Transport wrapper that lets writes pass only while this process leads, and none once it is closed.
 
-    def __init__(self, inner: Transport, election: Election) -> None:
+    Each term of leadership has its own: what is left of an earlier term does not write in a later one.
+    """
+
+    def __init__(self, inner: Transport, election: Election | None) -> None:
+        """`election`: None if there is no other process to lead."""
         super().__init__(inner)
         self._election = election
+        self._closed = False
+
+    def shut(self) -> None:
+        """Let no write pass any more."""
+        self._closed = True
 
     async def request(self, request: Request) -> Response:
-        if request.method != "GET" and not self._election.leads:
+        leads = self._election is None or self._election.leads
+        if request.method != "GET" and (self._closed or not leads):
             raise ConnectionError("not sent: we do not lead any more")
         return await super().request(request)

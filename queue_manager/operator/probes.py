@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from typing import Protocol
 
 from aiohttp import web
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import OFF, Address, parse
-from queue_manager.engine.metrics import CONTENT_TYPE, Registry
+from queue_manager.engine.metrics import CONTENT_TYPE
 from queue_manager.operator.preflight import CannotStart
 
 Answer = Callable[[], web.Response]
@@ -65,7 +66,15 @@ def _address(field: str, text: str) -> Address:
         raise CannotStart(f"{field}: {error}") from error
 
 
-def routes(config: KueueConfig, registry: Registry, unready: Callable[[], str]) -> Mapping[str, dict[str, Answer]]:
+class Exposes(Protocol):
+    """A source of metrics."""
+
+    def exposition(self) -> str:
+        """All of them in the text format of Prometheus."""
+        ...
+
+
+def routes(config: KueueConfig, registry: Exposes, unready: Callable[[], str]) -> Mapping[str, dict[str, Answer]]:
     """What is served, by path, for "health" and "metrics". `unready` says what is missing; empty: nothing is."""
 
     def healthz() -> web.Response:

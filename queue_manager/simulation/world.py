@@ -14,8 +14,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
-import yaml
-
+from queue_manager import kube_yaml
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
 from queue_manager.engine.job_cluster import run_job_controller
@@ -31,7 +30,6 @@ from queue_manager.local.server.admission import Admission
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.transport import LocalTransport
 from queue_manager.local.storage.store import Change, Store
-from queue_manager.shallow_yaml import FastLoader
 from queue_manager.simulation.kubelet import Kubelet, Outcome, Script
 from queue_manager.simulation.virtual import virtual_clock
 
@@ -119,7 +117,7 @@ class World:
     async def apply(self, manifests: str) -> list[dict[str, Any]]:
         """Create the objects of a YAML text; returns them as stored."""
         created = []
-        for tree in yaml.load_all(manifests, FastLoader):
+        for tree in kube_yaml.load_all(manifests):
             resource = by_kind(tree["apiVersion"], tree["kind"])
             namespace = tree["metadata"].get("namespace", "default") if resource.namespaced else ""
             created.append(await self.client.create(resource, namespace, tree))

@@ -19,6 +19,7 @@ from tests.control_plane import provide
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 LAST_LINE_OF_UP = "Ctrl-C"
+OTHERS = "! left behind"  # processes of other clusters on this machine, which the README knows nothing of
 VARIABLE = (
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r"(?<![\w.-])\d+(\.\d+)?(ms|s|m\d+s|m|h\d+m)(?![\w-])"), "TIME"),
@@ -126,7 +127,8 @@ class Session:
         assert self._cluster.stdout is not None
         lines: list[str] = []
         for line in self._cluster.stdout:
-            lines.append(self._home(line).rstrip())
+            if OTHERS not in line:
+                lines.append(self._home(line).rstrip())
             if line.startswith(LAST_LINE_OF_UP):
                 break
         return lines

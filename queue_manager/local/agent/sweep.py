@@ -51,6 +51,20 @@ def marked(root: Path | None = None) -> dict[str, list[int]]:
     return found
 
 
+def left_behind(root: Path) -> dict[Path, list[int]]:
+    """Pids by the folder of their cluster, of pods whose folder is gone: nobody will end them. Not those of `root`.
+
+    They are reported and not ended: the folder may have been moved, or may be that of a container.
+    """
+    found: dict[Path, list[int]] = {}
+    for pids in marked().values():
+        for pid in pids:
+            mark = mark_of(pid)
+            if mark and mark.place and not os.path.exists(mark.place) and not (root / mark.uid).exists():
+                found.setdefault(Path(mark.place).parents[1], []).append(pid)
+    return {folder: sorted(pids) for folder, pids in found.items()}
+
+
 def mark_of(pid: int) -> Mark | None:
     """None if it belongs to no pod, or if it is gone or someone else's."""
     try:

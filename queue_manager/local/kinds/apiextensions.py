@@ -10,7 +10,7 @@ from queue_manager.engine.resources import CRDS
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.crd_schemas import validate_schema
 from queue_manager.local.kinds.crd_versions import validate_deprecation, validate_stored
-from queue_manager.local.schema.patience import Overtime, patiently
+from queue_manager.local.schema.patience import Overtime, limited
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 
@@ -127,7 +127,13 @@ def _validate_version(version: Json, path: str, schema_path: str) -> list[FieldE
     if not schema:
         return [required(f"{path}.schema.openAPIV3Schema")]
     try:
-        errors = patiently(validate_schema, schema, f"{schema_path}.openAPIV3Schema")
+        asked = (schema, f"{schema_path}.openAPIV3Schema")
+        errors = limited(
+            lambda: validate_schema(*asked),
+            "definition",
+            lambda: list(asked),
+            lambda found: [FieldError(*error) for error in found],
+        )
     except Overtime:
         return [forbidden(f"{schema_path}.openAPIV3Schema", "its patterns take too long to check its defaults")]
     for index, column in enumerate(version.get("additionalPrinterColumns") or []):

@@ -19,7 +19,7 @@ from queue_manager.local.kinds.jsonpath import Path, compile_path, find
 from queue_manager.local.kinds.kind import Column, Kind
 from queue_manager.local.kinds.tables import AGE, NAME, age
 from queue_manager.local.schema.memo import text_of
-from queue_manager.local.schema.patience import OUT_OF_BUDGET, Overtime, patiently
+from queue_manager.local.schema.patience import OUT_OF_BUDGET, Overtime, limited
 from queue_manager.local.schema.shapes import shape_of
 from queue_manager.local.schema.structural import Node, duplicate_fields
 from queue_manager.local.schema.typed import Undecodable, Walk
@@ -49,11 +49,27 @@ class CustomSchema:
             raise bad_request(
                 f'{self._kind} in version "{self._version}" cannot be handled as a {self._kind}: {problem}'
             )
+        return found + unknown + [f'unknown field "{path}"' for path in self._prune(body, old)]
+
+    def problems(self, found: list[FieldError], new: Json, old: Json | None = None) -> list[FieldError]:
+        """All that the schema and its rules have against an object, besides what was `found` already.
+
+        Values that did not change stay acceptable when the schema has become stricter.
+        """
+        errors = found + _validate(self.node, new, old)
+        return errors[len(found) :] + self.broken_rules(errors, new, old)
+
+    def limited_problems(self, found: list[FieldError], *trees: Json) -> list[FieldError]:
+        """The same for the new object and the old one, if any, in bounded time. Raises TakesLong."""
         try:
-            unknown += [f'unknown field "{path}"' for path in patiently(self._prune, body, old)]
+            return limited(
+                lambda: self.problems(found, *trees),
+                "custom-object",
+                lambda: [self.definition, [list(error) for error in found], *map(_lasting, trees)],
+                lambda errors: [FieldError(*error) for error in errors],
+            )
         except Overtime:
-            raise bad_request(OUT_OF_BUDGET) from None
-        return found + unknown
+            return [invalid("<nil>", "object", OUT_OF_BUDGET)]
 
     def broken_rules(self, found: list[FieldError], new: Json, old: Json | None = None) -> list[FieldError]:
         """The rules that an object breaks, unless what was `found` already keeps them from being asked."""
@@ -156,10 +172,9 @@ def _kind(crd: Json, version: Json, schemas: Mapping[str, CustomSchema]) -> Kind
 def _validate_create(schema: CustomSchema, namespaced: bool) -> Callable[[Json], list[FieldError]]:
     def validate(new: Json) -> list[FieldError]:
         errors = metadata.validate_metadata(new["metadata"], namespaced=namespaced, custom=True)
-        errors += _validate(schema.node, new)
-        return errors + schema.broken_rules(errors, new)
+        return errors + schema.limited_problems(errors, new)
 
-    return lambda new: _limited(validate, new)
+    return validate
 
 
 def _warnings(new: Json, old: Json | None) -> list[str]:
@@ -173,23 +188,21 @@ def _warnings(new: Json, old: Json | None) -> list[str]:
 
 
 def _validate_update(schema: CustomSchema) -> Callable[[Json, Json], list[FieldError]]:
-    """Values that did not change stay acceptable when the schema has become stricter."""
-    node = schema.node
-
     def validate(new: Json, old: Json) -> list[FieldError]:
         errors = metadata.validate_metadata_update(new["metadata"], old["metadata"])
-        found = _validate(node, new, old)
-        errors += found
-        return errors + schema.broken_rules(errors, new, old)
+        return errors + schema.limited_problems(errors, new, old)
 
-    return lambda new, old: _limited(validate, new, old)
+    return validate
 
 
-def _limited(validate: Callable[..., list[FieldError]], *trees: Json) -> list[FieldError]:
-    try:
-        return patiently(validate, *trees)
-    except Overtime:
-        return [invalid("<nil>", "object", OUT_OF_BUDGET)]
+# Metadata that is different each time a request is begun, and that no rule may read.
+_FLEETING = frozenset(("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation"))
+
+
+def _lasting(tree: Json) -> Json:
+    """An object without what is different when the same request is begun again."""
+    meta = {name: value for name, value in tree["metadata"].items() if name not in _FLEETING}
+    return {**tree, "metadata": meta}
 
 
 def _validate(node: Node, new: Json, old: Json | None = None) -> list[FieldError]:

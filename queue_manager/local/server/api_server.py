@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import orjson
 
+from job_controller.fields import Json
 from job_controller.ports import Clock
 from job_controller.times import timestamp
 from queue_manager.engine import metrics
@@ -23,6 +25,7 @@ from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.registry import Registry
 from queue_manager.local.pod_logs import LogSource
+from queue_manager.local.schema.patience import TakesLong, Turn, Work
 from queue_manager.local.server.admission import Admission, Review
 from queue_manager.local.server.call import Call, Target, parse_path
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
@@ -42,8 +45,18 @@ log = logging.getLogger(__name__)
 
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH = ("healthz", "livez", "readyz")
+BEGUN_AGAIN = ("POST", "PUT", "PATCH")  # what may take long in one step
+MAX_BEGINNINGS = 16  # of one request: each time others may have written what it is about
 CHECKS = ("ping", "log", "etcd")  # what answers at all does so with its store
 INTO_CONTAINERS = ("exec", "attach", "portforward", "proxy", "ephemeralcontainers")
+
+
+class Elsewhere(Protocol):
+    """Who does work that takes too long for the event loop."""
+
+    async def do(self, work: Work) -> list[Json] | None:
+        """The answer, None if it took too long. Raises StatusError 429."""
+        ...
 
 
 class ApiServer:
@@ -57,12 +70,17 @@ class ApiServer:
         admission: Sequence[Admission] = (),
         logs: LogSource | None = None,
         exposition: Callable[[], str] | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`exposition` returns what GET /metrics serves; None: the path does not exist."""
+        """`exposition` returns what GET /metrics serves; None: the path does not exist.
+
+        `elsewhere` does work that takes long, such as matching a pattern of a user; without it the caller waits.
+        """
         self.store = store
         self.registry = registry
         self._clock = clock
         self._exposition = exposition
+        self._elsewhere = elsewhere
         self._closing = False
         self._writer = Writer(store, admission)
         self._deleter = Deleter(store, admission)
@@ -103,13 +121,29 @@ class ApiServer:
         if "deprecated" in kind.extra:
             call.warnings.append(kind.extra["deprecated"])
         try:
-            answer = self._verb(call) if call.name else await self._collection(call)
+            answer = await self._carry_out(call)
             await self.store.settled()
         except StatusError as error:
             error.warnings = call.warnings
             await self.store.settled()  # what it is refused for may be a write that fails yet
             raise
         return answer
+
+    async def _carry_out(self, call: Call) -> Response | Stream:
+        """The verb, begun again with what `elsewhere` found out when a part of it takes long."""
+        if self._elsewhere is None or call.request.method not in BEGUN_AGAIN:
+            return self._verb(call) if call.name else await self._collection(call)
+        turn, warnings = Turn(), list(call.warnings)
+        for _ in range(MAX_BEGINNINGS):
+            try:
+                with turn:
+                    return self._verb(call) if call.name else await self._collection(call)
+            except TakesLong as long:
+                turn.answers = turn.answers or {}
+                if long.work is not None:
+                    turn.answers[long.work] = await self._elsewhere.do(long.work)
+            call.warnings[:], call.created = warnings, False
+        raise errors.conflict(call.resource, call.name)
 
     def _outside(self, request: Request, target: Target | None) -> Response:
         """Paths that are no stored resource."""

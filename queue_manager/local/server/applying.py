@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import yaml
-
 from job_controller.fields import IMMUTABLE, FieldError, Json, forbidden, invalid, required
 from job_controller.times import timestamp
 from queue_manager.engine.transport import APPLY_PATCH
@@ -20,7 +18,7 @@ from queue_manager.local.schema.jsontext import whole
 from queue_manager.local.schema.structural import Node
 from queue_manager.local.server import metadata
 from queue_manager.local.server.call import Call
-from queue_manager.local.server.exchange import YamlLoader, check_size, flag, media_type
+from queue_manager.local.server.exchange import check_size, flag, media_type, read_yaml, yaml_errors
 from queue_manager.local.server.ownership import manager_id, view_of
 from queue_manager.local.storage.store import Store, Stored
 
@@ -149,37 +147,17 @@ def _check_uid(call: Call, meta: dict[str, Any], uid: str) -> None:
 # --- reading -------------------------------------------------------------------------------------------------
 
 
-class _StrictLoader(YamlLoader):
-    """Finds keys that are there twice."""
-
-    repeated: list[str]
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        if isinstance(node, yaml.MappingNode):
-            seen: set[Any] = set()
-            for key, _ in node.value:
-                if key.value in seen:
-                    line = key.start_mark.line + 1
-                    self.repeated.append(f'line {line}: key "{key.value}" already set in map')
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def _read(call: Call) -> Json:
     """The configuration. Raises 400 when it is none, or of another kind."""
     body = call.request.body
     if len(body) > MAX_BODY:
         raise errors.too_large(MAX_BODY)
-    repeated: list[str] = []
-    try:
-        config = _read_json(body)
-        if config is None:
-            loader = _StrictLoader(body)
-            loader.repeated = repeated
-            config = loader.get_single_data()
-        check_size(config)
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {_yaml_error(error)}") from None
+    config, repeated = _read_json(body), list[str]()
+    if config is None:
+        config, repeated, error = read_yaml(body)
+        if error is not None:
+            raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}")
+    check_size(config)
     if config is None:
         config = {}
     if not isinstance(config, dict):
@@ -216,15 +194,6 @@ def _refuse(constant: str) -> Json:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _yaml_error(error: Exception) -> str:
-    """An error in the words of the server's YAML parser, which has the line and the problem only."""
-    if not isinstance(error, yaml.MarkedYAMLError):
-        return f"yaml: {' '.join(str(error).split())}"
-    mark = error.context_mark if error.context_mark and error.context_mark.line else error.problem_mark
-    line = (mark.line if mark else 0) + (isinstance(error, yaml.scanner.ScannerError) and bool(mark and mark.line))
-    return f"yaml: line {line}: {error.problem}" if line else f"yaml: {error.problem}"
-
-
 def _check_kind(call: Call, config: Json) -> None:
     version, kind = config.get("apiVersion") or "", config.get("kind") or ""
     resource = call.resource
@@ -242,7 +211,7 @@ def _kind_name(version: str, kind: str) -> str:
 
 
 def _report(call: Call, repeated: list[str]) -> None:
-    text = "yaml: unmarshal errors:\n" + "\n".join(f"  {line}" for line in repeated)
+    text = yaml_errors(repeated)
     if call.option("fieldValidation") == "Strict":
         raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {text}")
     if call.option("fieldValidation") == "Warn":

@@ -61,6 +61,7 @@ class Call:
     view: View
     warnings: list[str] = field(default_factory=list)
     created: bool = False  # by an apply or a PUT that found nothing
+    generated: str = ""  # the name made from generateName
 
     @property
     def resource(self) -> Resource:

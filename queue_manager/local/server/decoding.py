@@ -15,6 +15,7 @@ from queue_manager.local.schema.shapes import definitions
 from queue_manager.local.server.exchange import (
     JSON_TYPE,
     PROTOBUF,
+    YAML_TYPES,
     Request,
     check_size,
     json_type,
@@ -22,22 +23,33 @@ from queue_manager.local.server.exchange import (
     no_object,
     protobuf_refusal,
     read_body,
+    read_yaml,
+    yaml_errors,
 )
 
 SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
-_SHOWN = 30  # characters of a body that an error shows
+_SHOWN = 30  # bytes of a body that an error shows
 
 
-def read_object(request: Request, kind: Kind) -> Json:
-    """The body as an object; repeated names survive as jsontext.Repeated. Raises StatusError 400, 413, 415."""
-    media = media_type(request)
-    if media == PROTOBUF and len(request.body) <= MAX_BODY:
-        tree = _from_protobuf(request.body)
-    elif media not in ("", JSON_TYPE) or len(request.body) > MAX_BODY:
-        tree = read_body(request)
+def read_object(request: Request, kind: Kind, warnings: list[str]) -> Json:
+    """The body as an object of this kind. Raises StatusError 400, 413, 415.
+
+    Repeated names survive in JSON as jsontext.Repeated. In YAML they are refused here, or added to `warnings`.
+    """
+    media, body = media_type(request), request.body
+    if media == PROTOBUF and len(body) <= MAX_BODY:
+        tree = _from_protobuf(body)
+    elif media in ("", JSON_TYPE) and len(body) <= MAX_BODY:
+        tree = _parse_json(body, kind)
+    elif media in YAML_TYPES and len(body) <= MAX_BODY:
+        tree = _parse_yaml(request, kind, warnings)
     else:
-        tree = _parse(request.body, kind)
-    _check_head(tree, request.body, kind)
+        tree = read_body(request)
+    if tree is None and not isinstance(kind.schema, CustomSchema):
+        tree = {}
+    if not isinstance(tree, dict):
+        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {no_object(tree)}", body)
+    _check_head(tree, body, kind)
     return tree
 
 
@@ -50,22 +62,34 @@ def _from_protobuf(body: bytes) -> Json:
         raise bad_request(f"the body is not valid protobuf: {error}") from None
 
 
-def _parse(body: bytes, kind: Kind) -> Json:
+def _parse_json(body: bytes, kind: Kind) -> Json:
     try:
         tree = parse_json(body)
     except StatusError as error:
         raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {error.message}", body) from None
-    if tree is None and not isinstance(kind.schema, CustomSchema):
-        return {}
-    if not isinstance(tree, dict):
-        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {no_object(tree)}", body)
     check_size(tree, body)
     return tree
 
 
+def _parse_yaml(request: Request, kind: Kind, warnings: list[str]) -> Json:
+    read = read_yaml(request.body)
+    if read.error is not None:
+        raise _unrecognized(kind, read.error, request.body)
+    validation = request.query.get("fieldValidation", "")
+    if read.repeated and validation == "Strict":
+        name = kind.resource.kind
+        raise bad_request(
+            f'{name} in version "{kind.resource.version}" cannot be handled as a {name}: strict decoding error: '
+            + yaml_errors(read.repeated)
+        )
+    if validation != "Ignore":
+        warnings += read.repeated
+    return read.tree
+
+
 def _unrecognized(kind: Kind, why: str, body: bytes) -> StatusError:
-    text = body.decode("utf-8", "replace") if body[:1] == b"{" else body.hex()
-    shown = text[:_SHOWN] + " ..." if len(text) > _SHOWN else text
+    shown = body[:_SHOWN].decode("utf-8", "replace") if body[:1] == b"{" else body[:_SHOWN].hex()
+    shown += " ..." if len(body) > _SHOWN else ""
     return bad_request(
         f"the object provided is unrecognized (must be of type {kind.resource.kind}): {why} ({shown or '<empty>'})"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -12,12 +11,13 @@ import orjson
 import yaml
 
 from job_controller.fields import Json
+from queue_manager import kube_yaml
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.bounds import MAX_BODY, MAX_VALUES, TOO_MANY, excess
 from queue_manager.local.schema import protobuf
 from queue_manager.local.schema.jsontext import Repeated, whole
-from queue_manager.shallow_yaml import ShallowLoader
+from queue_manager.local.schema.patience import Overtime, limited
 
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters, in all and of one when all are too many
@@ -77,48 +77,6 @@ def negotiate(accept: str) -> Form:
     )
 
 
-class YamlLoader(ShallowLoader):
-    """YAML as JSON has it: no timestamps, so a date stays the text it was. Raises StatusError 400 for bombs.
-
-    It is read slowly, so what is too much is refused where it begins to be. Merge keys (`<<`) copy what they name: a
-    few hundred bytes can ask for billions of copies.
-    """
-
-    _merged = _nodes = 0
-
-    def descend_resolver(self, parent: Any, index: Any) -> None:
-        """A node begins: an item, or the name or the value of a field."""
-        self._nodes += 1
-        if self._nodes > 2 * MAX_VALUES + 1:
-            raise _too_much(TOO_MANY)
-        super().descend_resolver(parent, index)
-
-    def flatten_mapping(self, node: Any) -> None:
-        """Resolve merge keys; what they copy is counted before it is copied."""
-        for key, value in node.value:
-            if key.tag != "tag:yaml.org,2002:merge":
-                continue
-            for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                if isinstance(source, yaml.MappingNode):
-                    self.flatten_mapping(source)
-                    self._merged += len(source.value)
-                    if self._merged > MAX_VALUES:
-                        raise _too_much(TOO_MANY)
-        super().flatten_mapping(node)
-
-
-YamlLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-YamlLoader.add_constructor(
-    "tag:yaml.org,2002:int", lambda loader, node: whole(yaml.SafeLoader.construct_yaml_int(loader, node))
-)
-YamlLoader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("[yYnN]$"), list("yYnN"))
-YamlLoader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}  # as YAML 1.1 has them
-
-
 def read_body(request: Request) -> Json:
     """The body as a JSON object. Raises 400, 413, 415.
 
@@ -176,12 +134,63 @@ def decode_json(body: bytes) -> Json:
 
 
 def _decode_yaml(body: bytes) -> Json:
+    read = read_yaml(body)
+    if read.error is not None:
+        raise errors.bad_request(f"the body is not valid YAML: {read.error}")
+    return read.tree
+
+
+class Yaml(NamedTuple):
+    """What a YAML body says: its first document, the keys that stand twice in a mapping, or why it cannot be read."""
+
+    tree: Json
+    repeated: list[str]
+    error: str | None
+
+
+def read_yaml(body: bytes) -> Yaml:
+    """A body as an API server converts it to JSON. Raises StatusError 400 for what is too much, and TakesLong."""
     try:
-        tree = yaml.load(body, Loader=YamlLoader)  # a safe loader
-        check_size(tree)
-        return orjson.loads(orjson.dumps(tree))
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError, RecursionError) as error:
-        raise errors.bad_request(f"the body is not valid YAML: {' '.join(str(error).split())}") from None
+        read = limited(lambda: convert_yaml(body), "yaml", lambda: [body.decode("latin-1")], Yaml)
+    except Overtime:
+        raise _too_much("takes too long to read") from None
+    if read.error == TOO_MANY:
+        raise _too_much(TOO_MANY)
+    return read
+
+
+def convert_yaml(body: bytes) -> Yaml:
+    """What `read_yaml` limits. TOO_MANY is an error like any other here."""
+    repeated: list[kube_yaml.Repeated] = []
+    try:
+        tree = kube_yaml.load(body, MAX_VALUES, repeated)
+    except kube_yaml.TooManyValues:
+        return Yaml(None, [], TOO_MANY)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        return Yaml(None, [], _yaml_error(error))
+    return Yaml(
+        tree, [f"line {key.start_mark.line + 1}: key {_shown(key)} already set in map" for _, key in repeated], None
+    )
+
+
+def _shown(key: yaml.ScalarNode) -> str:
+    return f'"{key.value}"' if key.tag == kube_yaml.STR else kube_yaml.key_name(key)
+
+
+def yaml_errors(lines: list[str]) -> str:
+    """What the server's YAML parser says of several lines."""
+    return "yaml: unmarshal errors:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _yaml_error(error: Exception) -> str:
+    """An error in the words of the server's YAML parser, which has the line and the problem only."""
+    if isinstance(error, kube_yaml.NotJson):
+        return str(error.problem)
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return f"yaml: {' '.join(str(error).split())}"
+    mark = error.context_mark if error.context_mark and error.context_mark.line else error.problem_mark
+    line = (mark.line if mark else 0) + (isinstance(error, yaml.scanner.ScannerError) and bool(mark and mark.line))
+    return f"yaml: line {line}: {error.problem}" if line else f"yaml: {error.problem}"
 
 
 def check_size(tree: Json, text: bytes | None = None) -> None:

@@ -102,7 +102,7 @@ def begin(store: Store, call: Call, meta: dict[str, Any]) -> None:
         if not prefix:
             problem = required("metadata.name", "name or generateName is required")
             raise errors.invalid(call.resource, "", [problem])
-        meta["name"] = store.new_name(prefix)
+        meta["name"] = call.generated = call.generated or store.new_name(prefix)
     for name in (*FINALIZING, "resourceVersion"):
         meta.pop(name, None)
     if not meta.get("generation"):

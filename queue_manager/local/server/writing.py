@@ -39,7 +39,7 @@ class Writer:
     def create(self, call: Call) -> bytes:
         """POST to a collection: the stored object. Raises 400, 403, 404, 409, 413, 415, 422."""
         check_write_options(call, "CreateOptions")
-        obj = read_object(call.request, call.kind)
+        obj = read_object(call.request, call.kind, call.warnings)
         self._decoded(call, obj)
         return self._create(call, obj)
 
@@ -61,7 +61,7 @@ class Writer:
         for _ in range(MAX_NAME_ATTEMPTS - 1):
             if self._store.get(call.table, meta.get("namespace", ""), meta["name"]) is None:
                 return
-            meta["name"] = self._store.new_name(meta["generateName"])
+            meta["name"] = call.generated = self._store.new_name(meta["generateName"])
 
     def _finish_create(self, call: Call, obj: Json) -> bytes:
         kind = call.kind
@@ -86,7 +86,7 @@ class Writer:
     def update(self, call: Call) -> bytes:
         """PUT of an object (for some kinds of a new one too) or of its status. Raises as `create` and `patch` do."""
         check_write_options(call, "UpdateOptions")
-        new = read_object(call.request, call.kind)
+        new = read_object(call.request, call.kind, call.warnings)
         self._decoded(call, new)
         meta = metadata.check_envelope(call, new)
         metadata.check_name(call, meta)

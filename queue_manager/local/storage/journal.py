@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import sqlite3
 import stat
 from collections.abc import Iterable, Iterator
@@ -25,6 +26,7 @@ CREATE TABLE IF NOT EXISTS objects (
 CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY CHECK (id = 0), revision INTEGER NOT NULL);
 INSERT OR IGNORE INTO counter VALUES (0, 0);
 """
+PODS = "pods"  # the folder of the node agent, beside the database
 FORMAT = 1  # PRAGMA user_version
 LOCK_SECONDS = 0.5  # to wait for a stranger who has it locked; nothing else is done meanwhile
 SMALLEST = 512  # bytes: no page of SQLite is smaller
@@ -60,18 +62,21 @@ class Journal:
     def open(cls, directory: Path | str) -> Journal:
         """Open or create `<directory>/objects.db` (directory 0700, created if missing).
 
-        Raises DataDirectoryInUse(pid) when another process has it open, JournalUnusable when it is damaged, or
-        everybody may write there, OSError when there is no room or no right, or somebody else has locked it.
+        Raises DataDirectoryInUse(pid) when another process has it open, JournalUnusable when it is damaged, belongs to
+        another user or may be written by everybody, OSError when there is no room or no right, or another process has
+        locked the database.
         """
         path = Path(directory)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = path / "objects.db"
         if path.stat().st_mode & stat.S_IWOTH:  # who puts a database there has commands run as another user
             raise JournalUnusable(f"{path} can be written by everybody: chmod o-w {path}")
+        _refuse_strangers(path, file)
         lock = _take_lock(path)
         connection: sqlite3.Connection | None = None
-        file = path / "objects.db"
         try:
             _refuse_emptied(file)
+            _refuse_removed(file)
             connection = sqlite3.connect(file, isolation_level=None, timeout=LOCK_SECONDS)
             _prepare(connection, path)
         except sqlite3.Error as error:
@@ -155,6 +160,33 @@ def _told(file: Path, error: sqlite3.Error) -> Exception:
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in SURROUNDINGS:
         return OSError(f"{file}: {error}")
     return JournalUnusable(f"{file}: {error}")
+
+
+def _refuse_strangers(*paths: Path) -> None:
+    """The Jobs in a database run as whoever starts the cluster, so the database must be that user's own."""
+    for path in paths:
+        owner = path.stat().st_uid if path.exists() else os.geteuid()
+        if owner != os.geteuid():
+            raise JournalUnusable(
+                f"{path} belongs to user {_user_name(owner)}, and its Jobs would run as {_user_name(os.geteuid())}"
+            )
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _refuse_removed(file: Path) -> None:
+    """Without its database a cluster would begin anew, and end the processes of pods that it does not know."""
+    left = [path for path in (file.parent / PODS, Path(f"{file}-wal")) if path.exists()]
+    if file.exists() or not left or not any(path.is_file() or any(path.iterdir()) for path in left):
+        return
+    raise JournalUnusable(
+        f"{file} is missing, but {left[0]} is there: put the database back, or remove {file.parent} to begin anew"
+    )
 
 
 def _refuse_emptied(file: Path) -> None:

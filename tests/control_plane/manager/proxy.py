@@ -34,6 +34,8 @@ class Proxy:
         self.refusals: list[Refusal] = []
         self.refused = 0
         self.down = False  # connections are broken at once
+        self.flows = asyncio.Event()  # while it is not set, requests wait
+        self.flows.set()
         self.stalled = False  # what comes from the server is kept, connections stay
         self.held: list[str] = []  # writes that the server has executed and whose answers are kept back
         self.hold_writes = False
@@ -58,7 +60,9 @@ class Proxy:
         return len(self._watches)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        assert request.transport is not None
+        await self.flows.wait()
+        if request.transport is None:  # the client gave up
+            return web.Response(status=502)
         if self.down:
             request.transport.abort()
             return web.Response(status=502)

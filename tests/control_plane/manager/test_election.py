@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import yaml
 
 from queue_manager.engine.client import Client
 from queue_manager.engine.resources import LEASES
@@ -13,6 +14,7 @@ from queue_manager.operator.permissions import ALL, LEADER, rule, rules
 from tests.control_plane.manager.account import account, write_kubeconfig
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS, Manager, refusal
+from tests.control_plane.manager.proxy import Proxy
 from tests.control_plane.manager.scenario import Scenario
 from tests.control_plane.server import ControlPlane
 
@@ -80,18 +82,44 @@ async def test_a_leader_that_is_killed_is_followed(scenario: Scenario, pair: tup
     await all_done(scenario)
 
 
-async def test_a_leader_that_stood_still_ends_without_another_write(
+async def test_a_leader_that_stood_still_stands_for_election_again(
     scenario: Scenario, pair: tuple[Manager, Manager]
 ) -> None:
+    """It waits for its follower, and follows that in turn; no pod is made twice by what it still had to write."""
     first, second = pair
     first.process.send_signal(signal.SIGSTOP)
     await second.read_until("ready", 15)
     first.process.send_signal(signal.SIGCONT)
-    assert await first.end() == 3
-    log = first.log.read_text()
-    assert "sluice manager: does not lead any more: " in log
-    assert "Traceback" not in log
+    await first.read_until("does not lead any more: ", 15)
+    assert first.lines[-1].endswith("; stands for election again")
+    await first.read_until("waits: ", 15)
+    assert await first.get("/readyz") == (200, "ok\n")
+    assert 'replica_role="leader"' not in (await first.get("/metrics"))[1]
     await all_done(scenario)
+    await second.stop()
+    await first.read_until("leads again", 15)
+    await scenario.submit("d", parallelism=2, completions=4)
+    await scenario.until_finished("d")
+    assert len(await scenario.pods("d")) == 4
+    assert 'replica_role="leader"' in (await first.get("/metrics"))[1]
+
+
+async def test_stalls_that_cost_the_lease_do_not_end_a_manager_without_supervisor(
+    scenario: Scenario, kubeconfigs: list[Path], proxy: Proxy, start: Start
+) -> None:
+    token = yaml.safe_load(kubeconfigs[0].read_text())["users"][0]["user"]["token"]
+    through = write_kubeconfig(kubeconfigs[0], proxy.url, {"token": token})
+    manager = await start(through, config=config(scenario.namespace))
+    await scenario.queues()
+    for name in ("a", "b", "c"):
+        await scenario.submit(name, parallelism=2, completions=4)
+        await scenario.until_admitted(name)
+        proxy.flows.clear()
+        await manager.read_until("does not lead any more: could not renew the lease", 15)
+        proxy.flows.set()
+        await manager.read_until("leads again", 15)
+    await all_done(scenario)
+    assert manager.process.returncode is None
 
 
 async def test_without_the_right_to_the_lease_it_says_so(scenario: Scenario, kubeconfig: Path, tmp_path: Path) -> None:

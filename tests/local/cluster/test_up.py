@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -16,6 +17,7 @@ import yaml
 
 from job_controller.model import Pod
 from queue_manager.engine.resources import JOBS, LOCAL_QUEUES, PODS
+from tests.local.agent import waiting
 from tests.local.cluster.conftest import PATIENCE, ROOT, SLUICE, Up, processes_of, sluice, until
 from tests.local.cluster.work import ended, job, job_named, running
 
@@ -162,6 +164,28 @@ async def test_metrics_are_served_on_the_port_of_the_api_server(start: Start) ->
     )
     assert served.count("# HELP ") == served.count("# TYPE ") > 10
     assert not [line for line in up.lines if "serving" in line]
+
+
+async def test_processes_of_a_cluster_whose_folder_was_removed_are_named_at_the_next_start(
+    start: Start, tmp_path: Path
+) -> None:
+    first, pid = start(), tmp_path / "pid"
+    async with first.client() as client:
+        await client.create(JOBS, "default", job("stays", f"echo $$$$ > {pid}; exec sleep 300"))
+        await running(client, "stays")
+        await waiting.until(pid.exists)
+    first.kill()
+    shutil.rmtree(first.data_dir)
+    second = start()
+    place = f"of a cluster whose folder {first.data_dir} is gone"
+    said = next(line for line in second.lines if place in line)
+    _, _, pids = said.partition("; to end: kill -9 ")
+    try:
+        assert pid.read_text().strip() in pids.split()
+    finally:
+        subprocess.run(["kill", "-9", *pids.split()], check=True)
+    second.stop()
+    assert not any(place in line for line in start().lines)
 
 
 async def test_metrics_and_probes_get_own_ports_only_where_the_configuration_names_them(

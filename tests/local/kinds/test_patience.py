@@ -11,7 +11,7 @@ import pytest
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.kinds.registry import Registry
-from queue_manager.local.schema.patience import Overtime, patiently
+from queue_manager.local.schema.patience import Overtime, patiently, shortcut
 from tests.local.kinds.crd import THINGS
 
 BOMB = "^(a+)+$"
@@ -62,21 +62,27 @@ def test_a_default_that_its_pattern_tries_without_end_is_refused_with_the_defini
 
 
 def test_the_alarm_is_off_when_the_work_is_done_or_stopped() -> None:
-    assert patiently(lambda: signal.getitimer(signal.ITIMER_PROF)[0]) > 0
+    assert patiently(1.0, lambda: signal.getitimer(signal.ITIMER_PROF)[0]) > 0
     assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
     with pytest.raises(Overtime):
-        patiently(_for_ever)
+        patiently(0.1, _for_ever)
     assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+
+
+def test_a_shortcut_within_limited_work_leaves_its_alarm_to_it() -> None:
+    with pytest.raises(Overtime):
+        patiently(0.1, shortcut, lambda _: _for_ever(), 0)
+    assert not shortcut(lambda _: _for_ever(), 0)
 
 
 def test_work_in_another_thread_is_not_limited() -> None:
     answers: list[int] = []
-    thread = threading.Thread(target=lambda: answers.append(patiently(lambda: 1)))
+    thread = threading.Thread(target=lambda: answers.append(patiently(1.0, lambda: 1)))
     thread.start()
     thread.join()
     assert answers == [1]
 
 
-def _for_ever() -> None:
+def _for_ever() -> bool:
     while True:
         pass

@@ -60,7 +60,7 @@ CASES: list[tuple[str, str, Any, dict[str, Any], int, str, str]] = [
     ("POST", J, b"[]", {}, 400, "BadRequest", "json parse error: json: cannot unmarshal array into Go value of type struct"),
     ("POST", J, b'{"spec":' * 150 + b"1" + b"}" * 150, {}, 400, "BadRequest", "the body is nested more than 100 levels deep"),
     ("POST", J, b'{"spec":' * 5000 + b"1" + b"}" * 5000, {}, 400, "BadRequest", "json parse error: exceeded max depth"),
-    ("POST", J, b"a: [", {"content_type": "application/yaml"}, 400, "BadRequest", "the body is not valid YAML"),
+    ("POST", J, b"a: [", {"content_type": "application/yaml"}, 400, "BadRequest", "yaml: line 1: did not find expected node content"),
     ("GET", J, None, {"labelSelector": "a in ("}, 400, "BadRequest", "unable to parse requirement"),
     ("GET", J, None, {"fieldSelector": "spec.none=1"}, 400, "BadRequest", 'field label "spec.none" not supported for Job'),
     ("GET", J, None, {"limit": "x"}, 400, "BadRequest", "strconv.ParseInt: parsing"),

@@ -363,6 +363,32 @@ def test_a_directory_that_everybody_may_write_to_is_refused(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("strange", ["", "objects.db"])
+def test_a_directory_or_database_of_another_user_is_refused(tmp_path: Path, strange: str) -> None:
+    """Its Jobs would run as who starts the cluster."""
+    if os.geteuid() != 0:
+        tmp_path, strange = Path("/"), ""  # of root
+    else:
+        Journal.open(tmp_path).close()
+        os.chown(tmp_path / strange, 65534, 65534)
+    with pytest.raises(JournalUnusable, match=f"{tmp_path / strange} belongs to user .*, and its Jobs would run as "):
+        Journal.open(tmp_path)
+
+
+@pytest.mark.parametrize("left", ["pods/0191/main", "objects.db-wal"])
+def test_a_database_that_was_removed_is_not_begun_anew(tmp_path: Path, left: str) -> None:
+    (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / left).touch()
+    with pytest.raises(JournalUnusable, match=r"objects\.db is missing, but .* put the database back, or remove"):
+        Journal.open(tmp_path)
+    assert not (tmp_path / "objects.db").exists()
+
+
+def test_a_folder_for_pods_that_is_empty_is_no_cluster(tmp_path: Path) -> None:
+    (tmp_path / "pods").mkdir()
+    Journal.open(tmp_path).close()
+
+
 def test_only_the_owner_may_read_the_data(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     Journal.open(directory).close()

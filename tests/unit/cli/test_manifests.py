@@ -69,6 +69,11 @@ def test_empty_documents_say_nothing(tmp_path: Path, text: str) -> None:
     assert read(tmp_path, text) == []
 
 
+def test_values_are_those_that_kubectl_reads(tmp_path: Path) -> None:
+    (manifest,) = read(tmp_path, "a: 1:30\nb: 0o17\nc: 08\nd: !!binary aGk=\ne: !!python/object:os.system {}\non: y\n")
+    assert manifest.tree == {"a": "1:30", "b": 15, "c": 8, "d": "hi", "e": {}, "true": True}
+
+
 def test_dates_and_numbers_as_keys_stay_strings(tmp_path: Path) -> None:
     (manifest,) = read(tmp_path, "kind: Job\nat: 2026-01-01\nthen: 2026-01-01T10:00:00Z\n1: one\ntrue: yes\n")
     assert manifest.tree == {
@@ -81,8 +86,8 @@ def test_dates_and_numbers_as_keys_stay_strings(tmp_path: Path) -> None:
 
 
 def test_an_anchor_may_be_used_again_and_merged(tmp_path: Path) -> None:
-    (manifest,) = read(tmp_path, "a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}\n")
-    assert manifest.tree == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "y": 2}}
+    (manifest,) = read(tmp_path, "a: &a {x: 1}\nb: *a\nc: {<<: *a, z: 2}\n")
+    assert manifest.tree == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "z": 2}}
 
 
 LIST = """\
@@ -129,17 +134,15 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     ("text", "says"),
     [
         (BOMB, "/f.yaml:1: more than 200000 values once aliases are expanded"),
-        ("a: &a [*a]\n", "/f.yaml:1: more than 200000 values once aliases are expanded"),
+        ("a: &a [*a]\n", "/f.yaml:1: cannot be sent to an API server: yaml: the value of an anchor contains itself"),
         ("- a\n- b\n", "/f.yaml:1: a manifest is a mapping with apiVersion and kind"),
         ("just words\n", "/f.yaml:1: a manifest is a mapping with apiVersion and kind"),
         ("a: 1\nb: [1\n", "/f.yaml:3: "),
         ("a: *nowhere\n", "/f.yaml:1: found undefined alias"),
-        ("a: !!python/object:os.system {}\n", "/f.yaml:1: could not determine a constructor"),
         ("a: 1\nb: 2\na: 3\n", "/f.yaml:3: a is given twice; line 1 has it already"),
-        ("a: .inf\n", "/f.yaml:1: cannot be sent to an API server"),
-        ("a: !!binary aGVsbG8=\n", "/f.yaml:1: cannot be sent to an API server"),
-        ("a: 123456789012345678901234567890\n", "/f.yaml:1: cannot be sent to an API server"),
-        (f"a: {'[' * 5000}{']' * 5000}\n", "/f.yaml:1: nested too deeply"),
+        ("b: 1\na: .inf\n", "/f.yaml:2: cannot be sent to an API server: json: unsupported value: +Inf"),
+        ("a: !!int x\n", "/f.yaml:1: cannot be sent to an API server: yaml: cannot decode !!str `x` as a !!int"),
+        (f"a: {'[' * 5000}{']' * 5000}\n", "/f.yaml:1: nested more than 100 levels deep"),
         ("a: 1\nb: \x01\n", "/f.yaml:2: character 0x1 may not stand in YAML"),
     ],
     ids=[
@@ -149,11 +152,9 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         "text",
         "open",
         "alias",
-        "object",
         "twice",
         "infinity",
-        "binary",
-        "huge",
+        "tagged",
         "deep",
         "control",
     ],

@@ -37,12 +37,11 @@ def problems(text: str) -> list[str]:
         ),
         (
             "clientConnection: {qps: .nan}",
-            "f:3: clientConnection.qps: .nan is a number; must be a number, written plainly",
+            "f:3: clientConnection.qps: .nan has no form in JSON; must be a number",
         ),
         (
             "waitForPodsReady: {requeuingStrategy: {backoffBaseSeconds: 1:30}}",
-            "f:3: waitForPodsReady.requeuingStrategy.backoffBaseSeconds: 1:30 is an integer; "
-            "must be an integer, written plainly",
+            'f:3: waitForPodsReady.requeuingStrategy.backoffBaseSeconds: "1:30" is a string; must be an integer',
         ),
         ("waitForPodsReady: true", "f:3: waitForPodsReady: true is a boolean; must be a mapping"),
         (

@@ -72,6 +72,13 @@ class Candidate:
         finally:
             await self.election.release()
 
+    async def keep(self) -> None:
+        """Work until the leadership is lost."""
+        try:
+            await self.election.keep()
+        finally:
+            await self.election.release()
+
     async def won(self) -> float:
         """When it did, in seconds of the loop's clock."""
         while self.won_at is None:
@@ -202,6 +209,42 @@ def test_who_stood_still_for_a_minute_sends_nothing_before_it_has_asked() -> Non
         assert "ghost" not in names
         await asyncio.sleep(2 * RETRY)  # nobody has taken the lease meanwhile, so it is renewed
         await fenced.create(CONFIG_MAPS, "default", {"metadata": {"name": "leads-again"}})
+
+    story(play)
+
+
+def test_what_is_left_of_a_term_that_is_over_writes_nothing_in_a_later_one() -> None:
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first = enter("a")
+        await first.won()
+        fence = Fence(LocalTransport(world.server, "a"), first.election)
+        fence.shut()
+        assert first.election.leads
+        with pytest.raises(OSError, match="we do not lead any more"):
+            await Client(fence).create(CONFIG_MAPS, "default", {"metadata": {"name": "ghost"}})
+        assert await Client(fence).list(LEASES, "default")
+
+    story(play)
+
+
+def test_who_lost_the_lease_wins_it_again_with_the_same_election() -> None:
+    """After each loss it waits like any other candidate: never two lead."""
+
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first, second = await leader_and_other(enter)
+        for _ in range(3):
+            first.line.cut = True
+            await asyncio.wait([first.task])
+            assert not first.election.leads
+            await second.won()
+            first.line.cut = False
+            again = asyncio.create_task(first.election.win())
+            await asyncio.sleep(60)
+            assert (first.election.leads, second.election.leads) == (False, True)
+            await second.stop()
+            await again
+            assert first.election.leads
+            first.task, second = asyncio.create_task(first.keep()), enter("b")
 
     story(play)
 

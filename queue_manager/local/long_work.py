@@ -1,0 +1,148 @@
+"""Work that takes too long for the event loop, done in a process of its own, one piece at a time.
+
+The process (`python -m queue_manager.local.long_work`) is started when there is work and ended when there was none for
+IDLE_SECONDS. It reads a piece of work from each line of its standard input and writes the answer as a line to its
+standard output, both JSON; it ends when its input does, as it does when `sluice up` is killed. Every piece has a second
+of its processor time. It knows nothing but what it is sent: functions of JSON values, listed in `_functions`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from job_controller.fields import FieldError, Json
+from queue_manager.local.errors import StatusError, internal
+from queue_manager.local.schema.patience import SECONDS, Overtime, Work, patiently
+
+log = logging.getLogger(__name__)
+
+IDLE_SECONDS = 60.0
+ANSWER_SECONDS = 15.0  # by the clock on the wall: for the start, the work, and a busy machine
+MAX_WAITING = 8  # requests
+MAX_LINE = 1 << 27  # bytes
+
+
+class LongWork:
+    """The process, as the API server sees it. `close` ends it."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._turns = asyncio.Lock()
+        self._waiting = 0
+        self._retirement: asyncio.TimerHandle | None = None
+
+    async def do(self, work: Work) -> list[Json] | None:
+        """The answer, or None if it took too long. Raises StatusError 429 if too much waits already, 500 if it died."""
+        if self._waiting >= MAX_WAITING:
+            raise StatusError(429, "TooManyRequests", "too many requests that take long", {"retryAfterSeconds": 1})
+        self._waiting += 1
+        try:
+            async with self._turns:
+                return await self._do(work)
+        finally:
+            self._waiting -= 1
+
+    async def _do(self, work: Work) -> list[Json] | None:
+        if self._retirement is not None:
+            self._retirement.cancel()
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await self._ask(work)
+        except TimeoutError:
+            await self.close()
+            return None
+        except (OSError, ValueError) as error:  # it was killed, as for want of memory
+            log.warning("the process for long work ended", extra={"work": work.name, "error": repr(error)})
+            await self.close()
+            raise internal("the process that did a part of this request ended; try again") from error
+        except asyncio.CancelledError:  # its answer would be taken for that of the next
+            await self.close()
+            raise
+        self._retirement = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire)
+        return answer
+
+    async def _ask(self, work: Work) -> list[Json] | None:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await asyncio.create_subprocess_exec(
+                *[sys.executable, "-m", __name__],
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=MAX_LINE,
+                start_new_session=True,  # Ctrl-C is for its parent
+            )
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(b'["' + work.name.encode() + b'",' + work.arguments + b"]\n")
+        await stdin.drain()
+        answer: list[Json] | None = orjson.loads(await stdout.readline())
+        return answer
+
+    def _retire(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process = None
+
+    async def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if self._retirement is not None:
+            self._retirement.cancel()
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+# --- in the process ------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    functions = _functions()
+    for line in sys.stdin.buffer:
+        name, arguments = orjson.loads(line)
+        try:
+            answer = patiently(SECONDS, functions[name], *arguments)
+        except Overtime:
+            answer = None
+        sys.stdout.buffer.write(orjson.dumps(answer, default=_listed) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _listed(value: Any) -> list[Any]:
+    """FieldErrors are tuples."""
+    return list(value)
+
+
+def _functions() -> dict[str, Callable[..., list[Json]]]:
+    """What the process can do, by the names that `limited` is called with."""
+    from queue_manager.local.kinds.crd_schemas import validate_schema
+    from queue_manager.local.kinds.crds import CustomSchema
+    from queue_manager.local.server.exchange import convert_yaml
+
+    @lru_cache(8)
+    def schema(definition: bytes) -> CustomSchema:
+        return CustomSchema(orjson.loads(definition), "", "")
+
+    def problems(definition: Json, found: list[list[str]], *trees: Json) -> list[Json]:
+        known = [FieldError(*error) for error in found]
+        return [schema(orjson.dumps(definition)).problems(known, *trees)]
+
+    return {
+        "custom-object": problems,
+        "definition": lambda *arguments: [validate_schema(*arguments)],
+        "yaml": lambda text: list(convert_yaml(text.encode("latin-1"))),
+    }
+
+
+if __name__ == "__main__":
+    main()

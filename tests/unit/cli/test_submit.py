@@ -355,8 +355,8 @@ async def test_a_queue_of_the_command_line_that_does_not_exist_is_refused_and_th
 
 def test_only_where_the_queue_of_the_command_line_is_used_it_has_to_exist(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
-    own, none = job("own", queue="mine"), job("none", queue="").replace("{name: none", "{namespace: n, name: none")
+    own, none = job("own", queue="mine"), job("none", queue="").replace("{name: none", "{namespace: team, name: none")
     file.write_text(f"{own}---\n{none}")
     jobs = [(manifest, prepare(manifest, "typed")) for manifest in manifests.read(str(file))]
-    assert _namespaces(jobs, "typed", "default") == {"n"}
+    assert _namespaces(jobs, "typed", "default") == {"team"}
     assert _namespaces(jobs, None, "default") == set()

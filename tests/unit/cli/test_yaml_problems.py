@@ -21,7 +21,7 @@ LIST, MAPPING = ('the list opened with "[" is not closed', 'the mapping opened w
         ("a: [{b: 2}, 3\n", 2, LIST),
         ('a: "x\n', 2, "a quoted text is not closed"),
         ("a:\n\tb: 1\n", 2, "a tab cannot indent; use spaces"),
-        ("a: b: c\n", 1, "mapping values are not allowed here"),
+        ("a: b: c\n", 1, "mapping values are not allowed in this context"),
     ],
 )
 def test_what_is_not_closed_is_named_by_its_bracket(text: str, line: int, says: str, tmp_path) -> None:

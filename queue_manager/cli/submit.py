@@ -93,6 +93,9 @@ def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
     meta = tree.setdefault("metadata", {})
     if not isinstance(meta, dict):
         raise Refusal(f"{manifest.place('metadata')}: metadata is a mapping with a name", EXIT_NEVER)
+    if not isinstance(meta.get("namespace", ""), str | None):  # `n` is a boolean in YAML, as for kubectl
+        where = manifest.place("metadata.namespace")
+        raise Refusal(f"{where}: metadata.namespace is not a string; put it in quotes", EXIT_NEVER)
     if queue:
         marks = meta.get("labels") or {}
         if isinstance(marks, dict):

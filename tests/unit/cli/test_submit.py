@@ -353,6 +353,17 @@ async def test_a_queue_of_the_command_line_that_does_not_exist_is_refused_and_th
     assert str(refused.value) == "there is no LocalQueue reserch in namespace default; did you mean research?"
 
 
+@pytest.mark.parametrize("namespace", ["n", "12", "[a]"])
+def test_a_namespace_that_is_no_string_is_refused_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], namespace: str
+) -> None:
+    """`n` is a boolean in YAML: the Job would go to the default namespace."""
+    file = tmp_path / "job.yaml"
+    file.write_text(job("a").replace("{name: a", f"{{namespace: {namespace}, name: a"))
+    assert main.main(["submit", "-f", str(file)]) == EXIT_NEVER
+    assert f"{file}:3: metadata.namespace is not a string; put it in quotes" in capsys.readouterr().err
+
+
 def test_only_where_the_queue_of_the_command_line_is_used_it_has_to_exist(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     own, none = job("own", queue="mine"), job("none", queue="").replace("{name: none", "{namespace: team, name: none")

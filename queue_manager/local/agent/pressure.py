@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from job_controller.quantities import to_text
+from job_controller.quantities import Quantity, canonical
 from queue_manager.local.agent.admission import is_critical
 from queue_manager.local.agent.status import Verdict
 
@@ -96,4 +96,4 @@ def eviction_message(threshold: int, left: int, containers: Iterable[ContainerUs
 
 
 def _bytes(amount: int) -> str:
-    return to_text(amount, "memory")
+    return canonical(Quantity(amount * 10**9, "binary"))

@@ -108,7 +108,7 @@ def _plain(schema: Json, form: str) -> Any:
             return _string(schema)
         case "integer":
             return _integer(schema)
-        case "int-or-string" if "type" not in schema and not {"minimum", "maximum"} & schema.keys():
+        case "int-or-string" if "type" not in schema:
             return _either(_integer(schema), _string(schema))
         case "boolean":
             return bool

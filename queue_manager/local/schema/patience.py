@@ -30,7 +30,7 @@ T = TypeVar("T")
 SECONDS = 1.0  # what is right takes milliseconds
 TURN_SECONDS = 0.05  # while everybody waits
 SHORTCUT_SECONDS = 0.02
-AGAIN = 0.1  # seconds, should something have swallowed the first
+AGAIN = 0.01  # seconds until the next alarm: one that rings inside a finalizer or a callback of the collector is lost
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 

@@ -54,7 +54,7 @@ def thing(**spec: Any) -> dict[str, Any]:
 
 
 async def begin(world: World, method: str, path: str, body: Any, **more: Any) -> asyncio.Task[Answer]:
-    """A request that is under way in the other process."""
+    """A request that is under way in the other process: the task has run until it waits for that."""
     task = asyncio.create_task(world.ask(method, path, body, **more))
     await asyncio.sleep(0)
     assert not task.done()

@@ -29,13 +29,13 @@ from job_controller.decision import Count
 from job_controller.index_set import IndexSet
 from job_controller.model import JobStatus, Pod, UncountedTerminatedPods
 from job_controller.pod_facts import completion_index, is_active, is_failed
-from job_controller.pod_failure_policy import IGNORE, Outcome, evaluate
+from job_controller.pod_failure_policy import IGNORE, PolicyOutcome, evaluate
 from job_controller.situation import Situation
 from job_controller.verdict import Verdict
 
 
 @dataclass(slots=True)
-class Ledger:
+class PodAccounting:
     """What this sync notes: new UIDs, policy actions taken, and the pods that may lose their finalizer."""
 
     succeeded: list[str] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Ledger:
     full: bool = False
 
 
-def settle(s: Situation, verdict: Verdict | None, keep: Set[str], removed: Set[str]) -> Ledger:
+def settle(s: Situation, verdict: Verdict | None, keep: Set[str], removed: Set[str]) -> PodAccounting:
     """Note every tracked pod that has ended, up to the limit of one status.
 
     Those that are noted already come first: a controller that died between noting and releasing may have left the
@@ -55,7 +55,7 @@ def settle(s: Situation, verdict: Verdict | None, keep: Set[str], removed: Set[s
     `keep`: failed pods that must stay until they are replaced. `removed`: UIDs that this sync deletes because
     the Job ends.
     """
-    ledger = Ledger()
+    ledger = PodAccounting()
     pods: Sequence[Pod] = s.loose
     if s.active and (s.deleting or verdict is not None):
         pods = sorted(s.tracked, key=completion_index) if s.indexed else s.tracked
@@ -84,7 +84,7 @@ def _is_over(
     return is_failed(pod, s.only_terminal) and uid not in keep
 
 
-def _note(s: Situation, pod: Pod, verdict: Verdict | None, ledger: Ledger, noted: set[str]) -> None:
+def _note(s: Situation, pod: Pod, verdict: Verdict | None, ledger: PodAccounting, noted: set[str]) -> None:
     uid = pod.metadata.uid
     if uid in noted:
         return
@@ -115,12 +115,12 @@ def _has_failed(s: Situation, pod: Pod, verdict: Verdict | None) -> bool:
     return is_failed(pod, s.only_terminal)
 
 
-def _outcome(s: Situation, pod: Pod) -> Outcome:
+def _outcome(s: Situation, pod: Pod) -> PolicyOutcome:
     known = s.outcomes.get(pod.metadata.uid)
     return known if known is not None else evaluate(s.job.spec.pod_failure_policy, pod)
 
 
-def noted_status(s: Situation, ledger: Ledger, failed_indexes: IndexSet) -> JobStatus:
+def noted_status(s: Situation, ledger: PodAccounting, failed_indexes: IndexSet) -> JobStatus:
     """The status to be written before any finalizer comes off.
 
     UIDs without a tracked pod are counted, new ones noted, indexes merged. Conditions and numbers of pods are the
@@ -210,7 +210,7 @@ def index_counts(s: Situation, failed_indexes: Set[int]) -> list[Count]:
     ]
 
 
-def action_counts(ledger: Ledger) -> list[Count]:
+def action_counts(ledger: PodAccounting) -> list[Count]:
     """Metrics of what the pod failure policy did."""
     return [
         Count("pod_failures_handled_by_failure_policy_total", {"action": action}, number)

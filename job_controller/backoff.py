@@ -29,7 +29,7 @@ from job_controller.times import SKEW, counted_from, earlier
 ZERO = timedelta(0)
 
 
-class History(Record):
+class FailureHistory(Record):
     """Finish times of the failed pods that are newer than the newest success, by pod UID.
 
     lost: how many failures came before them in a row, whose pods were gone when this History began.
@@ -51,7 +51,7 @@ class History(Record):
         return max(self.failures.values(), default=None)
 
 
-def extend(history: History, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> History:
+def extend(history: FailureHistory, succeeded: Iterable[Pod], failed: Iterable[Pod]) -> FailureHistory:
     """The history with these finished pods in it. A finish time once known stays; on a tie success wins."""
     last_success, lost = history.last_success, history.lost
     for pod in succeeded:
@@ -65,10 +65,10 @@ def extend(history: History, succeeded: Iterable[Pod], failed: Iterable[Pod]) ->
             failures[pod.metadata.uid] = finish_time(pod)
     if last_success is not None:
         failures = {uid: ended for uid, ended in failures.items() if ended > last_success}
-    return History(failures=failures, last_success=last_success, lost=lost)
+    return FailureHistory(failures=failures, last_success=last_success, lost=lost)
 
 
-def not_ahead(history: History, now: datetime) -> History:
+def not_ahead(history: FailureHistory, now: datetime) -> FailureHistory:
     """The history with all its times moved back alike, if the latest lies ahead of the clock: to now."""
     known = [*history.failures.values(), *([history.last_success] if history.last_success is not None else [])]
     latest = max(known, default=now)
@@ -77,10 +77,10 @@ def not_ahead(history: History, now: datetime) -> History:
         return history
     failures = {uid: earlier(ended, ahead) for uid, ended in history.failures.items()}
     success = earlier(history.last_success, ahead) if history.last_success is not None else None
-    return History(failures=failures, last_success=success, lost=history.lost)
+    return FailureHistory(failures=failures, last_success=success, lost=history.lost)
 
 
-def noticing(history: History, waiting: Iterable[Pod], now: datetime) -> History:
+def noticing(history: FailureHistory, waiting: Iterable[Pod], now: datetime) -> FailureHistory:
     """The history with those of the failed pods of single indexes that finished ahead of the clock."""
     known = history.noticed
     noticed = {
@@ -88,7 +88,7 @@ def noticing(history: History, waiting: Iterable[Pod], now: datetime) -> History
         for pod in waiting
         if pod.metadata.uid in known or finish_time(pod) > now + SKEW
     }
-    return history if noticed == known else History(noticed=noticed)
+    return history if noticed == known else FailureHistory(noticed=noticed)
 
 
 def base_of(job: Job, options: JobControllerOptions) -> float:
@@ -106,7 +106,7 @@ def delay(failures: int, base: float, maximum: float) -> timedelta:
     return timedelta(seconds=min(base * 2.0 ** min(failures - 1, 62), maximum))
 
 
-def remaining(history: History, now: datetime, base: float, maximum: float) -> timedelta:
+def remaining(history: FailureHistory, now: datetime, base: float, maximum: float) -> timedelta:
     """How long the Job still has to wait with new pods."""
     last = history.last_failure
     if last is None:
@@ -114,7 +114,7 @@ def remaining(history: History, now: datetime, base: float, maximum: float) -> t
     return max(ZERO, last - now + delay(history.number, base, maximum))
 
 
-def remaining_of_index(history: History, replaced: Pod, now: datetime, base: float, maximum: float) -> timedelta:
+def remaining_of_index(history: FailureHistory, replaced: Pod, now: datetime, base: float, maximum: float) -> timedelta:
     """How long the index of this failed pod still has to wait. Ignored failures lengthen the wait too."""
     failures = failure_count(replaced) + ignored_count(replaced) + 1
     began = history.noticed.get(replaced.metadata.uid) or finish_time(replaced)

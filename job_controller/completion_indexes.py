@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import filterfalse
 
-from job_controller.backoff import History, failure_count, ignored_count, remaining_of_index
+from job_controller.backoff import FailureHistory, failure_count, ignored_count, remaining_of_index
 from job_controller.decision import PodPlan
 from job_controller.index_set import IndexSet
 from job_controller.intervals import parse_intervals
 from job_controller.model import Job, Pod
 from job_controller.pod_facts import completion_index, finish_time
-from job_controller.pod_failure_policy import FAIL_INDEX, Outcome
+from job_controller.pod_failure_policy import FAIL_INDEX, PolicyOutcome
 
 
 def stored_completed(job: Job) -> IndexSet:
@@ -32,7 +32,7 @@ def _numbers(text: str, completions: int) -> IndexSet:
     return IndexSet(parse_intervals(text, completions))
 
 
-def exhausts_index(pod: Pod, outcome: Outcome, limit: int) -> bool:
+def exhausts_index(pod: Pod, outcome: PolicyOutcome, limit: int) -> bool:
     """Whether the failure of this pod fails its index: backoffLimitPerIndex=1 allows the pods with counts 0 and 1."""
     return outcome.action == FAIL_INDEX or (outcome.counts and failure_count(pod) >= limit)
 
@@ -67,7 +67,7 @@ def free_indexes(completions: int, settled: IndexSet, taken: Container[int]) -> 
     return filterfalse(taken.__contains__, settled.missing(completions))
 
 
-def replacement(index: int, replaced: Pod | None, outcome: Outcome | None) -> PodPlan:
+def replacement(index: int, replaced: Pod | None, outcome: PolicyOutcome | None) -> PodPlan:
     """The pod for an index of a Job with backoffLimitPerIndex: the counts of the one it replaces, and one more."""
     if replaced is None:
         return PodPlan(index=index, failures=0)
@@ -77,6 +77,6 @@ def replacement(index: int, replaced: Pod | None, outcome: Outcome | None) -> Po
     return PodPlan(index=index, failures=failures, ignored=ignored + 1)
 
 
-def index_delay(history: History, replaced: Pod | None, now: datetime, base: float, maximum: float) -> timedelta:
+def index_delay(history: FailureHistory, replaced: Pod | None, now: datetime, base: float, maximum: float) -> timedelta:
     """How long an index still has to wait for its next pod."""
     return remaining_of_index(history, replaced, now, base, maximum) if replaced is not None else timedelta(0)

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 from typing_extensions import TypeIs
 
-from job_controller import conditions, patches, reasons
-from job_controller.decision import Decision, Memory
+from job_controller import conditions, job_patches, reasons
+from job_controller.decision import Decision, JobMemory
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.perform import (
@@ -30,8 +30,8 @@ from job_controller.perform import (
 )
 from job_controller.pod_facts import is_terminal
 from job_controller.pod_identity import Identities, disagreement
+from job_controller.pod_manifest import Tree
 from job_controller.pod_selection import claims, matches
-from job_controller.pods import Tree
 from job_controller.ports import AlwaysPermitted, Clock, Cluster, Events, Metrics, PodPermits, Queue
 from job_controller.sync import decide
 
@@ -72,7 +72,7 @@ class JobController:
         self._events = events
         self._identities = Identities()
         self._performer = Performer(cluster, events, metrics, self.options, self._identities, self._permits)
-        self._memories: dict[str, Memory] = {}  # by Job UID
+        self._memories: dict[str, JobMemory] = {}  # by Job UID
         self._synced: dict[Key, datetime] = {}  # when the last sync began or ended
         self._syncing: dict[Key, bool] = {}  # Jobs in a sync now -> whether something changed meanwhile
         self._ended: dict[Key, int] = {}  # how many pods have ended since the last look at them
@@ -269,11 +269,11 @@ class JobController:
         owned = list(found.owned)
         if found.adopt and await self._may_adopt(job):
             for pod in found.adopt:
-                adopted = await self._reassign(pod, patches.adopt(job, pod, self.options.finalizer))
+                adopted = await self._reassign(pod, job_patches.adopt(job, pod, self.options.finalizer))
                 if adopted is not None:
                     owned.append(adopted)
         for pod in found.release:
-            await self._reassign(pod, patches.let_go(job, pod))
+            await self._reassign(pod, job_patches.let_go(job, pod))
         return self._identities.restored(meta.uid, owned)
 
     async def _may_adopt(self, job: Job) -> bool:

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from job_controller.backoff import History
+from job_controller.backoff import FailureHistory
 from job_controller.model import JobStatus, Pod
-from job_controller.sorting import Parts
+from job_controller.pod_sorting import Parts
 from job_controller.times import Since
 
 
@@ -45,7 +45,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class JobMemory:
     """What the controller keeps of a Job (by UID) between syncs. Losing it loses nothing that matters.
 
     parts: the pods as they were last sorted, to be taken over where they have not changed. told: complaints about the
@@ -53,7 +53,7 @@ class Memory:
     Situation.
     """
 
-    history: History = field(default_factory=History)
+    history: FailureHistory = field(default_factory=FailureHistory)
     parts: Parts = field(default=(), compare=False)
     told: frozenset[Event] = frozenset()
     status_at: datetime | None = None
@@ -123,6 +123,6 @@ class Decision:
 
     steps: tuple[Step, ...] = ()
     events: tuple[Event, ...] = ()
-    memory: Memory = field(default_factory=Memory)
+    memory: JobMemory = field(default_factory=JobMemory)
     requeue_after: float | None = None
     action: Literal["reconciling", "tracking", "pods_created", "pods_deleted"] = "reconciling"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from job_controller.fields import quote
+from job_controller.go_text import quote
 
 Interval = tuple[int, int]
 Intervals = list[Interval]

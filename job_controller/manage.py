@@ -12,7 +12,7 @@ from datetime import timedelta
 from itertools import islice
 
 from job_controller import backoff
-from job_controller.backoff import History
+from job_controller.backoff import FailureHistory
 from job_controller.completion_indexes import free_indexes, index_delay, replacement
 from job_controller.decision import PodPlan
 from job_controller.index_set import IndexSet
@@ -23,7 +23,7 @@ from job_controller.situation import Situation
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PodChanges:
     """Pods to remove (without ever counting them) or to create, never both. wait: seconds until more is due."""
 
     remove: tuple[Pod, ...] = ()
@@ -39,17 +39,17 @@ def wanted_active(s: Situation) -> int:
     return min(parallelism, max(0, s.completions - s.succeeded_count))
 
 
-def manage(s: Situation, history: History) -> Plan:
+def manage(s: Situation, history: FailureHistory) -> PodChanges:
     """What to do with the pods of a Job that goes on."""
     if s.suspended:
-        return Plan(remove=s.active)
+        return PodChanges(remove=s.active)
     wanted = wanted_active(s)
     remove = _too_many(s, wanted)
     if remove:
-        return Plan(remove=tuple(remove[: s.options.max_deletes]))
+        return PodChanges(remove=tuple(remove[: s.options.max_deletes]))
     missing = wanted - len(s.active) - (len(s.terminating) if s.only_terminal else 0)
     if missing <= 0 or not s.permitted:
-        return Plan()
+        return PodChanges()
     return _per_index(s, missing, history) if s.per_index else _with_common_backoff(s, missing, history)
 
 
@@ -77,18 +77,18 @@ def _all_useful(s: Situation, settled: IndexSet) -> bool:
     return in_range and len(indexes) == len(s.active) and settled.isdisjoint(indexes)
 
 
-def _with_common_backoff(s: Situation, missing: int, history: History) -> Plan:
+def _with_common_backoff(s: Situation, missing: int, history: FailureHistory) -> PodChanges:
     wait = common_wait(s, history)
     if wait:
-        return Plan(wait=wait.total_seconds())
+        return PodChanges(wait=wait.total_seconds())
     number = min(missing, s.options.max_creates)
     if not s.indexed:
-        return Plan(create=(PodPlan(),) * number, wait=_next_batch(missing, number))
+        return PodChanges(create=(PodPlan(),) * number, wait=_next_batch(missing, number))
     plans = [PodPlan(index=index) for index in islice(_free(s), number)]
-    return Plan(create=tuple(plans), wait=_next_batch(missing, number))
+    return PodChanges(create=tuple(plans), wait=_next_batch(missing, number))
 
 
-def common_wait(s: Situation, history: History) -> timedelta:
+def common_wait(s: Situation, history: FailureHistory) -> timedelta:
     """How long the whole Job still has to wait with new pods; indexes that are limited for themselves wait alone."""
     return backoff.remaining(history, s.now, *_scale(s))
 
@@ -97,7 +97,7 @@ def _next_batch(missing: int, number: int) -> float | None:
     return 0.0 if missing > number else None
 
 
-def _per_index(s: Situation, missing: int, history: History) -> Plan:
+def _per_index(s: Situation, missing: int, history: FailureHistory) -> PodChanges:
     """The lowest free indexes whose own backoff is over."""
     number = min(missing, s.options.max_creates)
     scale = _scale(s)
@@ -113,7 +113,7 @@ def _per_index(s: Situation, missing: int, history: History) -> Plan:
         else:
             plans.append(replacement(index, old, s.outcomes[old.metadata.uid] if old is not None else None))
     wait_for = min(waits).total_seconds() if waits and len(plans) < number else None
-    return Plan(create=tuple(plans), wait=wait_for if wait_for is not None else _next_batch(missing, number))
+    return PodChanges(create=tuple(plans), wait=wait_for if wait_for is not None else _next_batch(missing, number))
 
 
 def _free(s: Situation) -> Iterator[int]:

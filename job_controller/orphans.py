@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from job_controller import conditions, patches
+from job_controller import conditions, job_patches
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.perform import CONFLICT, NOT_FOUND, each, status_of
@@ -86,7 +86,7 @@ class OrphanSweeper:
     async def _free(self, pod: Pod) -> None:
         """Only in the version we know: the pod may be adopted at this moment. Its next change tells us again."""
         try:
-            patch = patches.release(pod, this_version=True)
+            patch = job_patches.release(pod, this_version=True)
             await self._cluster.patch_pod(pod.metadata.key, patch)
         except Exception as error:
             if status_of(error) not in (NOT_FOUND, CONFLICT):

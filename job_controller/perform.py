@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from job_controller import patches, reasons
+from job_controller import job_patches, reasons
 from job_controller.decision import (
     Count,
     CreatePods,
@@ -25,7 +25,7 @@ from job_controller.model import Job, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import is_tracked
 from job_controller.pod_identity import Identities
-from job_controller.pods import manifest
+from job_controller.pod_manifest import manifest
 from job_controller.ports import Cluster, Events, Metrics, PodPermits
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class Performer:
     # --- status ---
 
     async def _write_status(self, job: Job, step: WriteStatus) -> Job:
-        changes = patches.status_changes(job.status, step.status)
+        changes = job_patches.status_changes(job.status, step.status)
         try:
             written = await self._cluster.update_job_status(job, changes)
         except Exception as error:
@@ -210,7 +210,7 @@ class Performer:
         version = pod.metadata.resource_version if release else ""
         try:
             if release and is_tracked(pod):
-                marked = await self._cluster.patch_pod(key, patches.begin_deletion(pod))
+                marked = await self._cluster.patch_pod(key, job_patches.begin_deletion(pod))
                 version = marked.metadata.resource_version
             await self._cluster.delete_pod(key, uid, version)
         except Exception as error:
@@ -222,10 +222,10 @@ class Performer:
         self._events.event(job, "Normal", reasons.EVENT_DELETED, f"Deleted pod: {pod.metadata.name}")
 
     async def _release(self, pod: Pod) -> None:
-        await self._patch(pod, patches.release(pod))
+        await self._patch(pod, job_patches.release(pod))
 
     async def _track(self, pod: Pod) -> None:
-        await self._patch(pod, patches.track(pod, self._options.finalizer))
+        await self._patch(pod, job_patches.track(pod, self._options.finalizer))
 
     async def _patch(self, pod: Pod, patch: Mapping[str, object]) -> None:
         try:

@@ -16,7 +16,7 @@ FAIL_INDEX = "FailIndex"
 FAIL_JOB = "FailJob"
 
 
-class Outcome(NamedTuple):
+class PolicyOutcome(NamedTuple):
     """action is None when no rule matched: the failure counts, but no rule is credited with it."""
 
     action: str | None = None
@@ -27,10 +27,10 @@ class Outcome(NamedTuple):
         return self.action != IGNORE
 
 
-COUNTED = Outcome()
+COUNTED = PolicyOutcome()
 
 
-def evaluate(policy: PodFailurePolicy | None, pod: Pod) -> Outcome:
+def evaluate(policy: PodFailurePolicy | None, pod: Pod) -> PolicyOutcome:
     """What the policy says about a failed pod."""
     if policy is None:
         return COUNTED
@@ -39,7 +39,7 @@ def evaluate(policy: PodFailurePolicy | None, pod: Pod) -> Outcome:
             found = _match(rule, pod)
             if found is not None:
                 message = f"{found} matching FailJob rule at index {number}" if rule.action == FAIL_JOB else ""
-                return Outcome(rule.action, message)
+                return PolicyOutcome(rule.action, message)
     return COUNTED
 
 

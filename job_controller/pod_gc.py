@@ -47,22 +47,22 @@ ERRORS = "pod_gc_collector_force_delete_pod_errors_total"
 Reason = Literal["terminated", "out-of-service", "orphaned", "unscheduled"]
 
 
-class Taint(Record):
+class NodeTaint(Record):
     key: str = ""
 
 
-class NodeSpec(Record):
-    taints: tuple[Taint, ...] = ()
+class GcNodeSpec(Record):
+    taints: tuple[NodeTaint, ...] = ()
 
 
 class NodeStatus(Record):
     conditions: tuple[Condition, ...] = ()
 
 
-class Node(Object):
+class GcNode(Object):
     """What decides about the pods of a node."""
 
-    spec: NodeSpec = NodeSpec()
+    spec: GcNodeSpec = GcNodeSpec()
     status: NodeStatus = NodeStatus()
 
 
@@ -86,7 +86,7 @@ def out_of_quarantine(missing: Missing, now: datetime) -> list[str]:
 
 
 def removals(
-    pods: Sequence[Pod], nodes: Mapping[str, Node], gone: Collection[str], threshold: int = TERMINATED_THRESHOLD
+    pods: Sequence[Pod], nodes: Mapping[str, GcNode], gone: Collection[str], threshold: int = TERMINATED_THRESHOLD
 ) -> list[Removal]:
     """What is to be removed, each pod once. `gone`: nodes that are known not to exist. Threshold 0: keep all."""
     found: dict[str, Removal] = {}
@@ -112,7 +112,7 @@ def _dispensable(pod: Pod) -> tuple[bool, datetime, str]:
     return not evicted, pod.metadata.creation_timestamp or LONG_AGO, pod.metadata.uid
 
 
-def _is_out_of_service(pod: Pod, nodes: Mapping[str, Node], _: Collection[str]) -> bool:
+def _is_out_of_service(pod: Pod, nodes: Mapping[str, GcNode], _: Collection[str]) -> bool:
     node = nodes.get(pod.spec.node_name)
     if pod.metadata.deletion_timestamp is None or node is None:
         return False
@@ -120,15 +120,15 @@ def _is_out_of_service(pod: Pod, nodes: Mapping[str, Node], _: Collection[str]) 
     return not ready and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
 
 
-def _is_orphaned(pod: Pod, _: Mapping[str, Node], gone: Collection[str]) -> bool:
+def _is_orphaned(pod: Pod, _: Mapping[str, GcNode], gone: Collection[str]) -> bool:
     return pod.spec.node_name in gone
 
 
-def _is_unscheduled(pod: Pod, _: Mapping[str, Node], __: Collection[str]) -> bool:
+def _is_unscheduled(pod: Pod, _: Mapping[str, GcNode], __: Collection[str]) -> bool:
     return pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
 
 
-_RULES: tuple[tuple[Reason, Callable[[Pod, Mapping[str, Node], Collection[str]], bool]], ...] = (
+_RULES: tuple[tuple[Reason, Callable[[Pod, Mapping[str, GcNode], Collection[str]], bool]], ...] = (
     ("out-of-service", _is_out_of_service),
     ("orphaned", _is_orphaned),
     ("unscheduled", _is_unscheduled),
@@ -153,7 +153,7 @@ class PodKeeper(Protocol):
 
     def pod(self, key: Key) -> Pod | None: ...
 
-    def nodes(self) -> Mapping[str, Node]: ...
+    def nodes(self) -> Mapping[str, GcNode]: ...
 
     async def node_exists(self, name: str) -> bool:
         """By what the API server says now."""

@@ -23,7 +23,7 @@ import msgspec
 
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT
 from job_controller.model import OwnerReference, Pod
-from job_controller.pods import index_prefix
+from job_controller.pod_manifest import index_prefix
 
 P = TypeVar("P", bound=Pod)
 

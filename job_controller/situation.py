@@ -12,9 +12,9 @@ from job_controller.index_set import IndexSet
 from job_controller.model import Job, Pod, UncountedTerminatedPods
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import LONG_AGO, completion_index, failed_by_itself, replaces_only_failed
-from job_controller.pod_failure_policy import COUNTED, Outcome, evaluate
+from job_controller.pod_failure_policy import COUNTED, PolicyOutcome, evaluate
+from job_controller.pod_sorting import Parts, join, split
 from job_controller.reasons import FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED
-from job_controller.sorting import Parts, join, split
 from job_controller.times import Since, since
 
 NOTHING_UNCOUNTED = UncountedTerminatedPods()
@@ -52,7 +52,7 @@ class Situation:
     loose: tuple[Pod, ...]
     interrupted: tuple[Pod, ...]
     uncounted: UncountedTerminatedPods
-    outcomes: Mapping[str, Outcome]
+    outcomes: Mapping[str, PolicyOutcome]
     exhausted: Mapping[str, int]
     waiting: Mapping[int, Pod]
     stored_completed: IndexSet
@@ -183,7 +183,7 @@ def _doomed_since(job: Job) -> datetime | None:
     return min(stamps, default=None)
 
 
-def _exhausted(job: Job, failed: Iterable[Pod], outcomes: Mapping[str, Outcome]) -> Mapping[str, int]:
+def _exhausted(job: Job, failed: Iterable[Pod], outcomes: Mapping[str, PolicyOutcome]) -> Mapping[str, int]:
     limit = job.spec.backoff_limit_per_index
     if limit is None:
         return {}
@@ -194,6 +194,6 @@ def _exhausted(job: Job, failed: Iterable[Pod], outcomes: Mapping[str, Outcome])
     }
 
 
-def _outcome(job: Job, pod: Pod) -> Outcome:
+def _outcome(job: Job, pod: Pod) -> PolicyOutcome:
     policy = job.spec.pod_failure_policy
     return COUNTED if policy is None else evaluate(policy, pod)

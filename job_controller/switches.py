@@ -7,8 +7,8 @@ The rules are those of the feature gates of these fields (KEP-3850 and KEP-3329,
     on      the fields count from then on. A pod's own failure count is kept on the pod, so it resumes where it was;
             what failed meanwhile stays in status.failed and belongs to no index
 
-Nothing else is remembered, so it makes no difference whether the process restarts in between. An API server
-drops the fields of new Jobs while they are off, and keeps those that a stored Job has.
+Nothing else is remembered, so it makes no difference whether the process restarts in between. What an API server
+does with the fields while they are off is in api_rules/dropped_fields.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from job_controller.fields import Json
 from job_controller.model import Job, PodFailurePolicy, PodFailurePolicyRule
 from job_controller.pod_failure_policy import FAIL_INDEX
 
@@ -54,32 +53,3 @@ def effective(job: Job, switches: Switches) -> Job:
 def _without_indexes(policy: PodFailurePolicy) -> PodFailurePolicy:
     rules = tuple(_NO_RULE if rule.action == FAIL_INDEX else rule for rule in policy.rules or ())
     return PodFailurePolicy(rules=rules)
-
-
-def drop(job: Json, old: Json | None, switches: Switches) -> list[str]:
-    """Take what is switched off from a Job about to be stored, in place, unless `old` has it. What was dropped, as
-    field paths.
-
-    On create the FailIndex rules of a policy go with backoffLimitPerIndex; a stored policy is
-    immutable and stays whole.
-    """
-    spec, before = job.get("spec") or {}, (old or {}).get("spec") or {}
-    off: list[str] = []
-    if not switches.pod_failure_policy:
-        off.append("podFailurePolicy")
-    if not switches.backoff_limit_per_index:
-        off += ["backoffLimitPerIndex", "maxFailedIndexes"]
-    dropped = [name for name in off if spec.get(name) is not None and before.get(name) is None]
-    for name in dropped:
-        del spec[name]
-    if old is None and not switches.backoff_limit_per_index:
-        dropped += _drop_rules(spec.get("podFailurePolicy") or {})
-    return [f"spec.{name}" for name in dropped]
-
-
-def _drop_rules(policy: Json) -> list[str]:
-    rules = policy.get("rules") or ()
-    gone = [number for number, rule in enumerate(rules) if (rule or {}).get("action") == FAIL_INDEX]
-    if gone:
-        policy["rules"] = [rule for number, rule in enumerate(rules) if number not in gone]
-    return [f"podFailurePolicy.rules[{number}]" for number in gone]

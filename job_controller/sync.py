@@ -21,16 +21,16 @@ from typing import Literal
 
 import msgspec
 
-from job_controller import accounting, backoff, complaints, conditions, reasons
+from job_controller import accounting, backoff, conditions, job_warnings, reasons
 from job_controller.annotations import whole_number
-from job_controller.backoff import History
+from job_controller.backoff import FailureHistory
 from job_controller.decision import (
     Count,
     CreatePods,
     Decision,
     DeletePods,
     Event,
-    Memory,
+    JobMemory,
     PrunePods,
     ReleasePods,
     Step,
@@ -38,7 +38,7 @@ from job_controller.decision import (
     WriteStatus,
 )
 from job_controller.labels import FAILED_PODS_LIMIT
-from job_controller.manage import Plan, common_wait, manage
+from job_controller.manage import PodChanges, common_wait, manage
 from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import finish_time, is_ready, is_tracked
@@ -56,7 +56,7 @@ PROGRESS = timedelta(seconds=1)
 def decide(
     job: Job,
     pods: Iterable[Pod],
-    memory: Memory | None,
+    memory: JobMemory | None,
     now: datetime,
     options: JobControllerOptions = DEFAULTS,
     *,
@@ -69,21 +69,23 @@ def decide(
     first. now: aware. pods_done: create and delete nothing (after a step that failed). permitted: the Job may have
     new pods; without the permit the Job counts as not started, and the pods that it has are left alone.
     """
-    wrong = complaints.unmanageable(job)
+    wrong = job_warnings.unmanageable(job)
     understood = effective(job, options.switches)
-    told = frozenset((wrong,) if wrong is not None else complaints.advice(understood))
+    told = frozenset((wrong,) if wrong is not None else job_warnings.advice(understood))
     new = _in_order(told - memory.told if memory is not None else told)
     if wrong is not None:
-        return Decision(events=new, memory=Memory(memory.history if memory is not None else History(), told=told))
+        return Decision(
+            events=new, memory=JobMemory(memory.history if memory is not None else FailureHistory(), told=told)
+        )
     owned = tuple(pods)
-    before = memory or Memory()
+    before = memory or JobMemory()
     s = look(understood, owned, now, options, before.parts, before.start, permitted)
-    memory = Memory(_history(s, owned, memory), s.parts, told, before.status_at, s.start)
+    memory = JobMemory(_history(s, owned, memory), s.parts, told, before.status_at, s.start)
     verdict = judge(s)
-    plan = Plan()
+    plan = PodChanges()
     if not pods_done:
         if verdict is not None:
-            plan = Plan(remove=s.active)
+            plan = PodChanges(remove=s.active)
         elif not s.deleting:
             plan = manage(s, memory.history)
         stray = _to_track_again(s, plan)
@@ -96,22 +98,24 @@ def _in_order(events: Iterable[Event]) -> tuple[Event, ...]:
     return tuple(sorted(events, key=lambda event: event.message))
 
 
-def _to_track_again(s: Situation, plan: Plan) -> tuple[Pod, ...]:
+def _to_track_again(s: Situation, plan: PodChanges) -> tuple[Pod, ...]:
     """Pods whose deletion stopped half-way, unless they are to be deleted still."""
     removed = {pod.metadata.uid for pod in plan.remove}
     return tuple(pod for pod in s.interrupted if pod.metadata.uid not in removed)
 
 
-def _history(s: Situation, pods: Sequence[Pod], memory: Memory | None) -> backoff.History:
+def _history(s: Situation, pods: Sequence[Pod], memory: JobMemory | None) -> backoff.FailureHistory:
     """The history of failures with this sync's pods. Without a memory it starts from all pods that still exist, and
     from the number of those that do not."""
-    history = memory.history if memory is not None else backoff.History(lost=_lost(s, pods))
+    history = memory.history if memory is not None else backoff.FailureHistory(lost=_lost(s, pods))
     if s.per_index:
         return backoff.noticing(history, s.waiting.values(), s.now)
     return backoff.not_ahead(_extended(history, s, pods, memory), s.now)
 
 
-def _extended(history: History, s: Situation, pods: Sequence[Pod], memory: Memory | None) -> backoff.History:
+def _extended(
+    history: FailureHistory, s: Situation, pods: Sequence[Pod], memory: JobMemory | None
+) -> backoff.FailureHistory:
     succeeded, failed = s.succeeded, s.failed
     if memory is None:
         failed = (*failed, *_ended(pods, "Failed"))
@@ -144,9 +148,9 @@ def _last(pods: Sequence[Pod]) -> tuple[Pod, ...]:
 
 def _steps(
     s: Situation,
-    memory: Memory,
+    memory: JobMemory,
     verdict: Verdict | None,
-    plan: Plan,
+    plan: PodChanges,
     owned: Sequence[Pod],
     pods_done: bool,
     complained: tuple[Event, ...],
@@ -196,7 +200,7 @@ def _steps(
     )
 
 
-def _soon_outdated(s: Situation, memory: Memory, status: JobStatus, plan: Plan) -> bool:
+def _soon_outdated(s: Situation, memory: JobMemory, status: JobStatus, plan: PodChanges) -> bool:
     """Whether nothing but the number of pods is new, and the next batch will change it before long."""
     if not plan.create or plan.wait != 0 or memory.status_at is None:
         return False
@@ -206,7 +210,7 @@ def _soon_outdated(s: Situation, memory: Memory, status: JobStatus, plan: Plan) 
 
 
 def _next_status(
-    s: Situation, noted: JobStatus, plan: Plan, active: int, verdict: Verdict | None, *, ending: bool
+    s: Situation, noted: JobStatus, plan: PodChanges, active: int, verdict: Verdict | None, *, ending: bool
 ) -> tuple[JobStatus, tuple[Event, ...]]:
     """What is noted, with pods and conditions as they are once the plan is carried out; and the Events of that."""
     status = msgspec.structs.replace(
@@ -261,7 +265,7 @@ def _interim(s: Situation, status: JobStatus, verdict: Verdict) -> conditions.Co
 
 
 def _after_release(
-    s: Situation, status: JobStatus, ledger: accounting.Ledger, verdict: Verdict | None
+    s: Situation, status: JobStatus, ledger: accounting.PodAccounting, verdict: Verdict | None
 ) -> tuple[JobStatus, tuple[Event, ...], tuple[Count, ...]]:
     """The second write: noted pods become numbers, and the Job ends if nothing is left open."""
     released = {pod.metadata.uid for pod in ledger.release}
@@ -291,7 +295,7 @@ def _ending_events(s: Situation, status: JobStatus, verdict: Verdict) -> tuple[E
     return tuple(events)
 
 
-def _to_prune(owned: Sequence[Pod], ledger: accounting.Ledger, limit: int | None) -> tuple[Pod, ...]:
+def _to_prune(owned: Sequence[Pod], ledger: accounting.PodAccounting, limit: int | None) -> tuple[Pod, ...]:
     """Counted failed pods beyond the limit that the Job's annotation sets, oldest first.
 
     The caller keeps one where the limit is 0 as long as it is not replaced: the wait counts from its end, which stands
@@ -318,7 +322,9 @@ def _creation_reason(s: Situation) -> str:
     return "recreate_terminating_or_failed" if failed or s.terminating else "new"
 
 
-def _requeue(s: Situation, verdict: Verdict | None, plan: Plan, ledger: accounting.Ledger, wait: float) -> float | None:
+def _requeue(
+    s: Situation, verdict: Verdict | None, plan: PodChanges, ledger: accounting.PodAccounting, wait: float
+) -> float | None:
     """`wait`: until the last failed pod can be pruned too, or 0."""
     waits = [0.0] if ledger.full and ledger.release else []
     if wait:
@@ -329,7 +335,7 @@ def _requeue(s: Situation, verdict: Verdict | None, plan: Plan, ledger: accounti
 
 
 def _action(
-    s: Situation, plan: Plan, ending: bool, pods_done: bool
+    s: Situation, plan: PodChanges, ending: bool, pods_done: bool
 ) -> Literal["reconciling", "tracking", "pods_created", "pods_deleted"]:
     """The label of the sync metrics."""
     if ending or s.deleting or pods_done:

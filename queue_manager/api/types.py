@@ -14,7 +14,7 @@ import msgspec
 
 import job_controller.model as model
 from job_controller.model import Key, Object, Record
-from queue_manager.api.labels import JOB_UID
+from queue_manager.api.keys import JOB_UID
 
 # A resource quantity as it stands on the wire ("500m", "2Gi", 4).
 Quantity = str | int

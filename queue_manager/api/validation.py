@@ -14,20 +14,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from job_controller import names, quantities
-from job_controller.fields import (
+from job_controller import quantities
+from job_controller.api_rules import names
+from job_controller.api_rules.field_errors import (
     IMMUTABLE,
-    NOT_NEGATIVE,
     FieldError,
-    Json,
     duplicate,
     invalid,
     invalid_here,
     not_supported,
     required,
 )
-from job_controller.selectors import validate_label_map, validate_selector
-from queue_manager.api.labels import FINALIZER
+from job_controller.api_rules.label_selectors import validate_label_map, validate_selector
+from job_controller.go_text import NOT_NEGATIVE
+from job_controller.json_tree import Json
+from queue_manager.api.keys import FINALIZER
 from queue_manager.api.workload_validation import prepare_workload, validate_tolerations, validate_workload
 
 MAX_FLAVORS = 256

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from job_controller import quantities
-from job_controller.fields import Json
-from queue_manager.api import labels
+from job_controller.json_tree import Json
+from queue_manager.api import keys
 
 NO_PREEMPTION = "Sluice does not preempt yet, a Workload waits until quota is free"
 NO_FAIR_SHARING = "Sluice does not share quota by weight yet, priority and time decide"
@@ -81,11 +81,11 @@ def _is_queued_pod(pod: Json) -> bool:
 
 
 def _names_a_queue(obj: Json) -> bool:
-    return bool(_at(obj, "metadata", "labels", labels.QUEUE_NAME))
+    return bool(_at(obj, "metadata", "labels", keys.QUEUE_NAME))
 
 
 def _is_elastic(job: Json) -> bool:
-    return _names_a_queue(job) and _at(job, "metadata", "annotations", labels.ELASTIC_JOB) == "true"
+    return _names_a_queue(job) and _at(job, "metadata", "annotations", keys.ELASTIC_JOB) == "true"
 
 
 def _at(obj: Json, *path: str) -> Any:
@@ -146,7 +146,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
             )
             for name in TOPOLOGY_ANNOTATIONS
         ),
-        Row(f"metadata.annotations[{labels.ELASTIC_JOB}]", _is_elastic, NO_ELASTIC_JOBS),
+        Row(f"metadata.annotations[{keys.ELASTIC_JOB}]", _is_elastic, NO_ELASTIC_JOBS),
     ),
-    "pods": (Row(f"metadata.labels[{labels.QUEUE_NAME}]", _is_queued_pod, NO_PODS),),
+    "pods": (Row(f"metadata.labels[{keys.QUEUE_NAME}]", _is_queued_pod, NO_PODS),),
 }

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from job_controller import names, quantities
-from job_controller.fields import (
+from job_controller import quantities
+from job_controller.api_rules import names
+from job_controller.api_rules.field_errors import (
     IMMUTABLE,
-    NOT_NEGATIVE,
     FieldError,
-    Json,
     forbidden,
     invalid,
     invalid_here,
@@ -22,9 +21,12 @@ from job_controller.fields import (
     required,
     too_long,
 )
-from job_controller.metadata import validate_annotations
-from job_controller.selectors import validate_label_map
-from queue_manager.api.labels import ADMISSION_GATED_BY, ADMITTED, QUOTA_RESERVED
+from job_controller.api_rules.label_selectors import validate_label_map
+from job_controller.api_rules.metadata_validation import validate_annotations
+from job_controller.go_text import NOT_NEGATIVE
+from job_controller.json_tree import Json
+from queue_manager.api.condition_types import ADMITTED, QUOTA_RESERVED
+from queue_manager.api.keys import ADMISSION_GATED_BY
 
 ROOT = "<nil>"
 MAX_GATE_NAME_BYTES = 63

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.streams import printable
 from queue_manager.configuration import ConfigurationError, KueueConfig, load, loads, own_namespace
 from queue_manager.configuration.render import as_yaml
@@ -38,4 +38,4 @@ def read(file: str) -> KueueConfig:
     try:
         return loads(sys.stdin.read(), STDIN, own_namespace=own_namespace())
     except UnicodeDecodeError as error:
-        raise Refusal(f"{STDIN}: byte {error.start} is not UTF-8", EXIT_NEVER) from error
+        raise CommandRefused(f"{STDIN}: byte {error.start} is not UTF-8", EXIT_NEVER) from error

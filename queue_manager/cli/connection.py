@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from queue_manager.cli.exits import Refusal
+from queue_manager.cli.exits import CommandRefused
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.client import Client
 from queue_manager.engine.exec_plugin import CredentialsError
-from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport import ApiError, Relay, Request, Response
-from queue_manager.local.kubeconfig import is_of_local_cluster
+from queue_manager.local.kubeconfig_file import is_of_local_cluster
 
 NOT_LOGGED_IN, FORBIDDEN = 401, 403
 
@@ -29,7 +29,7 @@ def home() -> Path:
     try:
         return Path.home()
     except RuntimeError as error:
-        raise Refusal("this user has no home directory; set HOME") from error
+        raise CommandRefused("this user has no home directory; set HOME") from error
 
 
 def default_data_dir() -> Path:
@@ -52,7 +52,9 @@ def find_kubeconfig(chosen: str | None) -> Path:
         if candidate.is_file():
             return candidate
     tried = ", ".join(str(candidate) for candidate in candidates)
-    raise Refusal(f"no kubeconfig (looked at {tried}); start a cluster with `sluice up`, or name one with --kubeconfig")
+    raise CommandRefused(
+        f"no kubeconfig (looked at {tried}); start a cluster with `sluice up`, or name one with --kubeconfig"
+    )
 
 
 def home_of(args: argparse.Namespace) -> str:
@@ -69,7 +71,7 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError) as error:
         said = str(error)
-        raise Refusal(said if str(path) in said else f"{path}: {said}") from error
+        raise CommandRefused(said if str(path) in said else f"{path}: {said}") from error
 
 
 class NoAnswer(Exception):
@@ -99,13 +101,13 @@ async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str
         yield Client(_Answering(transport))
     except ApiError as error:
         if error.status == NOT_LOGGED_IN:
-            raise Refusal(f"the cluster of {path} does not accept our credentials (401): log in anew") from error
+            raise CommandRefused(f"the cluster of {path} does not accept our credentials (401): log in anew") from error
         advice = f"; {forbidden}" if forbidden and error.status == FORBIDDEN else ""
-        raise Refusal(f"{error.status} {error.reason}: {error.message}{advice}") from error
+        raise CommandRefused(f"{error.status} {error.reason}: {error.message}{advice}") from error
     except CredentialsError as error:
-        raise Refusal(str(error)) from error
+        raise CommandRefused(str(error)) from error
     except NoAnswer as error:
         own = "; is `sluice up` running?" if is_of_local_cluster(path) else ""
-        raise Refusal(f"no answer from the cluster of {path}: {error}{own}") from error
+        raise CommandRefused(f"no answer from the cluster of {path}: {error}{own}") from error
     finally:
         await transport.close()

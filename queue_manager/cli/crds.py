@@ -14,13 +14,8 @@ from collections.abc import AsyncIterator
 
 from job_controller.model import Object
 from queue_manager import assets
-from queue_manager.api import labels
-from queue_manager.cli.acting import Report
-from queue_manager.cli.connection import connect
-from queue_manager.cli.exits import EXIT_OK
-from queue_manager.cli.targets import patch
-from queue_manager.engine.client import Client
-from queue_manager.engine.resources import (
+from queue_manager.api import keys
+from queue_manager.api.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
@@ -30,6 +25,11 @@ from queue_manager.engine.resources import (
     WORKLOADS,
     Resource,
 )
+from queue_manager.cli.acting import Report
+from queue_manager.cli.connection import connect
+from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.targets import patch
+from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError
 
 KINDS = (
@@ -64,7 +64,7 @@ async def finish_delete(client: Client, report: Report, *, dry_run: bool) -> Non
     """Take the queue's finalizer off all objects of its kinds that are being deleted."""
     async for resource, obj in _held(client):
         meta = obj.metadata
-        rest = [finalizer for finalizer in meta.finalizers if finalizer != labels.FINALIZER]
+        rest = [finalizer for finalizer in meta.finalizers if finalizer != keys.FINALIZER]
         change = {"metadata": {"finalizers": rest, "resourceVersion": meta.resource_version, "uid": meta.uid}}
         try:
             await patch(client, resource, meta.key, change, dry_run=dry_run)
@@ -72,7 +72,7 @@ async def finish_delete(client: Client, report: Report, *, dry_run: bool) -> Non
             if error.status != NOT_FOUND:  # else it is gone already
                 report.failed(resource.kind, *meta.key, error)
             continue
-        report.add(resource.kind, *meta.key, "released", f"finalizer {labels.FINALIZER} removed")
+        report.add(resource.kind, *meta.key, "released", f"finalizer {keys.FINALIZER} removed")
 
 
 async def _held(client: Client) -> AsyncIterator[tuple[Resource, Object]]:
@@ -84,5 +84,5 @@ async def _held(client: Client) -> AsyncIterator[tuple[Resource, Object]]:
                 raise
             continue  # its definition is gone, and all its objects with it
         for obj in objects:
-            if obj.metadata.deletion_timestamp is not None and labels.FINALIZER in obj.metadata.finalizers:
+            if obj.metadata.deletion_timestamp is not None and keys.FINALIZER in obj.metadata.finalizers:
                 yield resource, obj

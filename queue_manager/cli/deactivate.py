@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 
+from queue_manager.api.resources import WORKLOADS
 from queue_manager.cli.acting import Report
 from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.reactivate import why_not
 from queue_manager.cli.targets import find_all, patch
-from queue_manager.engine.resources import WORKLOADS
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.consequences import on_deactivation
 from queue_manager.visibility.inbox import typed

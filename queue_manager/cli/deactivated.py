@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 
+from queue_manager.api.resources import EVENTS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import FORBIDDEN, connect, home_of, one_namespace
@@ -13,25 +14,24 @@ from queue_manager.cli.logs import with_log
 from queue_manager.cli.targets import of_queue
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import EVENTS, PODS, WORKLOADS
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.failures import Failure, failures
 from queue_manager.visibility.inbox import InboxRow, inbox
-from queue_manager.visibility.wire import Event, Pod
+from queue_manager.visibility.wire_types import Event, Pod
 
 LOGS = 100  # each costs a request
 
 COLUMNS = (
-    output.Column("NAMESPACE", lambda row: row.namespace),
-    output.Column("NAME", lambda row: row.name),
-    output.Column("QUEUE", lambda row: row.queue or "-"),
-    output.Column("WHY", lambda row: row.why, style=lambda row: "" if row.why == "by a user" else "red"),
-    output.Column("TRIES", lambda row: str(row.tries), right=True),
-    output.Column(
+    output.TableColumn("NAMESPACE", lambda row: row.namespace),
+    output.TableColumn("NAME", lambda row: row.name),
+    output.TableColumn("QUEUE", lambda row: row.queue or "-"),
+    output.TableColumn("WHY", lambda row: row.why, style=lambda row: "" if row.why == "by a user" else "red"),
+    output.TableColumn("TRIES", lambda row: str(row.tries), right=True),
+    output.TableColumn(
         "SINCE", lambda row: "-" if row.deactivated_seconds is None else output.duration(row.deactivated_seconds)
     ),
-    output.Column("LAST ERROR", lambda row: row.last_error or "-", wrap=True),
-    output.Column("WHAT TO DO", lambda row: row.action, wrap=True),
+    output.TableColumn("LAST ERROR", lambda row: row.last_error or "-", wrap=True),
+    output.TableColumn("WHAT TO DO", lambda row: row.action, wrap=True),
 )
 
 

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job, Pod
+from queue_manager.api.resources import JOBS, PODS, by_kind
 from queue_manager.assets import samples
 from queue_manager.cli import first_process, logs, manifests, output, ps, queues
 from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED
@@ -26,10 +27,9 @@ from queue_manager.cli.up import ROOT
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine import descriptors
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import JOBS, PODS, by_kind
 from queue_manager.engine.tuning import stop_on_signals
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
-from queue_manager.visibility.jobs import JobRow
+from queue_manager.visibility.job_states import JobRow
 
 ENDED = ("Succeeded", "Failed")
 EXPECT = "sluice/expect"  # annotation of a sample Job: the condition it must end with
@@ -37,7 +37,7 @@ REFRESH = 0.25  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoResult:
     """What became of one Job. Times in seconds."""
 
     name: str
@@ -53,15 +53,17 @@ class Outcome:
 
 
 SUMMARY = (
-    output.Column("", lambda row: "✔" if row.as_expected else "✘", style=lambda r: "green" if r.as_expected else "red"),
-    output.Column("JOB", lambda row: row.name),
-    output.Column("QUEUE", lambda row: row.queue),
-    output.Column("PRIO", lambda row: str(row.priority), right=True),
-    output.Column("ENDED", lambda row: row.ended),
-    output.Column("WAITED", lambda row: "-" if row.waited is None else output.duration(row.waited), right=True),
-    output.Column("RAN", lambda row: "-" if row.ran is None else output.duration(row.ran), right=True),
-    output.Column("FAILED PODS", lambda row: str(row.failed_pods), right=True),
-    output.Column("LAST LINE OF ITS LOG", lambda row: row.output, wrap=True),
+    output.TableColumn(
+        "", lambda row: "✔" if row.as_expected else "✘", style=lambda r: "green" if r.as_expected else "red"
+    ),
+    output.TableColumn("JOB", lambda row: row.name),
+    output.TableColumn("QUEUE", lambda row: row.queue),
+    output.TableColumn("PRIO", lambda row: str(row.priority), right=True),
+    output.TableColumn("ENDED", lambda row: row.ended),
+    output.TableColumn("WAITED", lambda row: "-" if row.waited is None else output.duration(row.waited), right=True),
+    output.TableColumn("RAN", lambda row: "-" if row.ran is None else output.duration(row.ran), right=True),
+    output.TableColumn("FAILED PODS", lambda row: str(row.failed_pods), right=True),
+    output.TableColumn("LAST LINE OF ITS LOG", lambda row: row.output, wrap=True),
 )
 
 
@@ -83,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_OK if outcomes and as_expected else EXIT_UNEXPECTED
 
 
-async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[Outcome]:
+async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[DemoResult]:
     """Run all samples on a cluster in `folder`; one Outcome a Job, also for those not ended in `timeout` seconds."""
     if task := asyncio.current_task():
         stop_on_signals(task.cancel)
@@ -135,7 +137,7 @@ def _all_ended(rows: Sequence[JobRow]) -> bool:
     return bool(rows) and all(row.state in ENDED for row in rows)
 
 
-async def outcomes(client: Client) -> list[Outcome]:
+async def outcomes(client: Client) -> list[DemoResult]:
     """One Outcome a Job, in order of their start."""
     rows = {row.name: row for row in await ps.job_table(client)}
     jobs = await client.list(JOBS, type=Job)
@@ -144,10 +146,10 @@ async def outcomes(client: Client) -> list[Outcome]:
     return [await outcome(client, job, rows[job.metadata.name]) for job in jobs]
 
 
-async def outcome(client: Client, job: Job, row: JobRow) -> Outcome:
+async def outcome(client: Client, job: Job, row: JobRow) -> DemoResult:
     expected = job.metadata.annotations.get(EXPECT, "Complete")
     ended = {"Succeeded": "Complete"}.get(row.state, row.state)
-    return Outcome(
+    return DemoResult(
         name=row.name,
         queue=row.queue,
         priority=row.priority,

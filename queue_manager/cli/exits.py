@@ -8,7 +8,7 @@ EXIT_NEVER = 2  # refused for what was asked: asking again will not help
 EXIT_ERROR = 3  # it could not be done, as things are
 
 
-class Refusal(Exception):
+class CommandRefused(Exception):
     """The command cannot do what it was asked; the text says why and what to do."""
 
     def __init__(self, message: str, code: int = EXIT_ERROR) -> None:

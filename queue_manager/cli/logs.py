@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from queue_manager.api.resources import PODS
 from queue_manager.cli.connection import NoAnswer
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import PODS
 from queue_manager.engine.transport import Request
 from queue_manager.visibility.failures import Failure
 

@@ -32,7 +32,7 @@ def command(argv: Sequence[str] | None) -> int:
     from importlib import import_module
 
     from queue_manager.cli import streams
-    from queue_manager.cli.exits import EXIT_ERROR, Refusal
+    from queue_manager.cli.exits import EXIT_ERROR, CommandRefused
 
     streams.prepare()
     name = "sluice"
@@ -41,7 +41,7 @@ def command(argv: Sequence[str] | None) -> int:
         name = f"sluice {args.command}"
         code: int = import_module(f"queue_manager.cli.{args.command.replace('-', '_')}").run(args)
         sys.stdout.flush()
-    except Refusal as refusal:
+    except CommandRefused as refusal:
         print(streams.printable(f"{name}: {refusal}"), file=sys.stderr)  # noqa: T201
         return refusal.code
     except BrokenPipeError:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from queue_manager.cli import first_process
 from queue_manager.cli.connection import home
-from queue_manager.cli.exits import EXIT_OK, Refusal
+from queue_manager.cli.exits import EXIT_OK, CommandRefused
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.configuration.process import LeaderElection
@@ -27,7 +27,7 @@ from queue_manager.operator import preflight, probes, shell
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.election import Election
 from queue_manager.operator.preflight import CannotStart
-from queue_manager.operator.transport import ClusterTransport
+from queue_manager.operator.renewing_transport import ClusterTransport
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:  # nobody reads our output: main ends the command
         raise
     except CannotStart as error:
-        raise Refusal(str(error)) from error
+        raise CommandRefused(str(error)) from error
     except Exception as error:
         logger.exception("the manager died")
-        raise Refusal(f"died of {type(error).__name__}: {error}") from error
+        raise CommandRefused(f"died of {type(error).__name__}: {error}") from error
     return EXIT_OK
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from queue_manager import kube_yaml
-from queue_manager.cli.exits import EXIT_NEVER, Refusal
+from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.yaml_problems import explained
 
 # An anchor that is used over and over can make a small file expand without end.
@@ -65,7 +65,7 @@ def read(source: str) -> list[Manifest]:
         except _Unreadable as problem:
             problems.append(str(problem))
     if problems:
-        raise Refusal("\n  ".join(["nothing was submitted:", *problems]), EXIT_NEVER)
+        raise CommandRefused("\n  ".join(["nothing was submitted:", *problems]), EXIT_NEVER)
     return manifests
 
 
@@ -74,22 +74,22 @@ def _texts(source: str) -> Iterator[tuple[str, str]]:
         try:
             yield "<stdin>", sys.stdin.read()
         except UnicodeDecodeError as error:
-            raise Refusal(f"<stdin>: byte {error.start} is not UTF-8", EXIT_NEVER) from error
+            raise CommandRefused(f"<stdin>: byte {error.start} is not UTF-8", EXIT_NEVER) from error
         return
     path = Path(source)
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
         if not files:
-            raise Refusal(f"{source}: no {', '.join(SUFFIXES)} file in this folder", EXIT_NEVER)
+            raise CommandRefused(f"{source}: no {', '.join(SUFFIXES)} file in this folder", EXIT_NEVER)
     else:
         files = [path]
     for file in files:
         try:
             yield str(file), file.read_text(encoding="utf-8")
         except OSError as error:
-            raise Refusal(f"{file}: {error.strerror}", EXIT_NEVER) from error
+            raise CommandRefused(f"{file}: {error.strerror}", EXIT_NEVER) from error
         except UnicodeDecodeError as error:
-            raise Refusal(f"{file}: byte {error.start} is not UTF-8", EXIT_NEVER) from error
+            raise CommandRefused(f"{file}: byte {error.start} is not UTF-8", EXIT_NEVER) from error
 
 
 class _Unreadable(Exception):

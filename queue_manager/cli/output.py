@@ -24,7 +24,7 @@ LEGIBLE = 20  # letters in a line: what text that wraps needs at least
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column: its heading and what a row shows under it."""
 
     heading: str
@@ -41,7 +41,7 @@ class Screen(Console):
         raise BrokenPipeError
 
 
-def table(columns: Sequence[Column], rows: Sequence[object]) -> Table:
+def table(columns: Sequence[TableColumn], rows: Sequence[object]) -> Table:
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     cells = [[printable(column.cell(row)) for row in rows] for column in columns]
     for column, texts in zip(columns, cells, strict=True):
@@ -59,7 +59,7 @@ def table(columns: Sequence[Column], rows: Sequence[object]) -> Table:
     return drawn
 
 
-def show(form: str, columns: Sequence[Column], rows: Sequence[object], empty: str) -> None:
+def show(form: str, columns: Sequence[TableColumn], rows: Sequence[object], empty: str) -> None:
     """Print rows as a table or as a JSON list; `empty` is what a person reads when there are none."""
     if form == "json":
         sys.stdout.write(as_json(rows))
@@ -75,7 +75,7 @@ def as_json(rows: Sequence[object]) -> str:
     return msgspec.json.format(msgspec.json.encode(rows, order="deterministic")).decode() + "\n"
 
 
-def plain(columns: Sequence[Column], rows: Sequence[object]) -> Iterator[str]:
+def plain(columns: Sequence[TableColumn], rows: Sequence[object]) -> Iterator[str]:
     """The lines of a table for a pipe, as show_table prints them there, but of thousands of rows in no time."""
     cells = [[_lines(column.heading), *(_lines(printable(column.cell(row))) for row in rows)] for column in columns]
     widths = [max(cell_len(line) for lines in texts for line in lines) for texts in cells]
@@ -89,7 +89,7 @@ def _lines(text: str) -> list[str]:
     return text.expandtabs().splitlines() or [""]
 
 
-def _padded(text: str, width: int, column: Column) -> str:
+def _padded(text: str, width: int, column: TableColumn) -> str:
     space = " " * (width - cell_len(text))
     return space + text if column.right else text + space
 

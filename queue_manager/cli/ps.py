@@ -8,7 +8,8 @@ import asyncio
 import msgspec
 
 from job_controller.model import Job, Key
-from queue_manager.api import labels
+from queue_manager.api import reasons
+from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, home_of, one_namespace
@@ -17,9 +18,8 @@ from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.targets import of_queue
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import JOBS, WORKLOADS
 from queue_manager.visibility.consequences import queue_obstacle
-from queue_manager.visibility.jobs import JobRow, job_rows
+from queue_manager.visibility.job_states import JobRow, job_rows
 from queue_manager.visibility.wording import plain
 
 STYLES = {
@@ -61,14 +61,14 @@ def reason(row: JobRow) -> str:
 
 
 COLUMNS = (
-    output.Column("NAMESPACE", lambda row: row.namespace),
-    output.Column("NAME", lambda row: row.name),
-    output.Column("QUEUE", lambda row: row.queue or "-"),
-    output.Column("PRIO", lambda row: str(row.priority), right=True),
-    output.Column("STATE", lambda row: row.state, style=lambda row: STYLES.get(row.state, "")),
-    output.Column("PODS", pods),
-    output.Column("TIME", time, right=True),
-    output.Column("REASON", reason, wrap=True),
+    output.TableColumn("NAMESPACE", lambda row: row.namespace),
+    output.TableColumn("NAME", lambda row: row.name),
+    output.TableColumn("QUEUE", lambda row: row.queue or "-"),
+    output.TableColumn("PRIO", lambda row: str(row.priority), right=True),
+    output.TableColumn("STATE", lambda row: row.state, style=lambda row: STYLES.get(row.state, "")),
+    output.TableColumn("PODS", pods),
+    output.TableColumn("TIME", time, right=True),
+    output.TableColumn("REASON", reason, wrap=True),
 )
 
 
@@ -104,7 +104,7 @@ async def job_table(client: Client, namespace: str = "", home: str = "default") 
 
 async def with_obstacles(client: Client, rows: list[JobRow], home: str) -> list[JobRow]:
     """Rows of queues that are stopped say by what: the condition says only that they are inactive."""
-    stopped = {Key(row.namespace, row.queue) for row in rows if row.reason == labels.SUSPENDED}
+    stopped = {Key(row.namespace, row.queue) for row in rows if row.reason == reasons.SUSPENDED}
     if not stopped:
         return rows
     queues = await read_queues(client, {key.namespace for key in stopped})

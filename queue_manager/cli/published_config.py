@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES, Resource
 from queue_manager.cli.connection import FORBIDDEN
 from queue_manager.configuration import ConfigurationError, KueueConfig, loads
 from queue_manager.configuration.config_map import KEY
 from queue_manager.configuration.render import as_yaml
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CONFIG_MAPS, NAMESPACES, Resource
 from queue_manager.engine.transport import ApiError
 
 log = logging.getLogger(__name__)

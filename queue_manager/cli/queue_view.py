@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from job_controller.model import Key, Object
-from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace, ResourceFlavor, WorkloadPriorityClass
-from queue_manager.cli.connection import FORBIDDEN
-from queue_manager.engine.client import Client, O
-from queue_manager.engine.resources import (
+from queue_manager.api.resources import (
     CLUSTER_QUEUES,
     COHORTS,
     LOCAL_QUEUES,
@@ -17,6 +14,9 @@ from queue_manager.engine.resources import (
     WORKLOAD_PRIORITY_CLASSES,
     Resource,
 )
+from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace, ResourceFlavor, WorkloadPriorityClass
+from queue_manager.cli.connection import FORBIDDEN
+from queue_manager.engine.client import Client, O
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.obstacles import Queues
 

@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Sequence
 
 from job_controller.quantities import parse
+from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_OK
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
-from queue_manager.visibility.queues import QueueRow, QuotaRow, queue_rows
+from queue_manager.visibility.queue_rows import QueueRow, QuotaRow, queue_rows
 
 BAR = 10
 
@@ -50,25 +50,25 @@ def local_queues(row: QueueRow) -> str:
     return "\n".join(f"{name} (held)" if name in row.stopped_queues else name for name in row.local_queues) or "-"
 
 
-def columns(rows: Sequence[QueueRow]) -> list[output.Column]:
+def columns(rows: Sequence[QueueRow]) -> list[output.TableColumn]:
     """Without COHORT where no row has one."""
     return [column for column in COLUMNS if column.heading != "COHORT" or any(row.cohort for row in rows)]
 
 
 COLUMNS = (
-    output.Column("CLUSTERQUEUE", lambda row: row.name),
-    output.Column("COHORT", lambda row: row.cohort or "-"),
-    output.Column("STRATEGY", lambda row: row.strategy),
-    output.Column("STATE", lambda row: row.state, style=lambda row: "" if row.state == "Active" else "red"),
-    output.Column("PENDING", lambda row: str(row.pending), right=True),
-    output.Column("ADMITTED", lambda row: str(row.admitted), right=True),
-    output.Column(
+    output.TableColumn("CLUSTERQUEUE", lambda row: row.name),
+    output.TableColumn("COHORT", lambda row: row.cohort or "-"),
+    output.TableColumn("STRATEGY", lambda row: row.strategy),
+    output.TableColumn("STATE", lambda row: row.state, style=lambda row: "" if row.state == "Active" else "red"),
+    output.TableColumn("PENDING", lambda row: str(row.pending), right=True),
+    output.TableColumn("ADMITTED", lambda row: str(row.admitted), right=True),
+    output.TableColumn(
         "OLDEST",
         lambda row: output.duration(row.oldest_waiting_seconds) if row.oldest_waiting_seconds is not None else "-",
         right=True,
     ),
-    output.Column("QUOTA IN USE", quotas),
-    output.Column("LOCALQUEUES", local_queues),
+    output.TableColumn("QUOTA IN USE", quotas),
+    output.TableColumn("LOCALQUEUES", local_queues),
 )
 
 

@@ -7,15 +7,15 @@ import asyncio
 from collections.abc import Iterable
 
 from job_controller.model import Key
-from queue_manager.api import labels
+from queue_manager.api import condition_types
+from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli.acting import Report
 from queue_manager.cli.connection import connect, home_of
-from queue_manager.cli.exits import EXIT_NEVER, Refusal
-from queue_manager.cli.targets import Queue, Target, find_all, missing_queue, patch, queue_of
+from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+from queue_manager.cli.targets import JobTarget, QueueTarget, find_all, missing_queue, patch, queue_of
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.consequences import on_reactivation
 from queue_manager.visibility.inbox import inbox
@@ -23,7 +23,7 @@ from queue_manager.visibility.inbox import inbox
 
 def run(args: argparse.Namespace) -> int:
     if args.all == bool(args.jobs) or args.all != bool(args.queue):
-        raise Refusal("name Jobs, or say --all -q QUEUE", EXIT_NEVER)
+        raise CommandRefused("name Jobs, or say --all -q QUEUE", EXIT_NEVER)
     return asyncio.run(_run(args))
 
 
@@ -33,18 +33,18 @@ async def _run(args: argparse.Namespace) -> int:
     async with connect(args.kubeconfig, args.context) as client:
         if args.all:
             queue = queue_of(args.queue, namespace)
-            queues = await Queues.read(client, [queue.key.namespace])
+            queues = await VisibleQueues.read(client, [queue.key.namespace])
             targets = await deactivated(client, queue, queues, home)
             empty = f"nothing is deactivated in {queue.text}"
         else:
             targets, empty = await find_all(client, args.jobs, namespace), ""
-            queues = await Queues.read(client, [target.key.namespace for target in targets])
+            queues = await VisibleQueues.read(client, [target.key.namespace for target in targets])
         report = Report(args.output, dry_run=args.dry_run)
         await reactivate(client, targets, queues, report, home, stagger=args.stagger, dry_run=args.dry_run)
     return report.end(empty)
 
 
-class Queues:
+class VisibleQueues:
     """The queues around a Workload, as far as we may see them."""
 
     def __init__(self, local: list[LocalQueue], cluster: list[ClusterQueue] | None) -> None:
@@ -52,7 +52,7 @@ class Queues:
         self._cluster = None if cluster is None else {queue.metadata.name: queue for queue in cluster}
 
     @classmethod
-    async def read(cls, client: Client, namespaces: Iterable[str]) -> Queues:
+    async def read(cls, client: Client, namespaces: Iterable[str]) -> VisibleQueues:
         """With the LocalQueues of these namespaces only: those of others are none of a user's business. "": of all."""
         local: list[LocalQueue] = []
         for namespace in dict.fromkeys(namespaces):
@@ -75,14 +75,14 @@ class Queues:
         return ClusterQueue() if self._cluster is None else self._cluster.get(queue.spec.cluster_queue)
 
 
-async def deactivated(client: Client, queue: Queue, queues: Queues, home: str) -> list[Target]:
+async def deactivated(client: Client, queue: QueueTarget, queues: VisibleQueues, home: str) -> list[JobTarget]:
     """The deactivated Workloads of a queue, in the order of the inbox."""
     try:
         await client.get(queue.resource, *queue.key)  # a queue that is not there is a mistake, not an empty one
     except ApiError as error:
         if error.status != 404:
             raise
-        raise Refusal(await missing_queue(client, queue, home), EXIT_NEVER) from error
+        raise CommandRefused(await missing_queue(client, queue, home), EXIT_NEVER) from error
     namespace = "" if queue.is_cluster_queue else queue.key.namespace
     found = {
         workload.metadata.key: workload
@@ -90,10 +90,10 @@ async def deactivated(client: Client, queue: Queue, queues: Queues, home: str) -
         if _feeds(workload, queue, queues)
     }
     rows = inbox(found.values(), (), SystemClock().now())
-    return [Target(None, found[Key(row.namespace, row.workload)]) for row in rows]
+    return [JobTarget(None, found[Key(row.namespace, row.workload)]) for row in rows]
 
 
-def _feeds(workload: Workload, queue: Queue, queues: Queues) -> bool:
+def _feeds(workload: Workload, queue: QueueTarget, queues: VisibleQueues) -> bool:
     if not queue.is_cluster_queue:
         return workload.local_queue == queue.key
     local = queues.local(workload)
@@ -101,7 +101,14 @@ def _feeds(workload: Workload, queue: Queue, queues: Queues) -> bool:
 
 
 async def reactivate(
-    client: Client, targets: list[Target], queues: Queues, report: Report, home: str, *, stagger: float, dry_run: bool
+    client: Client,
+    targets: list[JobTarget],
+    queues: VisibleQueues,
+    report: Report,
+    home: str,
+    *,
+    stagger: float,
+    dry_run: bool,
 ) -> None:
     """Set spec.active of each; pauses of `stagger` seconds lie between those that are really changed."""
     changed = 0
@@ -125,12 +132,12 @@ async def reactivate(
         report.add("Job", *target.key, "reactivated", note)
 
 
-def why_not(target: Target) -> str:
+def why_not(target: JobTarget) -> str:
     """Why it makes no sense to change spec.active; or empty."""
     workload = target.workload
     if workload is None:
         return "it is in no queue (it has no Workload)"
-    if workload.is_true(labels.FINISHED):
+    if workload.is_true(condition_types.FINISHED):
         return "it has ended; submit it again instead"
     if workload.metadata.deletion_timestamp is not None:
         return "it is being deleted"

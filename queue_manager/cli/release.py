@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from queue_manager.api import labels
+from queue_manager.api import policies
 from queue_manager.cli import stop_policy
 
 
 def run(args: argparse.Namespace) -> int:
-    return stop_policy.run(args, labels.STOP_NONE)
+    return stop_policy.run(args, policies.STOP_NONE)

@@ -16,32 +16,32 @@ from rich.text import Text
 
 from job_controller.labels import CONTROLLER_UID
 from job_controller.times import timestamp
+from queue_manager.api.resources import EVENTS, PODS
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, home_of
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.logs import with_log
 from queue_manager.cli.ps import STYLES
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.streams import printable
-from queue_manager.cli.targets import Target, find, key_of
+from queue_manager.cli.targets import JobTarget, find, key_of
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import EVENTS, PODS
 from queue_manager.engine.transport import ApiError
-from queue_manager.visibility.attempts import Attempt
+from queue_manager.lifecycle.settings import settings_of
+from queue_manager.visibility.attempt_ladder import AttemptRow
 from queue_manager.visibility.failures import Failure, newest_failure
-from queue_manager.visibility.history import Step
 from queue_manager.visibility.inbox import is_pod_of
 from queue_manager.visibility.indexes import MEANING, IndexMap
+from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
-from queue_manager.visibility.outlook import Surroundings
-from queue_manager.visibility.pods import PodRow
-from queue_manager.visibility.wire import Event, Pod
+from queue_manager.visibility.outlook import OutlookContext
+from queue_manager.visibility.pod_attempts import PodRow
+from queue_manager.visibility.wire_types import Event, Pod
 from queue_manager.visibility.wording import GAVE_UP, event_reason, gave_up
-from queue_manager.workloads.settings import settings_of
 
 INDEXES_PER_LINE = 50
 
@@ -68,7 +68,7 @@ async def _view(args: argparse.Namespace) -> JobView:
         config = given or await published(client)
         failure = await failure_of(client, pods)
     found = obstacle(target.job, target.workload, queues, home)
-    around = Surroundings(found, home=home)
+    around = OutlookContext(found, home=home)
     if config is not None:
         around = replace(around, settings=settings_of(config), options=config.job_controller.options())
     local, _ = queues.of(local_queue_of(target.job, target.workload))
@@ -80,10 +80,10 @@ def read_config(path: str) -> KueueConfig:
     try:
         return load(path)
     except ConfigurationError as error:
-        raise Refusal(str(error), EXIT_NEVER) from error
+        raise CommandRefused(str(error), EXIT_NEVER) from error
 
 
-async def pods_of(client: Client, target: Target) -> list[Pod]:
+async def pods_of(client: Client, target: JobTarget) -> list[Pod]:
     if target.job is None:
         return []
     meta = target.job.metadata
@@ -97,7 +97,7 @@ async def failure_of(client: Client, pods: Sequence[Pod]) -> Failure | None:
     return await with_log(client, found) if found is not None else None
 
 
-async def events_of(client: Client, target: Target, pods: Sequence[Pod]) -> list[Event]:
+async def events_of(client: Client, target: JobTarget, pods: Sequence[Pod]) -> list[Event]:
     """About the Job, its Workload, its pods, and pods of it that are gone: told by their names."""
     found = (target.job, target.workload, *pods)
     uids = {thing.metadata.uid for thing in found if thing is not None}
@@ -123,59 +123,63 @@ async def events_of(client: Client, target: Target, pods: Sequence[Pod]) -> list
 MOST = 20  # lines of an index map, and rows of each table; JSON has all
 
 DEMAND = (
-    output.Column("RESOURCE", lambda row: row.resource),
-    output.Column("PER POD", lambda row: row.per_pod, right=True),
-    output.Column("PODS", lambda row: str(row.pods), right=True),
-    output.Column("ASKS FOR", lambda row: row.total, right=True),
-    output.Column("HAS", lambda row: row.assigned or "-", right=True),
-    output.Column("FLAVOR", lambda row: row.flavor or "-"),
+    output.TableColumn("RESOURCE", lambda row: row.resource),
+    output.TableColumn("PER POD", lambda row: row.per_pod, right=True),
+    output.TableColumn("PODS", lambda row: str(row.pods), right=True),
+    output.TableColumn("ASKS FOR", lambda row: row.total, right=True),
+    output.TableColumn("HAS", lambda row: row.assigned or "-", right=True),
+    output.TableColumn("FLAVOR", lambda row: row.flavor or "-"),
 )
 
 
-def columns(now: datetime, tries: int) -> dict[str, tuple[output.Column, ...]]:
+def columns(now: datetime, tries: int) -> dict[str, tuple[output.TableColumn, ...]]:
     """The tables with times. `tries`: how often the Workload held quota."""
     return {
         "indexes": (
-            output.Column("INDEX", lambda row: str(row.index), right=True),
-            output.Column("STATE", lambda row: row.state),
-            output.Column("TRIES", lambda row: str(row.attempts), right=True),
-            output.Column("EXIT CODES", lambda row: ",".join(map(str, row.exit_codes)) or "-"),
-            output.Column("NEXT TRY", lambda row: ahead(row.next_retry, now), right=True),
-            output.Column("LAST ERROR", lambda row: row.last_error or "-", wrap=True),
+            output.TableColumn("INDEX", lambda row: str(row.index), right=True),
+            output.TableColumn("STATE", lambda row: row.state),
+            output.TableColumn("TRIES", lambda row: str(row.attempts), right=True),
+            output.TableColumn("EXIT CODES", lambda row: ",".join(map(str, row.exit_codes)) or "-"),
+            output.TableColumn("NEXT TRY", lambda row: ahead(row.next_retry, now), right=True),
+            output.TableColumn("LAST ERROR", lambda row: row.last_error or "-", wrap=True),
         ),
         "pods": (
-            output.Column("POD", lambda row: row.name),
-            output.Column("TRY", lambda row: str(row.attempt), right=True),
-            output.Column("STATE", lambda row: row.state, style=lambda row: POD_STYLES.get(row.state, "")),
-            output.Column("STARTED", lambda row: stamp(row.started)),
-            output.Column("RAN", lambda row: _ran(row, now), right=True),
-            output.Column("EXIT", lambda row: "-" if row.exit_code is None else str(row.exit_code), right=True),
-            output.Column("NODE", lambda row: row.node or "-"),
-            output.Column("REASON", reason, wrap=True),
+            output.TableColumn("POD", lambda row: row.name),
+            output.TableColumn("TRY", lambda row: str(row.attempt), right=True),
+            output.TableColumn("STATE", lambda row: row.state, style=lambda row: POD_STYLES.get(row.state, "")),
+            output.TableColumn("STARTED", lambda row: stamp(row.started)),
+            output.TableColumn("RAN", lambda row: _ran(row, now), right=True),
+            output.TableColumn("EXIT", lambda row: "-" if row.exit_code is None else str(row.exit_code), right=True),
+            output.TableColumn("NODE", lambda row: row.node or "-"),
+            output.TableColumn("REASON", reason, wrap=True),
         ),
         "attempts": (
-            output.Column("ATTEMPT", lambda row: str(row.number), right=True),
-            output.Column("ADMITTED", lambda row: stamp(row.admitted)),
-            output.Column("ENDED", lambda row: stamp(row.ended)),
-            output.Column("HELD QUOTA", lambda row: _held(row, now), right=True),
-            output.Column("CAUSE", lambda row: gave_up(row.number) if row.cause == GAVE_UP else row.cause or "-"),
-            output.Column("NEXT", lambda row: _next_try(row, now)),
+            output.TableColumn("ATTEMPT", lambda row: str(row.number), right=True),
+            output.TableColumn("ADMITTED", lambda row: stamp(row.admitted)),
+            output.TableColumn("ENDED", lambda row: stamp(row.ended)),
+            output.TableColumn("HELD QUOTA", lambda row: _held(row, now), right=True),
+            output.TableColumn("CAUSE", lambda row: gave_up(row.number) if row.cause == GAVE_UP else row.cause or "-"),
+            output.TableColumn("NEXT", lambda row: _next_try(row, now)),
         ),
         "history": (
-            output.Column("TIME", lambda row: stamp(row.at)),
-            output.Column("AGO", lambda row: ago(row.at, now), right=True),
-            output.Column("", lambda row: "●" if row.status == "True" else "○"),
-            output.Column("STEP", lambda row: row.text),
-            output.Column("OF", lambda row: row.object),
-            output.Column("REASON", lambda row: gave_up(tries) if row.reason == GAVE_UP else reason(row), wrap=True),
+            output.TableColumn("TIME", lambda row: stamp(row.at)),
+            output.TableColumn("AGO", lambda row: ago(row.at, now), right=True),
+            output.TableColumn("", lambda row: "●" if row.status == "True" else "○"),
+            output.TableColumn("STEP", lambda row: row.text),
+            output.TableColumn("OF", lambda row: row.object),
+            output.TableColumn(
+                "REASON", lambda row: gave_up(tries) if row.reason == GAVE_UP else reason(row), wrap=True
+            ),
         ),
         "events": (
-            output.Column("AGO", lambda row: ago(row.last, now), right=True),
-            output.Column("×", lambda row: str(row.count), right=True),
-            output.Column("TYPE", lambda row: row.type, style=lambda row: "yellow" if row.type == "Warning" else ""),
-            output.Column("REASON", lambda row: event_reason(row.reason)),
-            output.Column("OBJECT", lambda row: row.object),
-            output.Column("MESSAGE", lambda row: row.message, wrap=True),
+            output.TableColumn("AGO", lambda row: ago(row.last, now), right=True),
+            output.TableColumn("×", lambda row: str(row.count), right=True),
+            output.TableColumn(
+                "TYPE", lambda row: row.type, style=lambda row: "yellow" if row.type == "Warning" else ""
+            ),
+            output.TableColumn("REASON", lambda row: event_reason(row.reason)),
+            output.TableColumn("OBJECT", lambda row: row.object),
+            output.TableColumn("MESSAGE", lambda row: row.message, wrap=True),
         ),
     }
 
@@ -211,7 +215,7 @@ def heading(text: str) -> Text:
 
 
 def _shortened(
-    columns: Sequence[output.Column], rows: Sequence[object], *, newest: bool = False
+    columns: Sequence[output.TableColumn], rows: Sequence[object], *, newest: bool = False
 ) -> list[RenderableType]:
     """A table of at most MOST rows, and how many there are more."""
     shown = rows[-MOST:] if newest else rows[:MOST]
@@ -319,11 +323,11 @@ def _ran(row: PodRow, now: datetime) -> str:
     return output.duration(((row.ended or now) - row.started).total_seconds())
 
 
-def _held(row: Attempt, now: datetime) -> str:
+def _held(row: AttemptRow, now: datetime) -> str:
     return "-" if row.admitted is None else output.duration(((row.ended or now) - row.admitted).total_seconds())
 
 
-def _next_try(row: Attempt, now: datetime) -> str:
+def _next_try(row: AttemptRow, now: datetime) -> str:
     if row.ended is None:
         return "runs"
     if row.next_try is None:

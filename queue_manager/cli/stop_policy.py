@@ -5,19 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from queue_manager.api import labels
+from queue_manager.api import policies
+from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.cli.acting import Report
 from queue_manager.cli.connection import connect, home_of
-from queue_manager.cli.exits import Refusal
-from queue_manager.cli.targets import Queue, missing_queue, patch, queue_of
+from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.targets import QueueTarget, missing_queue, patch, queue_of
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.consequences import load_of, on_stop
 
-RESULTS = {labels.HOLD: "held", labels.HOLD_AND_DRAIN: "draining", labels.STOP_NONE: "released"}
-ALREADY = {labels.HOLD: "held", labels.HOLD_AND_DRAIN: "draining", labels.STOP_NONE: "open"}
+RESULTS = {policies.HOLD: "held", policies.HOLD_AND_DRAIN: "draining", policies.STOP_NONE: "released"}
+ALREADY = {policies.HOLD: "held", policies.HOLD_AND_DRAIN: "draining", policies.STOP_NONE: "open"}
 
 
 def run(args: argparse.Namespace, policy: str) -> int:
@@ -26,12 +26,12 @@ def run(args: argparse.Namespace, policy: str) -> int:
     return asyncio.run(_run(args, queue, policy, home))
 
 
-async def _run(args: argparse.Namespace, queue: Queue, policy: str, home: str = "default") -> int:
+async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, home: str = "default") -> int:
     report = Report(args.output, dry_run=args.dry_run)
     async with connect(args.kubeconfig, args.context) as client:
         old, above = await find(client, queue, home)
         load = load_of(await workloads_of(client, queue))
-        if (old or labels.STOP_NONE) == policy:
+        if (old or policies.STOP_NONE) == policy:
             note = f"it is {ALREADY[policy]} already ({load})"
             report.add(queue.resource.kind, *queue.key, "unchanged", note)
             return report.end("")
@@ -41,7 +41,7 @@ async def _run(args: argparse.Namespace, queue: Queue, policy: str, home: str = 
     return report.end("")
 
 
-async def find(client: Client, queue: Queue, home: str) -> tuple[str, str]:
+async def find(client: Client, queue: QueueTarget, home: str) -> tuple[str, str]:
     """The queue's stop policy, and the name of its ClusterQueue if that is stopped as well."""
     try:
         if queue.is_cluster_queue:
@@ -50,7 +50,7 @@ async def find(client: Client, queue: Queue, home: str) -> tuple[str, str]:
     except ApiError as error:
         if error.status != 404:
             raise
-        raise Refusal(await missing_queue(client, queue, home)) from error
+        raise CommandRefused(await missing_queue(client, queue, home)) from error
     try:
         above = await client.get(CLUSTER_QUEUES, "", local.spec.cluster_queue, type=ClusterQueue)
     except ApiError as error:
@@ -60,7 +60,7 @@ async def find(client: Client, queue: Queue, home: str) -> tuple[str, str]:
     return local.spec.stop_policy, above.metadata.name if stops(above.spec.stop_policy) else ""
 
 
-async def workloads_of(client: Client, queue: Queue) -> list[Workload]:
+async def workloads_of(client: Client, queue: QueueTarget) -> list[Workload]:
     """The Workloads that the queue's stop policy concerns."""
     if not queue.is_cluster_queue:
         workloads = await client.list(WORKLOADS, queue.key.namespace, type=Workload)

@@ -15,18 +15,18 @@ import msgspec
 import orjson
 
 from job_controller.model import Job, Key
-from queue_manager.api import labels
+from queue_manager.api import condition_types, keys
+from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import manifests, output
 from queue_manager.cli.connection import NOT_LOGGED_IN, connect, home_of
-from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, Refusal
+from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.streams import printable
 from queue_manager.cli.targets import check_local_queue
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import JOBS, WORKLOADS
 from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.visibility.obstacles import WAITS, Obstacle, Queues, obstacle
 
@@ -47,17 +47,17 @@ POLL_SECONDS = 0.1
 TOO_MANY, SERVER_FAILED = 429, 500
 
 COLUMNS = (
-    output.Column("NAMESPACE", lambda row: row.namespace),
-    output.Column("NAME", lambda row: row.name),
-    output.Column("QUEUE", lambda row: row.queue or "-"),
-    output.Column("NOTE", lambda row: row.note, wrap=True),
+    output.TableColumn("NAMESPACE", lambda row: row.namespace),
+    output.TableColumn("NAME", lambda row: row.name),
+    output.TableColumn("QUEUE", lambda row: row.queue or "-"),
+    output.TableColumn("NOTE", lambda row: row.note, wrap=True),
 )
 
 
 def run(args: argparse.Namespace) -> int:
     found = [manifest for file in args.file for manifest in manifests.read(file)]
     if not found:
-        raise Refusal(f"{', '.join(args.file)}: no manifest in it", EXIT_NEVER)
+        raise CommandRefused(f"{', '.join(args.file)}: no manifest in it", EXIT_NEVER)
     jobs = [(manifest, prepare(manifest, args.queue)) for manifest in found]
     rows = asyncio.run(_submit(args, jobs))
     output.show(args.output, COLUMNS, rows, "nothing submitted")
@@ -81,7 +81,7 @@ def _namespaces(jobs: Iterable[tuple[Manifest, dict[str, Any]]], queue: str | No
 
 def _queue_of(meta: dict[str, Any]) -> object:
     marks = meta.get("labels")
-    return marks.get(labels.QUEUE_NAME) if isinstance(marks, dict) else None
+    return marks.get(keys.QUEUE_NAME) if isinstance(marks, dict) else None
 
 
 def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
@@ -89,17 +89,19 @@ def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
     tree = copy.deepcopy(manifest.tree)
     kind = f"{tree.get('apiVersion')}/{tree.get('kind')}"
     if kind != "batch/v1/Job":
-        raise Refusal(f"{manifest.place('kind')}: only batch/v1 Jobs can be submitted, this is {kind}", EXIT_NEVER)
+        raise CommandRefused(
+            f"{manifest.place('kind')}: only batch/v1 Jobs can be submitted, this is {kind}", EXIT_NEVER
+        )
     meta = tree.setdefault("metadata", {})
     if not isinstance(meta, dict):
-        raise Refusal(f"{manifest.place('metadata')}: metadata is a mapping with a name", EXIT_NEVER)
+        raise CommandRefused(f"{manifest.place('metadata')}: metadata is a mapping with a name", EXIT_NEVER)
     if not isinstance(meta.get("namespace", ""), str | None):  # `n` is a boolean in YAML, as for kubectl
         where = manifest.place("metadata.namespace")
-        raise Refusal(f"{where}: metadata.namespace is not a string; put it in quotes", EXIT_NEVER)
+        raise CommandRefused(f"{where}: metadata.namespace is not a string; put it in quotes", EXIT_NEVER)
     if queue:
         marks = meta.get("labels") or {}
         if isinstance(marks, dict):
-            meta["labels"] = {labels.QUEUE_NAME: queue, **marks}
+            meta["labels"] = {keys.QUEUE_NAME: queue, **marks}
     return tree
 
 
@@ -125,7 +127,7 @@ async def submit(
             problems += explain(manifest, answer)
             code = code if _is_refusal(answer.status) else EXIT_ERROR
     if problems:
-        raise Refusal("\n  ".join(["nothing was submitted:", *problems]), code)
+        raise CommandRefused("\n  ".join(["nothing was submitted:", *problems]), code)
     queues = await read_queues(client, {job["metadata"]["namespace"] for _, job in jobs})
     created: list[Job] = []
     for manifest, job in jobs:
@@ -133,7 +135,7 @@ async def submit(
         warn(manifest, answer, warned)
         if answer.status >= 300:
             done = f"; already submitted: {', '.join(job.metadata.name for job in created)}" if created else ""
-            raise Refusal("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
+            raise CommandRefused("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
         created.append(msgspec.json.decode(answer.body, type=Job))
     return await verdicts(client, created, queues, home)
 
@@ -194,10 +196,10 @@ async def judged(client: Client, jobs: Sequence[Job]) -> dict[str, Workload]:
 
 
 async def _judged(client: Client, job: Job) -> Workload:
-    selector = f"{labels.JOB_UID}={job.metadata.uid}"
+    selector = f"{keys.JOB_UID}={job.metadata.uid}"
     while True:
         for workload in await client.list(WORKLOADS, job.metadata.namespace, label_selector=selector, type=Workload):
-            if workload.condition(labels.QUOTA_RESERVED) is not None:
+            if workload.condition(condition_types.QUOTA_RESERVED) is not None:
                 return workload
         await asyncio.sleep(POLL_SECONDS)
 
@@ -214,7 +216,7 @@ async def verdicts(client: Client, jobs: Sequence[Job], queues: Queues, home: st
 
 
 def _row(job: Job, found: Obstacle | None) -> Submitted:
-    queue = job.metadata.labels.get(labels.QUEUE_NAME, "")
+    queue = job.metadata.labels.get(keys.QUEUE_NAME, "")
     if not queue:
         return Submitted(*job.metadata.key, queue, UNQUEUED_SUSPENDED if job.spec.suspend else UNQUEUED)
     if found is None:

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from job_controller.model import Job, Key
-from queue_manager.api import labels
+from queue_manager.api import keys
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
 from queue_manager.api.types import LocalQueue, Workload
 from queue_manager.cli.connection import FORBIDDEN, home_of
-from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
+from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, CommandRefused
 from queue_manager.engine.client import Client, O
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.inbox import InboxRow
-from queue_manager.visibility.jobs import JobRow, workloads_by_job
+from queue_manager.visibility.job_states import JobRow, workloads_by_job
 
 CLUSTER_QUEUE_PREFIXES = ("cq/", "clusterqueue/")
 FIELD_MANAGER = "sluice"
@@ -30,7 +30,7 @@ Row = TypeVar("Row", JobRow, InboxRow)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class JobTarget:
     """One Job that a command is about. Either side may be missing: not queued yet, or its Job is gone."""
 
     job: Job | None
@@ -48,7 +48,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueTarget:
     """A queue that a command is about."""
 
     resource: Resource
@@ -74,28 +74,28 @@ def key_of(name: str, namespace: str) -> Key:
     """What JOB on the command line means. Raises Refusal for what is no name: a path would lead elsewhere."""
     head, slash, tail = name.partition("/")
     if not head or (slash and (not tail or "/" in tail)):
-        raise Refusal(f'"{name}" is no name; say NAME or NAMESPACE/NAME', EXIT_NEVER)
+        raise CommandRefused(f'"{name}" is no name; say NAME or NAMESPACE/NAME', EXIT_NEVER)
     return Key(head, tail) if slash else Key(namespace, name)
 
 
-def queue_of(name: str, namespace: str, *, cluster_queue: bool = False) -> Queue:
+def queue_of(name: str, namespace: str, *, cluster_queue: bool = False) -> QueueTarget:
     """What QUEUE on the command line means. Raises Refusal for what is no name."""
     short = next((name.removeprefix(p) for p in CLUSTER_QUEUE_PREFIXES if name.startswith(p)), None)
     if short is None and cluster_queue:
         short = name
     if short is not None:
         if not short or "/" in short:
-            raise Refusal(f'"{name}" names no ClusterQueue; say cq/NAME', EXIT_NEVER)
-        return Queue(CLUSTER_QUEUES, Key("", short))
-    return Queue(LOCAL_QUEUES, key_of(name, namespace))
+            raise CommandRefused(f'"{name}" names no ClusterQueue; say cq/NAME', EXIT_NEVER)
+        return QueueTarget(CLUSTER_QUEUES, Key("", short))
+    return QueueTarget(LOCAL_QUEUES, key_of(name, namespace))
 
 
-async def find_all(client: Client, names: Sequence[str], namespace: str) -> list[Target]:
+async def find_all(client: Client, names: Sequence[str], namespace: str) -> list[JobTarget]:
     """The named Jobs in the order given, each once."""
     return [await find(client, key) for key in dict.fromkeys(key_of(name, namespace) for name in names)]
 
 
-async def find(client: Client, key: Key) -> Target:
+async def find(client: Client, key: Key) -> JobTarget:
     """The Job of this name, or of the Workload of this name. Raises Refusal if neither exists.
 
     The Job is read again after its Workload, so that it is never older than the Workload (see `visibility.jobs`).
@@ -103,10 +103,10 @@ async def find(client: Client, key: Key) -> Target:
     job = await get_or_none(client, JOBS, key, Job)
     workload = await (_workload_of(client, job) if job is not None else get_or_none(client, WORKLOADS, key, Workload))
     if workload is not None:
-        return Target(await _job_of(client, workload), workload)
+        return JobTarget(await _job_of(client, workload), workload)
     if job is None:
-        raise Refusal(_missing(key, await _jobs_in_sight(client, key.namespace)), EXIT_ERROR)
-    return Target(job, None)
+        raise CommandRefused(_missing(key, await _jobs_in_sight(client, key.namespace)), EXIT_ERROR)
+    return JobTarget(job, None)
 
 
 async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O]) -> O | None:
@@ -122,7 +122,7 @@ async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O
 async def _workload_of(client: Client, job: Job) -> Workload | None:
     """By the job-uid label, which Workloads made by others may lack: then by owner reference."""
     uid, namespace = job.metadata.uid, job.metadata.namespace
-    found = await client.list(WORKLOADS, namespace, label_selector=f"{labels.JOB_UID}={uid}", type=Workload)
+    found = await client.list(WORKLOADS, namespace, label_selector=f"{keys.JOB_UID}={uid}", type=Workload)
     return workloads_by_job(found or await client.list(WORKLOADS, namespace, type=Workload)).get(uid)
 
 
@@ -172,11 +172,11 @@ async def of_queue(client: Client, rows: list[Row], args: argparse.Namespace) ->
         feeds = {other.metadata.key for other in local if other.metadata.name == queue.key.name}
     chosen = [row for row in rows if Key(row.namespace, row.queue) in feeds or _names(queue, row)]
     if not chosen and not feeds:
-        raise Refusal(await missing_queue(client, queue, home_of(args)), EXIT_NEVER)
+        raise CommandRefused(await missing_queue(client, queue, home_of(args)), EXIT_NEVER)
     return chosen
 
 
-def _names(queue: Queue, row: JobRow | InboxRow) -> bool:
+def _names(queue: QueueTarget, row: JobRow | InboxRow) -> bool:
     """A Job may wait for a LocalQueue that does not exist."""
     return queue.key.name == row.queue and queue.key.namespace in ("", row.namespace) and not queue.is_cluster_queue
 
@@ -190,10 +190,10 @@ async def check_local_queue(client: Client, key: Key) -> None:
             return
         raise
     if found is None:
-        raise Refusal(await missing_queue(client, Queue(LOCAL_QUEUES, key), key.namespace), EXIT_NEVER)
+        raise CommandRefused(await missing_queue(client, QueueTarget(LOCAL_QUEUES, key), key.namespace), EXIT_NEVER)
 
 
-async def missing_queue(client: Client, queue: Queue, home: str) -> str:
+async def missing_queue(client: Client, queue: QueueTarget, home: str) -> str:
     """The sentence about a queue that does not exist, with the queues that its user may have meant."""
     local = await _in_sight(client, LOCAL_QUEUES)
     cluster = await _in_sight(client, CLUSTER_QUEUES)
@@ -203,17 +203,19 @@ async def missing_queue(client: Client, queue: Queue, home: str) -> str:
     return f"{text}; did you mean {' or '.join(hints)}?" if hints else f"{text}; `sluice queues` lists them all"
 
 
-async def _in_sight(client: Client, resource: Resource) -> list[Queue]:
+async def _in_sight(client: Client, resource: Resource) -> list[QueueTarget]:
     try:
         trees = await client.list(resource)
     except ApiError as error:
         if error.status != FORBIDDEN:
             raise
         return []
-    return [Queue(resource, Key(tree["metadata"].get("namespace", ""), tree["metadata"]["name"])) for tree in trees]
+    return [
+        QueueTarget(resource, Key(tree["metadata"].get("namespace", ""), tree["metadata"]["name"])) for tree in trees
+    ]
 
 
-def similar_queues(queue: Queue, others: Sequence[Queue]) -> list[Queue]:
+def similar_queues(queue: QueueTarget, others: Sequence[QueueTarget]) -> list[QueueTarget]:
     """Those of the same name, of either kind and in any namespace; else up to three with a similar name."""
     same = [other for other in others if other.key.name == queue.key.name]
     names = [other.key.name for other in others if other.resource == queue.resource] or [o.key.name for o in others]

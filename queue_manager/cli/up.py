@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from queue_manager import assets
 from queue_manager.cli import first_process
 from queue_manager.cli.connection import default_data_dir
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, Refusal
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
@@ -55,19 +55,19 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:  # nobody reads our output: main ends the command
         raise
     except DataDirectoryInUse as error:
-        raise Refusal(f"{error}{served(error.path)}; stop it first, or choose another --data-dir") from error
+        raise CommandRefused(f"{error}{served(error.path)}; stop it first, or choose another --data-dir") from error
     except JournalUnusable as error:
-        raise Refusal(f"{error}; choose another --data-dir, or move this one away") from error
+        raise CommandRefused(f"{error}; choose another --data-dir, or move this one away") from error
     except CannotStart as error:
-        raise Refusal(str(error)) from error
+        raise CommandRefused(str(error)) from error
     except ApiError as error:
-        raise Refusal(f"cannot start: {error}") from error
+        raise CommandRefused(f"cannot start: {error}") from error
     except ValueError as error:
-        raise Refusal(str(error), EXIT_NEVER) from error
+        raise CommandRefused(str(error), EXIT_NEVER) from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise Refusal(f"port {options.port} of this machine is taken; choose another --port") from error
-        raise Refusal(f"cannot start: {error}") from error
+            raise CommandRefused(f"port {options.port} of this machine is taken; choose another --port") from error
+        raise CommandRefused(f"cannot start: {error}") from error
 
 
 def served(data_dir: Path) -> str:
@@ -85,7 +85,7 @@ def expanded(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        raise Refusal(f"{path}: {error}") from error
+        raise CommandRefused(f"{path}: {error}") from error
 
 
 def user() -> str:
@@ -103,7 +103,7 @@ def read_config(path: str | None) -> KueueConfig:
     try:
         config = load(path)
     except ConfigurationError as error:
-        raise Refusal(str(error), EXIT_NEVER) from error
+        raise CommandRefused(str(error), EXIT_NEVER) from error
     for field in config.ignored:
         say("!", "ignored", field)
     return config

@@ -11,7 +11,7 @@ from queue_manager.configuration.config_map import is_config_map, unwrap
 from queue_manager.configuration.decode import given, read
 from queue_manager.configuration.document import ConfigurationError, Findings, Problem, compose, line_of
 from queue_manager.configuration.features import DISABLE_WAIT_FOR_PODS_READY
-from queue_manager.configuration.model import KueueConfig
+from queue_manager.configuration.kueue_config import KueueConfig
 from queue_manager.configuration.setting import DEFAULT_NAMESPACE, NO_PARALLEL_KINDS
 from queue_manager.configuration.validation import validate
 from queue_manager.configuration.versions import GROUP, INSTEAD, KIND, V1BETA1, V1BETA2, complete

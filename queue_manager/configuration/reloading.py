@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from queue_manager.configuration.decode import wire_name
-from queue_manager.configuration.model import KueueConfig
+from queue_manager.configuration.kueue_config import KueueConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingChange:
     """A field that says something else now. `at_start`: why that needs a restart; `ignored`: why it has no effect."""
 
     path: str
@@ -29,27 +29,27 @@ class Change:
 class Changes:
     """All fields in which two configurations differ, in the order of the model."""
 
-    fields: tuple[Change, ...]
+    fields: tuple[SettingChange, ...]
 
     @property
-    def refused(self) -> tuple[Change, ...]:
+    def refused(self) -> tuple[SettingChange, ...]:
         """Those that need a restart; as long as there is one, nothing is taken over."""
         return tuple(change for change in self.fields if change.at_start)
 
 
 def changes(old: KueueConfig, new: KueueConfig) -> Changes:
     """What differs between two effective configurations."""
-    return Changes(tuple(_differences(old, new, Change(""))))
+    return Changes(tuple(_differences(old, new, SettingChange(""))))
 
 
-def _differences(old: Any, new: Any, around: Change) -> Iterator[Change]:
+def _differences(old: Any, new: Any, around: SettingChange) -> Iterator[SettingChange]:
     """`around` is the section; what it is marked with holds for its fields."""
     for field in dataclasses.fields(old):
         before, after = getattr(old, field.name), getattr(new, field.name)
         if before == after or not field.metadata.get("doc"):
             continue
         name = wire_name(field.name)
-        change = Change(
+        change = SettingChange(
             f"{around.path}.{name}" if around.path else name,
             field.metadata.get("at_start", around.at_start),
             field.metadata.get("ignored", around.ignored),

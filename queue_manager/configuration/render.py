@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.configuration import durations
 from queue_manager.configuration.decode import wire_name
 from queue_manager.configuration.features import DISABLE_WAIT_FOR_PODS_READY
-from queue_manager.configuration.model import KueueConfig
+from queue_manager.configuration.kueue_config import KueueConfig
 from queue_manager.configuration.selector import LabelSelector
 from queue_manager.configuration.versions import GROUP, KIND, V1BETA2
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from job_controller import selectors
-from job_controller.fields import Json
+from job_controller.api_rules import label_selectors
+from job_controller.json_tree import Json
 from queue_manager.configuration.setting import setting
 
 
@@ -42,7 +42,7 @@ class LabelSelector:
         return tree
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        return selectors.matches(self.tree(), labels)
+        return label_selectors.matches(self.tree(), labels)
 
 
 def outside(namespace: str) -> LabelSelector:

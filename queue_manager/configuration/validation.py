@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from job_controller import names, selectors
+from job_controller.api_rules import label_selectors, names
 from queue_manager.configuration import addresses, features
 from queue_manager.configuration.decode import one_of
 from queue_manager.configuration.document import Findings
-from queue_manager.configuration.model import KueueConfig
+from queue_manager.configuration.kueue_config import KueueConfig
 
 FRAMEWORKS = (
     "batch/job",
@@ -61,7 +61,7 @@ def _feature_gates(config: KueueConfig, findings: Findings) -> None:
 def _namespaces(config: KueueConfig, findings: Findings) -> None:
     path = "managedJobsNamespaceSelector"
     selector = config.managed_jobs_namespace_selector
-    errors = selectors.validate_selector(selector.tree(), path)
+    errors = label_selectors.validate_selector(selector.tree(), path)
     for error in errors:
         findings.judge(error.field, error.message, by=error.field.rpartition(".")[0])
     if errors:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from queue_manager.configuration import durations, features
 from queue_manager.configuration.document import Findings
-from queue_manager.configuration.model import (
+from queue_manager.configuration.kueue_config import (
     AdmissionFairSharing,
     FairSharing,
     KueueConfig,

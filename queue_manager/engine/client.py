@@ -11,10 +11,10 @@ import msgspec
 from typing_extensions import TypeVar
 
 from job_controller.model import ObjectMeta
+from queue_manager.api.resources import Resource
 from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.codec import UNDECODABLE, complete, decoder, encode, revision
-from queue_manager.engine.resources import Resource
-from queue_manager.engine.selectors import matcher
+from queue_manager.engine.selector_matching import matcher
 from queue_manager.engine.transport import MERGE_PATCH, ApiError, Request, Response, Transport
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from job_controller.model import Object, ObjectMeta
-from queue_manager.engine.resources import Resource
+from queue_manager.api.resources import Resource
 
 O = TypeVar("O")  # noqa: E741 - O as in object
 

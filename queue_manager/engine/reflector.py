@@ -22,12 +22,12 @@ import msgspec
 
 from job_controller.model import Key, Object
 from job_controller.ports import Metrics
-from queue_manager.engine.backoff import Backoff
+from queue_manager.api.resources import Resource
 from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.client import PAGE, Page
 from queue_manager.engine.codec import UNDECODABLE, complete, decoder
-from queue_manager.engine.resources import Resource
-from queue_manager.engine.sharing import sharer
+from queue_manager.engine.interning import sharer
+from queue_manager.engine.retry_delays import Backoff
 from queue_manager.engine.transport import ApiError, Request, Transport
 
 log = logging.getLogger(__name__)

@@ -24,12 +24,12 @@ from typing import Any, Self
 
 from job_controller.model import Object
 from job_controller.ports import Clock
+from queue_manager.api.resources import Resource
 from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.client import Client
-from queue_manager.engine.events import EventRecorder
-from queue_manager.engine.metrics import Registry
+from queue_manager.engine.event_recorder import EventRecorder
+from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.reflector import SILENCE, Reflector
-from queue_manager.engine.resources import Resource
 from queue_manager.engine.transport import Transport
 from queue_manager.engine.workqueue import K, WorkQueue
 
@@ -64,14 +64,14 @@ class Runtime:
         clock: Clock,
         rng: Random,
         *,
-        metrics: Registry | None = None,
+        metrics: MetricRegistry | None = None,
         silence: float | None = SILENCE,
     ) -> None:
         """`silence`: seconds without a word after which a watch is taken for dead; None: a server in this process."""
         self.client = Client(transport)
         self.clock = clock
         self.rng = rng
-        self.metrics = Registry() if metrics is None else metrics
+        self.metrics = MetricRegistry() if metrics is None else metrics
         self._transport = transport
         self._silence = silence
         self._reflectors: dict[tuple[Resource, type, str, str], Reflector[Any]] = {}

@@ -21,7 +21,7 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from queue_manager.engine.metrics import Registry
+from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.transport import ApiError
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class WorkQueue(Generic[K]):
         name: str = "",
         *,
         first_delay: float = FIRST_DELAY,
-        metrics: Registry | None = None,
+        metrics: MetricRegistry | None = None,
     ) -> None:
         self.name = name
         self._first_delay = first_delay

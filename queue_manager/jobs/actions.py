@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.api.types import ResourceFlavor, Workload
-from queue_manager.jobs.workload import Priority
-from queue_manager.workloads.draft import Draft, Event
+from queue_manager.jobs.workload_manifest import Priority
+from queue_manager.lifecycle.status_draft import Draft, Event
 
 MAX_ANCESTORS = 10  # owners above a Job that are followed in search of a managed one
 
 
 @dataclass(frozen=True, slots=True)
-class Parent:
+class ParentJob:
     """A managed Job above this one. The child has no Workload of its own, and runs only while its parent may."""
 
     admitted: bool  # the parent holds quota: its Workload is admitted, and neither evicted nor finished
@@ -22,7 +22,7 @@ class Parent:
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class JobContext:
     """What else decides. `priority` None: the Job names a class that does not exist."""
 
     managed: bool = True
@@ -33,11 +33,11 @@ class Context:
     overrides: Mapping[str, str] = field(default_factory=dict)  # annotations of the Job that hold
     uses_nodes: bool = False  # pods of the Job run, or may, or are being created
     prebuilt: Workload | None = None  # the one the Job names, if it names one and that exists
-    parent: Parent | None = None  # the managed Job it belongs to
+    parent: ParentJob | None = None  # the managed Job it belongs to
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateWorkload:
     """Make the Workload; `workload` is its manifest. Events are told after the write, about the Job."""
 
     workload: Json
@@ -45,7 +45,7 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteWorkload:
     """Delete a Workload that does not stand for the Job any more."""
 
     workload: Workload
@@ -53,14 +53,14 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class ReleaseWorkload:
     """Remove our finalizer from a Workload that is being deleted."""
 
     workload: Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class UpdateWorkload:
     """Patch spec or metadata of the Workload."""
 
     workload: Workload
@@ -69,7 +69,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class SetStatus:
+class WriteWorkloadStatus:
     """Write the Workload's status through the one writer of it."""
 
     workload: Workload
@@ -86,7 +86,7 @@ class PatchJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class RecordEvent:
     """Nothing can be done but to say why."""
 
     event: Event
@@ -97,4 +97,13 @@ class Nothing:
     """All is as it should be, or somebody else has the next move."""
 
 
-Action = Create | Delete | LetGo | Update | SetStatus | PatchJob | Tell | Nothing
+Action = (
+    CreateWorkload
+    | DeleteWorkload
+    | ReleaseWorkload
+    | UpdateWorkload
+    | WriteWorkloadStatus
+    | PatchJob
+    | RecordEvent
+    | Nothing
+)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from job_controller.conditions import finished
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from job_controller.model import Job, Key
-from queue_manager.api import labels
-from queue_manager.api.types import Namespace, PriorityClass, ResourceFlavor, Workload, WorkloadPriorityClass
-from queue_manager.api.without_effect import without_effect
-from queue_manager.engine.cache import Cache, controller_uid
-from queue_manager.engine.resources import (
+from queue_manager.api import condition_types, event_reasons, keys, reasons
+from queue_manager.api.resources import (
     JOBS,
     NAMESPACES,
     PRIORITY_CLASSES,
@@ -17,20 +14,23 @@ from queue_manager.engine.resources import (
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
 )
+from queue_manager.api.types import Namespace, PriorityClass, ResourceFlavor, Workload, WorkloadPriorityClass
+from queue_manager.api.without_effect import without_effect
+from queue_manager.engine.cache import Cache, controller_uid
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.jobs import actions, admission
+from queue_manager.jobs import actions, webhook
 from queue_manager.jobs.actions import MAX_ANCESTORS
 from queue_manager.jobs.decide import decide
 from queue_manager.jobs.standing import JobStanding
-from queue_manager.jobs.workload import prebuilt_name, priority_of
-from queue_manager.workloads import overrides
-from queue_manager.workloads.controller import BY_OWNER
-from queue_manager.workloads.draft import Event
-from queue_manager.workloads.job_pods import JobPods
-from queue_manager.workloads.settings import Settings
-from queue_manager.workloads.writer import Gone, WorkloadWriter
+from queue_manager.jobs.workload_manifest import prebuilt_name, priority_of
+from queue_manager.lifecycle import overrides
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.status_draft import Event
+from queue_manager.scheduler.job_pods import JobPods
+from queue_manager.scheduler.workload_controller import BY_OWNER
+from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 
 WORKERS = 10
 REFUSALS = (400, 403, 409, 413, 422)  # answers about what was asked for, not about the server's state
@@ -51,7 +51,7 @@ class JobQueueController:
         self._runtime = runtime
         self._settings = settings
         self._writer = writer
-        self._recorder = runtime.recorder(labels.JOB_COMPONENT)
+        self._recorder = runtime.recorder(event_reasons.JOB_COMPONENT)
         self._jobs: Cache[Job] = runtime.cache(JOBS, Job)
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._namespaces: Cache[Namespace] = runtime.cache(NAMESPACES, Namespace)
@@ -166,7 +166,9 @@ class JobQueueController:
         except ApiError as error:
             if error.status == 404:
                 return
-            if error.status != 409 or (isinstance(action, actions.Create) and not await self._is_ours(job, action)):
+            if error.status != 409 or (
+                isinstance(action, actions.CreateWorkload) and not await self._is_ours(job, action)
+            ):
                 self._tell_refusal(job, error)
                 raise
             again = True  # somebody else wrote; what they wrote is on its way into the cache
@@ -174,10 +176,10 @@ class JobQueueController:
         if again:
             self.queue.add(key)
 
-    def _context(self, job: Job) -> actions.Context:
+    def _context(self, job: Job) -> actions.JobContext:
         classes = {c.metadata.name: c for c in self._classes.values()}
         pod_classes = {c.metadata.name: c for c in self._pod_classes.values()}
-        return actions.Context(
+        return actions.JobContext(
             uses_nodes=job.spec.suspend and self._running.any_of(job.metadata.uid),
             prebuilt=self._workloads.get(job.metadata.namespace, prebuilt_name(job)) if prebuilt_name(job) else None,
             parent=self._standing.parent(job),
@@ -194,41 +196,41 @@ class JobQueueController:
         own, notes = job.metadata.labels, job.metadata.annotations
         meaning = {
             "the configuration applies": overrides.errors(notes, self._settings.bounds),
-            "this has no effect": admission.without_effect(own, notes),
+            "this has no effect": webhook.without_effect(own, notes),
         }
         said = ["; ".join([*map(str, errors), what]) for what, errors in meaning.items() if errors]
         text = "; ".join(said)
         if text != self._refused.get(job.metadata.uid, "") and not finished(job.status):
             self._refused[job.metadata.uid] = text
             if text:
-                self._tell(job, Event("Warning", labels.INVALID_OVERRIDE, text))
+                self._tell(job, Event("Warning", event_reasons.INVALID_OVERRIDE, text))
 
     async def _perform(self, job: Job, action: actions.Action) -> bool:
         """Do it; then tell. True if there may be more to do at once."""
         client, meta = self._runtime.client, job.metadata
         match action:
-            case actions.Create(tree, event):
+            case actions.CreateWorkload(tree, event):
                 await client.create(WORKLOADS, meta.namespace, tree, type=Workload)
                 self._observe_creation(job)
                 self._tell(job, event)
                 self._tell(job, _without_effect(job))
-            case actions.Delete(workload, told):
+            case actions.DeleteWorkload(workload, told):
                 key = workload.metadata.key
                 await client.delete(WORKLOADS, key.namespace, key.name, uid=workload.metadata.uid)
                 self._tell(job, told)
-            case actions.LetGo(workload):
-                rest = [f for f in workload.metadata.finalizers if f != labels.FINALIZER]
+            case actions.ReleaseWorkload(workload):
+                rest = [f for f in workload.metadata.finalizers if f != keys.FINALIZER]
                 await self._patch_workload(workload, {"metadata": {"finalizers": rest}})
-            case actions.Update(workload, patch, told):
+            case actions.UpdateWorkload(workload, patch, told):
                 await self._patch_workload(workload, patch)
                 self._tell(job, told)
-            case actions.SetStatus(workload, transition, told):
-                await self._writer.write(workload, transition, labels.WORKLOAD_COMPONENT)
+            case actions.WriteWorkloadStatus(workload, transition, told):
+                await self._writer.write(workload, transition, event_reasons.WORKLOAD_COMPONENT)
                 self._tell(job, told)
             case actions.PatchJob(patch, told):
                 job = await client.patch(JOBS, meta.namespace, meta.name, patch, type=Job)
                 self._tell(job, told)
-            case actions.Tell(event):
+            case actions.RecordEvent(event):
                 self._tell_once(job, event)
                 return False
             case actions.Nothing():
@@ -253,7 +255,7 @@ class JobQueueController:
         for workload in self._workloads.lookup(BY_OWNER, meta.uid):
             await self._runtime.client.get(WORKLOADS, meta.namespace, workload.metadata.name, type=Workload)
 
-    async def _is_ours(self, job: Job, action: actions.Create) -> bool:
+    async def _is_ours(self, job: Job, action: actions.CreateWorkload) -> bool:
         """Whether what is there already under this name was made for this Job, by an answer that did not arrive."""
         meta = action.workload["metadata"]
         found = await self._runtime.client.get(WORKLOADS, meta["namespace"], meta["name"], type=Workload)
@@ -262,7 +264,7 @@ class JobQueueController:
     def _tell_refusal(self, job: Job, error: ApiError) -> None:
         """Once for each text. Only what the server will say again: not that it is busy, or that we are too many."""
         if error.status in REFUSALS:
-            self._tell_once(job, Event("Warning", labels.QUEUEING_REFUSED, f"Cannot be queued: {error.message}"))
+            self._tell_once(job, Event("Warning", event_reasons.QUEUEING_REFUSED, f"Cannot be queued: {error.message}"))
 
     def _tell_once(self, job: Job, event: Event) -> None:
         if self._told.get(job.metadata.uid) != event:
@@ -279,7 +281,7 @@ class JobQueueController:
         if found is None:
             return
         for workload in self._workloads.lookup(_BY_CLASS, name):
-            if workload.spec.priority != found.value and not workload.is_true(labels.FINISHED):
+            if workload.spec.priority != found.value and not workload.is_true(condition_types.FINISHED):
                 await self._patch_workload(workload, {"spec": {"priority": found.value}})
 
 
@@ -287,7 +289,7 @@ def _without_effect(job: Job) -> Event | None:
     """What to report of annotations that have no effect."""
     meta = {"labels": job.metadata.labels, "annotations": job.metadata.annotations}
     sentences = without_effect(str(JOBS), {"metadata": meta, "spec": {"template": job.spec.template}})
-    return Event("Warning", labels.FIELDS_WITHOUT_EFFECT, "; ".join(sentences)) if sentences else None
+    return Event("Warning", reasons.FIELDS_WITHOUT_EFFECT, "; ".join(sentences)) if sentences else None
 
 
 def _prebuilt_key(job: Job) -> list[str]:
@@ -296,10 +298,10 @@ def _prebuilt_key(job: Job) -> list[str]:
 
 
 def _class_label(job: Job) -> list[str]:
-    name = job.metadata.labels.get(labels.PRIORITY_CLASS)
+    name = job.metadata.labels.get(keys.PRIORITY_CLASS)
     return [name] if name else []
 
 
 def _class_reference(workload: Workload) -> list[str]:
     reference = workload.spec.priority_class_ref
-    return [reference.name] if reference is not None and reference.group == labels.GROUP else []
+    return [reference.name] if reference is not None and reference.group == keys.GROUP else []

@@ -18,16 +18,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from job_controller.model import Job, Key
-from queue_manager.api import labels
+from queue_manager.api import keys
+from queue_manager.api.resources import JOBS, NAMESPACES, WORKLOADS
 from queue_manager.api.types import Namespace, Workload
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.resources import JOBS, NAMESPACES, WORKLOADS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.jobs.actions import MAX_ANCESTORS, Parent
-from queue_manager.jobs.workload import lets_run, made_for, matches, prebuilt_name, queue_name
-from queue_manager.workloads.controller import BY_OWNER
-from queue_manager.workloads.job_pods import JobPods
-from queue_manager.workloads.settings import Settings
+from queue_manager.jobs.actions import MAX_ANCESTORS, ParentJob
+from queue_manager.jobs.workload_manifest import lets_run, made_for, matches, prebuilt_name, queue_name
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.scheduler.job_pods import JobPods
+from queue_manager.scheduler.workload_controller import BY_OWNER
 
 
 class JobStanding:
@@ -56,7 +56,7 @@ class JobStanding:
         own = namespace.metadata.labels if namespace is not None else {}
         return self.settings.manages({"kubernetes.io/metadata.name": name, **own})
 
-    def parent(self, job: Job) -> Parent | None:
+    def parent(self, job: Job) -> ParentJob | None:
         """The nearest managed Job above a Job without a queue name; None if there is none."""
         if queue_name(job):
             return None
@@ -66,9 +66,9 @@ class JobStanding:
             if found is None:
                 return None
             if self.managed(found):
-                return Parent(admitted=any(map(lets_run, self.workloads_of(found))))
+                return ParentJob(admitted=any(map(lets_run, self.workloads_of(found))))
             above = found
-        return Parent(admitted=False, too_deep=True)
+        return ParentJob(admitted=False, too_deep=True)
 
     def _owner(self, job: Job) -> Job | None:
         """The Job that controls this one. An owner of another kind, group or namespace is none of ours."""
@@ -89,7 +89,7 @@ class JobStanding:
     def may_create_pods(self, job: Job) -> bool:
         workloads = self.workloads_of(job)
         if workloads:
-            stopping = labels.STOPPING in job.metadata.annotations
+            stopping = keys.STOPPING in job.metadata.annotations
             return not stopping and any(lets_run(w) and matches(job, w) for w in workloads)
         if self._asks_for_queue(job) and not self._is_left_alone(job.metadata.namespace):
             return False

@@ -7,7 +7,7 @@ of values (patterns, rules, YAML) is done in another process: see `schema/patien
 
 from __future__ import annotations
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.kube_yaml import MAX_DEPTH, TOO_DEEP
 
 MAX_BODY = 3 * 1024 * 1024  # bytes

@@ -20,43 +20,43 @@ from typing import Any, NamedTuple, Self
 
 from job_controller import quantities
 from queue_manager import assets, kube_yaml
+from queue_manager.api.resources import CRDS, JOBS
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.clock_jumps import follow_clock
-from queue_manager.engine.job_cluster import run_job_controller
-from queue_manager.engine.metrics import Registry as MetricsRegistry
-from queue_manager.engine.pod_keeping import add_pod_keeping
-from queue_manager.engine.resources import CRDS, JOBS
+from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import RateLimit, throttled
-from queue_manager.jobs.queue_manager import add_queue_controllers
+from queue_manager.hosting.job_cluster import run_job_controller
+from queue_manager.hosting.pod_keeping import add_pod_keeping
 from queue_manager.local import certificates
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.layout import Layout
-from queue_manager.local.agent.logs import LogSource
+from queue_manager.local.agent.logs import LogFiles
 from queue_manager.local.certificates import Identity
 from queue_manager.local.controllers.expiry import EventExpiry
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
-from queue_manager.local.controllers.namespaces import NamespaceController
+from queue_manager.local.controllers.namespace_deletion import NamespaceController
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, Quota
 from queue_manager.local.job_advice import JobAdvice
-from queue_manager.local.kinds.registry import Registry
-from queue_manager.local.kubeconfig import CERTIFICATE, write_kubeconfig
+from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kubeconfig_file import CERTIFICATE, write_kubeconfig
 from queue_manager.local.left_undone import LeftUndone
 from queue_manager.local.long_work import LongWork
-from queue_manager.local.nodes import NodeSpec, node_specs, register
+from queue_manager.local.node_registration import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
 from queue_manager.local.priority import PodPriority, ensure_system_classes
-from queue_manager.local.server import http
-from queue_manager.local.server.admission import Admission
+from queue_manager.local.server import http_server
+from queue_manager.local.server.admission_chain import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.journal import PODS, Journal
 from queue_manager.local.storage.store import Store
 from queue_manager.local.switched_off import SwitchedOff
+from queue_manager.wiring import add_queue_controllers
 
 USER = "system:sluice"
 DIGEST = "sluice/definition"  # annotation of a CustomResourceDefinition: of the file it came from
@@ -146,12 +146,12 @@ class LocalCluster:
         self._report("store", f"{self.options.data_dir} ({f'{count} objects' if count else 'new'})")
 
         pods = Layout(self.options.data_dir / PODS)
-        admission: list[Admission] = []
-        metrics = MetricsRegistry()
-        logs = LogSource(pods, clock.now)
+        admission: list[AdmissionPlugin] = []
+        metrics = MetricRegistry()
+        logs = LogFiles(pods, clock.now)
         elsewhere = LongWork()
         stack.push_async_callback(elsewhere.close)
-        server = ApiServer(store, Registry.builtin(), clock, admission, logs, metrics.exposition, elsewhere)
+        server = ApiServer(store, KindRegistry.builtin(), clock, admission, logs, metrics.exposition, elsewhere)
         transport = throttled(LocalTransport(server, USER), _limit(self.config))
         runtime = Runtime(transport, clock, rng, metrics=metrics, silence=None)
         self.client = runtime.client
@@ -178,7 +178,7 @@ class LocalCluster:
         file = self.options.data_dir / CERTIFICATE
         identity = certificates.provide(file, clock.now())
         context = identity.context()
-        listening = await http.serve(server, context, port=self.options.port, token=token)
+        listening = await http_server.serve(server, context, port=self.options.port, token=token)
         stack.push_async_callback(listening.close)
 
         def present(renewed: Identity) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from job_controller.fields import FieldError, sentence
-from queue_manager.engine.resources import Resource
+from job_controller.api_rules.field_errors import FieldError, sentence
+from queue_manager.api.resources import Resource
 
 
 class StatusError(Exception):

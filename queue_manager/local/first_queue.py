@@ -18,11 +18,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from job_controller import quantities
-from job_controller.fields import Json
-from queue_manager.api.labels import API_VERSION
+from job_controller.json_tree import Json
+from queue_manager.api.keys import API_VERSION
+from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, Resource
 from queue_manager.api.types import ClusterQueue
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, Resource
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue

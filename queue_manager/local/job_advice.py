@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from job_controller.complaints import endless_indexes
-from job_controller.fields import FieldError
-from queue_manager.engine.resources import JOBS
-from queue_manager.local.server.admission import Review
+from job_controller.api_rules.field_errors import FieldError
+from job_controller.job_warnings import endless_indexes
+from queue_manager.api.resources import JOBS
+from queue_manager.local.server.admission_chain import AdmissionReview
 
 
 class JobAdvice:
     """An Admission that only warns. The Job controller says the same in an Event, which outlasts the answer."""
 
-    def mutate(self, review: Review) -> list[FieldError] | None:
+    def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
         return None
 
-    def validate(self, review: Review) -> list[FieldError]:
+    def validate(self, review: AdmissionReview) -> list[FieldError]:
         if review.resource == JOBS and not review.subresource and review.operation == "CREATE":
             spec = review.object["spec"]
             restart_policy = spec["template"]["spec"]["restartPolicy"]

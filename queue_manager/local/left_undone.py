@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from job_controller.fields import FieldError, Json
-from queue_manager.engine.resources import JOBS, PODS
+from job_controller.api_rules.field_errors import FieldError
+from job_controller.json_tree import Json
+from queue_manager.api.resources import JOBS, PODS
 from queue_manager.local.agent.limits import limits_of
-from queue_manager.local.server.admission import Review
+from queue_manager.local.server.admission_chain import AdmissionReview
 
 MOUNTS = "nothing is mounted here, commands see the files of this machine"
 LIVENESS = "not run here, a container that hangs is not restarted"
@@ -33,10 +34,10 @@ class LeftUndone:
     def __init__(self, *, limits_cpu: bool = False) -> None:
         self._limits_cpu = limits_cpu
 
-    def mutate(self, review: Review) -> list[FieldError] | None:
+    def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
         return None
 
-    def validate(self, review: Review) -> list[FieldError]:
+    def validate(self, review: AdmissionReview) -> list[FieldError]:
         if review.operation == "CREATE" and not review.subresource:
             if review.resource == JOBS:
                 review.warnings.extend(self._warnings(review.object["spec"]["template"]["spec"], "spec.template.spec"))

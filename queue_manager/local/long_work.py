@@ -18,7 +18,8 @@ from typing import Any
 
 import orjson
 
-from job_controller.fields import FieldError, Json
+from job_controller.api_rules.field_errors import FieldError
+from job_controller.json_tree import Json
 from queue_manager.local.errors import StatusError, internal
 from queue_manager.local.schema.patience import SECONDS, Overtime, Work, patiently
 
@@ -126,7 +127,7 @@ def _listed(value: Any) -> list[Any]:
 def _functions() -> dict[str, Callable[..., list[Json]]]:
     """What the process can do, by the names that `limited` is called with."""
     from queue_manager.local.kinds.crd_schemas import validate_schema
-    from queue_manager.local.kinds.crds import CustomSchema
+    from queue_manager.local.kinds.custom_kinds import CustomSchema
     from queue_manager.local.server.exchange import convert_yaml
 
     @lru_cache(8)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

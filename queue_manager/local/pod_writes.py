@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from job_controller.model import Object
+from queue_manager.api.resources import PODS
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 
 

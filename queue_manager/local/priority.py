@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from job_controller.fields import FieldError, Json
+from job_controller.api_rules.field_errors import FieldError
+from job_controller.json_tree import Json
+from queue_manager.api.resources import PODS, PRIORITY_CLASSES
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import PODS, PRIORITY_CLASSES
 from queue_manager.local import errors
 from queue_manager.local.kinds.scheduling import SYSTEM
-from queue_manager.local.server.admission import Review
+from queue_manager.local.server.admission_chain import AdmissionReview
 from queue_manager.local.storage.store import Store, decode
 
 PREEMPT = "PreemptLowerPriority"
@@ -35,7 +36,7 @@ class PodPriority:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def mutate(self, review: Review) -> list[FieldError] | None:
+    def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
         """Raises StatusError 403 for a class that does not exist, or values that are not those of the class."""
         if review.resource != PODS or review.subresource or review.operation != "CREATE":
             return None
@@ -49,14 +50,14 @@ class PodPriority:
         _settle(review, "preemptionPolicy", "string value of PreemptionPolicy", policy)
         return None
 
-    def validate(self, review: Review) -> list[FieldError]:
+    def validate(self, review: AdmissionReview) -> list[FieldError]:
         """Raises StatusError 403 when a system class is to be deleted."""
         name = review.object["metadata"].get("name") or ""
         if review.operation == "DELETE" and review.resource == PRIORITY_CLASSES and name in SYSTEM:
             raise errors.forbidden(PRIORITY_CLASSES, name, "this is a system priority class and cannot be deleted")
         return []
 
-    def _named(self, spec: Json, review: Review) -> Json:
+    def _named(self, spec: Json, review: AdmissionReview) -> Json:
         name = spec["priorityClassName"]
         stored = self._store.get(str(PRIORITY_CLASSES), "", name)
         if stored is not None:
@@ -76,7 +77,7 @@ class PodPriority:
                 yield found
 
 
-def _settle(review: Review, field: str, what: str, value: Any) -> None:
+def _settle(review: AdmissionReview, field: str, what: str, value: Any) -> None:
     spec = review.object["spec"]
     given = spec.get(field)
     if given is not None and given != value:
@@ -88,5 +89,5 @@ def _settle(review: Review, field: str, what: str, value: Any) -> None:
     spec[field] = value
 
 
-def _forbidden(review: Review, detail: str) -> errors.StatusError:
+def _forbidden(review: AdmissionReview, detail: str) -> errors.StatusError:
     return errors.forbidden(PODS, review.object.get("metadata", {}).get("name", ""), detail)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from job_controller.fields import FieldError
-from job_controller.switches import Switches, drop
-from queue_manager.engine.resources import JOBS
-from queue_manager.local.server.admission import Review
+from job_controller.api_rules.dropped_fields import drop
+from job_controller.api_rules.field_errors import FieldError
+from job_controller.switches import Switches
+from queue_manager.api.resources import JOBS
+from queue_manager.local.server.admission_chain import AdmissionReview
 
 
 class SwitchedOff:
@@ -15,11 +16,11 @@ class SwitchedOff:
     def __init__(self, switches: Switches) -> None:
         self._switches = switches
 
-    def mutate(self, review: Review) -> list[FieldError] | None:
+    def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
         if review.resource == JOBS and not review.subresource and review.operation != "DELETE":
             dropped = drop(review.object, review.old, self._switches)
             review.warnings.extend(f"{path}: switched off in this cluster, the field is dropped" for path in dropped)
         return None
 
-    def validate(self, review: Review) -> list[FieldError]:
+    def validate(self, review: AdmissionReview) -> list[FieldError]:
         return []

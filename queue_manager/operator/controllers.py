@@ -16,19 +16,19 @@ from collections.abc import Callable, Iterable
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.clock_jumps import follow_clock
-from queue_manager.engine.job_cluster import run_job_controller
 from queue_manager.engine.reflector import SILENCE
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import throttled
 from queue_manager.engine.transport import Transport
-from queue_manager.jobs.queue_manager import add_queue_controllers
+from queue_manager.hosting.job_cluster import run_job_controller
+from queue_manager.metrics.workloads import ROLE
 from queue_manager.operator.absence import PathsAreServed
 from queue_manager.operator.election import Election, Fence, LeadershipLost
 from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE
 from queue_manager.operator.preflight import CannotStart
+from queue_manager.operator.renewing_transport import ClusterTransport
 from queue_manager.operator.rivals import RivalsAreReported
-from queue_manager.operator.transport import ClusterTransport
-from queue_manager.workloads.metrics import ROLE
+from queue_manager.wiring import add_queue_controllers
 
 log = logging.getLogger(__name__)
 

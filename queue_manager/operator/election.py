@@ -24,9 +24,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+from queue_manager.api.resources import LEASES
 from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import LEASES
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
 from queue_manager.operator.preflight import CannotStart
 

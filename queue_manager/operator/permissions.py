@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from queue_manager.engine.resources import (
+from queue_manager.api.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,

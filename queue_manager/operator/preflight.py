@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
+from queue_manager.api.resources import Resource
 from queue_manager.engine.client import Client
 from queue_manager.engine.exec_plugin import CredentialsError
-from queue_manager.engine.resources import Resource
 from queue_manager.engine.transport import ApiError, Request, Transport
 from queue_manager.operator.permissions import LEADER, Need, custom_resources, each_verb, needs
 

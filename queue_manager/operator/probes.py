@@ -21,7 +21,7 @@ from aiohttp import web
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import OFF, Address, parse
-from queue_manager.engine.metrics import CONTENT_TYPE
+from queue_manager.engine.metric_registry import CONTENT_TYPE
 from queue_manager.operator.preflight import CannotStart
 
 Answer = Callable[[], web.Response]

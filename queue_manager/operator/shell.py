@@ -35,7 +35,7 @@ import aiohttp
 
 from queue_manager.engine.tuning import stop_on_signals
 from queue_manager.operator.controllers import Controllers
-from queue_manager.operator.transport import ClusterTransport
+from queue_manager.operator.renewing_transport import ClusterTransport
 
 NOT_NEEDED = ("kubernetes", "kubernetes_asyncio", "pykube")
 

@@ -26,9 +26,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from job_controller.model import Key
-from queue_manager.api.labels import STRICT_FIFO
+from queue_manager.api.policies import STRICT_FIFO
 from queue_manager.scheduling.cycle import Retry
-from queue_manager.scheduling.info import Info, Rank
+from queue_manager.scheduling.workload_info import Info, Rank
 
 
 class Why(NamedTuple):

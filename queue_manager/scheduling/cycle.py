@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from queue_manager.api import labels
-from queue_manager.scheduling.assignment import Assignment, Mode, assign
-from queue_manager.scheduling.info import Info
-from queue_manager.scheduling.partial import largest_fit
-from queue_manager.scheduling.state import QueueState, SchedulerState
-from queue_manager.scheduling.tree import FlavorResource, Node
+from queue_manager.api import messages, reasons
+from queue_manager.scheduling.flavor_assignment import Assignment, Mode, assign
+from queue_manager.scheduling.partial_admission import largest_fit
+from queue_manager.scheduling.quota_state import QueueState, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
+from queue_manager.scheduling.workload_info import Info
 
 
 class Retry(Enum):
@@ -64,7 +64,7 @@ def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: dat
         queue = state.queues[name]
         entries.append(Admit(info, name, _nominate(state, queue, info)))
     entries.sort(key=lambda e: (e.assignment.borrow, e.info.rank))
-    counted: list[tuple[Node, dict[FlavorResource, int]]] = []
+    counted: list[tuple[QuotaNode, dict[FlavorResource, int]]] = []
     try:
         for entry in entries:
             outcomes.append(_process(state, entry, counted))
@@ -87,20 +87,22 @@ def _nominate(state: SchedulerState, queue: QueueState, info: Info) -> Assignmen
 def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -> Refuse | None:
     if name not in state.queues:
         message = f"ClusterQueue {name} not found"
-        return Refuse(info, name, labels.MISCONFIGURED, message, Retry.EDIT)
+        return Refuse(info, name, reasons.MISCONFIGURED, message, Retry.EDIT)
     if state.inactive(name) is not None:
-        return Refuse(info, name, labels.SUSPENDED, f"ClusterQueue {name} is inactive", Retry.EDIT)
+        return Refuse(info, name, reasons.SUSPENDED, f"ClusterQueue {name} is inactive", Retry.EDIT)
     if info.in_backoff(now):
-        return Refuse(info, name, labels.PENDING_EVALUATION, labels.PENDING_EVALUATION_MESSAGE, Retry.EDIT)
+        return Refuse(info, name, reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE, Retry.EDIT)
     if not state.selects_namespace(name, info.key.namespace):
-        message = labels.NAMESPACE_MISMATCH_MESSAGE
-        return Refuse(info, name, labels.MISCONFIGURED, message, Retry.NAMESPACE)
+        message = messages.NAMESPACE_MISMATCH_MESSAGE
+        return Refuse(info, name, reasons.MISCONFIGURED, message, Retry.NAMESPACE)
     if info.error:
-        return Refuse(info, name, labels.MISCONFIGURED, info.error, Retry.EDIT)
+        return Refuse(info, name, reasons.MISCONFIGURED, info.error, Retry.EDIT)
     return None
 
 
-def _process(state: SchedulerState, entry: Admit, counted: list[tuple[Node, dict[FlavorResource, int]]]) -> Outcome:
+def _process(
+    state: SchedulerState, entry: Admit, counted: list[tuple[QuotaNode, dict[FlavorResource, int]]]
+) -> Outcome:
     node = state.queues[entry.cluster_queue].node
     assignment = entry.assignment
     if assignment.mode is not Mode.FIT:
@@ -108,17 +110,19 @@ def _process(state: SchedulerState, entry: Admit, counted: list[tuple[Node, dict
             _count(node, _reservable(node, assignment.usage), counted)
         return refusal(entry, assignment.reason, assignment.message, Retry.CHANGE)
     if any(amount > node.available(fr) for fr, amount in assignment.usage.items()):
-        return refusal(entry, labels.WAITING_FOR_QUOTA, labels.NO_LONGER_FITS_MESSAGE, Retry.NEXT_CYCLE)
+        return refusal(entry, reasons.WAITING_FOR_QUOTA, messages.NO_LONGER_FITS_MESSAGE, Retry.NEXT_CYCLE)
     _count(node, assignment.usage, counted)
     return entry
 
 
-def _count(node: Node, usage: dict[FlavorResource, int], counted: list[tuple[Node, dict[FlavorResource, int]]]) -> None:
+def _count(
+    node: QuotaNode, usage: dict[FlavorResource, int], counted: list[tuple[QuotaNode, dict[FlavorResource, int]]]
+) -> None:
     node.add_all(usage)
     counted.append((node, usage))
 
 
-def _reservable(node: Node, usage: dict[FlavorResource, int]) -> dict[FlavorResource, int]:
+def _reservable(node: QuotaNode, usage: dict[FlavorResource, int]) -> dict[FlavorResource, int]:
     """What a waiting Workload keeps others of its cohort from taking in this cycle: up to its own nominal."""
     return {fr: max(0, min(amount, node.quota(fr).nominal - node.usage.get(fr, 0))) for fr, amount in usage.items()}
 

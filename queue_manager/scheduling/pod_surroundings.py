@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.api.types import LimitRange, LimitRangeItem, Quantity
 from queue_manager.scheduling.amounts import Amounts, amount
-from queue_manager.scheduling.requests import container_requests, pod_requests
+from queue_manager.scheduling.pod_requests import container_requests, pod_requests
 
 Quantities = Mapping[str, Quantity]
 

@@ -12,7 +12,7 @@ import msgspec
 
 from job_controller.model import Key, Pod
 from job_controller.times import timestamp
-from queue_manager.engine.resources import PODS
+from queue_manager.api.resources import PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError, Request
 from queue_manager.engine.workqueue import WorkQueue
@@ -21,7 +21,7 @@ NODE = "simulated"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PodScript:
     """What a pod does, in seconds after its creation; None: never."""
 
     ready_after: float | None = 1.0
@@ -31,7 +31,7 @@ class Outcome:
     no_node: str = ""  # why no node can take it; empty: one can
 
 
-Script = Callable[[Pod], Outcome]
+Script = Callable[[Pod], PodScript]
 
 
 class Kubelet:
@@ -100,7 +100,7 @@ class Kubelet:
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         await self._patch(pod, {"conditions": [condition]})
 
-    async def _report(self, pod: Pod, phase: str, outcome: Outcome) -> None:
+    async def _report(self, pod: Pod, phase: str, outcome: PodScript) -> None:
         await self._patch(pod, pod_status(phase, outcome.exit_code, self._clock.now()))
 
     async def _patch(self, pod: Pod, status: dict[str, Any]) -> None:
@@ -114,10 +114,10 @@ class Kubelet:
             type=Pod,
         )
 
-    async def _stop(self, pod: Pod, outcome: Outcome) -> None:
+    async def _stop(self, pod: Pod, outcome: PodScript) -> None:
         await asyncio.sleep(outcome.stops_within)
         if pod.status.phase not in ("Succeeded", "Failed"):
-            await self._report(pod, "Failed", Outcome(exit_code=143))
+            await self._report(pod, "Failed", PodScript(exit_code=143))
         await self._client.delete(PODS, pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid, grace_period=0)
 
 

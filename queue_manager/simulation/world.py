@@ -15,23 +15,23 @@ from types import TracebackType
 from typing import Any, Self
 
 from queue_manager import kube_yaml
+from queue_manager.api.resources import by_kind
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
-from queue_manager.engine.job_cluster import run_job_controller
-from queue_manager.engine.resources import by_kind
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Relay, Request, Response, Transport
-from queue_manager.jobs.queue_manager import add_queue_controllers
+from queue_manager.hosting.job_cluster import run_job_controller
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
-from queue_manager.local.controllers.namespaces import NamespaceController
-from queue_manager.local.kinds.registry import Registry
-from queue_manager.local.server.admission import Admission
+from queue_manager.local.controllers.namespace_deletion import NamespaceController
+from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.server.admission_chain import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
-from queue_manager.local.storage.store import Change, Store
-from queue_manager.simulation.kubelet import Kubelet, Outcome, Script
+from queue_manager.local.server.in_process import LocalTransport
+from queue_manager.local.storage.store import Store, StoredChange
+from queue_manager.simulation.kubelet import Kubelet, PodScript, Script
 from queue_manager.simulation.virtual import virtual_clock
+from queue_manager.wiring import add_queue_controllers
 
 
 class World:
@@ -40,7 +40,7 @@ class World:
     def __init__(
         self,
         seed: int = 0,
-        script: Script | None = lambda pod: Outcome(),
+        script: Script | None = lambda pod: PodScript(),
         config: KueueConfig | None = None,
         *,
         apart: bool = False,
@@ -58,8 +58,8 @@ class World:
         self._stack = AsyncExitStack()
         self.store = Store(self.clock, self.rng)
         self.store.subscribe(self._record)
-        self.admission: list[Admission] = []
-        self.server = ApiServer(self.store, Registry.builtin(), self.clock, self.admission)
+        self.admission: list[AdmissionPlugin] = []
+        self.server = ApiServer(self.store, KindRegistry.builtin(), self.clock, self.admission)
         self.client = Client(LocalTransport(self.server, "user"))
         self._manager: tuple[Runtime, _Wire] | None = None
 
@@ -123,7 +123,7 @@ class World:
             created.append(await self.client.create(resource, namespace, tree))
         return created
 
-    def _record(self, change: Change) -> None:
+    def _record(self, change: StoredChange) -> None:
         self.history.append(change.type.encode() + b" " + change.resource.encode() + b" " + change.new.data)
 
 

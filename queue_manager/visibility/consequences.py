@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from job_controller.model import Key
-from queue_manager.api import labels
+from queue_manager.api import condition_types, keys, policies
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 
 
@@ -24,7 +24,7 @@ def load_of(workloads: Iterable[Workload]) -> Load:
     """Counts those that are not finished; a deactivated one without quota neither waits nor runs."""
     waiting = running = 0
     for workload in workloads:
-        if workload.is_true(labels.FINISHED):
+        if workload.is_true(condition_types.FINISHED):
             continue
         if workload.status.admission is not None:
             running += 1
@@ -39,10 +39,10 @@ def on_reactivation(
     """Where a Workload stands once spec.active is true again. Queues are None where they do not exist."""
     name = workload.spec.queue_name
     obstacle = queue_obstacle(workload.local_queue, queue, above, home)
-    gates = workload.metadata.annotations.get(labels.ADMISSION_GATED_BY, "")
+    gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
     if obstacle:
         return f"waits: {obstacle}"
-    if workload.is_true(labels.QUOTA_RESERVED):
+    if workload.is_true(condition_types.QUOTA_RESERVED):
         return "its pods are still being stopped; then it is back in line with a new budget of retries"
     if gates:
         return f"waits for its admission gates: {gates}"
@@ -62,7 +62,7 @@ def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | Non
         return f"there is no ClusterQueue {queue.spec.cluster_queue}"
     if stops(above.spec.stop_policy):
         return f"ClusterQueue {above.metadata.name} is held (sluice release cq/{above.metadata.name})"
-    active = next((c for c in above.status.conditions if c.type == labels.ACTIVE), None)
+    active = next((c for c in above.status.conditions if c.type == condition_types.ACTIVE), None)
     if active is not None and active.status == "False":
         return f"ClusterQueue {above.metadata.name}: {active.message}"
     return ""
@@ -85,10 +85,10 @@ def on_stop(policy: str, load: Load, *, queue: str, blocked_above: str = "") -> 
     """What follows from a new stop policy. `queue`: as typed; `blocked_above`: the ClusterQueue if that is stopped."""
     undo = f"undo: sluice release {queue}"
     match policy:
-        case labels.HOLD:
+        case policies.HOLD:
             stays = "; what runs goes on to its end" if load.running else ""
             return f"nothing more starts ({load}){stays}; {undo}"
-        case labels.HOLD_AND_DRAIN:
+        case policies.HOLD_AND_DRAIN:
             stops = "; what runs is stopped and goes back in line" if load.running else ""
             return f"nothing more starts ({load}){stops}; {undo}"
     if blocked_above:

@@ -6,9 +6,9 @@ import msgspec
 
 from job_controller.model import Job
 from queue_manager.api.types import PodSet, PodSetAssignment, Workload
-from queue_manager.jobs.workload import pod_count
+from queue_manager.jobs.workload_manifest import pod_count
 from queue_manager.scheduling.amounts import text
-from queue_manager.scheduling.requests import pod_requests
+from queue_manager.scheduling.pod_requests import pod_requests
 
 
 class DemandRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

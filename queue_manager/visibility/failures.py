@@ -9,10 +9,10 @@ import msgspec
 
 from job_controller.disruption_target import DISRUPTION_TARGET
 from job_controller.pod_facts import finish_time
-from queue_manager.api import labels
+from queue_manager.api import reasons
 from queue_manager.api.types import Workload
-from queue_manager.visibility.pods import failed_container
-from queue_manager.visibility.wire import Pod
+from queue_manager.visibility.pod_attempts import failed_container
+from queue_manager.visibility.wire_types import Pod
 
 OOM_KILLED = "OOMKilled"
 
@@ -84,7 +84,7 @@ def first_try(workload: Workload) -> datetime | None:
     attempts = history.attempts if history is not None else ()
     start = None
     for number, attempt in enumerate(reversed(attempts)):
-        if number and attempt.reason.startswith(labels.DEACTIVATED):
+        if number and attempt.reason.startswith(reasons.DEACTIVATED):
             break
         start = attempt.start
     return start

@@ -13,14 +13,14 @@ from datetime import datetime
 
 import msgspec
 
-from queue_manager.api import labels
+from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.visibility.failures import OOM_KILLED, Failure
-from queue_manager.visibility.wire import Event
+from queue_manager.visibility.wire_types import Event
 
-LIMIT = labels.deactivated_due_to(labels.REQUEUING_LIMIT_EXCEEDED)
-RUN_TIME = labels.deactivated_due_to(labels.MAX_EXEC_TIME_EXCEEDED)
-CHECK = labels.deactivated_due_to(labels.ADMISSION_CHECK)
+LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
+RUN_TIME = reasons.deactivated_due_to(reasons.MAX_EXEC_TIME_EXCEEDED)
+CHECK = reasons.deactivated_due_to(reasons.ADMISSION_CHECK)
 CRASHES, OUT_OF_MEMORY = "crashes", "out of memory"
 RESTARTING = "Back-off restarting failed container"  # how the kubelet's BackOff Event begins
 
@@ -55,7 +55,9 @@ def inbox(
 
     `home`: the namespace of names without one. `failures`: by UID of the Workload.
     """
-    inactive = [w for w in workloads if not w.spec.active and not w.is_true(labels.FINISHED) and not _leaves(w)]
+    inactive = [
+        w for w in workloads if not w.spec.active and not w.is_true(condition_types.FINISHED) and not _leaves(w)
+    ]
     warnings, failed = _warnings(events), failures or {}
     rows = [_row(workload, warnings, failed.get(workload.metadata.uid), now, home) for workload in inactive]
     return sorted(rows, key=lambda row: (-row.priority, -(row.deactivated_seconds or 0), row.namespace, row.name))
@@ -68,7 +70,7 @@ def _leaves(workload: Workload) -> bool:
 def _row(
     workload: Workload, warnings: Mapping[str, Sequence[Event]], failure: Failure | None, now: datetime, home: str
 ) -> InboxRow:
-    evicted = workload.condition(labels.EVICTED)
+    evicted = workload.condition(condition_types.EVICTED)
     since = evicted.last_transition_time if evicted is not None and evicted.is_true else None
     name = job_name(workload)
     event = last_warning(name, warnings.get(workload.metadata.namespace, ()))
@@ -105,7 +107,7 @@ def typed(workload: Workload, home: str = "default") -> str:
 
 def cause(workload: Workload, failure: Failure | None = None, warning: Event | None = None) -> str:
     """Who or what deactivated it, in a few words."""
-    evicted = workload.condition(labels.EVICTED)
+    evicted = workload.condition(condition_types.EVICTED)
     reason = evicted.reason if evicted is not None and evicted.is_true else ""
     if reason == RUN_TIME:
         return "run time"
@@ -113,33 +115,33 @@ def cause(workload: Workload, failure: Failure | None = None, warning: Event | N
         return "failed check"
     if reason == LIMIT:
         return _unready(workload, failure, warning)
-    if reason.startswith(labels.DEACTIVATED_DUE_TO):
-        return reason.removeprefix(labels.DEACTIVATED_DUE_TO)
+    if reason.startswith(reasons.DEACTIVATED_DUE_TO):
+        return reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
     return "by a user"
 
 
 _UNREADY = {
-    labels.WAIT_FOR_START: "pods not ready",
-    labels.WAIT_FOR_RECOVERY: "pods lost",
-    labels.UNSCHEDULABLE: "no node",
+    reasons.WAIT_FOR_START: "pods not ready",
+    reasons.WAIT_FOR_RECOVERY: "pods lost",
+    reasons.UNSCHEDULABLE: "no node",
 }
 
 
 def _unready(workload: Workload, failure: Failure | None, warning: Event | None) -> str:
     """Why its pods were not ready: the last timeout says so, or they failed; else the most frequent kind of timeout."""
-    evicted = workload.condition(labels.EVICTED)
-    if evicted is not None and f"; {labels.NO_NODE} " in evicted.message:
-        return _UNREADY[labels.UNSCHEDULABLE]
+    evicted = workload.condition(condition_types.EVICTED)
+    if evicted is not None and f"; {messages.NO_NODE} " in evicted.message:
+        return _UNREADY[reasons.UNSCHEDULABLE]
     if failure is not None:
         return OUT_OF_MEMORY if failure.reason == OOM_KILLED else CRASHES
     if warning is not None and warning.message.startswith(RESTARTING):
         return CRASHES
     stats = workload.status.scheduling_stats
-    timeouts = [e for e in stats.evictions if e.reason == labels.PODS_READY_TIMEOUT] if stats else []
+    timeouts = [e for e in stats.evictions if e.reason == reasons.PODS_READY_TIMEOUT] if stats else []
     if not timeouts:
         return "pods not ready"
     most = max(timeouts, key=lambda e: e.count or 0)
-    return _UNREADY.get(most.underlying_cause or labels.WAIT_FOR_START, most.underlying_cause or "")
+    return _UNREADY.get(most.underlying_cause or reasons.WAIT_FOR_START, most.underlying_cause or "")
 
 
 def tries(workload: Workload) -> int:
@@ -148,15 +150,15 @@ def tries(workload: Workload) -> int:
     if stats is None:
         return 0
     lost = sum(
-        e.count or 0 for e in stats.evictions if (e.reason, e.underlying_cause or "") != (labels.DEACTIVATED, "")
+        e.count or 0 for e in stats.evictions if (e.reason, e.underlying_cause or "") != (reasons.DEACTIVATED, "")
     )
     return lost - 1 if _gave_up_waiting(workload) else lost
 
 
 def _gave_up_waiting(workload: Workload) -> bool:
     """It was deactivated in its backoff: counted like an eviction, but no try had begun."""
-    evicted, history = workload.condition(labels.EVICTED), workload.status.requeue_history
-    if evicted is None or not evicted.is_true or not evicted.reason.startswith(labels.DEACTIVATED_DUE_TO):
+    evicted, history = workload.condition(condition_types.EVICTED), workload.status.requeue_history
+    if evicted is None or not evicted.is_true or not evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO):
         return False
     last = history.attempts[-1].end if history is not None and history.attempts else None
     return last is not None and evicted.last_transition_time is not None and last < evicted.last_transition_time
@@ -174,7 +176,7 @@ def action(why: str, job: str, failure: Failure | None = None, home: str = "defa
         case "by a user":
             return again
         case "run time":
-            return f"raise the Job's label {labels.MAX_EXEC_TIME}, then: {again}"
+            return f"raise the Job's label {keys.MAX_EXEC_TIME}, then: {again}"
         case "failed check":
             return f"see what the check objects to, then: {again}"
         case "no node":

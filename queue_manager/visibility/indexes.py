@@ -19,7 +19,7 @@ from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import completion_index, is_active, is_ready
 from job_controller.switches import effective
-from queue_manager.visibility.pods import (
+from queue_manager.visibility.pod_attempts import (
     attempt_of,
     creation_order,
     exit_code,
@@ -28,7 +28,7 @@ from queue_manager.visibility.pods import (
     trouble,
     works,
 )
-from queue_manager.visibility.wire import Pod
+from queue_manager.visibility.wire_types import Pod
 
 DRAWN = 1_000_000  # a Job may have two thousand million indexes
 MEANING = {".": "succeeded", "x": "failed", "r": "running", "s": "starting", "b": "in backoff", "_": "not started"}

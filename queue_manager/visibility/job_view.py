@@ -9,21 +9,21 @@ import msgspec
 
 from job_controller.model import Job
 from job_controller.pod_identity import believed
-from queue_manager.api import labels
+from queue_manager.api import keys
 from queue_manager.api.types import Workload
 from queue_manager.visibility import inbox
-from queue_manager.visibility.attempts import Attempt, attempts
+from queue_manager.visibility.attempt_ladder import AttemptRow, attempts
 from queue_manager.visibility.demand import DemandRow, demand
 from queue_manager.visibility.failures import Failure
-from queue_manager.visibility.history import Step, history
 from queue_manager.visibility.indexes import IndexMap, index_map
-from queue_manager.visibility.jobs import job_state, spans, state_without_job, why
-from queue_manager.visibility.outlook import Next, Surroundings, outlook
-from queue_manager.visibility.pods import PodRow, pod_rows
-from queue_manager.visibility.wire import Event, Pod
+from queue_manager.visibility.job_history import Step, history
+from queue_manager.visibility.job_states import job_state, spans, state_without_job, why
+from queue_manager.visibility.outlook import Next, OutlookContext, outlook
+from queue_manager.visibility.pod_attempts import PodRow, pod_rows
+from queue_manager.visibility.wire_types import Event, Pod
 
 
-class Eviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class EvictionCountRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How often it lost its quota for one cause."""
 
     reason: str
@@ -37,8 +37,8 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     requeues: int
     tries: int
     requeue_at: datetime | None
-    evictions: list[Eviction]
-    attempts: list[Attempt]
+    evictions: list[EvictionCountRow]
+    attempts: list[AttemptRow]
 
 
 class EventRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -93,7 +93,7 @@ def job_view(
     workload: Workload | None,
     pods: Sequence[Pod],
     events: Iterable[Event],
-    around: Surroundings,
+    around: OutlookContext,
     now: datetime,
     *,
     cluster_queue: str = "",
@@ -123,7 +123,7 @@ def job_view(
         name=name,
         uid=uid,
         workload=workload.metadata.name if workload is not None else "",
-        queue=workload.spec.queue_name if workload is not None else shown.metadata.labels.get(labels.QUEUE_NAME, ""),
+        queue=workload.spec.queue_name if workload is not None else shown.metadata.labels.get(keys.QUEUE_NAME, ""),
         cluster_queue=admission.cluster_queue if admission is not None else cluster_queue,
         priority=(workload.spec.priority or 0) if workload is not None else 0,
         priority_class=ref.name if ref is not None else "",
@@ -170,7 +170,7 @@ def _retries(workload: Workload | None, events: Sequence[Event]) -> Retries:
         tries=inbox.tries(workload),
         requeue_at=state.requeue_at if state is not None else None,
         evictions=[
-            Eviction(reason=e.reason or "", cause=e.underlying_cause or "", count=e.count or 0)
+            EvictionCountRow(reason=e.reason or "", cause=e.underlying_cause or "", count=e.count or 0)
             for e in (stats.evictions if stats is not None else ())
         ],
         attempts=attempts(workload, events),

@@ -20,16 +20,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from job_controller import selectors
+from job_controller.api_rules import label_selectors
 from job_controller.model import Job, Key, ObjectMeta
-from queue_manager.api import labels
+from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
-from queue_manager.jobs.workload import prebuilt_name
+from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.visibility.consequences import queue_obstacle
-from queue_manager.visibility.verdict import never, without_quota
+from queue_manager.visibility.start_verdict import never, without_quota
 
 WAITS = "waits in its queue"
-_NEVER = (labels.NO_MATCHING_FLAVOR, labels.EXCEEDS_MAX_QUOTA, labels.MISCONFIGURED)
+_NEVER = (reasons.NO_MATCHING_FLAVOR, reasons.EXCEEDS_MAX_QUOTA, reasons.MISCONFIGURED)
 
 
 class Obstacle(NamedTuple):
@@ -88,18 +88,18 @@ def local_queue_of(job: Job | None, workload: Workload | None) -> Key:
     if workload is not None:
         return workload.local_queue
     meta = job.metadata if job is not None else ObjectMeta()
-    return Key(meta.namespace, meta.labels.get(labels.QUEUE_NAME, ""))
+    return Key(meta.namespace, meta.labels.get(keys.QUEUE_NAME, ""))
 
 
 def _of_class(job: Job, workload: Workload | None, queues: Queues) -> Obstacle | None:
     """A Workload that exists keeps its priority when the label is changed to a class that does not."""
-    name = job.metadata.labels.get(labels.PRIORITY_CLASS, "")
+    name = job.metadata.labels.get(keys.PRIORITY_CLASS, "")
     if not name or workload is not None or queues.classes is None or name in queues.classes:
         return None
     near = difflib.get_close_matches(name, sorted(queues.classes), n=1)
     text = f"cannot start: there is no WorkloadPriorityClass {name}"
     text += f"; did you mean {near[0]}?" if near else ""
-    return Obstacle(text, f"correct its label {labels.PRIORITY_CLASS}", never=True)
+    return Obstacle(text, f"correct its label {keys.PRIORITY_CLASS}", never=True)
 
 
 def _of_specs(job: Job, above: ClusterQueue | None, queues: Queues) -> Obstacle | None:
@@ -120,7 +120,7 @@ def _selects(above: ClusterQueue, namespace: str, queues: Queues) -> bool:
     if selector is None:
         return False
     own = queues.namespaces.get(namespace)
-    return own is None or selectors.matches(selector, own)
+    return own is None or label_selectors.matches(selector, own)
 
 
 def _of_resources(job: Job, workload: Workload | None, above: ClusterQueue) -> Obstacle | None:
@@ -128,7 +128,7 @@ def _of_resources(job: Job, workload: Workload | None, above: ClusterQueue) -> O
     if not names:
         return None
     text = f"cannot start: ClusterQueue {above.metadata.name} has no quota for {names}"
-    judged = workload.condition(labels.QUOTA_RESERVED) if workload is not None else None
+    judged = workload.condition(condition_types.QUOTA_RESERVED) if workload is not None else None
     if judged is None:
         return Obstacle(f"{text}, unless the configuration leaves that out", certain=False)
     if judged.is_true or judged.reason not in _NEVER:

@@ -17,19 +17,19 @@ from job_controller import conditions
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from job_controller.times import later
-from queue_manager.api import labels
+from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import Condition, Workload
-from queue_manager.jobs.workload import prebuilt_name
+from queue_manager.jobs.workload_manifest import prebuilt_name
+from queue_manager.lifecycle.requeuing import Deadline, give_up_at, pods_deadline, settings_for
+from queue_manager.lifecycle.rules import execution_deadline
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.visibility.inbox import typed
 from queue_manager.visibility.indexes import IndexMap
-from queue_manager.visibility.jobs import is_left_alone
+from queue_manager.visibility.job_states import is_left_alone
 from queue_manager.visibility.obstacles import Obstacle
-from queue_manager.visibility.pods import next_pod_at
-from queue_manager.visibility.wire import Pod
-from queue_manager.workloads.lifecycle import execution_deadline
-from queue_manager.workloads.requeuing import Deadline, give_up_at, pods_deadline, settings_for
-from queue_manager.workloads.settings import Settings
-from queue_manager.workloads.unscheduled import unscheduled
+from queue_manager.visibility.pod_attempts import next_pod_at
+from queue_manager.visibility.wire_types import Pod
 
 LEFT_ALONE = (
     "nothing: the queue leaves it alone. Its namespace is not managed (managedJobsNamespaceSelector), or no queue "
@@ -48,7 +48,7 @@ class Next(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class OutlookContext:
     """What is around the Job. `settings` None: the configuration is not known.
 
     `home`: the namespace that commands mean where none is named.
@@ -66,7 +66,7 @@ def outlook(
     pods: Sequence[Pod],
     indexes: IndexMap | None,
     state: str,
-    around: Surroundings,
+    around: OutlookContext,
     now: datetime,
     *,
     refused: bool = False,
@@ -92,12 +92,12 @@ def outlook(
     return [*dated, *(n for n in found if n.at is None)]
 
 
-def _without_job(workload: Workload | None, state: str, around: Surroundings) -> list[Next]:
+def _without_job(workload: Workload | None, state: str, around: OutlookContext) -> list[Next]:
     if workload is None or state == "Orphaned":
         return [_some("its Job is gone: its Workload is finished, and goes")]
     if state == "Finished":
         return _after_the_end(None, workload, around)
-    if workload.is_true(labels.ADMITTED) and state == "Reserved":
+    if workload.is_true(condition_types.ADMITTED) and state == "Reserved":
         held = _deadlines_of_the_queue(workload, (), around)
         return [*held, _some("holds its quota until it is finished or deleted: it stands for no Job")]
     return _HELD_BY_QUEUE[state](workload, around)
@@ -122,14 +122,14 @@ def _unseen(job: Job, now: datetime) -> str:
 # --- states ------------------------------------------------------------------------------------------------
 
 
-def _after_the_end(job: Job | None, workload: Workload | None, around: Surroundings) -> list[Next]:
+def _after_the_end(job: Job | None, workload: Workload | None, around: OutlookContext) -> list[Next]:
     end = conditions.finished(job.status) if job is not None else None
     found = []
     ttl = job.spec.ttl_seconds_after_finished if job is not None else None
     at = _after(end.last_transition_time if end is not None else None, ttl)
     if at is not None:
         found.append(Next(at=at, what="is deleted with its pods (ttlSecondsAfterFinished)"))
-    finished = workload.condition(labels.FINISHED) if workload is not None else None
+    finished = workload.condition(condition_types.FINISHED) if workload is not None else None
     if finished is not None and around.settings is not None:
         at = _after(finished.last_transition_time, around.settings.retain_finished)
         if at is not None:
@@ -137,12 +137,12 @@ def _after_the_end(job: Job | None, workload: Workload | None, around: Surroundi
     return found or [_some("nothing: it has ended")]
 
 
-def _deactivated(workload: Workload, around: Surroundings) -> list[Next]:
+def _deactivated(workload: Workload, around: OutlookContext) -> list[Next]:
     found = []
-    if workload.is_true(labels.QUOTA_RESERVED):
+    if workload.is_true(condition_types.QUOTA_RESERVED):
         found.append(_some("its pods are stopped, then its quota is given back"))
-    evicted = workload.condition(labels.EVICTED)
-    ours = evicted is not None and evicted.reason.startswith(labels.DEACTIVATED_DUE_TO)  # a user's is kept
+    evicted = workload.condition(condition_types.EVICTED)
+    ours = evicted is not None and evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO)  # a user's is kept
     if evicted is not None and ours and around.settings is not None:
         at = _after(evicted.last_transition_time, around.settings.retain_deactivated)
         if at is not None:
@@ -150,7 +150,7 @@ def _deactivated(workload: Workload, around: Surroundings) -> list[Next]:
     return [*found, _some(f"stays out until: sluice reactivate {typed(workload, around.home)}")]
 
 
-def _backoff(workload: Workload, around: Surroundings) -> list[Next]:
+def _backoff(workload: Workload, around: OutlookContext) -> list[Next]:
     state = workload.status.requeue_state
     count = (state.count or 0) if state is not None else 0
     limit = _limit(workload, around.settings)
@@ -162,7 +162,7 @@ def _backoff(workload: Workload, around: Surroundings) -> list[Next]:
     return [Next(at=at, what=f"back in line of {workload.spec.queue_name} ({tried})"), *_obstacles(around)]
 
 
-def _evicted(workload: Workload, around: Surroundings) -> list[Next]:
+def _evicted(workload: Workload, around: OutlookContext) -> list[Next]:
     found = [_some("its pods are stopped, then its quota is given back")]
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is not None:
@@ -170,11 +170,11 @@ def _evicted(workload: Workload, around: Surroundings) -> list[Next]:
     return found
 
 
-def _pending(workload: Workload, around: Surroundings) -> list[Next]:
-    return _obstacles(around) or [_some(_why_pending(workload.condition(labels.QUOTA_RESERVED), workload))]
+def _pending(workload: Workload, around: OutlookContext) -> list[Next]:
+    return _obstacles(around) or [_some(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload))]
 
 
-def _obstacles(around: Surroundings) -> list[Next]:
+def _obstacles(around: OutlookContext) -> list[Next]:
     found = around.obstacle
     if found is None:
         return []
@@ -182,26 +182,26 @@ def _obstacles(around: Surroundings) -> list[Next]:
 
 
 _PENDING = {
-    labels.WAITING_FOR_QUOTA: "starts when enough quota is free",
-    labels.WAITING_FOR_PREEMPTED: "starts when those that make room for it have stopped",
-    labels.WAITING_FOR_PODS_READY: "starts when the pods of all that are admitted are ready (blockAdmission)",
-    labels.EXCEEDS_MAX_QUOTA: "never starts, unless it asks for less or an admin raises the quota",
-    labels.NO_MATCHING_FLAVOR: "never starts, unless it asks for something else or an admin adds a flavor for it",
-    labels.MISCONFIGURED: "never starts, unless what is wrong is put right",
+    reasons.WAITING_FOR_QUOTA: "starts when enough quota is free",
+    reasons.WAITING_FOR_PREEMPTED: "starts when those that make room for it have stopped",
+    reasons.WAITING_FOR_PODS_READY: "starts when the pods of all that are admitted are ready (blockAdmission)",
+    reasons.EXCEEDS_MAX_QUOTA: "never starts, unless it asks for less or an admin raises the quota",
+    reasons.NO_MATCHING_FLAVOR: "never starts, unless it asks for something else or an admin adds a flavor for it",
+    reasons.MISCONFIGURED: "never starts, unless what is wrong is put right",
 }
 
 
 def _why_pending(reserved: Condition | None, workload: Workload) -> str:
     reason = reserved.reason if reserved is not None else ""
-    if reason == labels.ADMISSION_GATED:
-        gates = workload.metadata.annotations.get(labels.ADMISSION_GATED_BY, "")
+    if reason == reasons.ADMISSION_GATED:
+        gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
         return f"gets in line when its admission gates are taken off: {gates}"
     return _PENDING.get(reason, f"is tried when it is its turn in {workload.spec.queue_name}")
 
 
-def _reserved(workload: Workload, around: Surroundings) -> list[Next]:
+def _reserved(workload: Workload, around: OutlookContext) -> list[Next]:
     open_checks = [check.name for check in workload.status.admission_checks if check.state != "Ready"]
-    if open_checks and not workload.is_true(labels.ADMITTED):
+    if open_checks and not workload.is_true(condition_types.ADMITTED):
         return [_some(f"starts when its admission checks are ready: {', '.join(open_checks)}")]
     return [_some("starts at once")]
 
@@ -219,7 +219,7 @@ _HELD_BY_QUEUE = {
 
 
 def _while_it_runs(
-    job: Job, workload: Workload | None, pods: Sequence[Pod], indexes: IndexMap | None, around: Surroundings
+    job: Job, workload: Workload | None, pods: Sequence[Pod], indexes: IndexMap | None, around: OutlookContext
 ) -> list[Next]:
     found = []
     at = next_pod_at(job, pods, around.options)
@@ -238,13 +238,13 @@ def _while_it_runs(
     return [*found, _some(f"ends when all its pods have succeeded ({done})")]
 
 
-def _deadlines_of_the_queue(workload: Workload, pods: Sequence[Pod], around: Surroundings) -> list[Next]:
+def _deadlines_of_the_queue(workload: Workload, pods: Sequence[Pod], around: OutlookContext) -> list[Next]:
     found = []
     at = execution_deadline(workload)
     if at is not None:
         found.append(Next(at=at, what="is deactivated if it still runs (maximum execution time)"))
-    ready = workload.condition(labels.PODS_READY)
-    if workload.is_true(labels.PODS_READY) or not workload.is_true(labels.ADMITTED):
+    ready = workload.condition(condition_types.PODS_READY)
+    if workload.is_true(condition_types.PODS_READY) or not workload.is_true(condition_types.ADMITTED):
         return found
     if ready is None and (around.settings is None or workload.metadata.controller is not None):
         return found  # waitForPodsReady is off, as far as one can see: else the Job's pods would be told of
@@ -261,8 +261,8 @@ def _deadlines_of_the_queue(workload: Workload, pods: Sequence[Pod], around: Sur
 
 def _end_of_tries(workload: Workload, settings: Settings | None) -> datetime | None:
     """When giveUpAfter ends a backoff, where that is known."""
-    evicted = workload.condition(labels.EVICTED)
-    if settings is None or evicted is None or evicted.reason != labels.PODS_READY_TIMEOUT:
+    evicted = workload.condition(condition_types.EVICTED)
+    if settings is None or evicted is None or evicted.reason != reasons.PODS_READY_TIMEOUT:
         return None
     return give_up_at(workload, settings_for(workload, settings))
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 
 from job_controller.reasons import COMPLETIONS_REACHED
-from queue_manager.api import labels
+from queue_manager.api import condition_types, messages, reasons
 
-GAVE_UP = labels.deactivated_due_to(labels.REQUEUING_LIMIT_EXCEEDED)
+GAVE_UP = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
 
 _PREFIX = re.compile(r"couldn't assign flavors to pod set \S+: ")
 _UNCOVERED = re.compile(r"resource (?P<resource>\S+) unavailable in ClusterQueue")
@@ -30,12 +30,12 @@ def plain(reason: str, message: str, *, tries: int = 0, alike: str = "") -> str:
         return gave_up(tries)
     if reason == COMPLETIONS_REACHED:
         return ""  # the state says it
-    if (reason, message) == (labels.DEACTIVATED, labels.DEACTIVATED_MESSAGE):
+    if (reason, message) == (reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE):
         return "by a user"
-    if message == labels.EQUIVALENT_MESSAGE:
+    if message == messages.EQUIVALENT_MESSAGE:
         who = f"{alike}, which" if alike else "one that"
         return f"not tried again: {who} asks for the same{',' if alike else ''} does not fit"
-    if reason == labels.PENDING_EVALUATION and message != labels.PENDING_EVALUATION_MESSAGE:
+    if reason == reasons.PENDING_EVALUATION and message != messages.PENDING_EVALUATION_MESSAGE:
         return message  # our own words
     return quota(message) or ": ".join(part for part in (reason, message) if part)
 
@@ -67,4 +67,4 @@ def _lack(match: re.Match[str], several: bool) -> str:
 
 def event_reason(reason: str) -> str:
     """`Evicted` for EvictedDueTo and whatever follows: the message of the Event says why."""
-    return labels.EVICTED if reason.startswith(labels.EVICTED_DUE_TO) else reason
+    return condition_types.EVICTED if reason.startswith(reasons.EVICTED_DUE_TO) else reason

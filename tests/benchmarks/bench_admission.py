@@ -13,10 +13,10 @@ from time import perf_counter
 import msgspec
 
 from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
-from queue_manager.queueing.queues import Queues
+from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit, run_cycle
-from queue_manager.scheduling.info import Info, info
-from queue_manager.scheduling.state import Holding, SchedulerState
+from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.workload_info import Info, info
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DECISIONS = 2000

@@ -29,9 +29,9 @@ from rich.table import Table
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.tuning import tune_garbage_collector
 from queue_manager.local.certificates import provide
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.http import serve
+from queue_manager.local.server.http_server import serve
 from queue_manager.local.storage.journal import Journal
 from queue_manager.local.storage.store import Store
 
@@ -188,7 +188,7 @@ async def measure() -> dict[str, tuple[float, str]]:
     tune_garbage_collector()
     with tempfile.TemporaryDirectory() as directory:
         store = Store(SystemClock(), random.Random(), Journal.open(directory))
-        server = ApiServer(store, Registry.builtin(), SystemClock())
+        server = ApiServer(store, KindRegistry.builtin(), SystemClock())
         identity = provide(Path(directory) / "serving.pem", SystemClock().now())
         listening = await serve(server, identity.context(), token=TOKEN)
         web_server = web.Server(_constant, access_log=None)

@@ -16,9 +16,9 @@ from typing import Any
 
 import orjson
 
+from queue_manager.api.resources import JOBS
 from queue_manager.engine.client import Client
-from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.resources import JOBS
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport import Request
 
 ROOT = Path(__file__).resolve().parents[2]

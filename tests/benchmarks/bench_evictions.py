@@ -18,10 +18,10 @@ from typing import Any
 
 import orjson
 
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
 from queue_manager.configuration import loads
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
 from queue_manager.engine.transport import Request
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.local.cluster import ClusterOptions, LocalCluster

@@ -28,11 +28,11 @@ from typing import Any
 from job_controller.decision import PodPlan
 from job_controller.labels import OWN_TRACKING_FINALIZER as FINALIZER
 from job_controller.model import Job, Object, Record
-from job_controller.pods import manifest
+from job_controller.pod_manifest import manifest
+from queue_manager.api.resources import JOBS, NAMESPACES, PODS
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.resources import JOBS, NAMESPACES, PODS
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH, Request
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector

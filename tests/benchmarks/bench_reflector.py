@@ -19,11 +19,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from job_controller.model import Pod
+from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.client import Client
-from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.reflector import Reflector
-from queue_manager.engine.resources import PODS
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 
 EVENTS = 60_000

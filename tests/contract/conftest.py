@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.api.resources import CRDS, JOBS, NAMESPACES, PODS
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CRDS, JOBS, NAMESPACES, PODS
 from tests.contract import servers
 from tests.contract.servers import Server
 from tests.contract.session import Recording, Session

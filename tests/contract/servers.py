@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from queue_manager.api.resources import Resource
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.resources import Resource
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport import Request
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
-from queue_manager.local.controllers.namespaces import NamespaceController
-from queue_manager.local.kinds.registry import Registry
-from queue_manager.local.kubeconfig import write_kubeconfig
-from queue_manager.local.server import http
+from queue_manager.local.controllers.namespace_deletion import NamespaceController
+from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kubeconfig_file import write_kubeconfig
+from queue_manager.local.server import http_server
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.storage.store import Store
 from tests.control_plane.server import ControlPlane
@@ -105,8 +105,8 @@ def _encode(data: bytes) -> str:
 async def embedded(folder: Path, *, controllers: bool = False) -> AsyncIterator[Embedded]:
     """A fresh embedded server; with its garbage collector and namespace controller if asked."""
     clock = SystemClock()
-    api = ApiServer(Store(clock, random.Random(7), history=HISTORY), Registry.builtin(), clock)
-    listening = await http.serve(api, tls().server, token="secret")
+    api = ApiServer(Store(clock, random.Random(7), history=HISTORY), KindRegistry.builtin(), clock)
+    listening = await http_server.serve(api, tls().server, token="secret")
     write_kubeconfig(folder / "kubeconfig", listening.url, "secret", tls().authority)
     transport = HttpTransport(listening.url, token="secret", ssl=tls().client)
     tasks = [asyncio.ensure_future(c.run()) for c in (GarbageCollector(api), NamespaceController(api)) if controllers]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from queue_manager.engine.resources import CRDS, Resource, by_kind
+from queue_manager.api.resources import CRDS, Resource, by_kind
 from queue_manager.engine.transport import JSON, MERGE_PATCH, Request
 from tests.contract.normal import Normal
 from tests.contract.servers import Server

@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import pytest
 
+from queue_manager.api.resources import NAMESPACES
 from queue_manager.engine.client import Client
-from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.resources import NAMESPACES
+from queue_manager.engine.http_transport import HttpTransport
 from tests.control_plane import provide
 from tests.control_plane.emptying import clear
 from tests.control_plane.server import ControlPlane

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from queue_manager.engine.client import Client
-from queue_manager.engine.resources import (
+from queue_manager.api.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
@@ -20,6 +19,7 @@ from queue_manager.engine.resources import (
     WORKLOADS,
     Resource,
 )
+from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError, Request
 
 WORK = (JOBS, WORKLOADS, PODS)  # what a manager would take for its own

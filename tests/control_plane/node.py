@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.local.agent.agent import Agent
-from queue_manager.local.nodes import node_specs, register
+from queue_manager.local.node_registration import node_specs, register
 from queue_manager.local.placement import Placement
 
 

@@ -9,18 +9,19 @@ import copy
 
 import pytest
 
-from job_controller.fields import Json
-from queue_manager.api import crds
+from job_controller.json_tree import Json
+from queue_manager.api import crd_generation
 from queue_manager.api.models import KINDS
+from queue_manager.api.resources import CRDS, Resource
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CRDS, Resource
 from queue_manager.engine.transport import ApiError
 from tests.unit.api.golden import BETTER_WORDING, STEPS, STRICTER, ids, kind_of
 
 pytestmark = pytest.mark.control_plane
 
 RESOURCES = {
-    kind.__name__: Resource(crds.GROUP, crds.VERSION, kind.plural, kind.__name__, kind.namespaced) for kind in KINDS
+    kind.__name__: Resource(crd_generation.GROUP, crd_generation.VERSION, kind.plural, kind.__name__, kind.namespaced)
+    for kind in KINDS
 }
 
 
@@ -72,7 +73,7 @@ async def test_a_real_api_server_with_our_crds_answers_as_recorded(
 
 async def test_every_kind_is_established_without_a_complaint_about_its_schema(api: Client, plane: object) -> None:
     for kind in KINDS:
-        found = await api.get(CRDS, "", f"{kind.plural}.{crds.GROUP}")
+        found = await api.get(CRDS, "", f"{kind.plural}.{crd_generation.GROUP}")
         conditions = {c["type"]: c["status"] for c in found["status"]["conditions"]}
         assert conditions["Established"] == "True"
         assert "NonStructuralSchema" not in conditions

@@ -23,12 +23,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from queue_manager.api.resources import JOBS, WORKLOADS, Resource, by_kind
+from queue_manager.api.webhook import RULES
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import JOBS, WORKLOADS, Resource, by_kind
-from queue_manager.jobs.admission import WEBHOOK
+from queue_manager.jobs.webhook import WEBHOOK
 from queue_manager.local.errors import sentence
-from queue_manager.local.server.admission import Admission, Review
-from queue_manager.workloads.admission import RULES
+from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
 from tests.control_plane.server import free_ports
 
 Json = Any
@@ -73,7 +73,7 @@ class Webhooks:
         }
 
     @contextlib.asynccontextmanager
-    async def serve(self, rules: Sequence[Admission]) -> AsyncIterator[None]:
+    async def serve(self, rules: Sequence[AdmissionPlugin]) -> AsyncIterator[None]:
         """Answer by these rules; what is in the list may change."""
 
         async def answer(request: web.Request) -> web.Response:
@@ -111,16 +111,16 @@ async def registered(api: Client, hooks: Webhooks) -> AsyncIterator[None]:
             await api.delete(resource, "", NAME)
 
 
-def _review(asked: Json) -> Review:
+def _review(asked: Json) -> AdmissionReview:
     kind = asked["kind"]
     resource = by_kind(f"{kind['group']}/{kind['version']}", kind["kind"])
     user, sub = asked["userInfo"]["username"], asked.get("subResource", "")
-    review = Review(asked["operation"], resource, sub, asked["object"], asked.get("oldObject"), user)
+    review = AdmissionReview(asked["operation"], resource, sub, asked["object"], asked.get("oldObject"), user)
     review.dry_run = asked.get("dryRun", False)
     return review
 
 
-def _mutated(rules: Sequence[Admission], asked: Json) -> Json:
+def _mutated(rules: Sequence[AdmissionPlugin], asked: Json) -> Json:
     before = json.loads(json.dumps(asked["object"]))
     review = _review(asked)
     errors = [error for rule in list(rules) for error in rule.mutate(review) or ()]
@@ -134,7 +134,7 @@ def _mutated(rules: Sequence[Admission], asked: Json) -> Json:
     return {**_verdict(errors), **changes, "warnings": review.warnings}
 
 
-def _validated(rules: Sequence[Admission], asked: Json) -> Json:
+def _validated(rules: Sequence[AdmissionPlugin], asked: Json) -> Json:
     review = _review(asked)
     return _verdict([error for rule in list(rules) for error in rule.validate(review)])
 

@@ -13,7 +13,7 @@ import pytest
 from queue_manager.engine.clock import SystemClock
 from queue_manager.local import certificates
 from queue_manager.local.certificates import NAMES, RENEW_BEFORE, VALID, Identity, keep_current, provide
-from queue_manager.local.server.http import serve
+from queue_manager.local.server.http_server import serve
 from tests.local.server.world import World
 
 NOW = SystemClock().now()

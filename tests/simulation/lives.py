@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from job_controller.model import Pod
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS, Resource
 from queue_manager.configuration import loads
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS, Resource
 from queue_manager.engine.transport import ApiError
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import API, NS, Cluster
 from tests.local.queue.invariants import Broken, History, at_rest, condition, is_true, phase
@@ -35,14 +35,14 @@ waitForPodsReady:
     {{backoffBaseSeconds: {BASE}, backoffMaxSeconds: {MAXIMUM}, backoffLimitCount: {LIMIT}}}
 """
 SPOT = {"nodeLabels": {"kind": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}]}
-QUICK = Outcome(ready_after=0.2, ends_after=2.0)
+QUICK = PodScript(ready_after=0.2, ends_after=2.0)
 OUTCOMES = (
     QUICK,
-    Outcome(ready_after=None, ends_after=None),
-    Outcome(ready_after=0.2, ends_after=None, stops_within=1.5),
-    Outcome(ready_after=1.0, ends_after=8.0),
-    Outcome(ready_after=0.2, ends_after=1.0, exit_code=1),
-    Outcome(no_node="no node has 1 cpu left"),
+    PodScript(ready_after=None, ends_after=None),
+    PodScript(ready_after=0.2, ends_after=None, stops_within=1.5),
+    PodScript(ready_after=1.0, ends_after=8.0),
+    PodScript(ready_after=0.2, ends_after=1.0, exit_code=1),
+    PodScript(no_node="no node has 1 cpu left"),
 )
 JOB_NAMES = ("a", "b", "c")
 PAUSES = (0.0, 0.02, 0.3, 1.0, 3.1, 7.0)
@@ -64,7 +64,7 @@ class Lives:
     """A cluster under moves, and what its users did: by resourceVersion, what they changed in a pod template."""
 
     world: World
-    outcomes: dict[str, Outcome]
+    outcomes: dict[str, PodScript]
     by_user: dict[str, Tree] = field(default_factory=dict)
 
     @property
@@ -219,9 +219,9 @@ MOVES: Mapping[str, Callable[[Lives, str, int], Awaitable[None]]] = {
 
 async def live(moves: list[Move]) -> tuple[list[bytes], Mapping[str, Tree]]:
     """Make the moves. Raises Broken; the history, and what of it users wrote."""
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, PodScript] = {}
 
-    def script(pod: Pod) -> Outcome:
+    def script(pod: Pod) -> PodScript:
         return outcomes.get(pod.metadata.name.rsplit("-", 1)[0][:1], QUICK)
 
     async with World(1, script, loads(CONFIG), apart=True) as world:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import cluster
 from tests.local.queue.invariants import condition, is_true
 
@@ -17,8 +17,8 @@ KINDS = ("jobs.batch", "workloads.kueue.x-k8s.io")
 
 async def round_trip(ready_first: bool = False) -> list[str]:
     """Of Job and Workload, by what each write changed. `ready_first`: the pods were ready, and one was lost."""
-    never = Outcome(ready_after=None, ends_after=None)
-    async with cluster(CONFIG, a=Outcome(1.0, 5.0, exit_code=1) if ready_first else never) as c:
+    never = PodScript(ready_after=None, ends_after=None)
+    async with cluster(CONFIG, a=PodScript(1.0, 5.0, exit_code=1) if ready_first else never) as c:
         await c.queues("1")
         await c.submit("a", backoffLimit=6)
         await asyncio.sleep(40 if ready_first else 18)

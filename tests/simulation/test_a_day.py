@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from job_controller.model import Job, Pod
+from queue_manager.api.resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig
-from queue_manager.configuration.model import WaitForPodsReady
-from queue_manager.engine.resources import JOBS, PODS, WORKLOADS
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.configuration.kueue_config import WaitForPodsReady
+from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 
@@ -59,14 +59,14 @@ spec:
 """
 
 
-def script(pod: Pod) -> Outcome:
+def script(pod: Pod) -> PodScript:
     """`fails` fails after half a minute, `hangs` never gets ready, all others succeed."""
     name = pod.metadata.name
     if name.startswith("fails"):
-        return Outcome(ends_after=30.0, exit_code=1)
+        return PodScript(ends_after=30.0, exit_code=1)
     if name.startswith("hangs"):
-        return Outcome(ready_after=None, ends_after=None)
-    return Outcome()
+        return PodScript(ready_after=None, ends_after=None)
+    return PodScript()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES
+from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES
 from queue_manager.engine.transport import Relay, Request, Response
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from job_controller.ports import Clock
 from job_controller.times import SKEW
+from queue_manager.api.resources import JOBS
 from queue_manager.configuration import loads
-from queue_manager.engine.resources import JOBS
 from queue_manager.simulation import world as simulated
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual, virtual_clock
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import NS, Cluster
 from tests.local.queue.invariants import History
 from tests.simulation.test_order_after_backoff import config
 
-HANGS = Outcome(ready_after=None, ends_after=None)
+HANGS = PodScript(ready_after=None, ends_after=None)
 TIMEOUT, BASE, MAXIMUM = 3, 2, 8
 KIND = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 STRATEGY = f"{{backoffBaseSeconds: {BASE}, backoffMaxSeconds: {MAXIMUM}}}"
@@ -93,7 +93,7 @@ def test_every_workload_is_tried_again_within_its_own_waits(moment: float, back:
 def test_an_execution_time_takes_no_longer_than_its_maximum() -> None:
     async def story() -> None:
         with clock() as settable:
-            async with World(1, lambda pod: Outcome(0.2, None), loads(CONFIG), apart=True) as world:
+            async with World(1, lambda pod: PodScript(0.2, None), loads(CONFIG), apart=True) as world:
                 c = Cluster(world, {})
                 await c.queues()
                 await c.submit("a", labels={"kueue.x-k8s.io/max-exec-time-seconds": "60"})
@@ -143,7 +143,7 @@ async def _requeued(c: Cluster) -> str:
 def test_a_failed_pod_is_replaced_after_its_own_delay() -> None:
     async def story() -> None:
         with clock() as settable:
-            async with World(1, lambda pod: Outcome(0.1, 0.5, exit_code=1)) as world:
+            async with World(1, lambda pod: PodScript(0.1, 0.5, exit_code=1)) as world:
                 c = Cluster(world, {})
                 await c.queues()
                 await c.submit("a", backoffLimit=5)

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from job_controller import quantities
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, WORKLOADS
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, WORKLOADS
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import NS, RUNS_FOR_EVER, Cluster
@@ -127,7 +127,7 @@ def test_pods_stay_within_quota_when_everything_is_slow_and_queues_come_and_go(s
 
     async def story() -> None:
         rng, chance = Random(seed), Random(seed + 1000)
-        script = Outcome(ready_after=0.2, ends_after=6.0)
+        script = PodScript(ready_after=0.2, ends_after=6.0)
 
         def through(transport: Transport) -> Transport:
             return SlowCreates(transport, lambda: chance.choice((0.0, 0.5, 3.0)))

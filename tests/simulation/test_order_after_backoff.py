@@ -18,10 +18,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from queue_manager.api.resources import WORKLOADS
 from queue_manager.configuration import loads
-from queue_manager.engine.resources import WORKLOADS
-from queue_manager.local.storage.store import Change
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.local.storage.store import StoredChange
+from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import Cluster, cluster
@@ -43,7 +43,7 @@ class Reservations:
     pending: dict[str, Tree] = field(default_factory=dict)  # by uid, as before the newest write
     made: list[tuple[str, str]] = field(default_factory=list)
 
-    def on_change(self, change: Change) -> None:
+    def on_change(self, change: StoredChange) -> None:
         if change.resource != str(WORKLOADS):
             return
         new = msgspec.json.decode(change.new.data)
@@ -90,7 +90,7 @@ def reservations(
 ) -> list[tuple[str, str]]:
     """Run the Jobs a, b, c ... that arrive at these seconds and whose pods take `stop` seconds to end."""
     names = [chr(ord("a") + i) for i in range(len(arrivals))]
-    outcome = Outcome(ready_after=None, ends_after=None, stops_within=stop)
+    outcome = PodScript(ready_after=None, ends_after=None, stops_within=stop)
 
     async def story() -> list[tuple[str, str]]:
         async with cluster(config(timestamp, base, timeout), **dict.fromkeys(names, outcome)) as c:

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.configuration import loads
-from queue_manager.engine.resources import JOBS, WORKLOADS
 from queue_manager.engine.transport import Relay, Request, Response, Transport
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import NS, RUNS_FOR_EVER, Cluster
 from tests.local.queue.facts import facts, name_of
 from tests.local.queue.invariants import History, at_rest
 
-NEVER = Outcome(ready_after=None, ends_after=None)
-SHORT = Outcome(ready_after=0.2, ends_after=2.0)
+NEVER = PodScript(ready_after=None, ends_after=None)
+SHORT = PodScript(ready_after=0.2, ends_after=2.0)
 CONFIG = """
 apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
@@ -155,9 +155,9 @@ class End(NamedTuple):
 
 async def tell(story: Story, death: Death) -> End:
     """The story in a world of its own; its end, checked."""
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, PodScript] = {}
 
-    def script(pod: Any) -> Outcome:
+    def script(pod: Any) -> PodScript:
         return outcomes.get(pod.metadata.name.rsplit("-", 1)[0], RUNS_FOR_EVER)
 
     fate = Fate(death)

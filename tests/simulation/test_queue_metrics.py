@@ -10,14 +10,15 @@ import pytest
 
 import job_controller
 import queue_manager
-from queue_manager import assets, metric_families
-from queue_manager.engine.resources import JOBS, LOCAL_QUEUES, WORKLOADS
-from queue_manager.metric_families import FAMILIES, TABLES, render
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager import assets
+from queue_manager.api import metric_families
+from queue_manager.api.metric_families import FAMILIES, TABLES, render
+from queue_manager.api.resources import JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import NS, Cluster, cluster
 
-HANGS = Outcome(ready_after=None, ends_after=None)
+HANGS = PodScript(ready_after=None, ends_after=None)
 LABELS = {
     "admission_attempts_total": "result",
     "admission_attempt_duration_seconds": "result",
@@ -84,7 +85,7 @@ async def busy(c: Cluster) -> None:
 
 
 CONFIG = "metrics: {enableClusterQueueResources: true}\nwaitForPodsReady: {timeout: 60s}\n"
-PODS = {"a": Outcome(0.2, 3.0), "d": HANGS}
+PODS = {"a": PodScript(0.2, 3.0), "d": HANGS}
 
 
 @pytest.fixture(scope="module")

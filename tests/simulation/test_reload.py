@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from queue_manager.configuration import loads
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import Cluster, cluster
 
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
-HANGS = Outcome(ready_after=None, ends_after=None)
+HANGS = PodScript(ready_after=None, ends_after=None)
 OFF = "featureGates: {DisableWaitForPodsReady: true}\n"
 
 

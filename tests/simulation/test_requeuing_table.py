@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
+from queue_manager.api.resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig
-from queue_manager.configuration.model import RequeuingStrategy, WaitForPodsReady
-from queue_manager.engine.resources import WORKLOADS
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.configuration.kueue_config import RequeuingStrategy, WaitForPodsReady
+from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.simulation.test_a_day import QUEUES, job
@@ -29,7 +29,7 @@ JITTER = 0.0001
 async def seconds_to_deactivation(limit: int, seed: int) -> float:
     strategy = RequeuingStrategy(backoff_formula="KEP1282", backoff_limit_count=limit)
     waiting = WaitForPodsReady(timeout=timedelta(seconds=300), requeuing_strategy=strategy)
-    never = Outcome(ready_after=None, ends_after=None, stops_within=0.2)
+    never = PodScript(ready_after=None, ends_after=None, stops_within=0.2)
     async with World(seed, lambda pod: never, KueueConfig(wait_for_pods_ready=waiting)) as world:
         await world.apply(QUEUES)
         await world.apply(job("hangs"))

@@ -1,7 +1,7 @@
 """Building blocks of the API models: field types and the marks that only a CRD understands.
 
 A model is an ordinary pydantic model. What pydantic cannot say (list types, CEL rules, formats) is attached
-with `Extra`, which adds keys to the JSON schema of the annotated type. `queue_manager.api.crds` turns the
+with `Extra`, which adds keys to the JSON schema of the annotated type. `queue_manager.api.crd_generation` turns the
 result into a structural schema.
 """
 

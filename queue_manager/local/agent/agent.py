@@ -18,25 +18,25 @@ from pathlib import Path
 
 import msgspec
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from job_controller.times import timestamp
+from queue_manager.api.resources import CONFIG_MAPS, PODS, Resource
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.resources import CONFIG_MAPS, PODS, Resource
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.agent import supervisor
-from queue_manager.local.agent.admission import REJECTED, MakesRoom, Rejected
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.environment import ConfigError, Host
 from queue_manager.local.agent.evictor import Evictor
 from queue_manager.local.agent.gate import Gate
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogIndexer
-from queue_manager.local.agent.nodes import OwnNodes
+from queue_manager.local.agent.node_admission import REJECTED, MakesRoom, Rejected
+from queue_manager.local.agent.node_conditions import OwnNodes
 from queue_manager.local.agent.oom_killer import OomKiller
 from queue_manager.local.agent.pressure import Policy
-from queue_manager.local.agent.status import PREEMPTED, Verdict
+from queue_manager.local.agent.status import PREEMPTED, Termination
 from queue_manager.local.agent.sweep import Sweeper
 from queue_manager.local.agent.worker import SHORTEST_GRACE, NodePod, PodWorker, Tools, waits_for_its_end
 from queue_manager.local.placement.preemption import Held
@@ -214,7 +214,7 @@ class Agent:
                 return False
         return True
 
-    def _end_for(self, uid: str, verdict: Verdict, grace: float | None = None) -> None:
+    def _end_for(self, uid: str, verdict: Termination, grace: float | None = None) -> None:
         """The node ends a pod of its own accord."""
         pod = self._pod(uid)
         if pod is None or pod.is_over:
@@ -254,7 +254,7 @@ class Agent:
         """The room of an admitted pod."""
         return self._gate.holds(uid)
 
-    def evict(self, uid: str, verdict: Verdict) -> None:
+    def evict(self, uid: str, verdict: Termination) -> None:
         """End a pod at once."""
         self._end_for(uid, verdict, 0)
 

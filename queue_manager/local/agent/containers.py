@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 
 CRASH_BACKOFF = timedelta(seconds=10)
 CRASH_BACKOFF_CAP = timedelta(seconds=300)
@@ -40,7 +40,7 @@ class Exit:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ContainerRun:
     """One start of a container; `number` counts restarts from 0."""
 
     number: int
@@ -49,7 +49,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class StartFailure:
     """Why the last try to start a container failed, and when the next one is due (None: never)."""
 
     reason: str
@@ -62,9 +62,9 @@ class Refusal:
 class Container:
     spec: Json
     init: bool = False
-    current: Attempt | None = None
-    previous: Attempt | None = None
-    refusal: Refusal | None = None
+    current: ContainerRun | None = None
+    previous: ContainerRun | None = None
+    refusal: StartFailure | None = None
     backoff: timedelta | None = None  # wait after the next exit; None: restart at once
 
     @property
@@ -93,7 +93,7 @@ class Container:
             return self.current.number + 1
         return self.previous.number if self.previous is not None else 0  # one that was interrupted does not count
 
-    def started(self, attempt: Attempt) -> None:
+    def started(self, attempt: ContainerRun) -> None:
         """A new attempt runs; the backoff for the one after it grows."""
         old = self.exit
         if old is not None and self.current is not None:
@@ -104,7 +104,7 @@ class Container:
 
     def ended(self, exit: Exit) -> None:
         if self.current is not None:
-            self.current = Attempt(self.current.number, self.current.started_at, exit)
+            self.current = ContainerRun(self.current.number, self.current.started_at, exit)
 
     def interrupted(self, reason: str, message: str) -> None:
         """The current attempt does not count: the next one has its number. How it ended stays to be seen."""
@@ -115,11 +115,11 @@ class Container:
     def refused(self, reason: str, message: str, now: datetime, *, retry: bool = True) -> None:
         """A start failed. The first retry comes after 10 s, later ones wait twice as long, up to 300 s."""
         delay = CRASH_BACKOFF if self.refusal is None else grown(self.refusal.delay)
-        self.refusal = Refusal(reason, message, now + delay if retry else None, delay)
+        self.refusal = StartFailure(reason, message, now + delay if retry else None, delay)
 
 
 @dataclass(slots=True)
-class Plan:
+class ContainerPlan:
     """What to do now. `finished`: nothing will ever start again; sidecars still running have to be stopped."""
 
     start: list[Container] = field(default_factory=list)
@@ -141,9 +141,9 @@ def grown(delay: timedelta) -> timedelta:
     return min(delay * 2, CRASH_BACKOFF_CAP)
 
 
-def plan(containers: Sequence[Container], restart_policy: str, now: datetime) -> Plan:
+def plan(containers: Sequence[Container], restart_policy: str, now: datetime) -> ContainerPlan:
     """What to start at this moment (kuberuntime computePodActions)."""
-    result = Plan()
+    result = ContainerPlan()
     regular = [c for c in containers if not c.init]
     if not any(c.current for c in regular) and not _initialize(containers, restart_policy, now, result):
         return result
@@ -169,7 +169,7 @@ def failed_for_good(container: Container, restart_policy: str) -> bool:
     return container.exit is not None and container.exit.code != 0 and not _restarts(container, restart_policy)
 
 
-def _initialize(containers: Sequence[Container], restart_policy: str, now: datetime, result: Plan) -> bool:
+def _initialize(containers: Sequence[Container], restart_policy: str, now: datetime, result: ContainerPlan) -> bool:
     """Take the next step of initialization; true when it is complete."""
     for container in _init(containers):
         if container.sidecar:
@@ -203,7 +203,7 @@ def _restarts(container: Container, restart_policy: str) -> bool:
     return restart_policy != "Never"
 
 
-def _keep_running(container: Container, restart_policy: str, now: datetime, result: Plan) -> None:
+def _keep_running(container: Container, restart_policy: str, now: datetime, result: ContainerPlan) -> None:
     """Start it if it does not run, now or when its backoff is over."""
     if container.running or (container.exit is not None and not _restarts(container, restart_policy)):
         return

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from job_controller.quantities import exact
 from queue_manager.local.agent.sweep import MARK, PLACE
 

@@ -16,7 +16,7 @@ from job_controller import quantities
 from queue_manager.local.agent.containers import Container
 from queue_manager.local.agent.memory import Limit, Sizes, by_container, over_limit
 from queue_manager.local.agent.pressure import ContainerUse, PodUse, Policy, available, evict
-from queue_manager.local.agent.status import Verdict
+from queue_manager.local.agent.status import Termination
 from queue_manager.local.agent.worker import PodWorker
 from queue_manager.local.placement.preemption import Held
 from queue_manager.scheduling.amounts import Amounts
@@ -24,17 +24,17 @@ from queue_manager.scheduling.amounts import Amounts
 log = logging.getLogger(__name__)
 
 
-class Pods(Protocol):
+class EvictablePods(Protocol):
     """What an agent lets its evictor see of pods, and do to them."""
 
     def pods(self) -> Collection[PodWorker]: ...
 
     def holds(self, uid: str) -> Held | None: ...
 
-    def evict(self, uid: str, verdict: Verdict) -> None: ...
+    def evict(self, uid: str, verdict: Termination) -> None: ...
 
 
-class Nodes(Protocol):
+class AllocatableNodes(Protocol):
     def allocatable(self, node: str) -> Amounts: ...
 
     def threshold_met(self, node: str) -> None: ...
@@ -43,7 +43,7 @@ class Nodes(Protocol):
 class Evictor:
     """`run` it as a task; `wake` it when a container runs."""
 
-    def __init__(self, pods: Pods, nodes: Nodes, policy: Policy, root: Path) -> None:
+    def __init__(self, pods: EvictablePods, nodes: AllocatableNodes, policy: Policy, root: Path) -> None:
         self._pods = pods
         self._nodes = nodes
         self._policy = policy

@@ -16,8 +16,8 @@ from typing import Protocol
 
 import msgspec
 
-from job_controller.fields import Json
-from queue_manager.local.agent.admission import (
+from job_controller.json_tree import Json
+from queue_manager.local.agent.node_admission import (
     UNDER_PRESSURE,
     Admitted,
     Answer,
@@ -36,7 +36,7 @@ from queue_manager.local.placement.room import Room
 from queue_manager.scheduling.amounts import Amounts
 
 
-class Nodes(Protocol):
+class KnownNodes(Protocol):
     """What is known of a node, by its name."""
 
     def allocatable(self, node: str) -> Amounts: ...
@@ -47,7 +47,7 @@ class Nodes(Protocol):
 class Gate:
     """Every pod of the agent's nodes passes here once. Keyed by uid."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: KnownNodes) -> None:
         self._nodes = nodes
         self._room = Room()
         self._quality: dict[str, str] = {}

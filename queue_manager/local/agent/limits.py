@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from job_controller import quantities
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 
 OOM_KILLED = "OOMKilled"  # reason of the end of a container that used more memory than its limit
 

@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.agent import trimming
 from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.agent.supervisor import LINGER_SECONDS
@@ -130,7 +130,7 @@ class LogIndexer:
                 TimeIndex.read(run).cut(end).write(run)
 
 
-class LogSource:
+class LogFiles:
     """Answers pods/log from the agent's files."""
 
     def __init__(self, layout: Layout, now: Callable[[], datetime]) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from queue_manager.local.agent.status import Verdict
+from queue_manager.local.agent.status import Termination
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """To end a pod, within so many seconds."""
 
-    verdict: Verdict
+    verdict: Termination
     grace: float
 
 

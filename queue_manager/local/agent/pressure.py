@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from job_controller.quantities import Quantity, canonical
-from queue_manager.local.agent.admission import is_critical
-from queue_manager.local.agent.status import Verdict
+from queue_manager.local.agent.node_admission import is_critical
+from queue_manager.local.agent.status import Termination
 
 EVICTED = "Evicted"
 THRESHOLD_MET = "EvictionThresholdMet"
@@ -54,9 +54,9 @@ class PodUse(NamedTuple):
         return self.used - self.requested
 
 
-class Eviction(NamedTuple):
+class PressureEviction(NamedTuple):
     uid: str
-    verdict: Verdict
+    verdict: Termination
 
 
 def available(capacity: int, pods: Iterable[PodUse]) -> int:
@@ -69,7 +69,7 @@ def ranked(pods: Iterable[PodUse]) -> list[PodUse]:
     return sorted(pods, key=lambda pod: (pod.above <= 0, pod.priority, -pod.above, pod.uid))
 
 
-def evict(capacity: int, threshold: int, pods: Sequence[PodUse]) -> Eviction | None:
+def evict(capacity: int, threshold: int, pods: Sequence[PodUse]) -> PressureEviction | None:
     """The one pod to end now; none while enough is free, or if all are critical."""
     left = available(capacity, pods)
     if left >= threshold:
@@ -78,7 +78,7 @@ def evict(capacity: int, threshold: int, pods: Sequence[PodUse]) -> Eviction | N
     if victim is None:
         return None
     message = eviction_message(threshold, left, victim.containers)
-    return Eviction(victim.uid, Verdict(EVICTED, message, disruption=message))
+    return PressureEviction(victim.uid, Termination(EVICTED, message, disruption=message))
 
 
 def eviction_message(threshold: int, left: int, containers: Iterable[ContainerUse]) -> str:

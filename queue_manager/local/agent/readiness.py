@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import IO, NamedTuple
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.agent.environment import probe_command
 from queue_manager.local.agent.status import go_duration
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 MAX_OUTPUT = 10 * 1024  # bytes of a probe's output that are reported (pkg/probe/exec: maxReadLength)
 
 
-class Surroundings(NamedTuple):
+class ProbeContext(NamedTuple):
     """What a probe runs in: that of its container."""
 
     environment: Mapping[str, str]
@@ -59,7 +59,7 @@ class Readiness:
     def __init__(
         self,
         container: Json,
-        prepare: Callable[[], Awaitable[Surroundings]],
+        prepare: Callable[[], Awaitable[ProbeContext]],
         changed: Callable[[], None],
         failed: Callable[[str], None],
     ):
@@ -98,14 +98,14 @@ class Readiness:
         passed = asyncio.get_running_loop().time() - self._began
         await asyncio.sleep((probe.get("initialDelaySeconds") or 0) - passed)
 
-    async def _until_started(self, probe: Json, surroundings: Surroundings) -> None:
+    async def _until_started(self, probe: Json, surroundings: ProbeContext) -> None:
         await self._initial_delay(probe)
         while True:
             if not await self._fails("Startup", probe, surroundings):
                 return
             await asyncio.sleep(probe.get("periodSeconds") or 10)
 
-    async def _watch(self, probe: Json, surroundings: Surroundings) -> None:
+    async def _watch(self, probe: Json, surroundings: ProbeContext) -> None:
         await self._initial_delay(probe)
         last, in_a_row = False, 0
         while True:
@@ -117,7 +117,7 @@ class Readiness:
                 self._turn(success)
             await asyncio.sleep(probe.get("periodSeconds") or 10)
 
-    async def _fails(self, name: str, probe: Json, surroundings: Surroundings) -> bool:
+    async def _fails(self, name: str, probe: Json, surroundings: ProbeContext) -> bool:
         failure = await ask(probe, surroundings)
         if failure is not None:
             self._failed(failure.message(name))
@@ -134,7 +134,7 @@ def is_probed(container: Json) -> bool:
     return any(_exec(container.get(name)) is not None for name in ("readinessProbe", "startupProbe"))
 
 
-async def ask(probe: Json, surroundings: Surroundings) -> Failure | None:
+async def ask(probe: Json, surroundings: ProbeContext) -> Failure | None:
     """Run the probe's command; None if it exits with 0 within its timeout."""
     with tempfile.TemporaryFile() as output:  # a pipe would stay open for as long as a child of the command lives
         try:
@@ -147,7 +147,7 @@ async def ask(probe: Json, surroundings: Surroundings) -> Failure | None:
         return Failure(output.read(MAX_OUTPUT).decode("utf-8", "replace")) if code else None
 
 
-async def _run(probe: Json, surroundings: Surroundings, output: IO[bytes]) -> int:
+async def _run(probe: Json, surroundings: ProbeContext, output: IO[bytes]) -> int:
     """The exit code of the probe's command. Raises OSError if it cannot be started, TimeoutError when it is killed."""
     command, seconds = probe["exec"]["command"], probe.get("timeoutSeconds") or 1
     process = await asyncio.create_subprocess_exec(

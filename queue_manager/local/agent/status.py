@@ -8,15 +8,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from job_controller.disruption_target import DISRUPTION_TARGET, is_announced
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from job_controller.times import timestamp
 from queue_manager.local.agent.containers import (
     CONTAINER_CREATING,
     CRASH_LOOP,
     POD_INITIALIZING,
     STATUS_UNKNOWN,
-    Attempt,
     Container,
+    ContainerRun,
     failed_for_good,
     waiting_since_crash,
 )
@@ -31,7 +31,7 @@ VANISHED = "The container could not be located when the pod was deleted.  The co
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Termination:
     """Why the agent ends a pod that would have gone on: the phase becomes Failed, with this reason.
 
     disruption: what the DisruptionTarget condition says; without it there is none.
@@ -42,9 +42,9 @@ class Verdict:
     disruption: str = ""
 
 
-DEADLINE_EXCEEDED = Verdict("DeadlineExceeded", DEADLINE)
-SHUTDOWN = Verdict("Terminated", NODE_SHUTDOWN, disruption=NODE_SHUTDOWN)
-PREEMPTED = Verdict(
+DEADLINE_EXCEEDED = Termination("DeadlineExceeded", DEADLINE)
+SHUTDOWN = Termination("Terminated", NODE_SHUTDOWN, disruption=NODE_SHUTDOWN)
+PREEMPTED = Termination(
     "Preempting",
     "Preempted in order to admit critical pod",
     disruption="Pod was preempted by Kubelet to accommodate a critical pod.",
@@ -52,7 +52,7 @@ PREEMPTED = Verdict(
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PodFacts:
     """All that a status depends on. `ending`: no container will start any more."""
 
     pod: Json
@@ -61,7 +61,7 @@ class View:
     now: datetime
     start_time: datetime
     ending: bool = False
-    verdict: Verdict | None = None
+    verdict: Termination | None = None
     unready: Collection[str] = ()  # containers that their probes do not let be ready
 
     @property
@@ -69,7 +69,7 @@ class View:
         return str(self.pod["spec"].get("restartPolicy") or "Always")
 
 
-def phase(view: View) -> str:
+def phase(view: PodFacts) -> str:
     """Pending, Running, Succeeded or Failed. A pod never leaves a terminal phase, whoever wrote it."""
     if (known := _terminal_phase(view)) is not None:
         return known
@@ -96,7 +96,7 @@ def phase(view: View) -> str:
     return "Running"
 
 
-def pod_status(view: View) -> Json:
+def pod_status(view: PodFacts) -> Json:
     """The fields of status that a kubelet owns. Conditions are only our own."""
     current = phase(view)
     status: dict[str, Any] = {
@@ -117,7 +117,7 @@ def pod_status(view: View) -> Json:
     return status
 
 
-def _terminal_phase(view: View) -> str | None:
+def _terminal_phase(view: PodFacts) -> str | None:
     """Succeeded or Failed if the API says so already; its reason and message then belong to whoever wrote it."""
     known = (view.pod.get("status") or {}).get("phase")
     return known if known in TERMINAL else None
@@ -126,7 +126,7 @@ def _terminal_phase(view: View) -> str | None:
 # --- containers --------------------------------------------------------------------------------------------
 
 
-def _container_status(container: Container, view: View) -> Json:
+def _container_status(container: Container, view: PodFacts) -> Json:
     ready = container.succeeded if container.init and not container.sidecar else _ready(container, view)
     status: dict[str, Any] = {
         "name": container.name,
@@ -148,11 +148,11 @@ def _container_status(container: Container, view: View) -> Json:
     return status
 
 
-def _ready(container: Container, view: View) -> bool:
+def _ready(container: Container, view: PodFacts) -> bool:
     return container.running and container.name not in view.unready
 
 
-def _state(container: Container, view: View) -> Json:
+def _state(container: Container, view: PodFacts) -> Json:
     if container.running and container.current is not None:
         return {"running": {"startedAt": timestamp(container.current.started_at)}}
     if view.ending and (container.current is not None or _is_initialized(view)):
@@ -183,7 +183,7 @@ def go_duration(delay: timedelta) -> str:
     return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
 
 
-def _terminated(attempt: Attempt | None, view: View, name: str) -> Json:
+def _terminated(attempt: ContainerRun | None, view: PodFacts, name: str) -> Json:
     """A container that never started when its pod ends is reported lost, as a kubelet does."""
     if attempt is None or attempt.exit is None:
         unknown = {"startedAt": None, "finishedAt": None}
@@ -199,14 +199,14 @@ def _terminated(attempt: Attempt | None, view: View, name: str) -> Json:
     return state | ({"message": end.message} if end.message else {})
 
 
-def _container_id(view: View, name: str, attempt: Attempt) -> str:
+def _container_id(view: PodFacts, name: str, attempt: ContainerRun) -> str:
     return f"process://{view.pod['metadata']['uid']}/{name}/{attempt.number}"
 
 
 # --- conditions --------------------------------------------------------------------------------------------
 
 
-def _conditions(view: View, current: str) -> list[Json]:
+def _conditions(view: PodFacts, current: str) -> list[Json]:
     over = current in TERMINAL
     ready = _containers_ready(view, current)
     found = [
@@ -236,7 +236,7 @@ def _dated(condition: dict[str, Any], old: Json | None, generation: int, now: da
     return {**condition, "lastProbeTime": None, "lastTransitionTime": since, "observedGeneration": generation}
 
 
-def _initialized(view: View, current: str) -> tuple[bool, str, str]:
+def _initialized(view: PodFacts, current: str) -> tuple[bool, str, str]:
     if current == "Succeeded":
         return True, "PodCompleted", ""
     if any(c.current for c in view.containers if not c.init):
@@ -246,16 +246,16 @@ def _initialized(view: View, current: str) -> tuple[bool, str, str]:
     return True, "", ""
 
 
-def _uninitialized(view: View) -> list[str]:
+def _uninitialized(view: PodFacts) -> list[str]:
     return [c.name for c in view.containers if c.init and not (c.running if c.sidecar else c.succeeded)]
 
 
-def _is_initialized(view: View) -> bool:
+def _is_initialized(view: PodFacts) -> bool:
     """Sidecars end with their pod: then it is enough that they ran."""
     return all(c.current is not None if c.sidecar else c.succeeded for c in view.containers if c.init)
 
 
-def _containers_ready(view: View, current: str) -> tuple[bool, str, str]:
+def _containers_ready(view: PodFacts, current: str) -> tuple[bool, str, str]:
     if current in TERMINAL:
         return False, "PodCompleted" if current == "Succeeded" else "PodFailed", ""
     unready = [c.name for c in view.containers if (c.sidecar or not c.init) and not _ready(c, view)]
@@ -264,7 +264,7 @@ def _containers_ready(view: View, current: str) -> tuple[bool, str, str]:
     return True, "", ""
 
 
-def _ready_for_all(view: View, containers: tuple[bool, str, str]) -> tuple[bool, str, str]:
+def _ready_for_all(view: PodFacts, containers: tuple[bool, str, str]) -> tuple[bool, str, str]:
     """Beside ready containers, what others have to say of the pod: its readiness gates (GeneratePodReadyCondition)."""
     if not containers[0]:
         return containers

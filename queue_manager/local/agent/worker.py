@@ -30,7 +30,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from job_controller.model import Object
 from queue_manager.local.agent import environment as env
 from queue_manager.local.agent import orders, supervisor
@@ -39,8 +39,8 @@ from queue_manager.local.agent.containers import (
     CRASH_BACKOFF,
     CRASH_BACKOFF_CAP,
     STATUS_UNKNOWN,
-    Attempt,
     Container,
+    ContainerRun,
     Exit,
     containers_of,
     plan,
@@ -49,7 +49,7 @@ from queue_manager.local.agent.containers import (
 from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.agent.limits import OOM_KILLED, limits_of
 from queue_manager.local.agent.orders import Order
-from queue_manager.local.agent.readiness import Readiness, Surroundings, is_probed
+from queue_manager.local.agent.readiness import ProbeContext, Readiness, is_probed
 from queue_manager.local.agent.status import (
     DEADLINE_EXCEEDED,
     NODE_SHUTDOWN,
@@ -57,8 +57,8 @@ from queue_manager.local.agent.status import (
     SHUTDOWN,
     TERMINAL,
     VANISHED,
-    Verdict,
-    View,
+    PodFacts,
+    Termination,
     pod_status,
     status_patch,
 )
@@ -91,7 +91,7 @@ def waits_for_its_end(pod: NodePod) -> bool:
     return pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds != 0
 
 
-class Reports(Protocol):
+class WorkerReports(Protocol):
     """Where a worker tells what happened."""
 
     async def patch_status(self, pod: NodePod, status: Json) -> None: ...
@@ -105,7 +105,7 @@ class Reports(Protocol):
 class Stop:
     """The pod is being ended. `kill_at` in event loop time."""
 
-    verdict: Verdict | None
+    verdict: Termination | None
     kill_at: float
 
 
@@ -124,7 +124,7 @@ class Tools:
     layout: Layout
     host: env.Host
     source: env.Source
-    reports: Reports
+    reports: WorkerReports
     logs: LogIndex
     now: Callable[[], datetime]
     cgroups: Cgroups | None = None  # of containers; None where the agent may create none
@@ -181,7 +181,7 @@ class PodWorker:
             await self._report(pod)
             self._forget_interruption()
 
-    def end(self, verdict: Verdict, grace: float | None = None) -> None:
+    def end(self, verdict: Termination, grace: float | None = None) -> None:
         """Have the next sync end this pod, within its own grace period if no other is given (seconds)."""
         self._order = Order(verdict, self._grace if grace is None else grace)
 
@@ -220,11 +220,11 @@ class PodWorker:
         if self.ended and waits_for_its_end(pod):
             await self._reports.delete(pod)
 
-    def _view(self) -> View:
+    def _view(self) -> PodFacts:
         verdict = self._stop.verdict if self._stop else None
         now = self._now()
         unready = {name for name, probe in self._probes.items() if not probe.ready}
-        return View(self.tree, self.containers, self._host.ip, now, self._start_time, self.ended, verdict, unready)
+        return PodFacts(self.tree, self.containers, self._host.ip, now, self._start_time, self.ended, verdict, unready)
 
     # --- starting ---
 
@@ -261,7 +261,7 @@ class PodWorker:
         program = env.executable(command, directory, variables["PATH"])
         process = supervisor.spawn(run, [program, *arguments], variables, directory, self._confine(container, run))
         self._watch(container, process, run)
-        container.started(Attempt(run.number, self._now()))
+        container.started(ContainerRun(run.number, self._now()))
         self._forget_old(run)
 
     def _confine(self, container: Container, run: RunFiles) -> str:
@@ -272,10 +272,10 @@ class PodWorker:
     async def _declared(self, spec: Json) -> dict[str, str]:
         return await env.declared(self.tree, spec, self._host, self._tools.source)
 
-    def _surroundings(self, spec: Json, declared: Mapping[str, str], home: str) -> Surroundings:
-        return Surroundings(env.environment(self.tree, declared, home), env.working_directory(spec, home))
+    def _surroundings(self, spec: Json, declared: Mapping[str, str], home: str) -> ProbeContext:
+        return ProbeContext(env.environment(self.tree, declared, home), env.working_directory(spec, home))
 
-    async def _surroundings_of_probe(self, spec: Json, home: str) -> Surroundings:
+    async def _surroundings_of_probe(self, spec: Json, home: str) -> ProbeContext:
         return self._surroundings(spec, await self._declared(spec), home)
 
     def _watch(self, container: Container, process: supervisor.Process, run: RunFiles) -> None:
@@ -340,7 +340,7 @@ class PodWorker:
         """Done by itself: neither a deadline nor a shutdown changes how it ended."""
         return plan(self.containers, self._restart_policy, self._now()).finished
 
-    def _begin_stop(self, verdict: Verdict | None, grace: float) -> None:
+    def _begin_stop(self, verdict: Termination | None, grace: float) -> None:
         """End the pod. Of several reasons the first counts, of several grace periods the one that ends first."""
         kill_at = asyncio.get_running_loop().time() + max(grace, SHORTEST_GRACE)
         if self._stop is not None:
@@ -430,7 +430,7 @@ class PodWorker:
                 if probe := self._probes.pop(container.name, None):
                     probe.stop()
 
-    def _exit(self, container: Container, attempt: Attempt) -> Exit:
+    def _exit(self, container: Container, attempt: ContainerRun) -> Exit:
         run = self._layout.run(self.uid, container.name, attempt.number)
         self._tools.logs.remove(run)
         self._leave_cgroup(run)
@@ -456,15 +456,15 @@ class PodWorker:
         for run in runs[-2:]:
             known = run.read_pid()
             started = known[1] if known else self._now()
-            container.previous, container.current = container.current, Attempt(run.number, started)
+            container.previous, container.current = container.current, ContainerRun(run.number, started)
             self._recover_run(container, container.current, run, newest=run is runs[-1])
         if not runs and (status := self._running_by_the_api(container.name)) is not None:
-            container.current = Attempt(status.get("restartCount", 0), self._start_time)
+            container.current = ContainerRun(status.get("restartCount", 0), self._start_time)
             container.ended(Exit(supervisor.KILLED, self._now(), STATUS_UNKNOWN, VANISHED))
         if container.current is not None and container.current.number:
             container.backoff = min(CRASH_BACKOFF * 2 ** min(container.current.number - 1, 10), CRASH_BACKOFF_CAP)
 
-    def _recover_run(self, container: Container, attempt: Attempt, run: RunFiles, *, newest: bool) -> None:
+    def _recover_run(self, container: Container, attempt: ContainerRun, run: RunFiles, *, newest: bool) -> None:
         process = supervisor.adopt(run) if newest else None
         if process is not None:
             self._watch(container, process, run)

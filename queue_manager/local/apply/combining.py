@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.apply.elements import element
-from queue_manager.local.apply.field_types import UNTYPED, ListType, MapType, Type
+from queue_manager.local.apply.field_types import UNTYPED, FieldType, ListType, MapType
 from queue_manager.local.schema.fieldset import MEMBER, FieldSet, below, children_of, has, is_member, node_of
 
 _NOTHING: Any = object()
 
 
-def merge(type_: Type, live: Json, applied: Json) -> Json:
+def merge(type_: FieldType, live: Json, applied: Json) -> Json:
     """`live` with all that `applied` sets. Shares parts with both."""
     found = _merge(type_, live, applied)
     return None if found is _NOTHING else found
 
 
-def _merge(type_: Type, live: Json, applied: Json) -> Json:
+def _merge(type_: FieldType, live: Json, applied: Json) -> Json:
     if applied is _NOTHING:
         return live
     if live is _NOTHING:
@@ -91,7 +91,7 @@ def _merge_lists(kind: ListType, live: list[Json], applied: list[Json]) -> Json:
     return out if out else _NOTHING
 
 
-def remove(type_: Type, value: Json, fields: FieldSet) -> Json:
+def remove(type_: FieldType, value: Json, fields: FieldSet) -> Json:
     """A value without the members of a set. What becomes empty becomes null."""
     if isinstance(value, list) and type_.list is not None:
         return None if type_.list.kind == "atomic" or not value else _remove_items(type_.list, value, fields)
@@ -122,12 +122,12 @@ def _remove_fields(kind: MapType, value: dict[str, Json], fields: FieldSet) -> J
     return out or None
 
 
-def named_fields_too(type_: Type, fields: FieldSet) -> FieldSet:
+def named_fields_too(type_: FieldType, fields: FieldSet) -> FieldSet:
     """The set with every struct field above a member made a member too."""
     out: FieldSet = {}
     for name, node in fields.items():
         kind, rest = name[:1], name[2:]
-        child: Type | None = None
+        child: FieldType | None = None
         declared = False
         if kind == "f" and type_.map is not None:
             child = type_.map.fields.get(rest)

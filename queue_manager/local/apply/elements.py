@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.apply.field_types import ListType
 from queue_manager.local.schema.fieldset import key_element, value_element
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.schema.shapes import definitions
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -17,7 +17,7 @@ _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _RAW = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 
 
-class Type:
+class FieldType:
     """What a value may be: any of a scalar, a list and a map."""
 
     __slots__ = ("default", "list", "map", "scalar")
@@ -32,7 +32,7 @@ class Type:
 class ListType:
     __slots__ = ("item", "keys", "kind", "memo")
 
-    def __init__(self, kind: str, item: Type, keys: tuple[str, ...] = ()) -> None:
+    def __init__(self, kind: str, item: FieldType, keys: tuple[str, ...] = ()) -> None:
         self.kind = kind  # atomic, set or map
         self.item = item
         self.keys = keys
@@ -44,25 +44,25 @@ class MapType:
 
     __slots__ = ("atomic", "elements", "fields", "other")
 
-    def __init__(self, fields: dict[str, Type], other: Type | None, atomic: bool) -> None:
+    def __init__(self, fields: dict[str, FieldType], other: FieldType | None, atomic: bool) -> None:
         self.fields = fields
         self.other = other
         self.atomic = atomic
         self.elements = {name: (f"f:{name}", child) for name, child in fields.items()}
 
 
-UNTYPED = Type("untyped")  # any scalar; what is in no schema
+UNTYPED = FieldType("untyped")  # any scalar; what is in no schema
 
 
-def _untyped_atomic() -> Type:
-    found = Type("untyped")
+def _untyped_atomic() -> FieldType:
+    found = FieldType("untyped")
     found.list = ListType("atomic", found)
     found.map = MapType({}, found, True)
     return found
 
 
-def _deduced() -> Type:
-    found = Type("untyped", ListType("atomic", ATOMIC))
+def _deduced() -> FieldType:
+    found = FieldType("untyped", ListType("atomic", ATOMIC))
     found.map = MapType({}, found, False)
     return found
 
@@ -72,26 +72,26 @@ DEDUCED = _deduced()  # anything, maps being owned key by key
 
 
 @cache
-def type_named(name: str) -> Type:
+def type_named(name: str) -> FieldType:
     """A built-in type by its OpenAPI name."""
     return _named(name)
 
 
-_NAMED: dict[str, Type] = {}
+_NAMED: dict[str, FieldType] = {}
 
 
-def _named(name: str) -> Type:
+def _named(name: str) -> FieldType:
     found = _NAMED.get(name)
     if found is None:
         if name == _RAW:
             return ATOMIC
-        found = _NAMED[name] = Type()
-        made = Type("untyped") if name == _QUANTITY else _parse(definitions()[name], False)
+        found = _NAMED[name] = FieldType()
+        made = FieldType("untyped") if name == _QUANTITY else _parse(definitions()[name], False)
         found.scalar, found.list, found.map = made.scalar, made.list, made.map
     return found
 
 
-def custom_type(schema: Json) -> Type:
+def custom_type(schema: Json) -> FieldType:
     """The type of a custom kind: its schema, with the head that all objects have."""
     properties = {**(schema.get("properties") or {}), **_head()}
     return _parse({**schema, "type": "object", "properties": properties}, False)
@@ -101,28 +101,28 @@ def _head() -> dict[str, Json]:
     return {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"$ref": OBJECT_META}}
 
 
-def _parse(schema: Json, preserve: bool) -> Type:
+def _parse(schema: Json, preserve: bool) -> FieldType:
     preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
     if schema.get("x-kubernetes-embedded-resource"):
         own = {**_head(), **(schema.get("properties") or {}), "metadata": {"$ref": OBJECT_META}}
         schema = {**schema, "properties": own}
     match schema.get("type", ""):
         case "object":
-            found = Type(map=_map(schema, preserve))
+            found = FieldType(map=_map(schema, preserve))
         case "array":
-            found = Type(list=_list(schema, preserve))
+            found = FieldType(list=_list(schema, preserve))
         case "integer" | "number":
-            found = Type("numeric")
+            found = FieldType("numeric")
         case "boolean":
-            found = Type("boolean")
+            found = FieldType("boolean")
         case "string":
-            found = Type("string" if schema.get("format", "") in ("", "byte") else "untyped")
+            found = FieldType("string" if schema.get("format", "") in ("", "byte") else "untyped")
         case _:
-            found = Type("untyped", _list(schema, preserve), _map(schema, preserve))
+            found = FieldType("untyped", _list(schema, preserve), _map(schema, preserve))
     return found
 
 
-def _reference(schema: Json, preserve: bool) -> Type:
+def _reference(schema: Json, preserve: bool) -> FieldType:
     """The type of a field or an item, with what its place says about it."""
     if "$ref" not in schema:
         found = _parse(schema, preserve)
@@ -132,14 +132,14 @@ def _reference(schema: Json, preserve: bool) -> Type:
     if not relation:
         return _named(schema["$ref"])
     made = _parse({**definitions()[schema["$ref"]], "x-kubernetes-map-type": relation}, preserve)
-    return Type(made.scalar, made.list, made.map)
+    return FieldType(made.scalar, made.list, made.map)
 
 
 def _map(schema: Json, preserve: bool) -> MapType:
     properties = schema.get("properties") or {}
     fields = {name: _reference(child, preserve) for name, child in properties.items()}
     more = schema.get("additionalProperties")
-    other: Type | None
+    other: FieldType | None
     if isinstance(more, dict):
         other = _reference(more, preserve)
     elif more is True or (more is None and (preserve or not properties)):

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.apply.elements import grouped
-from queue_manager.local.apply.field_types import UNTYPED, ListType, MapType, Type
+from queue_manager.local.apply.field_types import UNTYPED, FieldType, ListType, MapType
 from queue_manager.local.schema.fieldset import (
     MEMBER,
     SELF,
@@ -27,7 +27,7 @@ _NOTHING: Any = object()
 MEMO = 512  # lists of one type whose fields are remembered
 
 
-class Change(NamedTuple):
+class FieldDifference(NamedTuple):
     """What differs between two objects."""
 
     added: FieldSet
@@ -38,12 +38,12 @@ class Change(NamedTuple):
 # --- all fields of an object ---------------------------------------------------------------------------------
 
 
-def field_set(type_: Type, value: Json) -> FieldSet:
+def field_set(type_: FieldType, value: Json) -> FieldSet:
     """The fields that an applied configuration sets."""
     return children_of(_node(type_, value) or MEMBER)
 
 
-def _node(type_: Type, value: Json) -> FieldSet | None:
+def _node(type_: FieldType, value: Json) -> FieldSet | None:
     """The node of a value: None when nothing in it is a field (an empty list that is no leaf)."""
     if isinstance(value, dict):
         if type_.map is None or type_.map.atomic:
@@ -86,10 +86,10 @@ def _items_of(kind: ListType, items: list[Json]) -> FieldSet:
 # --- changes -------------------------------------------------------------------------------------------------
 
 
-def compare(type_: Type, old: Json, new: Json) -> Change:
+def compare(type_: FieldType, old: Json, new: Json) -> FieldDifference:
     """What lies between two objects of a type."""
     added, modified, removed = _compare(type_, old, new)
-    return Change(*(children_of(node or MEMBER) for node in (added, modified, removed)))
+    return FieldDifference(*(children_of(node or MEMBER) for node in (added, modified, removed)))
 
 
 _Nodes = tuple[FieldSet | None, FieldSet | None, FieldSet | None]
@@ -97,7 +97,7 @@ _SAME: _Nodes = (None, None, None)
 _MODIFIED: _Nodes = (None, MEMBER, None)
 
 
-def _compare(type_: Type, old: Json, new: Json) -> _Nodes:
+def _compare(type_: FieldType, old: Json, new: Json) -> _Nodes:
     if old == new:
         return _SAME
     if type_.map is not None and (old is None or isinstance(old, dict)) and (new is None or isinstance(new, dict)):
@@ -183,7 +183,7 @@ def _put(out: FieldSet, name: str, node: FieldSet | None) -> None:
 _PLAIN = frozenset((str, int, bool, float))
 
 
-def _whole(type_: Type, value: Json) -> FieldSet:
+def _whole(type_: FieldType, value: Json) -> FieldSet:
     """The node of something that is new, or gone, with all that is in it."""
     if value.__class__ in _PLAIN or not value:
         return MEMBER

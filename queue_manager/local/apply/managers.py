@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from job_controller.fields import Json
-from queue_manager.local.apply.field_types import DEDUCED, Type, custom_type, empty_object, type_named
+from job_controller.json_tree import Json
+from queue_manager.local.apply.field_types import DEDUCED, FieldType, custom_type, empty_object, type_named
 from queue_manager.local.apply.field_values import compare
-from queue_manager.local.kinds.crds import CustomSchema
+from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.kinds.kind import Schema
 from queue_manager.local.schema.fieldset import (
     SELF,
@@ -81,7 +81,7 @@ class Entry:
 Managers = dict[ManagerId, Entry]
 
 
-class View:
+class OwnedView:
     """An object's part that can be owned, by one (sub)resource."""
 
     __slots__ = ("_created", "_dropped", "_meta", "empty", "type")
@@ -155,13 +155,15 @@ class View:
         return out
 
 
-def _type(schema: Schema) -> Type:
+def _type(schema: Schema) -> FieldType:
     if isinstance(schema, CustomSchema):
         return custom_type(schema.definition)
     return type_named(schema.definition) if isinstance(schema, TypedSchema) else DEDUCED
 
 
-def update(view: View, old: Json, new: Json, managers: Managers, who: ManagerId, version: str, now: str) -> Managers:
+def update(
+    view: OwnedView, old: Json, new: Json, managers: Managers, who: ManagerId, version: str, now: str
+) -> Managers:
     """The managers after `who` has made `new` out of `old`."""
     change = compare(view.type, view.of(old), view.of(new))
     if not (change.added or change.modified or change.removed):

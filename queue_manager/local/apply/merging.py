@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import orjson
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.apply.combining import merge, named_fields_too, remove
 from queue_manager.local.apply.elements import BadValue
-from queue_manager.local.apply.field_types import Type
+from queue_manager.local.apply.field_types import FieldType
 from queue_manager.local.apply.field_values import compare, field_set
 from queue_manager.local.apply.managers import (
     APPLY,
@@ -27,7 +27,7 @@ from queue_manager.local.apply.managers import (
     Entry,
     ManagerId,
     Managers,
-    View,
+    OwnedView,
     update,
 )
 from queue_manager.local.apply.type_check import check_value
@@ -48,7 +48,7 @@ KUBECTL = "kubectl"
 BEFORE_FIRST_APPLY = "before-first-apply"
 
 
-class Conflict(NamedTuple):
+class OwnershipConflict(NamedTuple):
     """A field that another manager owns."""
 
     manager: ManagerId
@@ -58,7 +58,7 @@ class Conflict(NamedTuple):
 class Conflicts(Exception):
     """Fields of others that an apply would change."""
 
-    def __init__(self, found: list[Conflict]) -> None:
+    def __init__(self, found: list[OwnershipConflict]) -> None:
         super().__init__(f"{len(found)} conflicts")
         self.found = found
 
@@ -71,7 +71,7 @@ class Applied(NamedTuple):
 
 
 def apply(
-    view: View,
+    view: OwnedView,
     live: Json,
     config: Json,
     managers: Managers,
@@ -108,14 +108,14 @@ def apply(
     return applied
 
 
-def _before_first_apply(view: View, live: Json, version: str, now: str) -> Managers:
+def _before_first_apply(view: OwnedView, live: Json, version: str, now: str) -> Managers:
     """An object that nobody has been tracked on: all of it belongs to whoever came before."""
     who = ManagerId(BEFORE_FIRST_APPLY, UPDATE, version, "")
     return update(view, view.empty, live, {}, who, version, now)
 
 
 def _apply(
-    view: View, live: Json, config: Json, managers: Managers, who: ManagerId, version: str, force: bool, now: str
+    view: OwnedView, live: Json, config: Json, managers: Managers, who: ManagerId, version: str, force: bool, now: str
 ) -> Applied:
     merged = merge(view.type, live, config)
     last = managers.get(who)
@@ -128,7 +128,7 @@ def _apply(
     others = {identity: entry for identity, entry in managers.items() if identity != who}
     conflicts = {identity: intersection(entry.fields, taken) for identity, entry in others.items()}
     found = [
-        Conflict(identity, path)
+        OwnershipConflict(identity, path)
         for identity in sorted(conflicts, key=ManagerId.sort_key)
         for path in paths(conflicts[identity])
     ]
@@ -150,7 +150,7 @@ def _apply(
 # --- pruning -------------------------------------------------------------------------------------------------
 
 
-def _prune(type_: Type, merged: Json, managers: Managers, last: FieldSet) -> Json:
+def _prune(type_: FieldType, merged: Json, managers: Managers, last: FieldSet) -> Json:
     """Take away what was applied last time, then add back what somebody owns, or what was never applied."""
     named_last = named_fields_too(type_, last)
     pruned = remove(type_, merged, named_last)
@@ -167,7 +167,7 @@ def _prune(type_: Type, merged: Json, managers: Managers, last: FieldSet) -> Jso
 # --- conflicts -----------------------------------------------------------------------------------------------
 
 
-def refusal(found: list[Conflict]) -> StatusError:
+def refusal(found: list[OwnershipConflict]) -> StatusError:
     """409 with a cause per field."""
     causes = [
         {
@@ -198,7 +198,9 @@ def _describe(manager: ManagerId) -> str:
 # --- coming from client-side apply ---------------------------------------------------------------------------
 
 
-def _not_explained(type_: Type, live: Json, found: list[Conflict], version: str) -> list[Conflict]:
+def _not_explained(
+    type_: FieldType, live: Json, found: list[OwnershipConflict], version: str
+) -> list[OwnershipConflict]:
     """The conflicts about fields that the last client-side apply did not set to what they are."""
     text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     try:
@@ -227,4 +229,4 @@ def _refresh_annotation(obj: Json, config: Json) -> None:
     obj["metadata"] = {**obj["metadata"], "annotations": {**annotations, LAST_APPLIED: text}}
 
 
-__all__ = ["APPLY", "Applied", "Conflict", "apply", "refusal"]
+__all__ = ["APPLY", "Applied", "OwnershipConflict", "apply", "refusal"]

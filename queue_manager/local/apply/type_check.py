@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.apply.elements import BadValue, element
-from queue_manager.local.apply.field_types import ListType, MapType, Type
+from queue_manager.local.apply.field_types import FieldType, ListType, MapType
 from queue_manager.local.schema.fieldset import show_element, value_element
 
 
-def check_value(type_: Type, value: Json) -> None:
+def check_value(type_: FieldType, value: Json) -> None:
     """Whether an applied configuration fits its type. Raises BadValue with every problem."""
     problems = list(_problems(type_, value, ""))
     if len(problems) == 1:
@@ -17,7 +17,7 @@ def check_value(type_: Type, value: Json) -> None:
         raise BadValue("\n".join(["errors:", *(f"  {problem}" for problem in problems)]))
 
 
-def _problems(type_: Type, value: Json, path: str) -> list[str]:
+def _problems(type_: FieldType, value: Json, path: str) -> list[str]:
     at = f"{path}: " if path else ""
     if value is None:
         return []

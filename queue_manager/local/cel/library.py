@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from queue_manager.local.cel import formats, lists, networks, printing, quantities, texts, times
+from queue_manager.local.cel import (
+    format_functions,
+    list_functions,
+    network_functions,
+    printing,
+    quantity_functions,
+    text_functions,
+    time_functions,
+)
+from queue_manager.local.cel.cel_values import NONE, CelError, CelType, Function, Optional, equal, less, type_of
 from queue_manager.local.cel.operators import (
     add,
     arithmetic,
@@ -25,8 +34,7 @@ from queue_manager.local.cel.operators import (
     to_string,
     to_uint,
 )
-from queue_manager.local.cel.texts import as_text
-from queue_manager.local.cel.values import NONE, CelError, Function, Optional, Type, equal, less, type_of
+from queue_manager.local.cel.text_functions import as_text
 
 
 def _fits(make: Function) -> Function:
@@ -76,26 +84,26 @@ FUNCTIONS: dict[str, Function] = {
     "type": type_of,
     "timestamp": timestamp,
     "duration": duration,
-    "matches": texts.matches,
-    "quantity": quantities.quantity,
-    "isQuantity": _fits(quantities.quantity),
-    "ip": networks.ip,
-    "isIP": _fits(networks.ip),
-    "cidr": networks.cidr,
-    "isCIDR": _fits(networks.cidr),
-    "url": lambda value: networks.Url(as_text(value)),
-    "isURL": _fits(lambda value: networks.Url(as_text(value))),
+    "matches": text_functions.matches,
+    "quantity": quantity_functions.quantity,
+    "isQuantity": _fits(quantity_functions.quantity),
+    "ip": network_functions.ip,
+    "isIP": _fits(network_functions.ip),
+    "cidr": network_functions.cidr,
+    "isCIDR": _fits(network_functions.cidr),
+    "url": lambda value: network_functions.Url(as_text(value)),
+    "isURL": _fits(lambda value: network_functions.Url(as_text(value))),
 }
 
 METHODS: dict[str, Function] = {
     "size": size,
-    **texts.METHODS,
-    **lists.METHODS,
+    **text_functions.METHODS,
+    **list_functions.METHODS,
     **printing.METHODS,
-    **quantities.METHODS,
-    **networks.METHODS,
-    **formats.METHODS,
-    **times.METHODS,
+    **quantity_functions.METHODS,
+    **network_functions.METHODS,
+    **format_functions.METHODS,
+    **time_functions.METHODS,
     "hasValue": lambda of: of.there,
     "value": _value,
     "orValue": _or_value,
@@ -106,20 +114,20 @@ NAMESPACED: dict[str, Function] = {
     "optional.of": lambda value: Optional(True, value),
     "optional.none": lambda: NONE,
     "optional.ofNonZeroValue": lambda value: Optional(True, value) if value else NONE,
-    **formats.NAMESPACED,
+    **format_functions.NAMESPACED,
     "sets.contains": lambda left, right: all(is_in(item, left) for item in right),
     "sets.intersects": lambda left, right: any(is_in(item, left) for item in right),
     "sets.equivalent": lambda left, right: all(is_in(a, right) for a in left) and all(is_in(b, left) for b in right),
-    "math.greatest": lambda *values: lists.extreme(lists.flatten(list(values)), True),
-    "math.least": lambda *values: lists.extreme(lists.flatten(list(values)), False),
-    "ip.isCanonical": lambda value: str(networks.ip(value)) == value,
+    "math.greatest": lambda *values: list_functions.extreme(list_functions.flatten(list(values)), True),
+    "math.least": lambda *values: list_functions.extreme(list_functions.flatten(list(values)), False),
+    "ip.isCanonical": lambda value: str(network_functions.ip(value)) == value,
 }
 
 CONSTANTS: dict[str, Any] = {
     **{
-        name: Type(name)
+        name: CelType(name)
         for name in ("int", "uint", "double", "string", "bool", "bytes", "list", "map", "null_type", "type")
     },
-    "google.protobuf.Timestamp": Type("google.protobuf.Timestamp"),
-    "google.protobuf.Duration": Type("google.protobuf.Duration"),
+    "google.protobuf.Timestamp": CelType("google.protobuf.Timestamp"),
+    "google.protobuf.Duration": CelType("google.protobuf.Duration"),
 }

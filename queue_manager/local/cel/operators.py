@@ -14,17 +14,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from queue_manager.local.cel.cel_values import CelError, MapList, SetList, equal, is_number, no_overload, type_of, whole
 from queue_manager.local.cel.parser import Uint
-from queue_manager.local.cel.values import (
-    CelError,
-    MapList,
-    SetList,
-    equal,
-    is_number,
-    no_overload,
-    type_of,
-    whole,
-)
 
 # --- operators -----------------------------------------------------------------------------------------------
 

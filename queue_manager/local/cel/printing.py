@@ -8,9 +8,9 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from queue_manager.local.cel.cel_values import CelError, CelType, Function, no_overload
 from queue_manager.local.cel.operators import to_string
-from queue_manager.local.cel.texts import affordable, as_text
-from queue_manager.local.cel.values import CelError, Function, Type, no_overload
+from queue_manager.local.cel.text_functions import affordable, as_text
 
 _CLAUSE = re.compile(r"%(?:%|(?:\.([0-9]{1,3}))?(.?))", re.DOTALL)
 _PRECISION = 6  # digits after the point when the clause does not say
@@ -77,7 +77,7 @@ def _plain(value: Any) -> str:
             return "null"
         case float():
             return _float(value)
-        case Type():
+        case CelType():
             return value.name
         case datetime():
             return _moment(value)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from queue_manager.local.cel.cel_values import NONE, CelError, Fields, Optional, OutOfBudget, no_overload
 from queue_manager.local.cel.library import CONSTANTS, FUNCTIONS, METHODS, NAMESPACED
 from queue_manager.local.cel.parser import Node, SyntaxProblem, parse
-from queue_manager.local.cel.schema import descend, field, item, pairs, raw
-from queue_manager.local.cel.values import NONE, CelError, Fields, Optional, OutOfBudget, no_overload
+from queue_manager.local.cel.typed_values import descend, field, item, pairs, raw
 
 MAX_STEPS = 1_000_000  # of all comprehensions of one validation
 STEP_TEXT = 100  # characters, or items of a list, that cost as much as a step

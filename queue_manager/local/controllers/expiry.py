@@ -9,7 +9,7 @@ import asyncio
 from datetime import datetime, timedelta
 
 from job_controller.ports import Clock
-from queue_manager.engine.resources import EVENTS
+from queue_manager.api.resources import EVENTS
 from queue_manager.local.storage.store import Store, Stored, decode
 
 LIFETIME = timedelta(hours=1)

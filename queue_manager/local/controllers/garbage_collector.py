@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from queue_manager.engine.transport import MERGE_PATCH
-from queue_manager.local.controllers.requests import request
+from queue_manager.local.controllers.server_calls import request
 from queue_manager.local.server.deletion import FOREGROUND, ORPHAN
-from queue_manager.local.storage.store import Change, Store, Stored
+from queue_manager.local.storage.store import Store, Stored, StoredChange
 
 if TYPE_CHECKING:
     from queue_manager.local.server.api_server import ApiServer
@@ -55,7 +55,7 @@ _decoder = msgspec.json.Decoder(_Head)
 
 
 @dataclass(slots=True)
-class Node:
+class GraphNode:
     """An object of the graph."""
 
     resource: str
@@ -74,13 +74,13 @@ class Graph:
     """All objects by uid, and who depends on whom (also on owners that are not there)."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, GraphNode] = {}
         self._dependents: dict[str, dict[str, None]] = {}
 
-    def get(self, uid: str) -> Node | None:
+    def get(self, uid: str) -> GraphNode | None:
         return self._nodes.get(uid)
 
-    def dependents(self, uid: str) -> list[Node]:
+    def dependents(self, uid: str) -> list[GraphNode]:
         """In the order in which they came to depend on it."""
         return [self._nodes[child] for child in self._dependents.get(uid, ())]
 
@@ -95,14 +95,14 @@ class Graph:
     def has_dependents(self, uid: str) -> bool:
         return bool(self._dependents.get(uid))
 
-    def set(self, resource: str, stored: Stored) -> Node:
+    def set(self, resource: str, stored: Stored) -> GraphNode:
         """Learn an object's newest state."""
         meta = _decoder.decode(stored.data).metadata
         owners, finalizers = tuple(meta.owner_references or ()), tuple(meta.finalizers or ())
         before = self._nodes.get(stored.uid)
         if before is not None and before.owners != owners:
             self._unlink(before)
-        node = Node(
+        node = GraphNode(
             resource, stored.namespace, stored.name, stored.uid, owners, finalizers, meta.deletion_timestamp is not None
         )
         self._nodes[node.uid] = node
@@ -110,13 +110,13 @@ class Graph:
             self._dependents.setdefault(owner.uid, {})[node.uid] = None
         return node
 
-    def unset(self, uid: str) -> Node | None:
+    def unset(self, uid: str) -> GraphNode | None:
         node = self._nodes.pop(uid, None)
         if node is not None:
             self._unlink(node)
         return node
 
-    def _unlink(self, node: Node) -> None:
+    def _unlink(self, node: GraphNode) -> None:
         for owner in node.owners:
             children = self._dependents.get(owner.uid, {})
             children.pop(node.uid, None)
@@ -153,7 +153,7 @@ class GarbageCollector:
         finally:
             unsubscribe()
 
-    def _changed(self, change: Change) -> None:
+    def _changed(self, change: StoredChange) -> None:
         if change.type != "DELETED":
             node = self._graph.set(change.resource, change.new)
             self._add(node)
@@ -166,16 +166,16 @@ class GarbageCollector:
             if (parent := self._graph.get(owner.uid)) is not None and parent.deleting:
                 self._add(parent)
 
-    def _add(self, node: Node) -> None:
+    def _add(self, node: GraphNode) -> None:
         if node.owners or node.deleting:
             self._work[node.uid] = None
             self._wake.set()
 
-    def _add_all(self, nodes: Iterable[Node]) -> None:
+    def _add_all(self, nodes: Iterable[GraphNode]) -> None:
         for node in nodes:
             self._add(node)
 
-    async def _sync(self, node: Node) -> None:
+    async def _sync(self, node: GraphNode) -> None:
         if node.waits_for(ORPHAN):
             await self._orphan_dependents(node)
         elif node.waits_for(FOREGROUND):
@@ -183,7 +183,7 @@ class GarbageCollector:
         if node.owners and not node.deleting:
             await self._judge(node)
 
-    async def _judge(self, node: Node) -> None:
+    async def _judge(self, node: GraphNode) -> None:
         """Delete a dependent without a living owner; free one that has some of its dead ones."""
         living, dying, dead = [], [], []
         for owner in node.owners:
@@ -202,28 +202,28 @@ class GarbageCollector:
         else:
             await self._delete(node, _inherited(node))
 
-    async def _orphan_dependents(self, node: Node) -> None:
+    async def _orphan_dependents(self, node: GraphNode) -> None:
         for child in self._graph.dependents(node.uid):
             kept = [msgspec.to_builtins(owner) for owner in child.owners if owner.uid != node.uid]
             await self._patch(child, {"ownerReferences": kept or None})
         if not self._graph.has_dependents(node.uid):
             await self._release(node, ORPHAN)
 
-    async def _finish_foreground(self, node: Node) -> None:
+    async def _finish_foreground(self, node: GraphNode) -> None:
         if not self._graph.blocked(node.uid):
             await self._release(node, FOREGROUND)
 
-    async def _release(self, node: Node, finalizer: str) -> None:
+    async def _release(self, node: GraphNode, finalizer: str) -> None:
         kept = [name for name in node.finalizers if name != finalizer]
         await self._patch(node, {"finalizers": kept or None})
 
-    def _path(self, node: Node) -> str | None:
+    def _path(self, node: GraphNode) -> str | None:
         for kind in self._server.registry.all():
             if kind.table == node.resource and "stored_as" not in kind.extra:
                 return kind.resource.path(node.namespace, node.name)
         return None
 
-    async def _patch(self, node: Node, meta: dict[str, Any]) -> None:
+    async def _patch(self, node: GraphNode, meta: dict[str, Any]) -> None:
         """Of this very object in the state we know it in; a conflict means that a newer state is on its way to us."""
         stored = self._store.get(node.resource, node.namespace, node.name)
         path = self._path(node)
@@ -232,14 +232,14 @@ class GarbageCollector:
         guarded = {**meta, "uid": node.uid, "resourceVersion": str(stored.revision)}
         await request(self._server, USER, "PATCH", path, {"metadata": guarded}, MERGE_PATCH)
 
-    async def _delete(self, node: Node, policy: str) -> None:
+    async def _delete(self, node: GraphNode, policy: str) -> None:
         path = self._path(node)
         if path is not None:
             options = {"propagationPolicy": policy, "preconditions": {"uid": node.uid}}
             await request(self._server, USER, "DELETE", path, options)
 
 
-def _inherited(node: Node) -> str:
+def _inherited(node: GraphNode) -> str:
     """How a dependent goes: as its own finalizers say, else in the background."""
     if ORPHAN in node.finalizers:
         return "Orphan"

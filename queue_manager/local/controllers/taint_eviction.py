@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from job_controller.times import later
-from queue_manager.engine.resources import NODES, PODS
+from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.local.disruption import disrupt
 from queue_manager.local.placement.objects import UNFINISHED, NodeObject, PodObject
 from queue_manager.local.placement.tolerations import tolerated_for
+from queue_manager.local.pod_disruption import disrupt
 
 NO_EXECUTE = "NoExecute"
 COMPONENT = "taint-eviction-controller"

@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from job_controller.fields import Json
-from queue_manager.engine.resources import Resource
-from queue_manager.local.kinds.crds import OBJECT_META, CustomSchema
+from job_controller.json_tree import Json
+from queue_manager.api.resources import Resource
+from queue_manager.local.kinds.custom_kinds import OBJECT_META, CustomSchema
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.schema.shapes import definitions
 from queue_manager.local.schema.typed import TypedSchema

@@ -10,12 +10,12 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.discovery import openapi, openapi_v2
 from queue_manager.local.kinds.crd_versions import version_order
-from queue_manager.local.kinds.crds import CustomSchema
+from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 
 JSON = "application/json"
 VERSION = "v1.36.3+sluice"
@@ -31,7 +31,7 @@ _SUBRESOURCES = {
 }
 
 
-def discovery(registry: Registry, path: str, accept: str) -> tuple[str, bytes] | None:
+def discovery(registry: KindRegistry, path: str, accept: str) -> tuple[str, bytes] | None:
     """The content type and body of a discovery document; None if the path names none."""
     if path == "/openapi/v2":
         return openapi_v2.CONTENT_TYPE, openapi_v2.document()
@@ -44,7 +44,7 @@ def discovery(registry: Registry, path: str, accept: str) -> tuple[str, bytes] |
 class Catalogue:
     """All documents about one state of the registry, made when first asked for."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: KindRegistry) -> None:
         self.generation = registry.generation
         self._versions: dict[tuple[str, str], list[Kind]] = {}
         for kind in registry.all():
@@ -142,7 +142,7 @@ class Catalogue:
         return self._openapi[path]
 
 
-_catalogues: WeakKeyDictionary[Registry, Catalogue] = WeakKeyDictionary()
+_catalogues: WeakKeyDictionary[KindRegistry, Catalogue] = WeakKeyDictionary()
 
 
 def _aggregated(accept: str) -> str:

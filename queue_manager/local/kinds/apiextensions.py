@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_controller import names
-from job_controller.fields import FieldError, Json, forbidden, invalid, not_supported, required
-from queue_manager.engine.resources import CRDS
+from job_controller.api_rules import names
+from job_controller.api_rules.field_errors import FieldError, forbidden, invalid, not_supported, required
+from job_controller.json_tree import Json
+from queue_manager.api.resources import CRDS
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.crd_schemas import validate_schema
 from queue_manager.local.kinds.crd_versions import validate_deprecation, validate_stored

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from job_controller import metadata, names
-from job_controller.fields import IMMUTABLE, FieldError, Json, invalid
-from queue_manager.engine.resources import Resource
+from job_controller.api_rules import metadata_validation, names
+from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, invalid
+from job_controller.json_tree import Json
+from queue_manager.api.resources import Resource
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.schema.typed import TypedSchema
 
@@ -22,7 +23,7 @@ def builtin(
     *,
     create: Check | None = None,
     update: UpdateCheck | None = None,
-    name_check: metadata.NameCheck = names.dns_subdomain,
+    name_check: metadata_validation.NameCheck = names.dns_subdomain,
     finalizers_on_update: bool = True,
     **facts: Any,
 ) -> Kind:
@@ -32,17 +33,21 @@ def builtin(
     """
 
     def validate_create(new: Json) -> list[FieldError]:
-        errors = metadata.validate_metadata(new["metadata"], namespaced=resource.namespaced, name_check=name_check)
+        errors = metadata_validation.validate_metadata(
+            new["metadata"], namespaced=resource.namespaced, name_check=name_check
+        )
         return errors + create(new) if create else errors
 
     def validate_update(new: Json, old: Json) -> list[FieldError]:
-        errors = metadata.validate_metadata_update(new["metadata"], old["metadata"])
+        errors = metadata_validation.validate_metadata_update(new["metadata"], old["metadata"])
         finalizers = new["metadata"].get("finalizers") or ()
-        errors += metadata.validate_finalizers(finalizers, "metadata.finalizers", custom=not finalizers_on_update)
+        errors += metadata_validation.validate_finalizers(
+            finalizers, "metadata.finalizers", custom=not finalizers_on_update
+        )
         return errors + update(new, old) if update else errors
 
     def validate_status(new: Json, old: Json) -> list[FieldError]:
-        return metadata.validate_metadata_update(new["metadata"], old["metadata"])
+        return metadata_validation.validate_metadata_update(new["metadata"], old["metadata"])
 
     kind = Kind(
         resource=resource,

@@ -6,9 +6,10 @@ import base64
 from datetime import datetime
 from typing import Any
 
-from job_controller import names
-from job_controller.fields import FieldError, Json, forbidden, invalid, required
-from queue_manager.engine.resources import CONFIG_MAPS, LIMIT_RANGES, NAMESPACES, Resource
+from job_controller.api_rules import names
+from job_controller.api_rules.field_errors import FieldError, forbidden, invalid, required
+from job_controller.json_tree import Json
+from queue_manager.api.resources import CONFIG_MAPS, LIMIT_RANGES, NAMESPACES, Resource
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.limit_ranges import default_limits, validate_limits

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from job_controller.fields import FieldError, Json, forbidden, invalid, not_supported, required
+from job_controller.api_rules.field_errors import FieldError, forbidden, invalid, not_supported, required
+from job_controller.json_tree import Json
 from queue_manager.local.schema.patterns import PatternError, compiled
-from queue_manager.local.schema.structural import Node
+from queue_manager.local.schema.structural import CompiledSchema
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 
@@ -51,7 +52,7 @@ def _validate_type(schema: Json, path: str, level: str) -> list[FieldError]:
 def _validate_rules(schema: Json, path: str) -> list[FieldError]:
     if not schema.get("x-kubernetes-validations"):
         return []
-    from queue_manager.local.cel.rules import problems  # the language is imported when a kind has rules
+    from queue_manager.local.cel.compiled_rules import problems
 
     return problems(schema, path)
 
@@ -92,5 +93,5 @@ def _validate_list(schema: Json, path: str) -> list[FieldError]:
 def _validate_default(schema: Json, path: str) -> list[FieldError]:
     if "default" not in schema:
         return []
-    found = list(Node(schema).validate(schema["default"]))
+    found = list(CompiledSchema(schema).validate(schema["default"]))
     return [FieldError(e.reason, f"{path}.default{'.' + e.field if e.field else ''}", e.message) for e in found]

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import orjson
 
-from job_controller.fields import FieldError, Json, invalid
+from job_controller.api_rules.field_errors import FieldError, invalid
+from job_controller.json_tree import Json
 
 MAX_DEPRECATION = 256  # bytes of a deprecationWarning
 

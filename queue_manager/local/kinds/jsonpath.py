@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 
 # One way only to read each space: of a definition with thousands of them all ways were tried, for minutes.
 _STEP = re.compile(

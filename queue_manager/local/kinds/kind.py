@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from job_controller.fields import FieldError, Json
-from queue_manager.engine.resources import Resource
+from job_controller.api_rules.field_errors import FieldError
+from job_controller.json_tree import Json
+from queue_manager.api.resources import Resource
 
 
 class Schema(Protocol):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from job_controller import names
-from job_controller.fields import FieldError, Json, duplicate, forbidden, invalid, required
-from queue_manager.local.schema import values
+from job_controller.api_rules import names
+from job_controller.api_rules.field_errors import FieldError, duplicate, forbidden, invalid, required
+from job_controller.json_tree import Json
+from queue_manager.local.schema import scalars
 
 _STANDARD = ("Pod", "Container", "PersistentVolumeClaim")
 
@@ -65,15 +66,15 @@ def _validate_ratios(item: Json, path: str) -> list[FieldError]:
     """A limit is never below its request, and cannot be further above it than the range is wide."""
     errors = []
     for name, amount in sorted((item.get("maxLimitRequestRatio") or {}).items()):
-        at, ratio = f"{path}.maxLimitRequestRatio[{name}]", values.number(amount)
+        at, ratio = f"{path}.maxLimitRequestRatio[{name}]", scalars.number(amount)
         if ratio < 1:
             errors.append(invalid(at, amount, f"ratio {amount} is less than 1"))
         low, high = ((item.get(field) or {}).get(name) for field in ("min", "max"))
-        if low is None or high is None or not values.number(low):
+        if low is None or high is None or not scalars.number(low):
             continue
-        widest = values.number(high) / values.number(low)
+        widest = scalars.number(high) / scalars.number(low)
         if ratio > widest:
-            text = f"ratio {amount} is greater than max/min = {values.approximate(widest):f}"
+            text = f"ratio {amount} is greater than max/min = {scalars.approximate(widest):f}"
             errors.append(invalid(at, amount, text))
     return errors
 
@@ -93,7 +94,7 @@ def _validate_order(item: Json, name: str, path: str) -> list[FieldError]:
     errors = []
     for low, high, low_name, high_name, fault, shown in _ORDER:
         smaller, larger = (item.get(low) or {}).get(name), (item.get(high) or {}).get(name)
-        if smaller is None or larger is None or values.number(smaller) <= values.number(larger):
+        if smaller is None or larger is None or scalars.number(smaller) <= scalars.number(larger):
             continue
         detail = f"{low_name} value {smaller} is greater than {high_name} value {larger}"
         errors.append(invalid(f"{path}.{fault}[{name}]", (item.get(shown) or {})[name], detail))

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from job_controller.fields import Json
-from queue_manager.local.kinds.durations import human, parse_time
+from job_controller.json_tree import Json
+from queue_manager.local.kinds.ages import human, parse_time
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.tables import AGE, NAME, age
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.kinds.apiextensions import CRD
 from queue_manager.local.kinds.batch import JOB
 from queue_manager.local.kinds.core import CONFIG_MAP, LIMIT_RANGE, NAMESPACE, SECRET, SERVICE_ACCOUNT
-from queue_manager.local.kinds.crds import custom_kinds
-from queue_manager.local.kinds.events import EVENT, NEW_EVENT
+from queue_manager.local.kinds.custom_kinds import custom_kinds
+from queue_manager.local.kinds.event_kind import EVENT, NEW_EVENT
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.kinds.nodes import NODE
-from queue_manager.local.kinds.pods import POD
+from queue_manager.local.kinds.node_kind import NODE
+from queue_manager.local.kinds.pod_kind import POD
 from queue_manager.local.kinds.scheduling import LEASE, PRIORITY_CLASS, RUNTIME_CLASS
 
 BUILTIN: Sequence[Kind] = (
@@ -33,7 +33,7 @@ BUILTIN: Sequence[Kind] = (
 )
 
 
-class Registry:
+class KindRegistry:
     """Kinds by group, version and plural. `generation` counts changes, for caches of what is derived from it."""
 
     def __init__(self, kinds: Iterable[Kind] = ()) -> None:
@@ -44,7 +44,7 @@ class Registry:
             self._kinds[_key(kind)] = kind
 
     @classmethod
-    def builtin(cls) -> Registry:
+    def builtin(cls) -> KindRegistry:
         return cls(BUILTIN)
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from job_controller import names
-from job_controller.fields import NOT_NEGATIVE, FieldError, Json, forbidden, invalid, not_supported, required
-from queue_manager.engine.resources import LEASES, PRIORITY_CLASSES, RUNTIME_CLASSES
+from job_controller.api_rules import names
+from job_controller.api_rules.field_errors import FieldError, forbidden, invalid, not_supported, required
+from job_controller.go_text import NOT_NEGATIVE
+from job_controller.json_tree import Json
+from queue_manager.api.resources import LEASES, PRIORITY_CLASSES, RUNTIME_CLASSES
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.tables import AGE, NAME, age

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.errors import bad_request
-from queue_manager.local.kinds.durations import since
+from queue_manager.local.kinds.ages import since
 from queue_manager.local.kinds.kind import Column, Kind
 
 VERSION = "meta.k8s.io/v1"

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.schema.shapes import Shape
 
 DIRECTIVE = "$patch"

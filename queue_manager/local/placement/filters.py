@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from job_controller.model import Key
-from queue_manager.local.kinds.pods import qos_class
+from queue_manager.local.kinds.pod_kind import qos_class
 from queue_manager.local.placement.tolerations import tolerates
 from queue_manager.scheduling.amounts import Amounts
-from queue_manager.scheduling.nodes import meets
+from queue_manager.scheduling.node_matching import meets
 
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 PRESSURE_TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
@@ -30,7 +30,7 @@ class Pod(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeRoom:
     name: str
     labels: Mapping[str, str]
     allocatable: Amounts
@@ -39,7 +39,7 @@ class Node:
     pressed: bool = False  # short of memory
 
 
-class Refusal(NamedTuple):
+class Unschedulable(NamedTuple):
     """No node takes the pod; the text is kube-scheduler's, e.g. `0/2 nodes are available: 2 Insufficient cpu.`
 
     nominated: the node on which room is being made for it; empty if on none.
@@ -52,7 +52,7 @@ class Refusal(NamedTuple):
 Usage = Mapping[str, Amounts]  # node name -> what its pods ask for, "pods" being their number
 
 
-def place(pod: Pod, nodes: Sequence[Node], usage: Usage) -> str | Refusal:
+def place(pod: Pod, nodes: Sequence[NodeRoom], usage: Usage) -> str | Unschedulable:
     """The node for a pod, or why there is none."""
     fitting: list[tuple[float, str]] = []
     reasons: Counter[str] = Counter()
@@ -66,12 +66,12 @@ def place(pod: Pod, nodes: Sequence[Node], usage: Usage) -> str | Refusal:
     if fitting:
         return min(fitting)[1]
     if not nodes:
-        return Refusal("no nodes available to schedule pods")
+        return Unschedulable("no nodes available to schedule pods")
     listed = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
-    return Refusal(f"0/{len(nodes)} nodes are available: {listed}.")
+    return Unschedulable(f"0/{len(nodes)} nodes are available: {listed}.")
 
 
-def refusals(pod: Pod, node: Node, used: Amounts) -> list[str]:
+def refusals(pod: Pod, node: NodeRoom, used: Amounts) -> list[str]:
     """Why this node does not take the pod: of the first filter that says no, all its reasons. Empty: it does."""
     spec = pod.spec
     wanted = spec.get("nodeName")
@@ -129,7 +129,7 @@ def _load(requests: Amounts, allocatable: Amounts, used: Amounts) -> float:
     return max(shares, default=0.0)
 
 
-def _affinity_matches(spec: Json, node: Node) -> bool:
+def _affinity_matches(spec: Json, node: NodeRoom) -> bool:
     """nodeSelector and required node affinity."""
     if any(node.labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False
@@ -138,7 +138,7 @@ def _affinity_matches(spec: Json, node: Node) -> bool:
     return required is None or any(_term_matches(term, node) for term in required.get("nodeSelectorTerms") or ())
 
 
-def _term_matches(term: Json, node: Node) -> bool:
+def _term_matches(term: Json, node: NodeRoom) -> bool:
     """Terms are alternatives, their requirements are not. An empty term matches nothing."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not expressions and not fields:

@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from job_controller.model import Key
-from queue_manager.engine.resources import NODES, PODS
+from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.local.placement.filters import Node, Pod, Refusal, place
+from queue_manager.local.placement.filters import NodeRoom, Pod, Unschedulable, place
 from queue_manager.local.placement.objects import (
     UNFINISHED,
     NodeObject,
@@ -39,7 +39,7 @@ from queue_manager.local.placement.objects import (
     requests_of,
 )
 from queue_manager.local.placement.preemption import NEVER, Held, preempt
-from queue_manager.local.placement.reports import Reports
+from queue_manager.local.placement.reports import PlacementReports
 from queue_manager.local.placement.room import Room
 
 WRITES_IN_FLIGHT = 16
@@ -58,7 +58,7 @@ PLACEMENT_FIELDS = (
 )
 
 
-class Waiting(NamedTuple):
+class WaitingPod(NamedTuple):
     pod: Pod
     priority: int
     order: tuple[int, str, Key]
@@ -66,11 +66,11 @@ class Waiting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class PlacementRound:
     """What one round knows: the nodes, the refusals so far, and who cannot preempt either, by signature."""
 
-    nodes: Sequence[Node]
-    refused: dict[bytes, Refusal] = field(default_factory=dict)
+    nodes: Sequence[NodeRoom]
+    refused: dict[bytes, Unschedulable] = field(default_factory=dict)
     hopeless: set[bytes] = field(default_factory=set)
 
 
@@ -78,12 +78,12 @@ class Placement:
     """Binds pods to nodes. Construct it before the runtime starts."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._reports = Reports(runtime)
+        self._reports = PlacementReports(runtime)
         self._rounds: WorkQueue[str] = WorkQueue("placement")
         self._writes: WorkQueue[str] = WorkQueue("placement-writes")
-        self._waiting: dict[str, Waiting] = {}  # by uid
-        self._binding: dict[str, Waiting] = {}  # placed, and their binding is on its way
-        self._refused: dict[str, Refusal] = {}
+        self._waiting: dict[str, WaitingPod] = {}  # by uid
+        self._binding: dict[str, WaitingPod] = {}  # placed, and their binding is on its way
+        self._refused: dict[str, Unschedulable] = {}
         self._victims: dict[str, str] = {}  # uid -> uid of the pod that gets its room
         self._room = Room()
         self._nodes = runtime.cache(NODES, NodeObject)
@@ -120,7 +120,7 @@ class Placement:
         priority = priority_of(spec)
         if before is None and (node := pod.status.nominated_node_name):  # by an earlier run
             self._room.nominate(Held(meta.uid, node, known.requests, priority))
-        self._waiting[meta.uid] = Waiting(known, priority, (-priority, created, meta.key), signature)
+        self._waiting[meta.uid] = WaitingPod(known, priority, (-priority, created, meta.key), signature)
         self._rounds.add("pods")
 
     def _bound(self, pod: PodObject, spec: Json) -> None:
@@ -149,22 +149,24 @@ class Placement:
         """Try all that wait, in order."""
         if not self._waiting:
             return
-        attempt = Attempt([node_of(node) for node in sorted(self._nodes.values(), key=lambda node: node.metadata.name)])
+        attempt = PlacementRound(
+            [node_of(node) for node in sorted(self._nodes.values(), key=lambda node: node.metadata.name)]
+        )
         for n, waiting in enumerate(sorted(self._waiting.values(), key=lambda waiting: waiting.order)):
             if n % 100 == 99:
                 await asyncio.sleep(0)  # let others have the loop
             if waiting.pod.uid in self._waiting:
                 self._decide(waiting, attempt)
 
-    def _decide(self, waiting: Waiting, attempt: Attempt) -> None:
+    def _decide(self, waiting: WaitingPod, attempt: PlacementRound) -> None:
         pod, room = waiting.pod, self._room
         uid = pod.uid
-        answer: str | Refusal | None = None
+        answer: str | Unschedulable | None = None
         if not room.nominated(uid):  # to one that is, the room is not refused that it keeps from others
             answer = attempt.refused.get(waiting.signature)
         if answer is None:
             answer = place(pod, attempt.nodes, room.usage(uid, waiting.priority))
-        if isinstance(answer, Refusal):
+        if isinstance(answer, Unschedulable):
             attempt.refused[waiting.signature] = answer
             self._refuse(uid, answer._replace(nominated=self._make_room(waiting, attempt)))
             return
@@ -173,12 +175,12 @@ class Placement:
         room.take(Held(uid, answer, pod.requests, waiting.priority))
         self._writes.add(uid)
 
-    def _refuse(self, uid: str, refusal: Refusal) -> None:
+    def _refuse(self, uid: str, refusal: Unschedulable) -> None:
         if self._refused.get(uid) != refusal:
             self._refused[uid] = refusal
             self._writes.add(uid)
 
-    def _make_room(self, waiting: Waiting, attempt: Attempt) -> str:
+    def _make_room(self, waiting: WaitingPod, attempt: PlacementRound) -> str:
         """The node on which room is being made for the pod, if need be from now on; empty: on none."""
         pod, room = waiting.pod, self._room
         uid, priority = pod.uid, waiting.priority
@@ -199,7 +201,7 @@ class Placement:
             self._writes.add(victim.uid)
         return found.node
 
-    def _may_preempt(self, waiting: Waiting, attempt: Attempt) -> bool:
+    def _may_preempt(self, waiting: WaitingPod, attempt: PlacementRound) -> bool:
         if waiting.signature in attempt.hopeless and not self._room.nominated(waiting.pod.uid):
             return False
         return waiting.pod.spec.get("preemptionPolicy") != NEVER and self._room.holds_below(waiting.priority)

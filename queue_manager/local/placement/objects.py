@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from job_controller.model import Key, Object, PodStatus
-from queue_manager.local.placement.filters import Node
+from queue_manager.local.placement.filters import NodeRoom
 from queue_manager.local.placement.preemption import Held
 from queue_manager.scheduling.amounts import Amounts, amount
-from queue_manager.scheduling.requests import pod_requests
+from queue_manager.scheduling.pod_requests import pod_requests
 
 log = logging.getLogger(__name__)
 
@@ -65,10 +65,10 @@ def held_by(pod: Object, spec: Json) -> Held:
     return Held(meta.uid, spec["nodeName"], requests_of(meta.key, spec), priority_of(spec), created)
 
 
-def node_of(node: NodeObject) -> Node:
+def node_of(node: NodeObject) -> NodeRoom:
     allocatable = {name: amount(name, text) for name, text in (node.status.get("allocatable") or {}).items()}
     spec = node.spec
-    return Node(
+    return NodeRoom(
         node.metadata.name,
         node.metadata.labels,
         allocatable,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from queue_manager.local.placement.filters import Node, Pod, Usage, plus, refusals
+from queue_manager.local.placement.filters import NodeRoom, Pod, Usage, plus, refusals
 from queue_manager.scheduling.amounts import Amounts
 
 NEVER = "Never"
@@ -36,7 +36,9 @@ class Preemption(NamedTuple):
     victims: Sequence[Held]
 
 
-def preempt(pod: Pod, nodes: Sequence[Node], usage: Usage, lower: Mapping[str, Sequence[Held]]) -> Preemption | None:
+def preempt(
+    pod: Pod, nodes: Sequence[NodeRoom], usage: Usage, lower: Mapping[str, Sequence[Held]]
+) -> Preemption | None:
     """The node where least is lost, and what. `lower`: the pods that may go, of lower priority, by node."""
     found = [
         Preemption(node.name, victims)
@@ -46,7 +48,7 @@ def preempt(pod: Pod, nodes: Sequence[Node], usage: Usage, lower: Mapping[str, S
     return min(found, key=_loss, default=None)
 
 
-def victims_on(pod: Pod, node: Node, used: Amounts, lower: Sequence[Held]) -> Sequence[Held]:
+def victims_on(pod: Pod, node: NodeRoom, used: Amounts, lower: Sequence[Held]) -> Sequence[Held]:
     """The fewest and least important pods without which the pod fits; none if it would not fit without all of them."""
     for held in lower:
         used = plus(used, held.requests, -1)

@@ -7,12 +7,12 @@ import logging
 import msgspec
 
 from job_controller.times import timestamp
-from queue_manager.engine.resources import PODS
+from queue_manager.api.resources import PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError, Request
-from queue_manager.local.disruption import disrupt
-from queue_manager.local.placement.filters import Refusal
+from queue_manager.local.placement.filters import Unschedulable
 from queue_manager.local.placement.objects import SCHEDULER, PodObject
+from queue_manager.local.pod_disruption import disrupt
 from queue_manager.local.pod_writes import patch_pod_status
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ PREEMPTION_REASON = "PreemptionByScheduler"
 PREEMPTION_MESSAGE = f"{SCHEDULER}: preempting to accommodate a higher priority pod"
 
 
-class Reports:
+class PlacementReports:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._events = runtime.recorder(SCHEDULER)
@@ -52,7 +52,7 @@ class Reports:
         if await disrupt(self._runtime, pod, PREEMPTION_REASON, PREEMPTION_MESSAGE):
             self._events.event(pod, "Normal", "Preempted", f"Preempted by pod {preemptor} on node {node}")
 
-    async def refuse(self, pod: PodObject, refusal: Refusal) -> None:
+    async def refuse(self, pod: PodObject, refusal: Unschedulable) -> None:
         """Say why the pod waits, unless it says so already. Raises ApiError."""
         known = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
         said = known is not None and (known.status, known.reason, known.message) == (

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from job_controller.fields import Json
-from queue_manager.scheduling import nodes
+from job_controller.json_tree import Json
+from queue_manager.scheduling import node_matching
 
 
 def tolerates(tolerations: Sequence[Json], taint: Json) -> bool:
     """Whether one of them bears the taint."""
-    return any(nodes.tolerates(toleration, taint) for toleration in tolerations)
+    return any(node_matching.tolerates(toleration, taint) for toleration in tolerations)
 
 
 def tolerated_for(tolerations: Sequence[Json], taint: Json) -> float | None:
     """For how many seconds a NoExecute taint is borne by the first toleration that fits; None: for ever; 0: not."""
     for toleration in tolerations:
-        if nodes.tolerates(toleration, taint):
+        if node_matching.tolerates(toleration, taint):
             seconds = toleration.get("tolerationSeconds")
             return None if seconds is None else max(0.0, float(seconds))
     return 0.0

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.schema.memo import Passed, text_of
 from queue_manager.local.schema.patience import shortcut
 from queue_manager.local.schema.patterns import translated

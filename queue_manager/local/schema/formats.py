@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from datetime import date
 
-from job_controller import names
+from job_controller.api_rules import names
 
 Check = Callable[[str], bool]
 

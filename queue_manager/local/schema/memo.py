@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import orjson
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 
 LIMIT = 512  # texts remembered per test; beyond that memory starts anew
 LENGTH = 8192  # bytes of a text worth remembering

@@ -22,7 +22,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 import orjson
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.bounds import MAX_VALUES, TOO_MANY
 
 MAGIC = b"k8s\0"

@@ -10,7 +10,7 @@ import json
 from functools import cache
 from importlib import resources
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.schema.fitting import Fit
 from queue_manager.local.schema.memo import Passed
 

@@ -14,7 +14,8 @@ import copy
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
-from job_controller.fields import FieldError, Json, invalid, not_supported, required, show, too_long, too_many
+from job_controller.api_rules.field_errors import FieldError, invalid, not_supported, required, show, too_long, too_many
+from job_controller.json_tree import Json
 from queue_manager.local.schema.fitting import Fit
 from queue_manager.local.schema.formats import has_format
 from queue_manager.local.schema.jsontext import Repeated
@@ -24,7 +25,7 @@ _MISSING: Any = object()
 _COMBINATIONS = ("allOf", "anyOf", "oneOf", "not")
 
 
-class Node:
+class CompiledSchema:
     """One schema, compiled. Unknown names below `preserve` stay."""
 
     __slots__ = (
@@ -52,10 +53,12 @@ class Node:
         self.types: tuple[str, ...] = (kind,) if kind else ()
         if schema.get("x-kubernetes-int-or-string"):
             self.types = ("integer", "string")
-        self.children = {name: Node(child) for name, child in sorted((schema.get("properties") or {}).items())}
+        self.children = {
+            name: CompiledSchema(child) for name, child in sorted((schema.get("properties") or {}).items())
+        }
         more = schema.get("additionalProperties")
-        self.additional = Node(more if isinstance(more, dict) else {}) if more else None
-        self.item = Node(schema["items"]) if isinstance(schema.get("items"), dict) else None
+        self.additional = CompiledSchema(more if isinstance(more, dict) else {}) if more else None
+        self.item = CompiledSchema(schema["items"]) if isinstance(schema.get("items"), dict) else None
         self.preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields")) or more is True
         self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         self.nullable = bool(schema.get("nullable"))
@@ -307,8 +310,8 @@ def _at(old: Json, index: int) -> Json:
     return old[index] if isinstance(old, list) and index < len(old) else _MISSING
 
 
-def _nodes(schemas: Json) -> list[Node]:
-    return [Node(schema) for schema in (schemas if isinstance(schemas, list) else [schemas])]
+def _nodes(schemas: Json) -> list[CompiledSchema]:
+    return [CompiledSchema(schema) for schema in (schemas if isinstance(schemas, list) else [schemas])]
 
 
 def _hashable(value: Json) -> Hashable:

@@ -16,9 +16,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.errors import bad_request
-from queue_manager.local.schema import values
+from queue_manager.local.schema import scalars
 from queue_manager.local.schema.jsontext import Repeated
 from queue_manager.local.schema.memo import Passed, text_of
 from queue_manager.local.schema.shapes import Field, Shape, shape_of
@@ -109,7 +109,7 @@ class Walk:
     def _compound(self, found: str, shape: Shape, trail: Trail) -> None:
         """A list or object where there should be none."""
         if shape.form == "quantity":
-            raise Undecodable(values.QUANTITY_FORMAT)
+            raise Undecodable(scalars.QUANTITY_FORMAT)
         if shape.form in ("time", "microtime", "intstr"):
             raise Undecodable(place(found, "int32" if shape.form == "intstr" else "string", trail))
         self.mismatch(found, shape, trail)
@@ -172,7 +172,7 @@ class Walk:
             if form == "bytes":
                 base64.b64decode(item, validate=True)
                 return item
-            return values.time(item) if form == "time" else values.micro_time(item)
+            return scalars.time(item) if form == "time" else scalars.micro_time(item)
         except binascii.Error:
             bad = next((i for i, c in enumerate(item) if not (c.isascii() and (c.isalnum() or c in "+/="))), len(item))
             raise Undecodable(f"illegal base64 data at input byte {bad}") from None
@@ -185,9 +185,9 @@ class Walk:
 
 def quantity(item: Json, digits: int = 9) -> str:
     if type(item) not in (str, int, float):
-        raise Undecodable(values.QUANTITY_FORMAT)
+        raise Undecodable(scalars.QUANTITY_FORMAT)
     try:
-        return values.quantity(item, digits)
+        return scalars.quantity(item, digits)
     except ValueError as error:
         raise Undecodable(str(error)) from None
 

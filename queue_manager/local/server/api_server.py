@@ -14,32 +14,32 @@ from typing import Protocol
 
 import orjson
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from job_controller.ports import Clock
 from job_controller.times import timestamp
-from queue_manager.engine import metrics
-from queue_manager.engine.resources import CRDS, NAMESPACES, PODS
+from queue_manager.api.resources import CRDS, NAMESPACES, PODS
+from queue_manager.engine import metric_registry
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.pod_logs import LogSource
 from queue_manager.local.schema.patience import TakesLong, Turn, Work
-from queue_manager.local.server.admission import Admission, Review
-from queue_manager.local.server.call import Call, Target, parse_path
+from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
+from queue_manager.local.server.call import Call, CallTarget, parse_path
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
-from queue_manager.local.server.exchange import Request, Stream, flag, negotiate, refuse, respond
+from queue_manager.local.server.exchange import ServerRequest, Stream, flag, negotiate, refuse, respond
 from queue_manager.local.server.listing import list_objects, version
-from queue_manager.local.server.namespaces import finalize
-from queue_manager.local.server.pods import Pods
+from queue_manager.local.server.namespace_finalize import finalize
+from queue_manager.local.server.pod_subresources import PodSubresources
 from queue_manager.local.server.reviews import review
-from queue_manager.local.server.views import View
+from queue_manager.local.server.views import ResponseView
 from queue_manager.local.server.watch import Watch
 from queue_manager.local.server.writing import Writer
-from queue_manager.local.storage.store import Change, Store, decode
+from queue_manager.local.storage.store import Store, StoredChange, decode
 
-__all__ = ["Admission", "ApiServer", "Request", "Response", "Review", "Stream"]
+__all__ = ["AdmissionPlugin", "AdmissionReview", "ApiServer", "Response", "ServerRequest", "Stream"]
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +65,9 @@ class ApiServer:
     def __init__(
         self,
         store: Store,
-        registry: Registry,
+        registry: KindRegistry,
         clock: Clock,
-        admission: Sequence[Admission] = (),
+        admission: Sequence[AdmissionPlugin] = (),
         logs: LogSource | None = None,
         exposition: Callable[[], str] | None = None,
         elsewhere: Elsewhere | None = None,
@@ -84,7 +84,7 @@ class ApiServer:
         self._closing = False
         self._writer = Writer(store, admission)
         self._deleter = Deleter(store, admission)
-        self._pods = Pods(store, self._writer, self._deleter, logs)
+        self._pods = PodSubresources(store, self._writer, self._deleter, logs)
         for stored in list(store.scan(str(CRDS))):
             self.registry.install(decode(stored))
         store.subscribe(self._definitions_changed)
@@ -95,7 +95,7 @@ class ApiServer:
         self._closing = True
         self.store.wake_all()
 
-    async def handle(self, request: Request) -> Response | Stream:
+    async def handle(self, request: ServerRequest) -> Response | Stream:
         """Answer a request. Never raises: what goes wrong is an answer too."""
         try:
             return await self._answer(request)
@@ -108,7 +108,7 @@ class ApiServer:
             log.exception("%s %s failed", request.method, request.path)
             return refuse(errors.internal(f"{type(error).__name__}: {error}"))
 
-    async def _answer(self, request: Request) -> Response | Stream:
+    async def _answer(self, request: ServerRequest) -> Response | Stream:
         target = parse_path(request.path)
         kind = self.registry.find(target.group, target.version, target.plural) if target else None
         if target is None or kind is None:
@@ -116,7 +116,7 @@ class ApiServer:
         if target.namespace and not kind.resource.namespaced:
             raise errors.no_such_path()
         form = negotiate(request.headers.get("accept", ""))
-        view = View(kind, form, request.query.get("includeObject", ""))
+        view = ResponseView(kind, form, request.query.get("includeObject", ""))
         call = Call(request, kind, target.namespace, target.name, target.subresource, view)
         if "deprecated" in kind.extra:
             call.warnings.append(kind.extra["deprecated"])
@@ -145,7 +145,7 @@ class ApiServer:
             call.warnings[:], call.created = warnings, False
         raise errors.conflict(call.resource, call.name)
 
-    def _outside(self, request: Request, target: Target | None) -> Response:
+    def _outside(self, request: ServerRequest, target: CallTarget | None) -> Response:
         """Paths that are no stored resource."""
         if target is not None and request.method == "POST":
             answer = review(target, request)
@@ -156,7 +156,7 @@ class ApiServer:
         if request.path == "/metrics" and self._exposition is not None:
             if request.method not in ("GET", "HEAD"):
                 raise errors.method_not_allowed()
-            return Response(200, {"Content-Type": metrics.CONTENT_TYPE}, self._exposition().encode())
+            return Response(200, {"Content-Type": metric_registry.CONTENT_TYPE}, self._exposition().encode())
         found = discovery(self.registry, request.path, request.headers.get("accept", ""))
         if found is not None:
             if request.method not in ("GET", "HEAD"):
@@ -292,7 +292,7 @@ class ApiServer:
             kind.prepare_create(obj)
             self.store.put(str(NAMESPACES), obj, dict(kind.fields(obj)))
 
-    def _definitions_changed(self, change: Change) -> None:
+    def _definitions_changed(self, change: StoredChange) -> None:
         """Serve the kinds that CustomResourceDefinitions define, and no others."""
         if change.resource != str(CRDS):
             return
@@ -315,7 +315,7 @@ class ApiServer:
             self.store.wake_all()
 
 
-def healthy(request: Request) -> bytes | None:
+def healthy(request: ServerRequest) -> bytes | None:
     """The answer to a question after the server's health, as a whole or for one of its checks; None if it is none."""
     name, slash, check = request.path.removeprefix("/").partition("/")
     if name not in HEALTH or (slash and check not in CHECKS):

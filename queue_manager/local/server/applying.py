@@ -6,17 +6,18 @@ import json
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from job_controller.fields import IMMUTABLE, FieldError, Json, forbidden, invalid, required
+from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, forbidden, invalid, required
+from job_controller.json_tree import Json
 from job_controller.times import timestamp
 from queue_manager.engine.transport import APPLY_PATCH
 from queue_manager.local import errors
 from queue_manager.local.apply.managers import APPLY, Managers, decode, encode
 from queue_manager.local.apply.merging import Applied, apply
 from queue_manager.local.bounds import MAX_BODY
-from queue_manager.local.kinds.crds import CustomSchema
+from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.schema.jsontext import whole
-from queue_manager.local.schema.structural import Node
-from queue_manager.local.server import metadata
+from queue_manager.local.schema.structural import CompiledSchema
+from queue_manager.local.server import object_metadata
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import check_size, flag, media_type, read_yaml, yaml_errors
 from queue_manager.local.server.ownership import manager_id, view_of
@@ -60,8 +61,8 @@ def _create(writer: Writes, store: Store, call: Call, config: Json) -> bytes:
     view = view_of(call)
     live = {**view.empty, "metadata": {}}
     new = _merged(store, call, live, config, {})
-    meta = metadata.check_envelope(call, new)
-    metadata.check_name(call, meta)
+    meta = object_metadata.check_envelope(call, new)
+    object_metadata.check_name(call, meta)
     if meta.get("uid"):
         why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
         raise errors.conflict(call.resource, call.name, why)
@@ -75,8 +76,8 @@ def _update(writer: Writes, store: Store, call: Call, config: Json, stored: Stor
     old, live = call.load(stored), call.load(stored)
     managers = decode(live["metadata"].pop("managedFields", None)) or {}
     new = _merged(store, call, live, config, managers)
-    meta = metadata.check_envelope(call, new)
-    metadata.check_name(call, meta)
+    meta = object_metadata.check_envelope(call, new)
+    object_metadata.check_name(call, meta)
     _check_uid(call, meta, old["metadata"]["uid"])
     _refuse_nulls(call, new)
     return writer.applied_update(call, new, old)
@@ -90,7 +91,7 @@ def _refuse_nulls(call: Call, new: Json) -> None:
             raise errors.invalid(call.resource, call.name, problems + schema.broken_rules(problems, new))
 
 
-def _nulls(node: Node, value: Json, path: str) -> Iterator[FieldError]:
+def _nulls(node: CompiledSchema, value: Json, path: str) -> Iterator[FieldError]:
     """What an apply makes null and may not be. Only objects that were sent as a whole have such nulls dropped."""
     if isinstance(value, list) and node.item is not None:
         for index, item in enumerate(value):

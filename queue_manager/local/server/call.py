@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from job_controller.fields import FieldError, Json, invalid, not_supported, too_long
-from queue_manager.engine.resources import Resource
+from job_controller.api_rules.field_errors import FieldError, invalid, not_supported, too_long
+from job_controller.json_tree import Json
+from queue_manager.api.resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.server.exchange import Request
-from queue_manager.local.server.views import View, shown
+from queue_manager.local.server.exchange import ServerRequest
+from queue_manager.local.server.views import ResponseView, shown
 from queue_manager.local.storage.store import Stored, decode
 
 MAX_MANAGER = 128  # bytes of the name of a field manager
 FIELD_VALIDATION = ("Strict", "Warn", "Ignore")
 
 
-class Target(NamedTuple):
+class CallTarget(NamedTuple):
     """What a URL path of the resource API names."""
 
     group: str
@@ -31,7 +32,7 @@ class Target(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def parse_path(path: str) -> Target | None:
+def parse_path(path: str) -> CallTarget | None:
     """`/api/v1/...` and `/apis/<group>/<version>/...`; None for any other path."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3:
@@ -46,19 +47,19 @@ def parse_path(path: str) -> Target | None:
         namespace, rest = rest[1], rest[2:]
     if len(rest) > 3 or not all(rest):
         return None
-    return Target(group, version, namespace, *rest, *("",) * (3 - len(rest)))
+    return CallTarget(group, version, namespace, *rest, *("",) * (3 - len(rest)))
 
 
 @dataclass(slots=True)
 class Call:
     """A request on its way through the server. `warnings` go into the answer's headers."""
 
-    request: Request
+    request: ServerRequest
     kind: Kind
     namespace: str
     name: str
     subresource: str
-    view: View
+    view: ResponseView
     warnings: list[str] = field(default_factory=list)
     created: bool = False  # by an apply or a PUT that found nothing
     generated: str = ""  # the name made from generateName

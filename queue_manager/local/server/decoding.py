@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.errors import StatusError, bad_request, unsupported_media_type
-from queue_manager.local.kinds.crds import CustomSchema
+from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.schema import protobuf
 from queue_manager.local.schema.jsontext import parse_json
@@ -16,7 +16,7 @@ from queue_manager.local.server.exchange import (
     JSON_TYPE,
     PROTOBUF,
     YAML_TYPES,
-    Request,
+    ServerRequest,
     check_size,
     json_type,
     media_type,
@@ -31,7 +31,7 @@ SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
 _SHOWN = 30  # bytes of a body that an error shows
 
 
-def read_object(request: Request, kind: Kind, warnings: list[str]) -> Json:
+def read_object(request: ServerRequest, kind: Kind, warnings: list[str]) -> Json:
     """The body as an object of this kind. Raises StatusError 400, 413, 415.
 
     Repeated names survive in JSON as jsontext.Repeated. In YAML they are refused here, or added to `warnings`.
@@ -71,7 +71,7 @@ def _parse_json(body: bytes, kind: Kind) -> Json:
     return tree
 
 
-def _parse_yaml(request: Request, kind: Kind, warnings: list[str]) -> Json:
+def _parse_yaml(request: ServerRequest, kind: Kind, warnings: list[str]) -> Json:
     read = read_yaml(request.body)
     if read.error is not None:
         raise _unrecognized(kind, read.error, request.body)

@@ -16,12 +16,13 @@ from typing import Any
 
 import orjson
 
-from job_controller.fields import FieldError, Json, invalid, not_supported
+from job_controller.api_rules.field_errors import FieldError, invalid, not_supported
+from job_controller.json_tree import Json
 from job_controller.pod_facts import grace_period
 from job_controller.times import timestamp
-from queue_manager.engine.resources import NAMESPACES, PODS, Resource
+from queue_manager.api.resources import NAMESPACES, PODS, Resource
 from queue_manager.local import errors
-from queue_manager.local.server.admission import Admission, Review
+from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.decoding import SCHEME
 from queue_manager.local.server.exchange import flag, json_type, read_body
@@ -118,7 +119,7 @@ def _from_query(call: Call) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeletionResult:
     """What a DELETE leaves: the object as answered, and whether it is gone."""
 
     obj: Json
@@ -136,11 +137,11 @@ class Outcome:
 class Deleter:
     """The verbs delete and deletecollection."""
 
-    def __init__(self, store: Store, admission: Sequence[Admission]) -> None:
+    def __init__(self, store: Store, admission: Sequence[AdmissionPlugin]) -> None:
         self._store = store
         self._admission = admission
 
-    def delete(self, call: Call, options: DeleteOptions, stored: Stored | None = None) -> Outcome:
+    def delete(self, call: Call, options: DeleteOptions, stored: Stored | None = None) -> DeletionResult:
         """Delete or mark one object. Raises 403, 404, 409, 422."""
         if call.resource == NAMESPACES and call.name in IMMORTAL:
             raise errors.forbidden(NAMESPACES, call.name, "this namespace may not be deleted")
@@ -162,11 +163,11 @@ class Deleter:
                 # What goes at once is not marked first, but for pods.
                 last = obj if call.resource == PODS else call.load(stored)
                 self._store.remove(call.table, call.stored_form(last))
-            return Outcome(obj, gone=True)
+            return DeletionResult(obj, gone=True)
         if changed and not options.dry_run:
             written = self._store.put(call.table, call.stored_form(obj), dict(call.kind.fields(obj)))
             obj["metadata"]["resourceVersion"] = str(written.revision)
-        return Outcome(obj, gone=False, status=202 if options.orphan_dependents is False else 200)
+        return DeletionResult(obj, gone=False, status=202 if options.orphan_dependents is False else 200)
 
     async def delete_collection(self, call: Call, options: DeleteOptions) -> bytes:
         """Delete all that the selectors match; answers with the list of them. Raises 400, 422.
@@ -187,7 +188,9 @@ class Deleter:
         return await call.view.many(found, {"resourceVersion": str(self._store.revision)}, self._store.now())
 
     def _admit(self, call: Call, obj: Json, options: DeleteOptions) -> None:
-        review = Review("DELETE", call.resource, "", obj, obj, call.request.user, options.dry_run, call.warnings)
+        review = AdmissionReview(
+            "DELETE", call.resource, "", obj, obj, call.request.user, options.dry_run, call.warnings
+        )
         for rule in self._admission:
             problems = rule.validate(review)
             if problems:

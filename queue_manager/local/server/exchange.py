@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 import yaml
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager import kube_yaml
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
@@ -27,7 +27,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 
 
-class Request(NamedTuple):
+class ServerRequest(NamedTuple):
     """An HTTP request. Header names are lower-case; `user` is who the shell found it to be."""
 
     method: str
@@ -77,7 +77,7 @@ def negotiate(accept: str) -> Form:
     )
 
 
-def read_body(request: Request) -> Json:
+def read_body(request: ServerRequest) -> Json:
     """The body as a JSON object. Raises 400, 413, 415.
 
     Fields named twice are looked for only when the client asks for field validation: it costs ten times the decoding.
@@ -119,7 +119,7 @@ def protobuf_refusal(kind: str, field: str = "") -> str:
     return f"this API server does not read {what} in protobuf; send JSON or YAML, with kubectl: {instead}"
 
 
-def media_type(request: Request) -> str:
+def media_type(request: ServerRequest) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from job_controller.fields import FieldError, forbidden, invalid, not_supported
-from queue_manager.engine.resources import Resource
+from job_controller.api_rules.field_errors import FieldError, forbidden, invalid, not_supported
+from queue_manager.api.resources import Resource
 from queue_manager.local import errors
-from queue_manager.local.kinds.crds import CustomSchema
+from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import flag
-from queue_manager.local.server.selectors import FieldMatcher, LabelMatcher, parse_fields, parse_labels
+from queue_manager.local.server.selector_parsing import FieldMatcher, LabelMatcher, parse_fields, parse_labels
 from queue_manager.local.server.turns import in_turns
 from queue_manager.local.server.views import shown
 from queue_manager.local.storage.store import Forgotten, Store, Stored, decode, object_key

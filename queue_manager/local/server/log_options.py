@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from job_controller.fields import NOT_NEGATIVE, FieldError, Json, forbidden, invalid
-from queue_manager.engine.resources import Resource
+from job_controller.api_rules.field_errors import FieldError, forbidden, invalid
+from job_controller.go_text import NOT_NEGATIVE
+from job_controller.json_tree import Json
+from queue_manager.api.resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.pod_logs import LogOptions
-from queue_manager.local.schema import values
+from queue_manager.local.schema import scalars
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import flag
 from queue_manager.local.server.listing import number
@@ -52,7 +54,7 @@ def _time(text: str) -> datetime | None:
     if not text:
         return None
     try:
-        values.time(text)
+        scalars.time(text)
     except ValueError as error:
         raise errors.bad_request(str(error)) from None
     return datetime.fromisoformat(text)

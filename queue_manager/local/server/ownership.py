@@ -12,12 +12,12 @@ from weakref import WeakKeyDictionary
 
 import orjson
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.local.apply.managers import (
     APPLY,
     UPDATE,
     ManagerId,
-    View,
+    OwnedView,
     decode,
     encode,
     is_sound,
@@ -27,13 +27,13 @@ from queue_manager.local.apply.managers import (
 from queue_manager.local.kinds.kind import Schema
 from queue_manager.local.schema.fieldset import FieldSet
 from queue_manager.local.server.call import MAX_MANAGER, Call
-from queue_manager.local.server.exchange import Request
+from queue_manager.local.server.exchange import ServerRequest
 from queue_manager.local.storage.store import Stored
 
-_views: WeakKeyDictionary[Schema, dict[tuple[str, str, bool], View]] = WeakKeyDictionary()
+_views: WeakKeyDictionary[Schema, dict[tuple[str, str, bool], OwnedView]] = WeakKeyDictionary()
 
 
-def view_of(call: Call) -> View:
+def view_of(call: Call) -> OwnedView:
     """How a call's kind and subresource see objects; made once."""
     kind = call.kind
     views = _views.get(kind.schema)
@@ -42,11 +42,11 @@ def view_of(call: Call) -> View:
     key = (kind.resource.kind, call.subresource, kind.has_status)
     view = views.get(key)
     if view is None:
-        view = views[key] = View(kind.schema, kind.has_status, call.subresource, kind.resource.kind)
+        view = views[key] = OwnedView(kind.schema, kind.has_status, call.subresource, kind.resource.kind)
     return view
 
 
-def manager_name(request: Request) -> str:
+def manager_name(request: ServerRequest) -> str:
     """fieldManager, else the first word of the user agent."""
     name = request.query.get("fieldManager", "")
     if name:

@@ -5,9 +5,9 @@ Whoever holds the token may do everything; these exist so that `kubectl auth can
 
 from __future__ import annotations
 
-from job_controller.fields import Json
-from queue_manager.local.server.call import Target
-from queue_manager.local.server.exchange import PROTOBUF, Request, media_type, read_body
+from job_controller.json_tree import Json
+from queue_manager.local.server.call import CallTarget
+from queue_manager.local.server.exchange import PROTOBUF, ServerRequest, media_type, read_body
 
 KINDS = {
     "selfsubjectaccessreviews": "SelfSubjectAccessReview",
@@ -20,7 +20,7 @@ ACCESS = ("selfsubjectaccessreviews", "subjectaccessreviews", "localsubjectacces
 GROUPS = ["system:masters", "system:authenticated"]
 
 
-def review(target: Target, request: Request) -> Json | None:
+def review(target: CallTarget, request: ServerRequest) -> Json | None:
     """The answer to a POST, or None if the target is no such resource. Raises 400, 413, 415."""
     match target.group, target.plural:
         case "authorization.k8s.io", plural if plural in ACCESS:

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import orjson
 
-from job_controller.fields import Json
-from queue_manager.engine.resources import Resource
-from queue_manager.local.kinds.crds import CustomSchema
+from job_controller.json_tree import Json
+from queue_manager.api.resources import Resource
+from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.kinds.tables import to_row, to_table
 from queue_manager.local.server.exchange import Form
@@ -34,7 +34,7 @@ _EVENT_HEAD = {
 _EVENT_TAIL = b"}\n"
 
 
-class View:
+class ResponseView:
     """How one request wants to see objects of one kind."""
 
     def __init__(self, kind: Kind, form: Form, include_object: str = "Metadata") -> None:

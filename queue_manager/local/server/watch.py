@@ -23,7 +23,7 @@ from queue_manager.local.server.exchange import flag
 from queue_manager.local.server.listing import Selection, check_watch_options, number, version
 from queue_manager.local.server.turns import in_turns
 from queue_manager.local.server.views import error_event
-from queue_manager.local.storage.store import Change, Forgotten, Store, Stored
+from queue_manager.local.storage.store import Forgotten, Store, Stored, StoredChange
 
 BOOKMARK_SECONDS = 60.0
 DEFAULT_SECONDS = 3000.0  # a client that gives no limit renews its watch after this long
@@ -109,7 +109,7 @@ class Watch:
                 return
             await self._history.wait(min(end, bookmark_at if self._bookmarks else end) - now)
 
-    async def _seen(self, changes: Iterable[Change]) -> list[tuple[str, Stored]]:
+    async def _seen(self, changes: Iterable[StoredChange]) -> list[tuple[str, Stored]]:
         """The changes as they look through namespace and selectors."""
         namespace = self._call.namespace
         if namespace:
@@ -118,7 +118,7 @@ class Watch:
             return [(change.type, change.new) for change in changes]
         return [seen async for change in in_turns(changes) if (seen := self._through_selectors(change))]
 
-    def _through_selectors(self, change: Change) -> tuple[str, Stored] | None:
+    def _through_selectors(self, change: StoredChange) -> tuple[str, Stored] | None:
         before = change.old is not None and self._selection(change.old)
         after = change.type != "DELETED" and self._selection(change.new)
         match before, after:

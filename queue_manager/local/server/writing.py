@@ -13,13 +13,14 @@ from typing import Literal
 
 import orjson
 
-from job_controller.fields import FieldError, Json
+from job_controller.api_rules.field_errors import FieldError
+from job_controller.json_tree import Json
 from job_controller.times import timestamp
 from queue_manager.local import errors
 from queue_manager.local.errors import StatusError
-from queue_manager.local.patching.patches import apply_patch, is_merge, is_strategic, require_language, undecodable
-from queue_manager.local.server import applying, metadata, ownership
-from queue_manager.local.server.admission import Admission, Review
+from queue_manager.local.patching.patch_types import apply_patch, is_merge, is_strategic, require_language, undecodable
+from queue_manager.local.server import applying, object_metadata, ownership
+from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.call import Call, check_write_options, name_of
 from queue_manager.local.server.decoding import SCHEME, read_object
 from queue_manager.local.storage.store import Store, Stored, decode
@@ -30,7 +31,7 @@ MAX_NAME_ATTEMPTS = 8  # of generateName, as upstream
 class Writer:
     """The verbs create, update and patch."""
 
-    def __init__(self, store: Store, admission: Sequence[Admission]) -> None:
+    def __init__(self, store: Store, admission: Sequence[AdmissionPlugin]) -> None:
         self._store = store
         self._admission = admission
 
@@ -44,11 +45,11 @@ class Writer:
         return self._create(call, obj)
 
     def _create(self, call: Call, obj: Json) -> bytes:
-        meta = metadata.check_envelope(call, obj)
+        meta = object_metadata.check_envelope(call, obj)
         if call.resource.namespaced:
-            metadata.require_namespace(self._store, call, meta.get("name", ""))
+            object_metadata.require_namespace(self._store, call, meta.get("name", ""))
         generated = not meta.get("name")
-        metadata.begin(self._store, call, meta)
+        object_metadata.begin(self._store, call, meta)
         if generated:
             self._free_name(call, obj)
         if call.kind.has_status and not call.kind.extra.get("status_on_create"):
@@ -88,15 +89,15 @@ class Writer:
         check_write_options(call, "UpdateOptions")
         new = read_object(call.request, call.kind, call.warnings)
         self._decoded(call, new)
-        meta = metadata.check_envelope(call, new)
-        metadata.check_name(call, meta)
+        meta = object_metadata.check_envelope(call, new)
+        object_metadata.check_name(call, meta)
         if "created_by_update" in call.kind.extra and not self._store.get(call.table, call.namespace, call.name):
             meta.pop("resourceVersion", None)
             created = self._create(call, new)
             call.created = True
             return created
         old = call.load(self.require(call))
-        metadata.require_version(call, meta)
+        object_metadata.require_version(call, meta)
         return self.replace(call, new, old)
 
     def patch(self, call: Call) -> bytes:
@@ -118,8 +119,8 @@ class Writer:
         if not isinstance(new, dict):
             raise errors.bad_request("the patched value is not an object")
         self._patched(call, new, old)
-        meta = metadata.check_envelope(call, new)
-        metadata.check_name(call, meta)
+        meta = object_metadata.check_envelope(call, new)
+        object_metadata.check_name(call, meta)
         return self.replace(call, new, old)
 
     # --- apply ---------------------------------------------------------------------------------------------
@@ -129,8 +130,8 @@ class Writer:
         self._patched(call, new)
         meta = new["metadata"]
         if call.resource.namespaced:
-            metadata.require_namespace(self._store, call, call.name)
-        metadata.begin(self._store, call, meta)
+            object_metadata.require_namespace(self._store, call, call.name)
+        object_metadata.begin(self._store, call, meta)
         if call.kind.has_status and not call.kind.extra.get("status_on_create"):
             new.pop("status", None)
         return self._finish_create(call, new)
@@ -143,7 +144,7 @@ class Writer:
     def replace(self, call: Call, new: Json, old: Json, *, applied: bool = False) -> bytes:
         """Store `new` in place of `old`, which is as it is stored; they may share what is the same in both."""
         kind, status = call.kind, call.subresource == "status"
-        metadata.carry_over(call, new, old)
+        object_metadata.carry_over(call, new, old)
         if status:
             meta = new["metadata"]
             if "crd" in kind.extra:  # the status of a custom object brings no metadata along
@@ -167,9 +168,9 @@ class Writer:
             problems = kind.validate_status(new, old)
         else:
             kind.prepare_update(new, old)
-            metadata.count_generation(call, new, old)
+            object_metadata.count_generation(call, new, old)
             problems = kind.validate_update(new, old)
-        common = metadata.check_immutable_name(new, old) + metadata.check_finalizers(new, old)
+        common = object_metadata.check_immutable_name(new, old) + object_metadata.check_finalizers(new, old)
         self._refuse(call, call.name, common + problems)
         self._validate(call, review)
         if not status:
@@ -254,14 +255,16 @@ class Writer:
         if problems:
             raise errors.invalid(call.kind.extra.get("stored_as", call.resource), name, problems)
 
-    def _mutate(self, operation: Literal["CREATE", "UPDATE"], call: Call, obj: Json, old: Json | None) -> Review:
+    def _mutate(
+        self, operation: Literal["CREATE", "UPDATE"], call: Call, obj: Json, old: Json | None
+    ) -> AdmissionReview:
         user, dry_run = call.request.user, call.dry_run
-        review = Review(operation, call.resource, call.subresource, obj, old, user, dry_run, call.warnings)
+        review = AdmissionReview(operation, call.resource, call.subresource, obj, old, user, dry_run, call.warnings)
         for rule in self._admission:
             self._refuse(call, name_of(obj), rule.mutate(review) or [])
         return review
 
-    def _validate(self, call: Call, review: Review) -> None:
+    def _validate(self, call: Call, review: AdmissionReview) -> None:
         for rule in self._admission:
             problems, webhook = rule.validate(review), getattr(rule, "webhook", None)
             if problems and webhook is not None:

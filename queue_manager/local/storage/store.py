@@ -23,9 +23,9 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 import orjson
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from job_controller.ports import Clock
-from queue_manager.local.storage.history import Change, Forgotten, History, Stored
+from queue_manager.local.storage.change_log import ChangeLog, Forgotten, Stored, StoredChange
 from queue_manager.local.storage.identity import Identities
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class Collection:
 
     __slots__ = ("history", "keys", "objects")
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: ChangeLog) -> None:
         self.objects: dict[str, Stored] = {}
         self.keys: list[str] = []
         self.history = history
@@ -119,8 +119,8 @@ class Store:
         self._journal = journal
         self._history = history
         self._collections: dict[str, Collection] = {}
-        self._subscribers: list[Callable[[Change], None]] = []
-        self._pending: list[Change] = []
+        self._subscribers: list[Callable[[StoredChange], None]] = []
+        self._pending: list[StoredChange] = []
         self._due = False  # a flush
         self._waiting: list[asyncio.Future[None]] = []  # for it: one each, so that whoever gives up disturbs nobody
         self.revision = 0  # of the last write
@@ -202,7 +202,7 @@ class Store:
         """All resources that have (or had) objects, in order."""
         return sorted(self._collections)
 
-    def history(self, resource: str) -> History:
+    def history(self, resource: str) -> ChangeLog:
         return self._collection(resource).history
 
     # --- writing -------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class Store:
         )
         old = collection.objects.get(stored.key)
         collection.set(stored)
-        self._written(Change("MODIFIED" if old else "ADDED", resource, old, stored))
+        self._written(StoredChange("MODIFIED" if old else "ADDED", resource, old, stored))
         return stored
 
     def remove(self, resource: str, obj: Json) -> Stored:
@@ -248,7 +248,7 @@ class Store:
         labels = meta.get("labels") or NO_FIELDS
         last = Stored(old.key, old.namespace, old.name, old.uid, self.revision, labels, old.fields, _encoded(obj))
         collection.unset(old.key)
-        self._written(Change("DELETED", resource, old, last))
+        self._written(StoredChange("DELETED", resource, old, last))
         return last
 
     async def settled(self) -> None:
@@ -258,12 +258,12 @@ class Store:
             self._waiting.append(done)
             await done
 
-    def subscribe(self, subscriber: Callable[[Change], None]) -> Callable[[], None]:
+    def subscribe(self, subscriber: Callable[[StoredChange], None]) -> Callable[[], None]:
         """Call for every committed change, in order; returns what ends the subscription."""
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber)
 
-    def _written(self, change: Change) -> None:
+    def _written(self, change: StoredChange) -> None:
         if self._journal is None:
             self._publish([change])
             return
@@ -303,7 +303,7 @@ class Store:
             if not done.done():
                 done.set_result(None)
 
-    def _undo(self, changes: list[Change]) -> None:
+    def _undo(self, changes: list[StoredChange]) -> None:
         for change in reversed(changes):
             collection = self._collections[change.resource]
             if change.old is None:
@@ -312,8 +312,8 @@ class Store:
                 collection.set(change.old)
         self.revision = self.committed  # nobody was told of those that are undone, and a restart begins here
 
-    def _publish(self, changes: list[Change]) -> None:
-        touched: dict[str, History] = {}
+    def _publish(self, changes: list[StoredChange]) -> None:
+        touched: dict[str, ChangeLog] = {}
         for change in changes:
             history = self._collections[change.resource].history
             history.append(change)
@@ -336,7 +336,7 @@ class Store:
     def _collection(self, resource: str) -> Collection:
         collection = self._collections.get(resource)
         if collection is None:
-            collection = self._collections[resource] = Collection(History(self._history, self._started_at))
+            collection = self._collections[resource] = Collection(ChangeLog(self._history, self._started_at))
         return collection
 
     def close(self) -> None:
@@ -358,14 +358,14 @@ def _encoded(obj: Json) -> bytes:
 
 
 __all__ = [
-    "Change",
+    "ChangeLog",
     "Forgotten",
-    "History",
     "Journal",
     "JournalUnusable",
     "Row",
     "Store",
     "Stored",
+    "StoredChange",
     "decode",
     "object_key",
 ]

@@ -15,9 +15,9 @@ from random import Random
 from typing import Any
 
 from job_controller.labels import OWN_MANAGER, OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
+from queue_manager.api.resources import EVENTS, JOBS, NAMESPACES, PODS
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.resources import EVENTS, JOBS, NAMESPACES, PODS
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
 from tests.control_plane.jobs.canary import BEAT, Canary
 from tests.control_plane.jobs.picture import Seen, Told

@@ -13,7 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from queue_manager.engine.resources import JOBS, PODS
+from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from queue_manager.engine.resources import JOBS, PODS
+from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from tests.control_plane.jobs import picture
 from tests.control_plane.jobs.arena import JOB, Arena

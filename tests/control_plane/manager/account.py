@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from queue_manager.api.resources import Resource
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import Resource
 from queue_manager.operator.permissions import ALL, rules
 from tests.control_plane.server import ControlPlane
 

@@ -9,24 +9,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from queue_manager.api.resources import CLUSTER_QUEUES, EVENTS, JOBS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import (
-    CLUSTER_QUEUES,
-    EVENTS,
-    JOBS,
-    LOCAL_QUEUES,
-    PODS,
-    RESOURCE_FLAVORS,
-    WORKLOADS,
-)
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Transport
-from queue_manager.simulation.kubelet import Kubelet, Outcome, Script
+from queue_manager.simulation.kubelet import Kubelet, PodScript, Script
 
 Wait = Callable[[Callable[[], Awaitable[object]], str], Awaitable[None]]
 Tree = dict[str, Any]
-QUICK = Outcome(ready_after=0.2, ends_after=1.5)
+QUICK = PodScript(ready_after=0.2, ends_after=1.5)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from queue_manager.api.resources import LEASES
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import LEASES
 from queue_manager.operator.permissions import ALL, LEADER, rule, rules
 from tests.control_plane.manager.account import account, write_kubeconfig
 from tests.control_plane.manager.conftest import Start

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import JOBS, PODS
 from queue_manager.engine.transport import ApiError
 from queue_manager.operator import preflight
 from queue_manager.operator.permissions import ALL
-from queue_manager.operator.transport import ClusterTransport
+from queue_manager.operator.renewing_transport import ClusterTransport
 from tests.control_plane.manager.account import account
 from tests.control_plane.manager.process import until
 from tests.control_plane.server import ControlPlane

@@ -13,13 +13,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from queue_manager.api.resources import CRDS, JOBS, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CRDS, JOBS, WORKLOADS
 from queue_manager.engine.transport import ApiError
 from queue_manager.operator.controllers import Controllers
-from queue_manager.operator.transport import ClusterTransport
+from queue_manager.operator.renewing_transport import ClusterTransport
 from tests.control_plane.conftest import install_kinds
 from tests.control_plane.manager.account import account, write_kubeconfig
 from tests.control_plane.manager.conftest import Start

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from queue_manager.local.agent.containers import Attempt, Container, Exit, containers_of, plan
+from queue_manager.local.agent.containers import Container, ContainerRun, Exit, containers_of, plan
 from queue_manager.local.agent.environment import CreateError, Host, arguments, declared, expand
-from queue_manager.local.agent.status import View, go_duration, phase
+from queue_manager.local.agent.status import PodFacts, go_duration, phase
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def run(container: Container, code: int | None, at: datetime = T0, lasting: float = 1) -> datetime:
     """Let it run and end; returns the time of its end."""
-    container.started(Attempt(container.next_number, at))
+    container.started(ContainerRun(container.next_number, at))
     end = at + timedelta(seconds=lasting)
     if code is not None:
         container.ended(Exit(code, end))
@@ -128,7 +128,7 @@ def test_phases(policy: str, codes: tuple[int | None, ...], expected: str) -> No
     pod = a_pod("a", "b")
     for container, code in zip(pod, codes, strict=True):
         run(container, code)
-    assert phase(View({"spec": {"restartPolicy": policy}}, pod, "127.0.0.1", T0, T0)) == expected
+    assert phase(PodFacts({"spec": {"restartPolicy": policy}}, pod, "127.0.0.1", T0, T0)) == expected
 
 
 @pytest.mark.parametrize(

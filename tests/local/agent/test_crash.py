@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.engine.resources import PODS
+from queue_manager.api.resources import PODS
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.layout import Layout
-from queue_manager.local.agent.status import PREEMPTED, Verdict
+from queue_manager.local.agent.status import PREEMPTED, Termination
 from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running, state, terminated
 
@@ -120,13 +120,13 @@ async def test_a_pod_that_waits_for_placement_is_placed_by_the_next_one(world: W
 
 
 TELLS_WHEN_ASKED = "trap 'touch asked' TERM; touch starts; while ! [ -e stop ]; do sleep 0.02; done; exit 7"
-EVICTED = Verdict("Evicted", "low on memory", disruption="low on memory")
+EVICTED = Termination("Evicted", "low on memory", disruption="low on memory")
 
 
 @pytest.mark.parametrize("restarts", ["Never", "Always"])
 @pytest.mark.parametrize("verdict", [EVICTED, PREEMPTED])
 async def test_a_pod_ended_by_an_agent_that_dies_fails_for_the_same_reason(
-    world: World, verdict: Verdict, restarts: str
+    world: World, verdict: Termination, restarts: str
 ) -> None:
     """The process ends between the agents: its exit code alone would tell of a pod that failed, or may go on."""
     async with world.running() as agent:

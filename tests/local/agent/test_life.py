@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.engine.resources import PODS
+from queue_manager.api.resources import PODS
 from tests.local.agent.waiting import until
 from tests.local.agent.world import World, condition, running, terminated, waiting
 

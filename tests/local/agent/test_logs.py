@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent.layout import Layout, RunFiles
-from queue_manager.local.agent.logs import PIECE, LogIndexer, LogSource
+from queue_manager.local.agent.logs import PIECE, LogFiles, LogIndexer
 from queue_manager.local.errors import StatusError
 from queue_manager.local.pod_logs import LogOptions
 from tests.local.agent.waiting import until
@@ -33,7 +33,7 @@ def wrote(layout: Layout, text: str, number: int = 0) -> RunFiles:
 
 
 async def read(layout: Layout, **options: Any) -> str:
-    pieces = LogSource(layout, lambda: NOW).open(POD, "main", LogOptions(**options))
+    pieces = LogFiles(layout, lambda: NOW).open(POD, "main", LogOptions(**options))
     return b"".join([piece async for piece in pieces]).decode()
 
 
@@ -83,7 +83,7 @@ async def test_looking_for_a_long_tail_lets_others_run(layout: Layout) -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    pieces = LogSource(layout, lambda: NOW).open(POD, "main", LogOptions(tail_lines=10**12, limit_bytes=1))
+    pieces = LogFiles(layout, lambda: NOW).open(POD, "main", LogOptions(tail_lines=10**12, limit_bytes=1))
     assert [piece async for piece in pieces] == [b"\n"]
     task.cancel()
     assert turns >= 40
@@ -95,7 +95,7 @@ async def test_a_line_without_end_leaves_in_parts_under_the_time_of_its_beginnin
     times, lines = zip(*(line.split(" ") for line in (await read(layout, timestamps=True)).split("\n")), strict=True)
     assert list(lines) == ["one", "x" * length, "two", "y" * length]
     assert all(time.endswith("Z") for time in times)
-    pieces = LogSource(layout, lambda: NOW).open(POD, "main", LogOptions(timestamps=True))
+    pieces = LogFiles(layout, lambda: NOW).open(POD, "main", LogOptions(timestamps=True))
     assert max([len(piece) async for piece in pieces]) < 3 * PIECE
     assert run.log.stat().st_size == 2 * length + 9
 
@@ -137,7 +137,7 @@ async def test_the_indexer_notes_growth(layout: Layout) -> None:
 )
 def test_without_a_log_the_refusal_says_why(layout: Layout, options: dict[str, Any], message: str) -> None:
     with pytest.raises(StatusError) as refusal:
-        LogSource(layout, lambda: NOW).open(POD, "main", LogOptions(**options))
+        LogFiles(layout, lambda: NOW).open(POD, "main", LogOptions(**options))
     assert (refusal.value.code, refusal.value.message) == (400, message)
 
 
@@ -152,7 +152,7 @@ def test_without_a_log_the_refusal_says_why(layout: Layout, options: dict[str, A
 def test_a_waiting_container_has_no_log(layout: Layout, reason: str, text: str) -> None:
     status = {"containerStatuses": [{"name": "main", "state": {"waiting": {"reason": reason}}}]}
     with pytest.raises(StatusError) as refusal:
-        LogSource(layout, lambda: NOW).open(POD | {"status": status}, "main", LogOptions())
+        LogFiles(layout, lambda: NOW).open(POD | {"status": status}, "main", LogOptions())
     assert refusal.value.message == f'container "main" in pod "pod" is waiting to start: {text}'
 
 

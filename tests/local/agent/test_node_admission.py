@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from queue_manager.engine.resources import PODS
+from queue_manager.api.resources import PODS
 from queue_manager.local.agent import sweep
-from queue_manager.local.agent.admission import (
+from queue_manager.local.agent.node_admission import (
     Admitted,
     Answer,
     MakesRoom,
@@ -18,7 +18,7 @@ from queue_manager.local.agent.admission import (
     admit_critical,
     victims,
 )
-from queue_manager.local.nodes import node_specs
+from queue_manager.local.node_registration import node_specs
 from queue_manager.scheduling.amounts import Amounts
 from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running

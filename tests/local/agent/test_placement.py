@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.engine.resources import NODES, PODS
-from queue_manager.local.nodes import node_specs, register
+from queue_manager.api.resources import NODES, PODS
+from queue_manager.local.node_registration import node_specs, register
 from tests.local.agent.world import Tree, World, condition, running
 
 BIG = {"resources": {"requests": {"cpu": "3"}}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.engine.resources import PODS, PRIORITY_CLASSES
+from queue_manager.api.resources import PODS, PRIORITY_CLASSES
 from queue_manager.engine.transport import ApiError
 from tests.local.agent.waiting import until
 from tests.local.agent.world import World, condition, running

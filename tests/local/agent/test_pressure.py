@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import EVENTS, NODES
+from queue_manager.api.resources import EVENTS, NODES
 from queue_manager.local.agent import memory, sweep
 from queue_manager.local.agent.evictor import Evictor
 from queue_manager.local.agent.pressure import ContainerUse, PodUse, Policy, evict, eviction_message, ranked
-from queue_manager.local.agent.status import Verdict
+from queue_manager.local.agent.status import Termination
 from queue_manager.local.agent.worker import PodWorker
-from queue_manager.local.nodes import node_specs
+from queue_manager.local.node_registration import node_specs
 from queue_manager.scheduling.amounts import Amounts
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.agent.waiting import until
@@ -280,7 +280,7 @@ class Empty:
 
     def threshold_met(self, node: str) -> None: ...
 
-    def evict(self, uid: str, verdict: Verdict) -> None: ...
+    def evict(self, uid: str, verdict: Termination) -> None: ...
 
 
 def test_the_memory_of_an_idle_node_is_not_watched() -> None:

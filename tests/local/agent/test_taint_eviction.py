@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import NODES, PODS
+from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH
 from queue_manager.local.controllers.taint_eviction import Tainted, evicted_at, no_execute
 from tests.local.agent.waiting import until

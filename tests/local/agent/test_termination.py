@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import PODS
+from queue_manager.api.resources import PODS
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.layout import Layout
 from tests.local.agent.waiting import until

@@ -10,26 +10,26 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from queue_manager.api.resources import EVENTS, PODS, PRIORITY_CLASSES
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import EVENTS, PODS, PRIORITY_CLASSES
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.layout import Layout
-from queue_manager.local.agent.logs import LogSource
+from queue_manager.local.agent.logs import LogFiles
 from queue_manager.local.agent.pressure import Policy
 from queue_manager.local.controllers.taint_eviction import TaintEviction
-from queue_manager.local.kinds.registry import Registry
-from queue_manager.local.nodes import NodeSpec, node_specs, register
+from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.node_registration import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
 from queue_manager.local.pod_logs import LogOptions
 from queue_manager.local.priority import PodPriority
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
-from queue_manager.local.storage.store import Change, Store
+from queue_manager.local.server.in_process import LocalTransport
+from queue_manager.local.storage.store import Store, StoredChange
 from tests.local.agent.waiting import until
 
 Tree = dict[str, Any]
@@ -42,9 +42,9 @@ class World:
         self.directory = directory
         self.clock = SystemClock()
         self.store = Store(self.clock, random.Random(1))
-        self.server = ApiServer(self.store, Registry.builtin(), self.clock, [PodPriority(self.store)])
+        self.server = ApiServer(self.store, KindRegistry.builtin(), self.clock, [PodPriority(self.store)])
         self.client = Client(LocalTransport(self.server))
-        self._changes: list[Change] = []
+        self._changes: list[StoredChange] = []
         self.store.subscribe(self._changes.append)
 
     @contextlib.asynccontextmanager
@@ -65,8 +65,8 @@ class World:
             yield agent
 
     @property
-    def logs(self) -> LogSource:
-        return LogSource(Layout((self.directory / "pods").resolve()), self.clock.now)
+    def logs(self) -> LogFiles:
+        return LogFiles(Layout((self.directory / "pods").resolve()), self.clock.now)
 
     async def priority(self, name: str, value: int, **more: object) -> None:
         """A PriorityClass."""

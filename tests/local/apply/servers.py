@@ -11,9 +11,9 @@ import urllib.request
 from typing import Any
 
 from queue_manager.engine.clock import SystemClock
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer, Response
-from queue_manager.local.server.exchange import Request
+from queue_manager.local.server.exchange import ServerRequest
 from queue_manager.local.storage.store import Store
 from tests.control_plane.server import ControlPlane
 
@@ -28,7 +28,7 @@ class Embedded:
 
     def __init__(self) -> None:
         clock = SystemClock()
-        self.server = ApiServer(Store(clock, random.Random(1)), Registry.builtin(), clock)
+        self.server = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock)
         self._loop = asyncio.new_event_loop()
 
     def ask(
@@ -37,7 +37,9 @@ class Embedded:
         path, _, query = path.partition("?")
         asked = dict(pair.split("=", 1) for pair in query.split("&")) if query else {}
         headers = {"accept": "application/json", "content-type": content_type, "user-agent": AGENT}
-        answer = self._loop.run_until_complete(self.server.handle(Request(method, path, asked, headers, raw(body))))
+        answer = self._loop.run_until_complete(
+            self.server.handle(ServerRequest(method, path, asked, headers, raw(body)))
+        )
         assert isinstance(answer, Response)
         return answer.status, json.loads(answer.body)
 

@@ -8,8 +8,8 @@ from zoneinfo import available_timezones
 
 import pytest
 
+from queue_manager.local.cel.cel_values import CelError
 from queue_manager.local.cel.program import Scope, compile_text
-from queue_manager.local.cel.values import CelError
 
 PLACE = "America/New_York"
 WHEN = "timestamp('2026-01-02T03:04:05Z')"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from queue_manager.local.cel import program as cel_program
+from queue_manager.local.cel.compiled_rules import CompiledRules, problems
 from queue_manager.local.cel.parser import SyntaxProblem
-from queue_manager.local.cel.rules import Rules, problems
 
 
 def schema(type_: str = "object", /, **rule: Any) -> Any:
@@ -17,7 +17,7 @@ def schema(type_: str = "object", /, **rule: Any) -> Any:
 
 
 def told(rules: Any, new: Any, *old: Any) -> list[tuple[str, str]]:
-    return [(error.field, error.message) for error in Rules(rules).check(new, *old)]
+    return [(error.field, error.message) for error in CompiledRules(rules).check(new, *old)]
 
 
 def test_a_rule_about_a_change_is_asked_only_when_there_is_one() -> None:
@@ -77,10 +77,10 @@ def test_a_field_path_moves_the_error() -> None:
 
 
 def test_a_rule_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_manager.local.cel.rules.MAX_STEPS", 1000)
+    monkeypatch.setattr("queue_manager.local.cel.compiled_rules.MAX_STEPS", 1000)
     rule = {"rule": "self.all(a, self.all(b, self.all(c, true)))"}
     rules = {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [rule]}
-    (error,) = Rules(rules).check(list(range(50)))
+    (error,) = CompiledRules(rules).check(list(range(50)))
     assert "running out of cost budget" in error.message
 
 
@@ -98,7 +98,7 @@ DOUBLED = ".map(x, x + x + x + x)" * 12
 )
 def test_a_rule_that_makes_texts_without_end_is_stopped_before_they_fill_the_memory(rule: str) -> None:
     rules = {"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": rule}]}
-    (error,) = Rules(rules).check(["x" * 100_000] * 100)
+    (error,) = CompiledRules(rules).check(["x" * 100_000] * 100)
     assert "running out of cost budget" in error.message
 
 

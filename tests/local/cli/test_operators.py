@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from job_controller.model import Job, Pod
-from queue_manager.engine.resources import JOBS, PODS
+from queue_manager.api.resources import JOBS, PODS
 from tests.local.cli.conftest import User
 from tests.local.cluster.conftest import Up, sluice, until
 

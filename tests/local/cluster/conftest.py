@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.engine.client import Client
-from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport import ApiError
 from tests.control_plane.conftest import install_kinds
 from tests.control_plane.server import ControlPlane

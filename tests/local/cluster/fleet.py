@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from queue_manager.api.resources import NODES
 from queue_manager.engine.client import Client
-from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.resources import NODES
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.local.first_queue import create_first_queue
 from tests.control_plane.conftest import ROOT, SLUICE
 from tests.control_plane.emptying import clear, remove_all

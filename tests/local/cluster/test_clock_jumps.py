@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig, loads
 from queue_manager.engine import clock_jumps
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import JOBS, WORKLOADS
 from queue_manager.engine.transport import ApiError
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from tests.local.cluster.conftest import until

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from queue_manager.api.resources import JOBS
 from queue_manager.engine import descriptors
-from queue_manager.engine.resources import JOBS
 from tests.local.cluster.conftest import Up, sluice, until
 from tests.local.cluster.work import ended, job
 

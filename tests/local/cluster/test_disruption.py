@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from job_controller.model import Pod
+from queue_manager.api.resources import JOBS, NODES, PODS, PRIORITY_CLASSES
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import JOBS, NODES, PODS, PRIORITY_CLASSES
 from tests.local.cluster.conftest import Up, processes_of, until
 
 Start = Callable[..., Up]

@@ -12,12 +12,12 @@ import pytest
 
 from job_controller import quantities
 from queue_manager import assets
+from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import JSON_PATCH, Relay, Request, Response
 from queue_manager.local.first_queue import DONE, FirstQueue, Quota, create_first_queue, left_over
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.cluster.conftest import PATIENCE, Up

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from job_controller.model import Pod
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, PODS, PRIORITY_CLASSES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, Workload
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, PODS, PRIORITY_CLASSES, WORKLOADS
 from queue_manager.engine.transport import ApiError
 from tests.local.cluster.conftest import Up, processes_of, until
 from tests.local.cluster.fleet import Fleet

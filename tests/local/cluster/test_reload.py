@@ -10,9 +10,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from queue_manager.api import labels
+from queue_manager.api import condition_types
+from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
-from queue_manager.engine.resources import JOBS, WORKLOADS
 from tests.local.cluster.conftest import ROOT, SLUICE, Up, until
 from tests.local.cluster.work import job
 
@@ -47,10 +47,10 @@ async def test_a_new_timeout_is_taken_over_and_evicts_what_had_been_given_longer
             found = [condition for workload in workloads if (condition := workload.condition(kind))]
             return [(c.is_true, c.reason) for c in found] == [(True, reason)]
 
-        await until(lambda: has(labels.ADMITTED, "Admitted"), "it is admitted")
+        await until(lambda: has(condition_types.ADMITTED, "Admitted"), "it is admitted")
         line = await hang_up(up, file, "waitForPodsReady: {timeout: 1s}\n")
         assert line == f"{file} read again, taken over: waitForPodsReady.timeout, waitForPodsReady.recoveryTimeout"
-        await until(lambda: has(labels.EVICTED, "PodsReadyTimeout"), "it is evicted")
+        await until(lambda: has(condition_types.EVICTED, "PodsReadyTimeout"), "it is evicted")
 
 
 async def test_what_is_wrong_or_needs_a_restart_is_refused_and_the_old_configuration_stays(

@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from queue_manager.api import labels
+from queue_manager.api import condition_types, reasons
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, WORKLOADS
 from tests.local.cluster.conftest import Up, sluice, until
 from tests.local.cluster.fleet import HEAD, Fleet
 from tests.local.cluster.work import ended, job, running
@@ -90,7 +90,7 @@ async def test_story_1_with_no_stock_of_the_second_flavor_it_is_requeued_at_once
         await client.create(JOBS, "default", submission("first", "sh", "-c", waits))
         await running(client, "first")
         await client.create(JOBS, "default", submission("second", "true"))
-        timed_out = (labels.PODS_READY_TIMEOUT, labels.UNSCHEDULABLE)
+        timed_out = (reasons.PODS_READY_TIMEOUT, reasons.UNSCHEDULABLE)
         out_of_stock = await until_workload(
             client, "second", lambda w: evictions(w).get(timed_out), "no node takes it, and it is evicted"
         )
@@ -113,29 +113,29 @@ async def test_story_2_who_cannot_start_makes_room_waits_longer_each_time_and_is
         await queue(client, {"default": {}}, "2500m")
         no_command = submission("bad", str(tmp_path / "missing"), cpu="1", annotations=SHORT)
         await client.create(JOBS, "default", no_command)
-        await until_workload(client, "bad", lambda w: w.is_true(labels.ADMITTED), "it has quota")
+        await until_workload(client, "bad", lambda w: w.is_true(condition_types.ADMITTED), "it has quota")
         # The quota is that of two nodes, 1 cpu of each is free: no room for one pod of 1500m.
         await client.create(JOBS, "default", submission("big", "true", cpu="1500m"))
         await client.create(JOBS, "default", submission("good", "true", cpu="800m"))
         await ended(client, "good")
-        for name, cause in (("bad", labels.WAIT_FOR_START), ("big", labels.UNSCHEDULABLE)):
+        for name, cause in (("bad", reasons.WAIT_FOR_START), ("big", reasons.UNSCHEDULABLE)):
             given_up = await until_workload(
                 client,
                 name,
-                lambda w: not w.spec.active and not w.is_true(labels.QUOTA_RESERVED),
+                lambda w: not w.spec.active and not w.is_true(condition_types.QUOTA_RESERVED),
                 f"{name} is deactivated and has no quota",
             )
             history = given_up.status.requeue_history
             assert history is not None
             tried = history.attempts
-            assert [(a.reason, a.cause) for a in tried[:2]] == [(labels.PODS_READY_TIMEOUT, cause)] * 2
+            assert [(a.reason, a.cause) for a in tried[:2]] == [(reasons.PODS_READY_TIMEOUT, cause)] * 2
             waits = [(a.retry_at - a.end).total_seconds() for a in tried[:2] if a.retry_at and a.end]
             assert waits == [1, 2]
             assert all(
                 later.start is not None and earlier.retry_at is not None and later.start >= earlier.retry_at
                 for earlier, later in pairwise(tried)
             )
-            evicted = given_up.condition(labels.EVICTED)
+            evicted = given_up.condition(condition_types.EVICTED)
             assert evicted is not None
             assert evicted.reason == "DeactivatedDueToRequeuingLimitExceeded"
             assert given_up.status.requeue_state is None
@@ -154,7 +154,10 @@ async def test_story_3_what_was_deactivated_is_brought_back_without_recreating_t
         await queue(client, {"default": {}}, "1")
         created = await client.create(JOBS, "default", submission("job", str(program), annotations=SHORT))
         await until_workload(
-            client, "job", lambda w: not w.spec.active and not w.is_true(labels.QUOTA_RESERVED), "it is deactivated"
+            client,
+            "job",
+            lambda w: not w.spec.active and not w.is_true(condition_types.QUOTA_RESERVED),
+            "it is deactivated",
         )
         program.write_text("#!/bin/sh\nexit 0\n")
         program.chmod(0o755)
@@ -162,7 +165,7 @@ async def test_story_3_what_was_deactivated_is_brought_back_without_recreating_t
         assert said.returncode == 0, said.stderr
         done = await ended(client, "job")
         assert done.metadata.uid == created["metadata"]["uid"]
-        await until_workload(client, "job", lambda w: w.is_true(labels.FINISHED), "its Workload is finished")
-        requeued = (await workload(client, "job")).condition(labels.REQUEUED)
+        await until_workload(client, "job", lambda w: w.is_true(condition_types.FINISHED), "its Workload is finished")
+        requeued = (await workload(client, "job")).condition(condition_types.REQUEUED)
         assert requeued is not None
         assert (requeued.status, requeued.reason) == ("True", "Reactivated")

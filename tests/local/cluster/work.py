@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from job_controller.model import Job
+from queue_manager.api.resources import JOBS
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import JOBS
 from tests.local.cluster.conftest import until
 
 

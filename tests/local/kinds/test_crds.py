@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from queue_manager.local.kinds.jsonpath import compile_path, find
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.kinds.tables import to_table
-from queue_manager.local.schema.structural import Node
+from queue_manager.local.schema.structural import CompiledSchema
 from tests.local.kinds.crd import THINGS
 
-REGISTRY = Registry.builtin()
+REGISTRY = KindRegistry.builtin()
 THING = REGISTRY.install(THINGS)[0]
 CRD = REGISTRY.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 assert CRD is not None
@@ -139,7 +139,7 @@ def test_a_definition_is_served_up_to_the_first_column_whose_path_is_none(path: 
     """It is stored: were it an error, the cluster would not start again."""
     definition = copy.deepcopy(THINGS)
     definition["spec"]["versions"][0]["additionalPrinterColumns"][1]["jsonPath"] = path
-    kind = Registry.builtin().install(definition)[0]
+    kind = KindRegistry.builtin().install(definition)[0]
     assert [column.name for column in kind.columns] == ["Name", "Size"]
 
 
@@ -148,7 +148,7 @@ def test_selectable_fields_can_be_selected_by() -> None:
 
 
 def test_combined_schemas_are_checked() -> None:
-    node = Node({"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}})
+    node = CompiledSchema({"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}})
     assert list(node.validate({"a": 1})) == []
     assert "must validate at least one schema (anyOf)" in str(next(node.validate({"a": []})))
 
@@ -156,7 +156,9 @@ def test_combined_schemas_are_checked() -> None:
 def test_a_null_among_values_that_may_not_be_null_is_dropped() -> None:
     """As the real server does, in a map as in a field."""
     text = {"type": "string"}
-    node = Node({"type": "object", "properties": {"a": {"type": "object", "additionalProperties": text}, "b": text}})
+    node = CompiledSchema(
+        {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": text}, "b": text}}
+    )
     value: Any = {"a": {"x": None, "y": "z"}, "b": None}
     node.fill(value)
     assert value == {"a": {"y": "z"}}
@@ -247,12 +249,12 @@ def test_versions_are_served_newest_and_stablest_first() -> None:
     version = crd["spec"]["versions"][0]
     names = ("v1alpha1", "v1beta2", "v2", "v10", "v1beta1")
     crd["spec"]["versions"] = [{**version, "name": name, "storage": name == "v2"} for name in names]
-    kinds = Registry().install(crd)
+    kinds = KindRegistry().install(crd)
     assert [kind.resource.version for kind in kinds] == ["v10", "v2", "v1beta2", "v1beta1", "v1alpha1"]
 
 
 def test_removing_a_definition_ends_its_kinds() -> None:
-    registry = Registry()
+    registry = KindRegistry()
     registry.install(THINGS)
     registry.remove(THINGS)
     assert registry.all() == []

@@ -14,7 +14,7 @@ import yaml
 from queue_manager.local.schema.fitting import Fit
 from queue_manager.local.schema.jsontext import parse_json
 from queue_manager.local.schema.shapes import Shape
-from queue_manager.local.schema.structural import Node
+from queue_manager.local.schema.structural import CompiledSchema
 from queue_manager.local.schema.typed import TypedSchema, Undecodable, Walk
 
 ROOT = Path(__file__).parents[3]
@@ -45,7 +45,7 @@ STATUS = {
 
 def untouched(schema: Any, value: Any) -> bool:
     """Whether the walks leave a value as it is and find nothing wrong with it."""
-    node, tree, unknown = Node(schema), copy.deepcopy(value), []
+    node, tree, unknown = CompiledSchema(schema), copy.deepcopy(value), []
     node.prune(tree, "", unknown)
     node.fill(tree)
     return not unknown and tree == value and not [*node.validate(tree), *node.repeated(tree)]
@@ -53,7 +53,7 @@ def untouched(schema: Any, value: Any) -> bool:
 
 @pytest.mark.parametrize(("part", "value"), [("spec", SPEC), ("status", STATUS)])
 def test_what_is_written_every_day_takes_the_fast_lane(part: str, value: Any) -> None:
-    node = Node(SCHEMA[part])
+    node = CompiledSchema(SCHEMA[part])
     node.fill(value)
     assert untouched(SCHEMA[part], value)
     assert Fit(SCHEMA[part])(value)
@@ -100,7 +100,7 @@ def altered(value: Any, path: tuple[Any, ...]) -> Iterator[Any]:
 
 @pytest.mark.parametrize(("part", "value"), [("spec", SPEC), ("status", STATUS)])
 def test_the_fast_lane_takes_nothing_that_the_walks_would_not_let_pass(part: str, value: Any) -> None:
-    node, fit = Node(SCHEMA[part]), Fit(SCHEMA[part])
+    node, fit = CompiledSchema(SCHEMA[part]), Fit(SCHEMA[part])
     node.fill(value)
     others = [other for path in places(value)[1:] for other in altered(value, path)]
     taken = [other for other in others if fit(other)]

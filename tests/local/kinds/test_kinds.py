@@ -11,9 +11,9 @@ import pytest
 
 from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
-from queue_manager.local.kinds import durations, events, job_rows, pod_rows, pods
-from queue_manager.local.kinds.nodes import NODE
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds import ages, event_kind, job_rows, pod_kind, pod_rows
+from queue_manager.local.kinds.node_kind import NODE
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.kinds.tables import to_table
 from tests.local.kinds.crd import THINGS
 
@@ -176,7 +176,7 @@ SECONDS = [
 
 @pytest.mark.parametrize(("seconds", "text"), SECONDS)
 def test_ages_have_two_or_three_figures(seconds: float, text: str) -> None:
-    assert durations.human(seconds) == text
+    assert ages.human(seconds) == text
 
 
 QOS: list[tuple[Any, str]] = [
@@ -191,12 +191,12 @@ QOS: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("resources", "quality"), QOS)
 def test_the_quality_of_service_follows_from_requests_and_limits(resources: Any, quality: str) -> None:
-    assert pods.qos_class({"containers": [{"name": "c", "resources": r} for r in resources]}) == quality
+    assert pod_kind.qos_class({"containers": [{"name": "c", "resources": r} for r in resources]}) == quality
 
 
 def new_pod() -> Any:
     pod = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": [{"name": "a", "image": "i:1"}]}}
-    pods.POD.prepare_create(pod)
+    pod_kind.POD.prepare_create(pod)
     return pod
 
 
@@ -204,7 +204,7 @@ def test_a_new_pod_is_pending_and_complete() -> None:
     pod = new_pod()
     assert pod["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
     assert pod["spec"]["restartPolicy"] == "Always"
-    assert pods.POD.validate_create(pod) == []
+    assert pod_kind.POD.validate_create(pod) == []
 
 
 CHANGES: list[tuple[Any, list[str]]] = [
@@ -225,8 +225,8 @@ def test_little_of_a_pods_spec_may_change(change: Any, fields: list[str]) -> Non
     new["spec"] |= {key: value for key, value in change.items() if key != "containers"}
     for container, changed in zip(new["spec"]["containers"], containers, strict=False):
         container |= changed
-    pods.POD.prepare_update(new, old)
-    assert [error.field for error in pods.POD.validate_update(new, old)] == fields
+    pod_kind.POD.prepare_update(new, old)
+    assert [error.field for error in pod_kind.POD.validate_update(new, old)] == fields
 
 
 def test_nodes_show_roles_and_whether_they_take_pods() -> None:
@@ -252,29 +252,29 @@ def test_an_event_is_the_same_in_both_groups() -> None:
         "lastTimestamp": BORN,
         "reportingComponent": "r",
     }
-    new = events.from_core(event)
+    new = event_kind.from_core(event)
     assert new["regarding"] == {"kind": "Job", "name": "j"}
     assert (new["note"], new["deprecatedCount"], new["reportingController"]) == ("m", 2, "r")
-    assert events.to_core(new) == event
-    assert events.EVENT.row is not None
-    assert events.NEW_EVENT.row is not None
-    assert events.EVENT.row(event, NOW) == events.NEW_EVENT.row(new, NOW)
+    assert event_kind.to_core(new) == event
+    assert event_kind.EVENT.row is not None
+    assert event_kind.NEW_EVENT.row is not None
+    assert event_kind.EVENT.row(event, NOW) == event_kind.NEW_EVENT.row(new, NOW)
 
 
 def test_tables_carry_as_much_of_the_object_as_asked() -> None:
     pod = new_pod()
-    assert to_table(pods.POD, [pod], NOW, "None")["rows"][0]["object"] is None
-    assert to_table(pods.POD, [pod], NOW, "Metadata")["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
-    assert to_table(pods.POD, [pod], NOW, "Object")["rows"][0]["object"] is pod
+    assert to_table(pod_kind.POD, [pod], NOW, "None")["rows"][0]["object"] is None
+    assert to_table(pod_kind.POD, [pod], NOW, "Metadata")["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+    assert to_table(pod_kind.POD, [pod], NOW, "Object")["rows"][0]["object"] is pod
     with pytest.raises(StatusError, match="Unable to convert to Table as requested"):
-        to_table(pods.POD, [pod], NOW, "Everything")
+        to_table(pod_kind.POD, [pod], NOW, "Everything")
 
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 
 def test_discovery_is_aggregated_for_who_asks_for_it() -> None:
-    registry = Registry.builtin()
+    registry = KindRegistry.builtin()
     found = discovery(registry, "/apis", AGGREGATED)
     assert found is not None
     assert found[0].endswith("as=APIGroupDiscoveryList")
@@ -287,7 +287,7 @@ def test_discovery_is_aggregated_for_who_asks_for_it() -> None:
 
 
 def test_discovery_follows_the_definitions() -> None:
-    registry = Registry.builtin()
+    registry = KindRegistry.builtin()
     assert discovery(registry, "/apis/demo.example.com/v1", "") is None
     registry.install(THINGS)
     found = discovery(registry, "/apis/demo.example.com/v1", "")
@@ -298,7 +298,7 @@ def test_discovery_follows_the_definitions() -> None:
 
 
 def test_every_openapi_document_refers_only_to_what_it_contains() -> None:
-    registry = Registry.builtin()
+    registry = KindRegistry.builtin()
     registry.install(THINGS)
     index = discovery(registry, "/openapi/v3", "")
     assert index is not None

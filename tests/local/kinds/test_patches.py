@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from queue_manager.engine.transport import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from queue_manager.local.errors import StatusError
-from queue_manager.local.kinds.registry import Registry
-from queue_manager.local.patching import patches
+from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.patching import patch_types
 from tests.local.kinds.crd import THINGS
 
-REGISTRY = Registry.builtin()
+REGISTRY = KindRegistry.builtin()
 JOB = REGISTRY.find("batch", "v1", "jobs")
 POD = REGISTRY.find("", "v1", "pods")
 assert JOB is not None
@@ -35,7 +35,7 @@ POD_OBJECT: Any = {
 
 
 def strategic(patch: Any) -> Any:
-    return patches.apply_patch(POD, STRATEGIC_PATCH, copy.deepcopy(POD_OBJECT), json.dumps(patch).encode())
+    return patch_types.apply_patch(POD, STRATEGIC_PATCH, copy.deepcopy(POD_OBJECT), json.dumps(patch).encode())
 
 
 def names(tree: Any, field: str = "containers") -> str:
@@ -153,7 +153,7 @@ def test_keys_are_retained_by_name_and_all_that_the_patch_sets(meta: Any) -> Non
 
 
 def json_patch(tree: Any, *operations: Any) -> Any:
-    return patches.apply_patch(JOB, JSON_PATCH, copy.deepcopy(tree), json.dumps(operations).encode())
+    return patch_types.apply_patch(JOB, JSON_PATCH, copy.deepcopy(tree), json.dumps(operations).encode())
 
 
 OPERATIONS = [
@@ -258,7 +258,7 @@ def rfc_7386(target: Any, patch: Any) -> Any:
 @given(OBJECTS, OBJECTS)
 def test_merge_patches_follow_the_rfc(tree: Any, patch: Any) -> None:
     expected = rfc_7386(copy.deepcopy(tree), patch)
-    assert patches.apply_patch(JOB, MERGE_PATCH, tree, json.dumps(patch).encode()) == expected
+    assert patch_types.apply_patch(JOB, MERGE_PATCH, tree, json.dumps(patch).encode()) == expected
 
 
 MALFORMED = [
@@ -287,13 +287,13 @@ MALFORMED = [
 @pytest.mark.parametrize(("media", "body", "message"), MALFORMED)
 def test_what_is_no_patch_is_400(media: str, body: bytes, message: str) -> None:
     with pytest.raises(StatusError) as error:
-        patches.apply_patch(JOB, media, {}, body)
+        patch_types.apply_patch(JOB, media, {}, body)
     assert (error.value.code, error.value.message) == (400, message)
 
 
 def test_custom_kinds_have_no_strategic_patch() -> None:
     with pytest.raises(StatusError) as error:
-        patches.apply_patch(REGISTRY.install(THINGS)[0], STRATEGIC_PATCH, {}, b"{}")
+        patch_types.apply_patch(REGISTRY.install(THINGS)[0], STRATEGIC_PATCH, {}, b"{}")
     assert error.value.code == 415
     assert error.value.message.endswith(f"accepted media types include: {JSON_PATCH}, {MERGE_PATCH}, {APPLY_PATCH}")
 
@@ -301,5 +301,5 @@ def test_custom_kinds_have_no_strategic_patch() -> None:
 @pytest.mark.parametrize("media", [MERGE_PATCH, STRATEGIC_PATCH])
 def test_the_last_of_repeated_names_in_a_patch_counts(media: str) -> None:
     body = b'{"spec":{"parallelism":1,"parallelism":2}}'
-    patched = patches.apply_patch(JOB, media, {"spec": {"suspend": True}}, body)
+    patched = patch_types.apply_patch(JOB, media, {"spec": {"suspend": True}}, body)
     assert patched == {"spec": {"suspend": True, "parallelism": 2}}

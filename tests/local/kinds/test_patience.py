@@ -10,7 +10,7 @@ import pytest
 
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.schema.patience import Overtime, patiently, shortcut
 from tests.local.kinds.crd import THINGS
 
@@ -25,7 +25,7 @@ def definition(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def kind(spec: dict[str, Any]) -> Kind:
-    return Registry.builtin().install(definition(spec))[0]
+    return KindRegistry.builtin().install(definition(spec))[0]
 
 
 def refusals(kind: Kind, spec: dict[str, Any]) -> str:
@@ -54,7 +54,7 @@ def test_a_rule_whose_steps_are_dear_is_stopped(rule: str) -> None:
 
 
 def test_a_default_that_its_pattern_tries_without_end_is_refused_with_the_definition() -> None:
-    crd = Registry.builtin().find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    crd = KindRegistry.builtin().find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
     assert crd is not None
     text = {"type": "string", "pattern": BOMB, "default": "a" * 50 + "!"}
     found = crd.validate_create(definition({"properties": {"text": text}}))

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import JOBS, PODS
+from queue_manager.api.resources import JOBS, PODS
 from queue_manager.local.errors import StatusError
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.decoding import read_object
-from queue_manager.local.server.exchange import Request
+from queue_manager.local.server.exchange import ServerRequest
 
-REGISTRY = Registry.builtin()
+REGISTRY = KindRegistry.builtin()
 GOLDEN = Path(__file__).parents[2] / "golden" / "job-validation.jsonl"
 RECORDED = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
 # Refused because of the URL, not of the body: the request handler's business.
@@ -30,7 +30,7 @@ def kind(resource: Any) -> Any:
 def refusal(body: bytes, *, strict: bool = False) -> str:
     """Why the body is no Job, or nothing."""
     try:
-        tree = read_object(Request("POST", "/", body=body), kind(JOBS), [])
+        tree = read_object(ServerRequest("POST", "/", body=body), kind(JOBS), [])
         unknown = kind(JOBS).schema.check(tree)
     except StatusError as error:
         return error.message if error.code == 400 else f"{error.code} {error.message}"
@@ -139,7 +139,7 @@ def test_bodies_that_are_no_object_of_any_kind(body: str, message: str) -> None:
 def test_unknown_and_repeated_fields_come_in_the_order_of_the_document() -> None:
     body = b"""{"metadata": {"name": "a", "name": "b"}, "spec": {"foo": 1, "parallelism": 1, "parallelism": 2,
         "template": {"spec": {"containers": [{"name": "a", "image": "b", "image": "c", "env": [{"zip": 1}]}]}}}}"""
-    tree = read_object(Request("POST", "/", body=body), kind(JOBS), [])
+    tree = read_object(ServerRequest("POST", "/", body=body), kind(JOBS), [])
     assert kind(JOBS).schema.check(tree) == [
         'duplicate field "metadata.name"',
         'unknown field "spec.foo"',

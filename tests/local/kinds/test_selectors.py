@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.engine.resources import CONFIG_MAPS, JOBS, PODS
+from queue_manager.api.resources import CONFIG_MAPS, JOBS, PODS
 from queue_manager.local.errors import StatusError
-from queue_manager.local.server.selectors import (
+from queue_manager.local.server.selector_parsing import (
     KEY_FORMAT,
     NAME_FORMAT,
     SUBDOMAIN_FORMAT,

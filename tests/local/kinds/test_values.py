@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.local.schema import formats, values
+from queue_manager.local.schema import formats, scalars
 
 STORED = [
     ("0.5", "500m"),
@@ -41,53 +41,53 @@ STORED = [
 
 @pytest.mark.parametrize(("given_", "stored"), STORED)
 def test_quantities_are_stored_in_canonical_form(given_: str | float, stored: str) -> None:
-    assert values.quantity(given_) == stored
+    assert scalars.quantity(given_) == stored
 
 
 def test_resource_lists_round_up_to_thousandths() -> None:
-    assert values.quantity("0.1m", 3) == "1m"
+    assert scalars.quantity("0.1m", 3) == "1m"
 
 
 @pytest.mark.parametrize("text", ["", "abc", "1Zi", "1 2", "--1", "1e", "9" * 1000])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="quantit"):
-        values.quantity(text)
+        scalars.quantity(text)
 
 
 @pytest.mark.parametrize("text", ["5kk", "1e", "5i", "--5", "e", "5K"])
 def test_a_wrong_suffix_is_told_from_a_wrong_form(text: str) -> None:
     with pytest.raises(ValueError, match="unable to parse quantity's suffix"):
-        values.quantity(text)
+        scalars.quantity(text)
 
 
 @given(st.integers(-(10**15), 10**15), st.sampled_from(["", "m", "k", "Mi", "Gi"]))
 def test_the_canonical_form_is_the_same_number_and_stays_as_it_is(number: int, suffix: str) -> None:
     text = f"{number}{suffix}"
-    stored = values.quantity(text)
-    assert values.number(stored) == values.number(text)
-    assert values.quantity(stored) == stored
+    stored = scalars.quantity(text)
+    assert scalars.number(stored) == scalars.number(text)
+    assert scalars.quantity(stored) == stored
 
 
 @given(st.fractions(min_value=Fraction(1, 10**6), max_value=10**6, max_denominator=10**6))
 def test_rounding_is_up(number: Fraction) -> None:
     text = f"{float(number):.12f}"
-    assert values.number(values.quantity(text, 3)) >= values.number(text)
+    assert scalars.number(scalars.quantity(text, 3)) >= scalars.number(text)
 
 
 def test_a_number_beyond_all_floats_is_infinite() -> None:
-    assert values.approximate(values.number("1e320")) == math.inf
-    assert values.approximate(values.number("-1e320")) == -math.inf
+    assert scalars.approximate(scalars.number("1e320")) == math.inf
+    assert scalars.approximate(scalars.number("-1e320")) == -math.inf
 
 
 def test_times_are_cut_to_seconds_in_utc() -> None:
-    assert values.time("2026-01-01T01:00:00.9+02:00") == "2025-12-31T23:00:00Z"
-    assert values.micro_time("2026-01-01T01:00:00.000001Z") == "2026-01-01T01:00:00.000001Z"
+    assert scalars.time("2026-01-01T01:00:00.9+02:00") == "2025-12-31T23:00:00Z"
+    assert scalars.micro_time("2026-01-01T01:00:00.000001Z") == "2026-01-01T01:00:00.000001Z"
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:00", "9999-12-31T23:59:59-23:00"])
 def test_a_time_outside_of_all_years_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="year out of range"):
-        values.time(text)
+        scalars.time(text)
 
 
 @pytest.mark.parametrize(

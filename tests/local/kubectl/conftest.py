@@ -12,10 +12,10 @@ import pytest
 
 from queue_manager.engine.clock import SystemClock
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
-from queue_manager.local.controllers.namespaces import NamespaceController
-from queue_manager.local.kinds.registry import Registry
-from queue_manager.local.kubeconfig import write_kubeconfig
-from queue_manager.local.server import http
+from queue_manager.local.controllers.namespace_deletion import NamespaceController
+from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kubeconfig_file import write_kubeconfig
+from queue_manager.local.server import http_server
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.storage.store import Store
 from tests.conftest import kubectl
@@ -74,8 +74,8 @@ class Kubectl:
 async def k(tmp_path: Path) -> AsyncGenerator[Kubectl, None]:
     """kubectl with an API server of all kinds, its garbage collector and its namespace controller."""
     clock = SystemClock()
-    server = ApiServer(Store(clock, random.Random(7)), Registry.builtin(), clock)
-    listening = await http.serve(server, tls().server, token="secret")
+    server = ApiServer(Store(clock, random.Random(7)), KindRegistry.builtin(), clock)
+    listening = await http_server.serve(server, tls().server, token="secret")
     write_kubeconfig(tmp_path / "kubeconfig", listening.url, "secret", tls().authority)
     controllers = [asyncio.ensure_future(c.run()) for c in (GarbageCollector(server), NamespaceController(server))]
     try:

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from queue_manager.configuration import KueueConfig, loads
-from queue_manager.engine.resources import (
+from queue_manager.api.resources import (
     CLUSTER_QUEUES,
     EVENTS,
     JOBS,
@@ -19,19 +18,20 @@ from queue_manager.engine.resources import (
     WORKLOADS,
     Resource,
 )
+from queue_manager.configuration import KueueConfig, loads
 from queue_manager.engine.transport import ApiError
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.places import Stage, here
 
 NS = "ns"
 API = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
-RUNS_FOR_EVER = Outcome(ready_after=0.2, ends_after=None)
+RUNS_FOR_EVER = PodScript(ready_after=0.2, ends_after=None)
 
 
 class Cluster:
     """A stage with namespace ns, flavor default, ClusterQueue cq and LocalQueue lq."""
 
-    def __init__(self, world: Stage, outcomes: dict[str, Outcome]) -> None:
+    def __init__(self, world: Stage, outcomes: dict[str, PodScript]) -> None:
         self.world = world
         self.client = world.client
         self.outcomes = outcomes  # by Job name; the others run for ever
@@ -148,11 +148,11 @@ def ended(job: dict[str, Any]) -> bool:
 
 
 @asynccontextmanager
-async def cluster(config: str = "", **outcomes: Outcome) -> AsyncIterator[Cluster]:
+async def cluster(config: str = "", **outcomes: PodScript) -> AsyncIterator[Cluster]:
     """A running cluster; outcomes of pods by the name of their Job."""
     chosen = dict(outcomes)
 
-    def script(pod: Any) -> Outcome:
+    def script(pod: Any) -> PodScript:
         return chosen.get(pod.metadata.name.rsplit("-", 1)[0], RUNS_FOR_EVER)
 
     kinds = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"

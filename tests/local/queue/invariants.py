@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from queue_manager.queueing.backoff import JITTER
+from queue_manager.queueing.requeue_backoff import JITTER
 from queue_manager.simulation.world import World
 from tests.local.queue.facts import template_facts
 

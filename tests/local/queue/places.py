@@ -15,12 +15,12 @@ from typing import Any, Protocol, TypeVar
 from job_controller.ports import Clock
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
-from queue_manager.engine.metrics import Registry
-from queue_manager.jobs.queue_manager import QueueManager
-from queue_manager.local.server.admission import Admission
+from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.local.server.admission_chain import AdmissionPlugin
 from queue_manager.simulation.kubelet import Script
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
+from queue_manager.wiring import QueueManager
 
 R = TypeVar("R")
 
@@ -38,14 +38,14 @@ class Stage(Protocol):
         ...
 
     @property
-    def admission(self) -> list[Admission]:
+    def admission(self) -> list[AdmissionPlugin]:
         """The rules that are asked; what is taken out is asked no more."""
         ...
 
     @property
     def queue(self) -> QueueManager: ...
     @property
-    def metrics(self) -> Registry: ...
+    def metrics(self) -> MetricRegistry: ...
 
 
 class Place(Protocol):

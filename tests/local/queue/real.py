@@ -14,18 +14,18 @@ from random import Random
 
 import msgspec
 
+from queue_manager.api.resources import JOBS, NAMESPACES, by_kind
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.job_cluster import run_job_controller
-from queue_manager.engine.metrics import Registry
-from queue_manager.engine.resources import JOBS, NAMESPACES, by_kind
+from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
-from queue_manager.jobs.queue_manager import QueueManager, add_queue_controllers
-from queue_manager.local.server.admission import Admission
+from queue_manager.hosting.job_cluster import run_job_controller
+from queue_manager.local.server.admission_chain import AdmissionPlugin
 from queue_manager.simulation.kubelet import Kubelet, Script
+from queue_manager.wiring import QueueManager, add_queue_controllers
 from tests.control_plane import webhooks
 from tests.control_plane.emptying import clear, forget_events
 from tests.control_plane.server import ControlPlane
@@ -40,14 +40,14 @@ class RealStage:
     client: Client
     clock: SystemClock
     history: list[bytes]
-    admission: list[Admission]
+    admission: list[AdmissionPlugin]
     queue: QueueManager
-    metrics: Registry
+    metrics: MetricRegistry
 
 
 @asynccontextmanager
 async def stage(plane: ControlPlane, hooks: Webhooks, script: Script, config: KueueConfig) -> AsyncIterator[RealStage]:
-    admission: list[Admission] = []
+    admission: list[AdmissionPlugin] = []
     async with AsyncExitStack() as stack:
         transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
         stack.push_async_callback(transport.close)

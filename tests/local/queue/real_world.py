@@ -14,12 +14,7 @@ from random import Random
 
 import msgspec
 
-from queue_manager.configuration import KueueConfig
-from queue_manager.engine.client import Client
-from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.job_cluster import run_job_controller
-from queue_manager.engine.resources import (
+from queue_manager.api.resources import (
     CLUSTER_QUEUES,
     EVENTS,
     JOBS,
@@ -29,10 +24,15 @@ from queue_manager.engine.resources import (
     WORKLOADS,
     Resource,
 )
+from queue_manager.configuration import KueueConfig
+from queue_manager.engine.client import Client
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Request
-from queue_manager.jobs.queue_manager import add_queue_controllers
-from queue_manager.local.server.admission import Admission
+from queue_manager.hosting.job_cluster import run_job_controller
+from queue_manager.local.server.admission_chain import AdmissionPlugin
+from queue_manager.wiring import add_queue_controllers
 from tests.control_plane import webhooks
 from tests.control_plane.emptying import clear, forget_events
 from tests.control_plane.server import ControlPlane
@@ -43,7 +43,7 @@ RECORDED = (JOBS, WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES, PODS, EVENTS)
 
 
 class RealWorld:
-    def __init__(self, plane: ControlPlane, config: KueueConfig, admission: list[Admission]) -> None:
+    def __init__(self, plane: ControlPlane, config: KueueConfig, admission: list[AdmissionPlugin]) -> None:
         self.clock = SystemClock()
         self.history: list[bytes] = []
         self._plane = plane
@@ -104,7 +104,7 @@ async def _empty(client: Client) -> None:
 
 @asynccontextmanager
 async def _world(plane: ControlPlane, hooks: Webhooks, config: KueueConfig) -> AsyncIterator[RealWorld]:
-    admission: list[Admission] = []
+    admission: list[AdmissionPlugin] = []
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(hooks.serve(admission))
         world = RealWorld(plane, config, admission)

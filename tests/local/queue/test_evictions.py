@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster
 from tests.local.queue.places import rest, run
 
 pytestmark = pytest.mark.usefixtures("place")
 
-NEVER_READY = Outcome(ready_after=None, ends_after=None)
+NEVER_READY = PodScript(ready_after=None, ends_after=None)
 LIMIT = "The workload is deactivated due to exceeding the maximum number of re-queuing retries"
 
 
@@ -181,7 +181,7 @@ def test_quota_is_kept_until_the_last_pod_has_terminated() -> None:
     """Row 9, invariant S12: pods that take 6 s to stop keep their quota for these 6 s."""
 
     async def story() -> None:
-        slow = Outcome(ready_after=0.2, ends_after=None, stops_within=6.0)
+        slow = PodScript(ready_after=0.2, ends_after=None, stops_within=6.0)
         async with cluster(slow=slow) as c:
             await c.queues(cpu="1")
             await c.submit("slow")
@@ -253,17 +253,17 @@ async def _evicted(c: Cluster, job: str) -> str | None:
 
 async def _unready(c: Cluster) -> None:
     """The Job controller reports no ready pod any more, as it does when a probe fails."""
-    from queue_manager.engine.resources import PODS
+    from queue_manager.api.resources import PODS
 
     (pod,) = await c.client.list(PODS, NS)
     status = {"conditions": [{"type": "Ready", "status": "False"}]}
-    c.outcomes["a"] = Outcome(ready_after=None, ends_after=None)
+    c.outcomes["a"] = PodScript(ready_after=None, ends_after=None)
     await c.client.patch(PODS, NS, pod["metadata"]["name"], {"status": status}, subresource="status")
 
 
 async def _staying(c: Cluster) -> list[str]:
     """The pods that nobody has deleted."""
-    from queue_manager.engine.resources import PODS
+    from queue_manager.api.resources import PODS
 
     found = await c.client.list(PODS, NS)
     return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
@@ -382,7 +382,9 @@ def test_the_maximum_execution_time_deactivates_once_and_a_reactivation_starts_a
 
 def test_nothing_else_is_admitted_while_pods_are_awaited() -> None:
     async def story() -> None:
-        async with cluster(waiting("60s", blockAdmission="true"), first=Outcome(ready_after=5.0, ends_after=None)) as c:
+        async with cluster(
+            waiting("60s", blockAdmission="true"), first=PodScript(ready_after=5.0, ends_after=None)
+        ) as c:
             await c.queues()
             await c.submit("first")
             await c.submit("second")

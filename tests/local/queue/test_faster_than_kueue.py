@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import Cluster, cluster
 from tests.local.queue.places import run
 
 pytestmark = pytest.mark.usefixtures("place")
 
-NEVER = Outcome(ready_after=None, ends_after=None)
-QUICK = Outcome(ready_after=0.1, ends_after=None)
+NEVER = PodScript(ready_after=None, ends_after=None)
+QUICK = PodScript(ready_after=0.1, ends_after=None)
 
 
 def settings(timeout: int, timestamp: str) -> str:
@@ -55,7 +55,7 @@ def test_c05_by_creation_the_older_one_goes_again_if_its_backoff_is_over_when_it
     base: int, stop: float
 ) -> None:
     async def story() -> None:
-        slow = Outcome(ready_after=None, ends_after=None, stops_within=stop)
+        slow = PodScript(ready_after=None, ends_after=None, stops_within=stop)
         config = settings(2, "Creation").replace("backoffBaseSeconds: 1", f"backoffBaseSeconds: {base}")
         async with cluster(config, first=slow, second=slow) as c:
             await c.queues("1")
@@ -83,7 +83,7 @@ async def _name(c: Cluster, job: str) -> str:
 
 async def _after_backoff(timestamp: str) -> list[str]:
     """`first` was evicted and its backoff is over; `second` never ran; both waited behind `hi`."""
-    async with cluster(settings(3, timestamp), first=NEVER, second=NEVER, hi=Outcome(0.1, 6.0)) as c:
+    async with cluster(settings(3, timestamp), first=NEVER, second=NEVER, hi=PodScript(0.1, 6.0)) as c:
         await c.queues("1")
         await c.apply_class("high", 100)
         await c.submit("first")

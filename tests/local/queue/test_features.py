@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import (
+from queue_manager.api.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     JOBS,
@@ -18,7 +18,7 @@ from queue_manager.engine.resources import (
     WORKLOADS,
     Resource,
 )
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster
 from tests.local.queue.places import run
 
@@ -89,7 +89,7 @@ def test_a_prebuilt_workload_is_taken_over_and_starts_its_job() -> None:
     """As measured in x21: with the defaults of the API in its containers it matches."""
 
     async def story() -> None:
-        async with cluster(a=Outcome(ready_after=0.2, ends_after=3.0)) as c:
+        async with cluster(a=PodScript(ready_after=0.2, ends_after=3.0)) as c:
             await c.queues("2")
             await c.submit("like")
             await c.until(c.running, ["like"])
@@ -109,7 +109,7 @@ def test_a_prebuilt_workload_outlives_its_job_in_the_queue_and_is_taken_over_aga
     """It is its user's: nobody else deletes it."""
 
     async def story() -> None:
-        async with cluster(a=Outcome(ready_after=0.2, ends_after=3.0)) as c:
+        async with cluster(a=PodScript(ready_after=0.2, ends_after=3.0)) as c:
             await c.queues("1")
             await c.submit("like")
             await c.until(c.running, ["like"])
@@ -134,7 +134,7 @@ def test_the_job_of_a_prebuilt_workload_that_is_deleted_is_stopped_and_restored_
     """Its user made it without our finalizer: it was gone at once, and the labels of its queue stayed in the Job."""
 
     async def story() -> None:
-        async with cluster(a=Outcome(ready_after=0.2, ends_after=None, stops_within=3.0)) as c:
+        async with cluster(a=PodScript(ready_after=0.2, ends_after=None, stops_within=3.0)) as c:
             await c.queues("2")
             await c.submit("like")
             await c.until(c.running, ["like"])
@@ -439,7 +439,7 @@ def test_the_overhead_of_a_runtime_class_counts() -> None:
 
 def test_metrics_say_what_happened_and_what_is() -> None:
     async def story() -> None:
-        async with cluster("metrics: {enableClusterQueueResources: true}\n", a=Outcome(0.2, 3.0)) as c:
+        async with cluster("metrics: {enableClusterQueueResources: true}\n", a=PodScript(0.2, 3.0)) as c:
             await c.queues("1")
             await c.submit("a")
             await c.submit("b")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from queue_manager.engine.resources import (
+from queue_manager.api.resources import (
     CLUSTER_QUEUES,
     JOBS,
     LOCAL_QUEUES,
@@ -17,7 +17,7 @@ from queue_manager.engine.resources import (
     WORKLOADS,
 )
 from queue_manager.engine.transport import ApiError
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
 from tests.local.queue.places import run
 
@@ -170,7 +170,7 @@ def test_a_job_that_leaves_its_queue_takes_its_workload_out_of_line() -> None:
     """Row 5: in Kueue the Workload stays, and takes quota for ever (i13)."""
 
     async def story() -> None:
-        async with cluster(run=Outcome(ends_after=None)) as c:
+        async with cluster(run=PodScript(ends_after=None)) as c:
             await c.queues(cpu="1")
             await c.submit("run")
             await c.submit("wait")
@@ -263,7 +263,7 @@ def test_the_quota_of_a_deleted_job_is_in_use_until_its_last_pod_has_ended(propa
     """Nothing ends its pods while a finalizer of others keeps the Job, and then they end in their own time."""
 
     async def story() -> None:
-        async with cluster(going=Outcome(ends_after=None, stops_within=5)) as c:
+        async with cluster(going=PodScript(ends_after=None, stops_within=5)) as c:
             await c.queues(cpu="1")
             await c.submit("going")
             await c.until(lambda: _live(c, "going"), 1)
@@ -381,7 +381,7 @@ def test_a_namespace_must_be_selected_and_is_waited_for() -> None:
 
 def test_queues_and_flavors_in_use_outlive_their_deletion() -> None:
     async def story() -> None:
-        async with cluster(run=Outcome(ready_after=0.2, ends_after=5.0)) as c:
+        async with cluster(run=PodScript(ready_after=0.2, ends_after=5.0)) as c:
             await c.queues(cpu="1")
             await c.submit("run")
             await c.until(c.running, ["run"])
@@ -434,7 +434,7 @@ def test_finished_pods_give_their_quota_back_early() -> None:
 
 
 async def _succeed_one(c: Cluster) -> None:
-    from queue_manager.engine.resources import PODS
+    from queue_manager.api.resources import PODS
     from queue_manager.simulation.kubelet import pod_status
 
     pod = (await c.client.list(PODS, NS))[0]

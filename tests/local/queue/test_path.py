@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
+from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster, condition
 from tests.local.queue.places import rest, run
 
 pytestmark = pytest.mark.usefixtures("place")
 
-SHORT = Outcome(ready_after=0.2, ends_after=1.0)
+SHORT = PodScript(ready_after=0.2, ends_after=1.0)
 WAITING = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed"
 
 
@@ -114,7 +114,7 @@ _WORKLOADS = b"workloads.kueue.x-k8s.io"
 
 def test_a_full_queue_says_why_and_starts_the_next_as_soon_as_quota_is_free() -> None:
     async def story() -> None:
-        async with cluster(first=Outcome(ready_after=0.2, ends_after=5.0)) as c:
+        async with cluster(first=PodScript(ready_after=0.2, ends_after=5.0)) as c:
             await c.queues(cpu="1")
             await c.submit("first")
             await c.submit("second")
@@ -135,7 +135,7 @@ def test_a_full_queue_says_why_and_starts_the_next_as_soon_as_quota_is_free() ->
 def test_priority_goes_first_then_age() -> None:
     async def story() -> None:
         short = dict.fromkeys(("old", "new", "hi"), SHORT)
-        async with cluster(run=Outcome(ready_after=0.2, ends_after=5.0), **short) as c:
+        async with cluster(run=PodScript(ready_after=0.2, ends_after=5.0), **short) as c:
             await c.queues(cpu="1")
             for name, value in (("high", 100), ("low", 10)):
                 await c.apply_class(name, value)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import WORKLOADS
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.api.resources import WORKLOADS
+from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster
 from tests.local.queue.places import here, run
 
@@ -106,7 +106,7 @@ def test_zero_seconds_of_past_execution_are_written() -> None:
         return (await c.workload("a"))["status"].get("accumulatedPastExecutionTimeSeconds", "absent")
 
     async def story() -> None:
-        async with cluster("", a=Outcome(ready_after=None, ends_after=None, stops_within=0.0)) as c:
+        async with cluster("", a=PodScript(ready_after=None, ends_after=None, stops_within=0.0)) as c:
             await c.queues()
             await c.submit("a")
             await c.until(c.running, ["a"])

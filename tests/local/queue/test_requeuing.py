@@ -7,16 +7,16 @@ from itertools import pairwise
 
 import pytest
 
-from queue_manager.engine.resources import JOBS
+from queue_manager.api.resources import JOBS
 from queue_manager.engine.transport import ApiError
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster
 from tests.local.queue.places import rest, run
 
 pytestmark = pytest.mark.usefixtures("place")
 
-HANGS = Outcome(ready_after=None, ends_after=None)
-NO_NODE = Outcome(ready_after=None, ends_after=None, no_node="0/2 nodes are available: 2 Insufficient cpu.")
+HANGS = PodScript(ready_after=None, ends_after=None)
+NO_NODE = PodScript(ready_after=None, ends_after=None, no_node="0/2 nodes are available: 2 Insufficient cpu.")
 TIMEOUT, LIMIT = "sluice/pods-ready-timeout", "sluice/requeuing-limit"
 BOUNDS = "waitForPodsReady:\n  timeout: 100s\n  overrides: {minTimeout: 5s, maxTimeout: 1h, maxBackoffLimitCount: 3}\n"
 
@@ -179,7 +179,7 @@ def test_it_is_not_tried_again_if_its_time_is_over_when_its_job_has_stopped() ->
     """Evicted after 2 s, requeueAt and the end of giveUpAfter 1 s later, and the quota is free after another second."""
 
     async def story() -> None:
-        slow = Outcome(ready_after=None, ends_after=None, stops_within=2.0)
+        slow = PodScript(ready_after=None, ends_after=None, stops_within=2.0)
         async with cluster(waiting("giveUpAfter: 3s, backoffBaseSeconds: 1", timeout="2s"), a=slow) as c:
             await c.queues()
             await c.submit("a")

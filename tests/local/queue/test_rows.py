@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.engine.transport import ApiError
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster
 from tests.local.queue.places import rest, run
 from tests.local.queue.replay import load, played
@@ -21,7 +21,7 @@ from tests.local.queue.test_better_than_kueue import order_of_starts, reasons
 
 pytestmark = pytest.mark.usefixtures("place")
 
-NEVER = Outcome(ready_after=None, ends_after=None)
+NEVER = PodScript(ready_after=None, ends_after=None)
 WPR = "waitForPodsReady: {timeout: 2s, recoveryTimeout: 2s, requeuingStrategy: {backoffBaseSeconds: 5%s}}\n"
 
 
@@ -83,7 +83,7 @@ def _requeue_states(name: str) -> list[dict[str, Any]]:
 
 def test_row_03_pods_ready_is_reset_in_the_write_that_ends_the_admission() -> None:
     async def story() -> None:
-        async with cluster(WPR % "", a=Outcome(ready_after=0.1, ends_after=0.5, exit_code=1)) as c:
+        async with cluster(WPR % "", a=PodScript(ready_after=0.1, ends_after=0.5, exit_code=1)) as c:
             await c.queues()
             await c.submit("a", backoffLimit=5)
             await c.until(lambda: _evictions(c, "a"), 1)
@@ -212,7 +212,7 @@ async def _generation(c: Cluster) -> int:
 
 def test_row_09_quota_is_released_when_no_pod_is_active_or_terminating() -> None:
     async def story() -> None:
-        async with cluster(a=Outcome(ready_after=0.1, ends_after=None, stops_within=5.0)) as c:
+        async with cluster(a=PodScript(ready_after=0.1, ends_after=None, stops_within=5.0)) as c:
             await c.queues("1")
             await c.submit("a")
             await c.submit("b")

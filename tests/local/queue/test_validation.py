@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import JOBS, NAMESPACES, by_kind
+from queue_manager.api.resources import JOBS, NAMESPACES, by_kind
 from queue_manager.engine.transport import JSON_PATCH, MERGE_PATCH, ApiError
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World

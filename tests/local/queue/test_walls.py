@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from job_controller.times import timestamp
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, WORKLOADS
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, WORKLOADS
 from queue_manager.engine.transport import ApiError
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster
 from tests.local.queue.places import run
 
@@ -142,7 +142,7 @@ def test_no_pod_is_created_when_an_evicted_job_is_unsuspended() -> None:
 
     async def story() -> None:
         config = "waitForPodsReady: {timeout: 2s, requeuingStrategy: {backoffBaseSeconds: 60}}"
-        async with cluster(config, a=Outcome(ready_after=None, ends_after=None, stops_within=5.0)) as c:
+        async with cluster(config, a=PodScript(ready_after=None, ends_after=None, stops_within=5.0)) as c:
             await c.queues(cpu="1")
             await c.submit("a", backoffLimit=6)
             await c.until(lambda: evicted(c, "a"), True)
@@ -212,7 +212,7 @@ def test_a_child_of_a_finished_job_gets_no_pod() -> None:
     """The quota of its parent is given back, and covers nothing any more."""
 
     async def story() -> None:
-        async with cluster(run=Outcome(ready_after=0.2, ends_after=0.5)) as c:
+        async with cluster(run=PodScript(ready_after=0.2, ends_after=0.5)) as c:
             await c.queues(cpu="1")
             await c.submit("run")
             await c.until(lambda: condition_of(c, "run", "Complete"), True)
@@ -228,7 +228,7 @@ def test_a_child_of_a_finished_job_gets_no_pod() -> None:
 
 def test_a_child_is_suspended_when_its_parent_ends() -> None:
     async def story() -> None:
-        async with cluster(run=Outcome(ready_after=0.2, ends_after=3)) as c:
+        async with cluster(run=PodScript(ready_after=0.2, ends_after=3)) as c:
             await c.queues(cpu="1")
             await c.submit("run")
             await c.until(c.running, ["run"])

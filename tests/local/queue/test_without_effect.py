@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from queue_manager.api import without_effect as table
-from queue_manager.engine.resources import CLUSTER_QUEUES, COHORTS, EVENTS, JOBS, PODS, RESOURCE_FLAVORS, Resource
+from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, EVENTS, JOBS, PODS, RESOURCE_FLAVORS, Resource
 from queue_manager.engine.transport import MERGE_PATCH, Request
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
 from tests.local.queue.places import Place, rest, run

@@ -10,7 +10,7 @@ import pytest
 
 from queue_manager.engine import descriptors
 from queue_manager.local.server import connections
-from queue_manager.local.server.http import Listening, serve
+from queue_manager.local.server.http_server import Listening, serve
 from tests.local.server.world import World
 from tests.local.tls import tls
 

@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from queue_manager.engine.resources import CONFIG_MAPS, PODS
-from queue_manager.local.server import http
-from queue_manager.local.server.http import Listening, serve
+from queue_manager.api.resources import CONFIG_MAPS, PODS
+from queue_manager.local.server import http_server
+from queue_manager.local.server.http_server import Listening, serve
 from tests.local.server.world import World, config_map, pod
 from tests.local.tls import tls
 
@@ -157,7 +157,7 @@ async def test_a_long_selector_is_a_selector(site: Site) -> None:
 
 async def test_what_is_no_http_is_told_in_one_line(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     """Nobody wants tracebacks in the terminal of `sluice up` because of somebody's typing."""
-    async with site.session.get(MAPS, headers={"X": "x" * (http.MAX_HEAD + 100)}) as answer:
+    async with site.session.get(MAPS, headers={"X": "x" * (http_server.MAX_HEAD + 100)}) as answer:
         assert answer.status == 400
     (record,) = caplog.records
     assert (record.levelname, record.exc_info) == ("WARNING", None)
@@ -197,7 +197,7 @@ async def test_a_slow_reader_stalls_nobody_and_is_told_that_it_is_too_late() -> 
 
 
 async def test_a_reader_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "STALLED_SECONDS", 0.2)
+    monkeypatch.setattr(http_server, "STALLED_SECONDS", 0.2)
     world = World()
     listening = await serve(world.server, tls().server, token=TOKEN)
     host, port = address(listening)

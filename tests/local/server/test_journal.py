@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.api.resources import CONFIG_MAPS, CRDS, PODS
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.resources import CONFIG_MAPS, CRDS, PODS
 from queue_manager.local.storage.journal import DataDirectoryInUse, Journal
 from queue_manager.local.storage.store import JournalUnusable, Row, Store
 from tests.local.server.world import World, config_map, path, pod

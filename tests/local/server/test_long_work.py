@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import CONFIG_MAPS, CRDS, NAMESPACES, Resource
+from queue_manager.api.resources import CONFIG_MAPS, CRDS, NAMESPACES, Resource
 from queue_manager.engine.transport import MERGE_PATCH
 from queue_manager.local.bounds import MAX_VALUES
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.long_work import LongWork
 from queue_manager.local.server.api_server import ApiServer
 from tests.contract.bodies import definition
@@ -34,7 +34,7 @@ ITEMS = {"type": "array", "items": {"type": "integer"}}
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
     elsewhere, world = LongWork(), World()
-    world.server = ApiServer(world.store, Registry.builtin(), world.clock, elsewhere=elsewhere)
+    world.server = ApiServer(world.store, KindRegistry.builtin(), world.clock, elsewhere=elsewhere)
     yield world
     await elsewhere.close()
 

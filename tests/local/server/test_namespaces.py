@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.resources import CONFIG_MAPS, NAMESPACES, PODS
-from queue_manager.local.controllers.namespaces import NamespaceController
+from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES, PODS
+from queue_manager.local.controllers.namespace_deletion import NamespaceController
 from tests.local.server.test_garbage_collector import drop_finalizers, settle
 from tests.local.server.world import World, config_map, path, pod
 

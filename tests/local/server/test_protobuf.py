@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.engine.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, PRIORITY_CLASSES, Resource
+from queue_manager.api.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, PRIORITY_CLASSES, Resource
 from queue_manager.local.bounds import MAX_VALUES
 from queue_manager.local.kinds.core import SECRETS
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.schema import protobuf
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.storage.store import Store
@@ -65,7 +65,7 @@ async def post(world: World, resource: Resource, sent: bytes, **options: Any) ->
 @pytest.fixture
 def world() -> World:
     world = World()
-    world.server = ApiServer(Store(world.clock, random.Random(1)), Registry.builtin(), world.clock)
+    world.server = ApiServer(Store(world.clock, random.Random(1)), KindRegistry.builtin(), world.clock)
     return world
 
 

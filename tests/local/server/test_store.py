@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.local.storage.history import Change, Forgotten, History, Stored
+from queue_manager.local.storage.change_log import ChangeLog, Forgotten, Stored, StoredChange
 from queue_manager.local.storage.identity import ALPHABET, Identities
 from queue_manager.local.storage.store import Store, decode
 from tests.local.server.world import StillClock
@@ -159,10 +159,10 @@ def test_a_generated_name_is_a_cut_prefix_and_five_characters() -> None:
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60))
 def test_a_history_forgets_its_oldest_changes_when_their_objects_weigh_too_much(sizes: list[int]) -> None:
-    history = History(limit=20, since=0, weight=50)
+    history = ChangeLog(limit=20, since=0, weight=50)
     for revision, size in enumerate(sizes, 1):
         stored = Stored("a/x", "a", "x", "uid", revision, {}, {}, b"x" * size)
-        history.append(Change("MODIFIED", "things", None, stored))
+        history.append(StoredChange("MODIFIED", "things", None, stored))
     try:
         kept = list(history.after(0))
     except Forgotten as forgotten:

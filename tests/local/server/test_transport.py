@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from queue_manager.engine.resources import CONFIG_MAPS
+from queue_manager.api.resources import CONFIG_MAPS
 from queue_manager.engine.transport import ApiError, Request
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 from tests.local.server.world import StillClock, World, config_map
 
@@ -35,7 +35,7 @@ async def test_a_refused_stream_raises(world: World) -> None:
 
 async def test_an_event_can_be_written_in_one_group_and_read_in_the_other() -> None:
     clock = StillClock()
-    transport = LocalTransport(ApiServer(Store(clock, random.Random(1)), Registry.builtin(), clock))
+    transport = LocalTransport(ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock))
     event = {
         "metadata": {"name": "e"},
         "eventTime": "2026-01-01T00:00:00.000000Z",

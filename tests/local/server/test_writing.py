@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from job_controller.fields import FieldError, invalid
-from queue_manager.engine.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS
-from queue_manager.local.server.admission import Review
+from job_controller.api_rules.field_errors import FieldError, invalid
+from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS
+from queue_manager.local.server.admission_chain import AdmissionReview
 from tests.local.server.world import World, config_map, job, path, pod
 
 JOBS_PATH = JOBS.path("default")
@@ -183,12 +183,12 @@ class Labels:
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, str]] = []
 
-    def mutate(self, review: Review) -> list[FieldError] | None:
+    def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
         if review.operation != "DELETE":
             review.object["metadata"].setdefault("labels", {})["touched"] = "yes"
         return None
 
-    def validate(self, review: Review) -> list[FieldError]:
+    def validate(self, review: AdmissionReview) -> list[FieldError]:
         self.seen.append((review.operation, str(review.resource), review.subresource))
         review.warnings.append("looked at")
         refused = review.object["metadata"].get("annotations", {}).get("say") == "no"

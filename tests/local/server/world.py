@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from job_controller.fields import FieldError, required
-from queue_manager.engine.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, NODES, PODS, Resource
+from job_controller.api_rules.field_errors import FieldError, required
+from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, NODES, PODS, Resource
 from queue_manager.engine.transport import Response
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.server.api_server import ApiServer, Request, Stream

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 
 RECORDS = [
     json.loads(line) for line in (Path(__file__).parents[2] / "golden/kueue/validation.jsonl").read_text().splitlines()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from job_controller.fields import Json
-from queue_manager.api import crds
+from job_controller.json_tree import Json
+from queue_manager.api import crd_generation
 from queue_manager.api.models import KINDS, CustomKind
 
 CHECKED_IN = Path(__file__).parents[3] / "config" / "crds"
@@ -17,7 +17,7 @@ IDS = [kind.__name__ for kind in KINDS]
 
 
 def schema_of(kind: type[CustomKind]) -> Json:
-    return crds.crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return crd_generation.crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
 def at(schema: Json, path: str) -> Json:
@@ -38,16 +38,16 @@ def nodes(schema: Json, path: str = "") -> Iterator[tuple[str, Json]]:
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
 def test_the_checked_in_crd_is_what_the_models_say(kind: type[CustomKind]) -> None:
     """`make crds` brings it up to date."""
-    assert (CHECKED_IN / crds.file_name(kind)).read_text() == crds.render(crds.crd(kind))
+    assert (CHECKED_IN / crd_generation.file_name(kind)).read_text() == crd_generation.render(crd_generation.crd(kind))
 
 
 def test_no_crd_is_checked_in_without_a_model() -> None:
-    assert {path.name for path in CHECKED_IN.glob("*.yaml")} == {crds.file_name(kind) for kind in KINDS}
+    assert {path.name for path in CHECKED_IN.glob("*.yaml")} == {crd_generation.file_name(kind) for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
 def test_a_rendered_crd_reads_back_unchanged(kind: type[CustomKind]) -> None:
-    assert yaml.safe_load(crds.render(crds.crd(kind))) == crds.crd(kind)
+    assert yaml.safe_load(crd_generation.render(crd_generation.crd(kind))) == crd_generation.crd(kind)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
@@ -149,13 +149,13 @@ def test_fields_carry_their_limits_and_defaults(kind: str, path: str, expected: 
 def test_kubectl_sees_the_usual_names_and_columns(
     kind: str, scope: str, short_names: list[str], columns: list[str]
 ) -> None:
-    spec = crds.crd(KINDS[IDS.index(kind)])["spec"]
+    spec = crd_generation.crd(KINDS[IDS.index(kind)])["spec"]
     assert spec["scope"] == scope
     assert spec["names"]["shortNames"] == short_names
     assert [column["name"] for column in spec["versions"][0].get("additionalPrinterColumns", [])] == columns
 
 
 def test_workloads_can_be_selected_by_the_cluster_queue_that_admitted_them() -> None:
-    version = crds.crd(KINDS[IDS.index("Workload")])["spec"]["versions"][0]
+    version = crd_generation.crd(KINDS[IDS.index("Workload")])["spec"]["versions"][0]
     assert version["selectableFields"] == [{"jsonPath": ".status.admission.clusterQueue"}]
     assert version["subresources"] == {"status": {}}

@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 import pytest
 
-from job_controller.fields import FieldError, Json, sentence
-from queue_manager.api import crds, validation
+from job_controller.api_rules.field_errors import FieldError, sentence
+from job_controller.json_tree import Json
+from queue_manager.api import crd_generation, validation
 from queue_manager.api.models import KINDS
-from queue_manager.local.kinds.crds import custom_kinds
+from queue_manager.local.kinds.custom_kinds import custom_kinds
 from tests.unit.api.golden import (
     BETTER_WORDING,
     BY_RULES,
@@ -44,7 +45,7 @@ PREPARE: dict[str, Callable[[Json, Json | None], None]] = {
     "Workload": validation.prepare_workload,
 }
 
-SERVED = {kind.__name__: custom_kinds(crds.crd(kind))[0] for kind in KINDS}
+SERVED = {kind.__name__: custom_kinds(crd_generation.crd(kind))[0] for kind in KINDS}
 
 
 def refused_by_schema(record: Json, new: Json, old: Json | None) -> list[FieldError]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.api import validation
 from queue_manager.api.workload_validation import validate_admission_gates, validate_admission_gates_update
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.api.resources import JOBS
 from queue_manager.cli import up
 from queue_manager.cli.connection import connect, find_kubeconfig
-from queue_manager.cli.exits import EXIT_ERROR, Refusal
+from queue_manager.cli.exits import EXIT_ERROR, CommandRefused
 from queue_manager.cli.main import main
 from queue_manager.configuration import KueueConfig
-from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.resources import JOBS
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport import ApiError, Response
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 
@@ -65,12 +65,12 @@ def test_the_command_line_comes_before_the_environment_and_that_before_the_own_c
 
 def test_a_named_file_that_is_missing_is_not_replaced_by_another(home: Path) -> None:
     put(home / ".kube" / "config")
-    with pytest.raises(Refusal, match="none-such"):
+    with pytest.raises(CommandRefused, match="none-such"):
         find_kubeconfig(str(home / "none-such"))
 
 
 def test_without_any_file_one_is_told_where_it_looked_and_what_to_do() -> None:
-    with pytest.raises(Refusal, match="sluice up") as refused:
+    with pytest.raises(CommandRefused, match="sluice up") as refused:
         find_kubeconfig(None)
     assert ".sluice/kubeconfig" in str(refused.value)
     assert ".kube/config" in str(refused.value)
@@ -141,7 +141,7 @@ def test_who_may_not_see_all_namespaces_is_told_how_to_ask_for_one(
 async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(home: Path) -> None:
     put(home / "serving.pem", "")
     path = put(home / "config")
-    with pytest.raises(Refusal, match="is `sluice up` running") as refused:
+    with pytest.raises(CommandRefused, match="is `sluice up` running") as refused:
         async with connect(str(path), None) as client:
             await client.list(JOBS)
     assert refused.value.code == EXIT_ERROR
@@ -161,7 +161,7 @@ async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(hom
 )
 async def test_what_sluice_up_cannot_mend_is_not_asked_back(home: Path, server: str, user: str, says: str) -> None:
     text = KUBECONFIG.replace("http://127.0.0.1:1", server).replace("{cluster: c}", "{cluster: c, user: u}")
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(CommandRefused) as refused:
         async with connect(str(put(home / "config", f"{text}users: [{{name: u, user: {user}}}]\n")), None) as client:
             await client.list(JOBS)
     assert says in str(refused.value)
@@ -179,7 +179,7 @@ async def test_a_cluster_that_stands_still_is_told_from_one_that_is_not_there(
         raise TimeoutError
 
     monkeypatch.setattr(HttpTransport, "request", wait)
-    with pytest.raises(Refusal, match="it took too long; is `sluice up` running"):
+    with pytest.raises(CommandRefused, match="it took too long; is `sluice up` running"):
         async with connect(str(path), None) as client:
             await client.list(JOBS)
 
@@ -193,7 +193,7 @@ async def test_an_error_of_our_own_output_is_not_blamed_on_the_cluster(home: Pat
 @pytest.mark.parametrize("text", ["no: kubeconfig", "[", KUBECONFIG.replace("current-context: c", "")])
 async def test_a_file_that_is_no_kubeconfig_is_named_once(home: Path, text: str) -> None:
     path = put(home / "config", text)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(CommandRefused) as refused:
         async with connect(str(path), None):
             pass
     assert str(refused.value).count(str(path)) == 1
@@ -202,7 +202,7 @@ async def test_a_file_that_is_no_kubeconfig_is_named_once(home: Path, text: str)
 async def test_credentials_that_are_not_accepted_are_told_as_such(home: Path) -> None:
     """A real server says only `Unauthorized`, of an expired token as of a wrong one."""
     path = put(home / "config")
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(CommandRefused) as refused:
         async with connect(str(path), None):
             raise ApiError(401, "Unauthorized", "Unauthorized")
     assert str(refused.value) == f"the cluster of {path} does not accept our credentials (401): log in anew"
@@ -210,7 +210,7 @@ async def test_credentials_that_are_not_accepted_are_told_as_such(home: Path) ->
 
 
 async def test_an_unknown_context_is_refused_by_name(home: Path) -> None:
-    with pytest.raises(Refusal, match="other"):
+    with pytest.raises(CommandRefused, match="other"):
         async with connect(str(put(home / "config")), "other"):
             pass
 
@@ -220,9 +220,9 @@ def test_a_user_without_name_and_home_is_told_what_to_set(monkeypatch: pytest.Mo
     for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
-    with pytest.raises(Refusal, match="set HOME"):
+    with pytest.raises(CommandRefused, match="set HOME"):
         find_kubeconfig(None)
-    with pytest.raises(Refusal, match="~nobody-of-this-name"):
+    with pytest.raises(CommandRefused, match="~nobody-of-this-name"):
         up.expanded("~nobody-of-this-name/data")
     assert up.user() == str(os.getuid())
 

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from queue_manager.api import labels
+from queue_manager.api import keys
+from queue_manager.api.resources import CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOADS, Resource
 from queue_manager.cli.acting import Report
 from queue_manager.cli.crds import finish_delete
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOADS, Resource
 from queue_manager.local.cluster import install_crds
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 
 
@@ -27,12 +27,12 @@ class Clock:
 @pytest.fixture
 async def client() -> Client:
     clock, rng = Clock(), random.Random(1)
-    client = Client(LocalTransport(ApiServer(Store(clock, rng), Registry.builtin(), clock)))
+    client = Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
     await install_crds(client)
     return client
 
 
-OURS, OTHER = [labels.FINALIZER], [labels.FINALIZER, "example.com/mine"]
+OURS, OTHER = [keys.FINALIZER], [keys.FINALIZER, "example.com/mine"]
 TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
 WORKLOAD = {"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}
 OBJECTS = (
@@ -65,9 +65,9 @@ async def test_what_is_being_deleted_loses_the_finalizer_of_the_queue_and_no_oth
     assert await left(client, CLUSTER_QUEUES) == {}
     assert await left(client, RESOURCE_FLAVORS) == {"waits": ["example.com/mine"]}
     assert capsys.readouterr().out.splitlines() == [
-        f"Workload default/goes released: finalizer {labels.FINALIZER} removed",
-        f"ClusterQueue goes released: finalizer {labels.FINALIZER} removed",
-        f"ResourceFlavor waits released: finalizer {labels.FINALIZER} removed",
+        f"Workload default/goes released: finalizer {keys.FINALIZER} removed",
+        f"ClusterQueue goes released: finalizer {keys.FINALIZER} removed",
+        f"ResourceFlavor waits released: finalizer {keys.FINALIZER} removed",
     ]
 
 
@@ -81,7 +81,7 @@ async def test_a_dry_run_releases_nothing(client: Client) -> None:
 
 async def test_where_the_kinds_are_not_known_nothing_is_to_be_done() -> None:
     clock, rng = Clock(), random.Random(1)
-    bare = Client(LocalTransport(ApiServer(Store(clock, rng), Registry.builtin(), clock)))
+    bare = Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
     report = Report("table", dry_run=False)
     await finish_delete(bare, report, dry_run=False)
     assert report.rows == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.cli import manifests
-from queue_manager.cli.exits import EXIT_NEVER, Refusal
+from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 
 JOB = """\
 apiVersion: batch/v1
@@ -34,7 +34,7 @@ def read(tmp_path: Path, text: str, name: str = "f.yaml") -> list[manifests.Mani
 
 
 def refusal(tmp_path: Path, text: str) -> str:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(CommandRefused) as refused:
         read(tmp_path, text)
     assert refused.value.code == EXIT_NEVER
     return str(refused.value).replace(str(tmp_path), "")
@@ -166,7 +166,7 @@ def test_what_is_no_manifest_is_refused_with_its_line(tmp_path: Path, text: str,
 def test_every_bad_file_of_a_folder_is_named_and_other_files_are_passed_over(tmp_path: Path) -> None:
     for name, text in {"a.yaml": "[", "b.yml": JOB, "c.json": "}", "d.txt": "["}.items():
         (tmp_path / name).write_text(text)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(CommandRefused) as refused:
         manifests.read(str(tmp_path))
     assert "a.yaml" in str(refused.value)
     assert "c.json" in str(refused.value)
@@ -193,6 +193,6 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, make: str
         path.mkdir()
     if make == "latin":
         path.write_bytes(b"a: \xff")
-    with pytest.raises(Refusal, match=says) as refused:
+    with pytest.raises(CommandRefused, match=says) as refused:
         manifests.read(str(path))
     assert str(path) in str(refused.value)

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api import labels
+from queue_manager.api import keys, policies
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import reactivate, stop_policy
-from queue_manager.cli.exits import EXIT_OK, Refusal
+from queue_manager.cli.exits import EXIT_OK, CommandRefused
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from queue_manager.engine.transport import Request, Response
 from queue_manager.local.cluster import install_crds
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 from queue_manager.visibility.obstacles import Obstacle, obstacle
 
@@ -39,7 +39,7 @@ class Clock:
 async def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Client:
     """May do all in one namespace, with a deactivated Workload in it; all has the same names elsewhere."""
     clock, rng = Clock(), random.Random(1)
-    server = ApiServer(Store(clock, rng), Registry.builtin(), clock)
+    server = ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)
     admin, user = Client(LocalTransport(server)), Client(LocalTransport(server))
     await install_crds(admin)
     await admin.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": {}})
@@ -50,7 +50,7 @@ async def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Client:
         job = {"metadata": {"name": "train"}, "spec": {"suspend": True, "template": template}}
         uid = (await admin.create(JOBS, namespace, job))["metadata"]["uid"]
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid, "controller": True}
-        meta = {"name": "job-train", "labels": {labels.JOB_UID: uid}, "ownerReferences": [owner]}
+        meta = {"name": "job-train", "labels": {keys.JOB_UID: uid}, "ownerReferences": [owner]}
         sets = [{"name": "main", "count": 1, "template": template}]
         spec = {"active": False, "queueName": "q", "podSets": sets}
         await admin.create(WORKLOADS, namespace, {"metadata": meta, "spec": spec})
@@ -94,21 +94,21 @@ async def test_what_is_to_be_typed_next_is_right_in_the_namespace_of_the_context
     user: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c, context: {namespace: mine}}]}")
-    await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": labels.HOLD}})
+    await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policies.HOLD}})
     assert await reactivate._run(asked(namespace=None, jobs=["train"])) == EXIT_OK
     assert capsys.readouterr().out == ("mine/train reactivated: waits: LocalQueue q is held (sluice release q)\n")
 
 
 async def test_a_queue_of_the_own_namespace_is_held(user: Client, capsys: pytest.CaptureFixture[str]) -> None:
     queue = stop_policy.queue_of("q", "mine")
-    assert await stop_policy._run(asked(), queue, labels.HOLD) == EXIT_OK
-    assert (await user.get(LOCAL_QUEUES, "mine", "q"))["spec"]["stopPolicy"] == labels.HOLD
+    assert await stop_policy._run(asked(), queue, policies.HOLD) == EXIT_OK
+    assert (await user.get(LOCAL_QUEUES, "mine", "q"))["spec"]["stopPolicy"] == policies.HOLD
     assert capsys.readouterr().out.startswith("LocalQueue mine/q held")
 
 
 async def test_a_held_queue_of_the_own_namespace_is_seen(user: Client) -> None:
     """Its ClusterQueue may not be."""
-    await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": labels.HOLD}})
+    await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policies.HOLD}})
     workload = await user.get(WORKLOADS, "mine", "job-train", type=Workload)
     assert obstacle(None, workload, await read_queues(user, ["mine"])) == Obstacle(
         "waits: LocalQueue q is held (sluice release mine/q)"
@@ -123,12 +123,12 @@ async def test_a_held_queue_of_the_own_namespace_is_seen(user: Client) -> None:
     ],
 )
 async def test_what_is_not_there_is_told_with_what_is_in_sight(user: Client, name: str, says: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(CommandRefused) as refused:
         await reactivate._run(asked(jobs=[name]))
     assert str(refused.value).startswith(says)
 
 
 async def test_a_queue_that_is_not_there_is_told(user: Client) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(CommandRefused) as refused:
         await reactivate._run(asked(all=True, queue="cqq"))
     assert str(refused.value) == "there is no LocalQueue cqq in namespace mine; `sluice queues` lists them all"

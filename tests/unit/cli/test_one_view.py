@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 
 from job_controller.model import Key
-from queue_manager.api import labels
+from queue_manager.api import keys
+from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.cli import ps
 from queue_manager.cli.ps import job_table
 from queue_manager.cli.targets import find
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import JOBS, WORKLOADS
 from queue_manager.engine.transport import Request, Response
 from queue_manager.local.cluster import install_crds
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
-from queue_manager.visibility.jobs import LOOKED_AT_WITHIN, job_state
+from queue_manager.visibility.job_states import LOOKED_AT_WITHIN, job_state
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STAMP = "2026-01-01T00:00:00Z"
@@ -67,7 +67,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 async def admin(clock: Clock) -> Client:
-    client = Client(LocalTransport(ApiServer(Store(clock, random.Random(1)), Registry.builtin(), clock)))
+    client = Client(LocalTransport(ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock)))
     await install_crds(client)
     return client
 
@@ -83,11 +83,11 @@ TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "ima
 
 async def create(admin: Client, *, suspend: bool = False) -> None:
     """A Job and its Workload; unless suspended, the Job has started."""
-    meta = {"name": "sort", "labels": {labels.QUEUE_NAME: "q"}}
+    meta = {"name": "sort", "labels": {keys.QUEUE_NAME: "q"}}
     job = await admin.create(JOBS, "default", {"metadata": meta, "spec": {"suspend": suspend, "template": TEMPLATE}})
     uid = job["metadata"]["uid"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sort", "uid": uid, "controller": True}
-    meta = {"name": "job-sort", "labels": {labels.JOB_UID: uid}, "ownerReferences": [owner]}
+    meta = {"name": "job-sort", "labels": {keys.JOB_UID: uid}, "ownerReferences": [owner]}
     sets = [{"name": "main", "count": 1, "template": TEMPLATE}]
     await admin.create(WORKLOADS, "default", {"metadata": meta, "spec": {"queueName": "q", "podSets": sets}})
     if not suspend:

@@ -18,8 +18,8 @@ class Row(msgspec.Struct, rename="camel"):
 
 
 COLUMNS = (
-    output.Column("NAME", lambda row: row.name),
-    output.Column("TEXT", lambda row: row.long_text, wrap=True),
+    output.TableColumn("NAME", lambda row: row.name),
+    output.TableColumn("TEXT", lambda row: row.long_text, wrap=True),
 )
 
 
@@ -54,14 +54,14 @@ def test_a_terminal_too_narrow_for_a_table_breaks_its_lines_and_hides_no_name(
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("TERM", "xterm")  # of a dumb one nobody believes the width
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    two = (*COLUMNS[:1], output.Column("", lambda row: ""), *COLUMNS[1:])
+    two = (*COLUMNS[:1], output.TableColumn("", lambda row: ""), *COLUMNS[1:])
     output.show("table", two, [Row("n" * 20, "word " * 7)], "none")
     assert [line.split("  ")[0] for line in re.sub("\x1b.*?m", "", capsys.readouterr().out).splitlines()] == lines
 
 
 def test_a_pipe_gets_what_is_drawn_for_people_without_the_drawing(capsys: pytest.CaptureFixture[str]) -> None:
     """Drawing takes milliseconds a row. Wide letters, several lines in a cell, and numbers to the right."""
-    columns = (*COLUMNS[:1], output.Column("", lambda row: f"{len(row.name)}\n!", right=True), *COLUMNS[1:])
+    columns = (*COLUMNS[:1], output.TableColumn("", lambda row: f"{len(row.name)}\n!", right=True), *COLUMNS[1:])
     rows = [Row("漢字", "b"), Row("[red]c[/red]", "d\ne\n\nf"), Row(""), Row("a\tb", "  g ")]
     output.show("table", columns, rows, "none")
     printed = capsys.readouterr().out

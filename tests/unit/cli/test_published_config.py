@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from queue_manager.api.resources import CONFIG_MAPS
 from queue_manager.cli.published_config import NAME, NAMESPACE, Publisher, published
 from queue_manager.configuration import KueueConfig, loads
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CONFIG_MAPS
 from queue_manager.engine.transport import Request, Response
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
@@ -29,7 +29,7 @@ class Clock:
 @pytest.fixture
 def client() -> Client:
     clock, rng = Clock(), random.Random(1)
-    return Client(LocalTransport(ApiServer(Store(clock, rng), Registry.builtin(), clock)))
+    return Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
 
 
 async def test_what_was_published_last_is_read(client: Client) -> None:

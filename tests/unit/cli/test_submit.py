@@ -12,20 +12,20 @@ import pytest
 from multidict import CIMultiDict
 
 from job_controller.model import Key
-from queue_manager.api import labels
+from queue_manager.api import keys
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.cli import main, manifests
 from queue_manager.cli import submit as submit_module
-from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, Refusal
+from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, CommandRefused
 from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
 from queue_manager.cli.targets import check_local_queue
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.local.cluster import install_crds
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 
 JOB = """\
@@ -53,7 +53,7 @@ class Clock:
 @pytest.fixture
 async def client() -> Client:
     clock, rng = Clock(), random.Random(1)
-    user = Client(LocalTransport(ApiServer(Store(clock, rng), Registry.builtin(), clock), "user"))
+    user = Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock), "user"))
     await install_crds(user)
     return user
 
@@ -88,7 +88,7 @@ async def test_one_bad_job_keeps_all_back_and_every_mistake_is_told_with_its_lin
 ) -> None:
     bad = job("b", parallelism=-1)
     worse = job("c").replace("restartPolicy: Never", "restartPolicy: Always").replace("suspend: true", "suspent: true")
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(CommandRefused) as refused:
         await send(client, tmp_path, job("a"), bad, worse)
     text = str(refused.value)
     assert refused.value.code == EXIT_NEVER
@@ -125,13 +125,15 @@ def test_warnings_are_read_from_all_headers(headers: list[tuple[str, str]], text
 
 async def test_a_name_that_is_taken_keeps_all_back(client: Client, tmp_path: Path) -> None:
     await send(client, tmp_path, job("a"))
-    with pytest.raises(Refusal, match=r"jobs.yaml:14: .*already exists"):
+    with pytest.raises(CommandRefused, match=r"jobs.yaml:14: .*already exists"):
         await send(client, tmp_path, job("b"), job("a"))
     assert await names(client) == ["a"]
 
 
 async def test_a_name_that_is_given_twice_keeps_all_back(client: Client, tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=r"nothing was submitted:\n  .*jobs.yaml:25: a is named by .*jobs.yaml:3 already"):
+    with pytest.raises(
+        CommandRefused, match=r"nothing was submitted:\n  .*jobs.yaml:25: a is named by .*jobs.yaml:3 already"
+    ):
         await send(client, tmp_path, job("a"), job("b"), job("a"))
     assert await names(client) == []
 
@@ -148,7 +150,7 @@ async def test_when_the_server_changes_its_mind_one_is_told_what_is_there_alread
         return await honest(request)
 
     monkeypatch.setattr(client.transport, "request", fails_for_b)
-    with pytest.raises(Refusal, match=r"already submitted: a") as refused:
+    with pytest.raises(CommandRefused, match=r"already submitted: a") as refused:
         await send(client, tmp_path, job("a"), job("b"), job("c"))
     assert "disk full" in str(refused.value)
     assert refused.value.code == EXIT_ERROR
@@ -206,7 +208,7 @@ async def judge(client: Client, name: str, reason: str) -> None:
     uid = (await client.get(JOBS, "default", name))["metadata"]["uid"]
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     sets = [{"name": "main", "count": 1, "template": template}]
-    meta = {"name": "w", "labels": {labels.JOB_UID: uid}}
+    meta = {"name": "w", "labels": {keys.JOB_UID: uid}}
     await client.create(WORKLOADS, "default", {"metadata": meta, "spec": {"queueName": "q", "podSets": sets}})
     waits = {"type": "QuotaReserved", "status": "False", "reason": reason, "message": "", "lastTransitionTime": STAMP}
     await client.patch(WORKLOADS, "default", "w", {"status": {"conditions": [waits]}}, subresource="status")
@@ -287,7 +289,7 @@ async def test_a_server_that_cannot_say_now_has_refused_nothing(
         return Response(status, {}, b'{"kind":"Status","message":"no","reason":"x"}')
 
     monkeypatch.setattr(client.transport, "request", says)
-    with pytest.raises(Refusal, match="nothing was submitted") as refused:
+    with pytest.raises(CommandRefused, match="nothing was submitted") as refused:
         await send(client, tmp_path, job("a"), job("b"))
     assert refused.value.code == code
 
@@ -328,7 +330,7 @@ def test_what_is_no_job_is_refused_with_its_line(tmp_path: Path, text: str, says
     file = tmp_path / "f.yaml"
     file.write_text(text)
     (manifest,) = manifests.read(str(file))
-    with pytest.raises(Refusal, match=says):
+    with pytest.raises(CommandRefused, match=says):
         prepare(manifest, None)
 
 
@@ -347,7 +349,7 @@ async def test_a_queue_of_the_command_line_that_does_not_exist_is_refused_and_th
     await queues(client)
     await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": "research"}, "spec": {"clusterQueue": "cq"}})
     await check_local_queue(client, Key("default", "research"))
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(CommandRefused) as refused:
         await check_local_queue(client, Key("default", "reserch"))
     assert refused.value.code == EXIT_NEVER
     assert str(refused.value) == "there is no LocalQueue reserch in namespace default; did you mean research?"

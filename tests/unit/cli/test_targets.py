@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from job_controller.model import Key
-from queue_manager.cli.exits import EXIT_NEVER, Refusal
+from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.cli.targets import key_of, queue_of
 
 
 @pytest.mark.parametrize("name", ["", "default/", "/x", "/", "a/b/c"])
 def test_what_is_no_name_of_a_job_is_refused_and_not_asked_for(name: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(CommandRefused) as refused:
         key_of(name, "default")
     assert refused.value.code == EXIT_NEVER
-    with pytest.raises(Refusal):
+    with pytest.raises(CommandRefused):
         queue_of(name, "default")
 
 
 @pytest.mark.parametrize(("name", "cluster_queue"), [("cq/", False), ("cq/a/b", False), ("", True), ("a/b", True)])
 def test_what_is_no_name_of_a_cluster_queue_is_refused(name: str, cluster_queue: bool) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(CommandRefused):
         queue_of(name, "default", cluster_queue=cluster_queue)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.cli import manifests
-from queue_manager.cli.exits import Refusal
+from queue_manager.cli.exits import CommandRefused
 from queue_manager.configuration import ConfigurationError, loads
 
 LIST, MAPPING = ('the list opened with "[" is not closed', 'the mapping opened with "{" is not closed')
@@ -27,7 +27,7 @@ LIST, MAPPING = ('the list opened with "[" is not closed', 'the mapping opened w
 def test_what_is_not_closed_is_named_by_its_bracket(text: str, line: int, says: str, tmp_path) -> None:
     file = tmp_path / "f.yaml"
     file.write_text(text)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(CommandRefused) as refused:
         manifests.read(str(file))
     assert str(refused.value) == f"nothing was submitted:\n  {file}:{line}: not YAML: {says}"
 

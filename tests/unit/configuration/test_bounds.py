@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 import yaml
 
-from job_controller import names
-from job_controller.fields import Json
+from job_controller.api_rules import names
+from job_controller.json_tree import Json
 from queue_manager.configuration import ConfigurationError, loads
 
 BASE = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from job_controller.fields import Json
+from job_controller.json_tree import Json
 from queue_manager.configuration import ConfigurationError, KueueConfig, load, loads
 from queue_manager.configuration.render import as_tree
 

@@ -14,8 +14,8 @@ import yaml
 
 from queue_manager.configuration import KueueConfig, load, loads
 from queue_manager.configuration.decode import settings, wire_name
+from queue_manager.configuration.json_schema import render, schema
 from queue_manager.configuration.render import as_tree, as_yaml
-from queue_manager.configuration.schema import render, schema
 
 CONFIG = Path(__file__).parents[3] / "config"
 SHIPPED = CONFIG / "kueue_config.yaml"

@@ -14,15 +14,15 @@ import pytest
 import yaml
 
 from job_controller.model import ObjectMeta, Pod
+from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.client import Client
-from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.kubeconfig import KubeconfigError, load
-from queue_manager.engine.resources import PODS
-from queue_manager.engine.selectors import matcher
+from queue_manager.engine.selector_matching import matcher
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.operator import shell
-from queue_manager.operator.transport import ClusterTransport
+from queue_manager.operator.renewing_transport import ClusterTransport
 from tests.unit.engine.loopback import Loopback, pod, status
 
 Served = tuple[Loopback, HttpTransport]

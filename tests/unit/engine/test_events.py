@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from job_controller.model import ObjectMeta, Pod
-from queue_manager.engine import events as module
+from queue_manager.api.resources import EVENTS
+from queue_manager.engine import event_recorder as module
 from queue_manager.engine.client import Client
 from queue_manager.engine.event_correlation import MAX_ENTRIES, Correlator
-from queue_manager.engine.events import EventRecorder
-from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.metrics import Registry
-from queue_manager.engine.resources import EVENTS
+from queue_manager.engine.event_recorder import EventRecorder
+from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.unit.engine.loopback import Loopback, eventually, status
@@ -262,7 +262,7 @@ async def test_an_event_that_is_never_delivered_is_counted_named_and_not_in_the_
     monkeypatch.setattr(module, "RETRY_DELAYS", (0.01, 0.01))
     server, transport = served
     server.refusals.extend(status(code, "InternalError", "etcd is away") for _ in range(3))
-    metrics = Registry()
+    metrics = MetricRegistry()
     recorder = EventRecorder(Client(transport), Standing(), "c", metrics=metrics)
     recorder.event(POD, "Normal", "First", "one")
     recorder.event(POD, "Normal", "Second", "two")
@@ -275,7 +275,7 @@ async def test_an_event_that_is_never_delivered_is_counted_named_and_not_in_the_
 
 
 async def test_events_that_are_too_many_of_a_reason_are_counted(served: Served) -> None:
-    metrics = Registry()
+    metrics = MetricRegistry()
     recorder = EventRecorder(Client(served[1]), Standing(), "c", metrics=metrics)
     for _ in range(27):
         recorder.event(POD, "Normal", "Started", "again")

@@ -9,14 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 from job_controller.model import Key, Object
+from queue_manager.api.resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Request
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 from queue_manager.simulation.virtual import run_virtual, virtual_clock
 
@@ -28,7 +28,7 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 async def a_day() -> tuple[list[str], list[str], int]:
     """A controller that fails twice per key, then records an Event; and a user who makes and deletes objects."""
     clock, rng = virtual_clock(), random.Random(1)
-    server = ApiServer(Store(clock, rng), Registry.builtin(), clock)
+    server = ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)
     user = Client(LocalTransport(server, "user"))
     if not [tree for tree in await user.list(NAMESPACES) if tree["metadata"]["name"] == "default"]:
         await user.create(NAMESPACES, "", {"metadata": {"name": "default"}})

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from job_controller.model import Object, Pod
+from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.http import HttpTransport
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.reflector import SILENCE, Expired, Reflector
-from queue_manager.engine.resources import PODS
 from tests.unit.engine.loopback import Loopback, eventually, pod, status
 
 Served = tuple[Loopback, HttpTransport]

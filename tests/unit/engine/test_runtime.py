@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from job_controller.model import Key, Pod
+from queue_manager.api.resources import PODS
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.http import HttpTransport
-from queue_manager.engine.resources import PODS
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
 from tests.unit.engine.loopback import Loopback, eventually, pod, status

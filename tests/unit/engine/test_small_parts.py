@@ -10,18 +10,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from queue_manager.engine.backoff import Backoff
+from queue_manager.api.metric_families import Family
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.log import KeyValueFormatter
-from queue_manager.engine.metrics import Registry
-from queue_manager.metric_families import Family
+from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.retry_delays import Backoff
 from queue_manager.simulation.virtual import Deadlock, Livelock, VirtualLoop, run_virtual, virtual_clock
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def test_the_exposition_is_what_prometheus_reads() -> None:
-    registry = Registry(
+    registry = MetricRegistry(
         [
             Family("kueue_admitted_total", "counter", ("queue",), "How many\nwere admitted."),
             Family("kueue_pending", "gauge", (), "Pending."),
@@ -50,7 +50,7 @@ def test_the_exposition_is_what_prometheus_reads() -> None:
 
 
 def test_a_metric_has_one_kind_and_a_counter_does_not_go_down() -> None:
-    registry = Registry([Family("a", "counter", (), "")])
+    registry = MetricRegistry([Family("a", "counter", (), "")])
     registry.inc("a", {})
     with pytest.raises(ValueError, match="is a counter"):
         registry.set("a", {}, 1)
@@ -61,11 +61,11 @@ def test_a_metric_has_one_kind_and_a_counter_does_not_go_down() -> None:
 def test_a_name_that_is_not_declared_is_refused() -> None:
     """So a metric without a HELP text cannot be counted."""
     with pytest.raises(ValueError, match="metric b is not declared"):
-        Registry([Family("a", "counter", (), "")]).inc("b", {})
+        MetricRegistry([Family("a", "counter", (), "")]).inc("b", {})
 
 
 def test_removed_series_are_not_shown_and_collectors_run_first() -> None:
-    registry = Registry([Family("old", "gauge", ("a",), "Old."), Family("fresh", "gauge", (), "Fresh.")])
+    registry = MetricRegistry([Family("old", "gauge", ("a",), "Old."), Family("fresh", "gauge", (), "Fresh.")])
     registry.set("old", {"a": "b"}, 1)
     registry.remove("old", {"a": "b"})
     registry.before_exposition(lambda: registry.set("fresh", {}, 3))

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_manager.api.resources import PODS
 from queue_manager.configuration import loads
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import PODS
 from queue_manager.engine.throttle import ThrottledTransport, TokenBucket, throttled
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 from queue_manager.simulation.virtual import run_virtual, virtual_clock
 
@@ -84,4 +84,4 @@ def test_a_client_waits_for_its_turn() -> None:
 
 def _transport() -> LocalTransport:
     clock = virtual_clock()
-    return LocalTransport(ApiServer(Store(clock, random.Random(1)), Registry.builtin(), clock))
+    return LocalTransport(ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock))

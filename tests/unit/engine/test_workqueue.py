@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.engine.metrics import Registry
+from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop
 from queue_manager.engine.workqueue import WorkQueue
@@ -351,7 +351,7 @@ def test_a_key_that_adds_itself_for_ever_leaves_the_loop_to_others() -> None:
 
 
 def test_metrics_tell_waiting_working_and_repeating() -> None:
-    metrics = Registry()
+    metrics = MetricRegistry()
 
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue("job", metrics=metrics)
@@ -373,14 +373,14 @@ def test_metrics_tell_waiting_working_and_repeating() -> None:
 
 
 def test_counters_of_a_queue_that_never_had_a_key_tell_zero() -> None:
-    metrics = Registry()
+    metrics = MetricRegistry()
     WorkQueue[str]("job_orphan_pod", metrics=metrics)
     for counter in ("adds", "retries"):
         assert f'workqueue_{counter}_total{{name="job_orphan_pod"}} 0\n' in metrics.exposition()
 
 
 def test_metrics_tell_what_waits_and_what_is_worked_on() -> None:
-    metrics = Registry()
+    metrics = MetricRegistry()
     told: list[str] = []
 
     async def main() -> None:

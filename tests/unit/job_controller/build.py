@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from job_controller.decision import CreatePods, Decision, DeletePods, Memory, ReleasePods, WriteStatus
+from job_controller.decision import CreatePods, Decision, DeletePods, JobMemory, ReleasePods, WriteStatus
 from job_controller.labels import COMPLETION_INDEX, CONTROLLER_UID, TRACKING_FINALIZER
 from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
@@ -137,7 +137,7 @@ def pod(
     return msgspec.convert(tree, Pod)
 
 
-def run(job: Job, *pods: Pod, now: float = 0, memory: Memory | None = None, **options: Any) -> Decision:
+def run(job: Job, *pods: Pod, now: float = 0, memory: JobMemory | None = None, **options: Any) -> Decision:
     asked = {name: options.pop(name) for name in ("pods_done", "permitted") if name in options}
     return decide(job, pods, memory, at(now), JobControllerOptions(**options), **asked)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.decision import Decision, Memory
+from job_controller.decision import Decision, JobMemory
 from job_controller.model import Job, Pod
 from tests.unit.job_controller.build import condition_texts, created, final, indexed, job, pod, run
 
@@ -23,7 +23,7 @@ def failed(name: str, ended: float, index: int | None = None, failures: int = 0)
 
 
 def seconds_until(
-    happens: Callable[[Decision], bool], job_: Job, *pods: Pod, now: float, memory: Memory | None
+    happens: Callable[[Decision], bool], job_: Job, *pods: Pod, now: float, memory: JobMemory | None
 ) -> float:
     """How long the controller waits, syncing again only when it asked to, until a decision does this."""
     began = now

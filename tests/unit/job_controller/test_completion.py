@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from job_controller.decision import Decision, Memory
+from job_controller.decision import Decision, JobMemory
 from job_controller.model import Pod
 from tests.unit.job_controller.build import (
     at,
@@ -65,7 +65,7 @@ def test_no_more_pods_than_the_limit_are_created_in_one_sync() -> None:
 
 
 def test_of_batches_that_follow_each_other_the_number_of_pods_is_written_once_a_second_and_with_the_last() -> None:
-    def batch(there: int, now: float, memory: Memory | None, *others: Pod, known: int = 500) -> Decision:
+    def batch(there: int, now: float, memory: JobMemory | None, *others: Pod, known: int = 500) -> Decision:
         pods = [pod(f"p{i}") for i in range(there)]
         status = {"active": known, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}
         return run(job(parallelism=1900, completions=1900, status=status), *pods, *others, now=now, memory=memory)
@@ -245,9 +245,9 @@ def test_deleted_job_frees_all_pods_and_counts_no_running_one() -> None:
 
 
 def test_pod_whose_finalizer_a_user_took_is_ignored_and_replaced_at_once() -> None:
-    from job_controller.decision import Memory
+    from job_controller.decision import JobMemory
 
-    decision = run(job(), pod("a", "Failed", tracked=False), memory=Memory())
+    decision = run(job(), pod("a", "Failed", tracked=False), memory=JobMemory())
     assert created(decision) == [None]
     assert final(decision).failed == 0
 

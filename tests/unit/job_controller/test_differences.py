@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 import job_controller
-from job_controller.fields import FieldError, invalid
+from job_controller.api_rules.field_errors import FieldError, invalid
 from job_controller.labels import COMPLETION_INDEX, OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
 from job_controller.model import Pod
 from job_controller.options import JobControllerOptions
+from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine.client import Client
-from queue_manager.engine.resources import JOBS, PODS
-from queue_manager.local.kinds.registry import Registry
-from queue_manager.local.server.admission import Review
+from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.server.admission_chain import AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.local.server.in_process import LocalTransport
+from queue_manager.simulation.kubelet import PodScript
 from tests.unit.job_controller.build import created, deleted, indexed, job, pod, run
 from tests.unit.job_controller.test_on_the_api_server import Cluster, always, virtually
 from tests.unit.job_controller.world import World
@@ -85,11 +85,11 @@ async def test_a_change_of_the_spec_does_not_wait_for_the_batch_of_pod_changes()
     cluster = Cluster()
     begun: set[str] = set()
 
-    def one_is_restless(pod: Pod) -> Outcome:
+    def one_is_restless(pod: Pod) -> PodScript:
         """Pods of index 0 fail every second, so that there is always a batch under way."""
         begun.add(pod.metadata.name)
         index = pod.metadata.annotations[COMPLETION_INDEX]
-        return Outcome(ends_after=1.0, exit_code=1) if index == "0" else Outcome(ends_after=None)
+        return PodScript(ends_after=1.0, exit_code=1) if index == "0" else PodScript(ends_after=None)
 
     options = JobControllerOptions(sync_batch_period=10.0, backoff_base=0.0)
     async with cluster.controllers(one_is_restless, options):
@@ -118,13 +118,13 @@ class Refusing:
         self.on = True
         self.asked: Counter[float] = Counter()
 
-    def mutate(self, review: Review) -> list[FieldError] | None:
+    def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
         if review.resource != PODS or review.operation != "CREATE" or review.subresource:
             return None
         self.asked[asyncio.get_running_loop().time()] += 1
         return [invalid("spec", "x", "refused")] if self.on else None
 
-    def validate(self, review: Review) -> list[FieldError]:
+    def validate(self, review: AdmissionReview) -> list[FieldError]:
         return []
 
 
@@ -133,7 +133,7 @@ async def test_pods_are_created_at_full_speed_until_one_is_refused() -> None:
     """Row 12: fifty at once; after that one, and when that goes well two, four and so on."""
     cluster = Cluster()
     refusing = Refusing(cluster)
-    cluster.server = ApiServer(cluster.store, Registry.builtin(), cluster.clock, [refusing])
+    cluster.server = ApiServer(cluster.store, KindRegistry.builtin(), cluster.clock, [refusing])
     cluster.user = Client(LocalTransport(cluster.server, "user"))
     async with cluster.controllers(always(ends_after=None)):
         await cluster.submit(parallelism=100, completions=100)

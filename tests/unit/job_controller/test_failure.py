@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from job_controller.decision import CreatePods, Decision, Memory, PrunePods
+from job_controller.decision import CreatePods, Decision, JobMemory, PrunePods
 from job_controller.model import Pod
 from tests.unit.job_controller.build import (
     at,
@@ -408,7 +408,7 @@ def test_settled_indexes_get_no_new_pod() -> None:
 
 def test_global_backoff_does_not_hold_back_per_index_jobs() -> None:
     pods = [pod("a", "Failed", 0, annotations=fc(0))]
-    assert created(run(indexed(3, backoff_limit_per_index=1), *pods, now=1, memory=Memory())) == [1, 2]
+    assert created(run(indexed(3, backoff_limit_per_index=1), *pods, now=1, memory=JobMemory())) == [1, 2]
 
 
 def test_start_time_is_kept() -> None:

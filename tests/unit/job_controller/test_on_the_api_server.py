@@ -15,17 +15,17 @@ import pytest
 
 from job_controller.model import Pod
 from job_controller.options import JobControllerOptions
+from queue_manager.api.resources import EVENTS, JOBS, PODS
 from queue_manager.engine.client import Client
-from queue_manager.engine.job_cluster import run_job_controller
-from queue_manager.engine.resources import EVENTS, JOBS, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
+from queue_manager.hosting.job_cluster import run_job_controller
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
-from queue_manager.local.kinds.registry import Registry
+from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
-from queue_manager.local.storage.store import Change, Store
-from queue_manager.simulation.kubelet import Kubelet, Outcome, Script
+from queue_manager.local.server.in_process import LocalTransport
+from queue_manager.local.storage.store import Store, StoredChange
+from queue_manager.simulation.kubelet import Kubelet, PodScript, Script
 from queue_manager.simulation.virtual import run_virtual, virtual_clock
 
 Tree = dict[str, Any]
@@ -37,12 +37,12 @@ class Cluster:
     def __init__(self) -> None:
         self.clock = virtual_clock()
         self.store = Store(self.clock, Random(1))
-        self.server = ApiServer(self.store, Registry.builtin(), self.clock)
+        self.server = ApiServer(self.store, KindRegistry.builtin(), self.clock)
         self.user = Client(LocalTransport(self.server, "user"))
         self.history: list[tuple[str, str, Tree]] = []
         self.store.subscribe(self._record)
 
-    def _record(self, change: Change) -> None:
+    def _record(self, change: StoredChange) -> None:
         self.history.append((change.type, str(change.resource), msgspec.json.decode(change.new.data)))
 
     @asynccontextmanager
@@ -101,7 +101,7 @@ def virtually(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Non
 
 
 def always(**outcome: Any) -> Script:
-    return lambda pod: Outcome(**outcome)
+    return lambda pod: PodScript(**outcome)
 
 
 @virtually
@@ -127,9 +127,9 @@ async def test_job_runs_to_completion_in_few_writes() -> None:
 async def test_a_smaller_job_whose_parallelism_changes_too_ends_all_the_same() -> None:
     cluster = Cluster()
 
-    def script(pod: Pod) -> Outcome:
+    def script(pod: Pod) -> PodScript:
         ends = {"0": 1, "3": 1, "4": 1}.get(pod.metadata.annotations["batch.kubernetes.io/job-completion-index"], 60)
-        return Outcome(ends_after=ends)
+        return PodScript(ends_after=ends)
 
     async with cluster.controllers(script):
         await cluster.submit(completions=5, parallelism=5, completionMode="Indexed")
@@ -172,15 +172,15 @@ async def test_a_large_job_is_looked_at_less_often_and_its_end_is_not_waited_for
     looks: list[tuple[float, int]] = []  # when the status was written, and the pods that still ran
     loop = asyncio.get_running_loop()
 
-    def note(change: Change) -> None:
+    def note(change: StoredChange) -> None:
         if str(change.resource) == "jobs.batch":
             looks.append((loop.time(), msgspec.json.decode(change.new.data)["status"].get("active", 0)))
 
     cluster.store.subscribe(note)
 
-    def script(pod: Pod) -> Outcome:
+    def script(pod: Pod) -> PodScript:
         index = int(pod.metadata.annotations["batch.kubernetes.io/job-completion-index"])
-        return Outcome(ends_after=20 + index / 10)
+        return PodScript(ends_after=20 + index / 10)
 
     async with cluster.controllers(script, JobControllerOptions(sync_batch_period=1.0)):
         await cluster.submit(completions=400, parallelism=400, completionMode="Indexed")
@@ -231,9 +231,9 @@ async def test_restart_in_the_middle_of_the_backoff_does_not_shorten_it() -> Non
 
 @virtually
 async def test_indexed_job_gives_each_index_its_tries() -> None:
-    def script(pod: Pod) -> Outcome:
+    def script(pod: Pod) -> PodScript:
         index = pod.metadata.annotations["batch.kubernetes.io/job-completion-index"]
-        return Outcome(ends_after=1.0, exit_code=int(index == "1"))
+        return PodScript(ends_after=1.0, exit_code=int(index == "1"))
 
     cluster = Cluster()
     async with cluster.controllers(script):
@@ -245,9 +245,9 @@ async def test_indexed_job_gives_each_index_its_tries() -> None:
 
 @virtually
 async def test_success_policy_ends_the_rest() -> None:
-    def script(pod: Pod) -> Outcome:
+    def script(pod: Pod) -> PodScript:
         index = pod.metadata.annotations["batch.kubernetes.io/job-completion-index"]
-        return Outcome(ends_after=2.0 if index == "0" else None)
+        return PodScript(ends_after=2.0 if index == "0" else None)
 
     cluster = Cluster()
     async with cluster.controllers(script):

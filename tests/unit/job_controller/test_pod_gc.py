@@ -11,28 +11,28 @@ from typing import Any
 import msgspec
 import pytest
 
-from job_controller.disruption import clearing_patch, stale_at
 from job_controller.model import Pod
-from job_controller.pod_gc import Node, Removal, end_patch, missing_nodes, out_of_quarantine, removals
-from queue_manager.engine.job_cluster import run_job_controller
-from queue_manager.engine.pod_keeping import add_pod_keeping
-from queue_manager.engine.resources import NODES, PODS
+from job_controller.pod_gc import GcNode, Removal, end_patch, missing_nodes, out_of_quarantine, removals
+from job_controller.stale_disruption import clearing_patch, stale_at
+from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.hosting.job_cluster import run_job_controller
+from queue_manager.hosting.pod_keeping import add_pod_keeping
+from queue_manager.local.server.in_process import LocalTransport
 from tests.unit.job_controller.build import at, pod, wire
 from tests.unit.job_controller.test_on_the_api_server import Cluster, Tree, types, virtually
 
-NO_NODES: dict[str, Node] = {}
+NO_NODES: dict[str, GcNode] = {}
 
 
-def node(name: str = "node", *taints: str, ready: bool = True) -> dict[str, Node]:
+def node(name: str = "node", *taints: str, ready: bool = True) -> dict[str, GcNode]:
     tree = {
         "metadata": {"name": name},
         "spec": {"taints": [{"key": key, "effect": "NoExecute"} for key in taints]},
         "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
     }
-    return {name: msgspec.convert(tree, Node)}
+    return {name: msgspec.convert(tree, GcNode)}
 
 
 def reasons(found: list[Removal]) -> list[tuple[str, str]]:
@@ -79,7 +79,7 @@ def test_deleting_pod_that_was_never_bound_is_removed() -> None:
     ],
 )
 def test_deleting_pod_of_a_dead_node_is_removed_only_when_the_node_is_declared_dead(
-    nodes: dict[str, Node], deleted: float | None, removed: bool
+    nodes: dict[str, GcNode], deleted: float | None, removed: bool
 ) -> None:
     found = removals([pod("a", deleted=deleted)], nodes, [])
     assert reasons(found) == ([("a", "out-of-service")] if removed else [])

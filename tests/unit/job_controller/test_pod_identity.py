@@ -12,8 +12,8 @@ from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT
 from job_controller.model import Pod
 from job_controller.pod_facts import completion_index
 from job_controller.pod_identity import Identities, Identity, at_first_sight, index_in_name, of_annotations
-from queue_manager.engine.resources import EVENTS, PODS
-from queue_manager.simulation.kubelet import Outcome
+from queue_manager.api.resources import EVENTS, PODS
+from queue_manager.simulation.kubelet import PodScript
 from tests.unit.job_controller.build import UID, pod
 from tests.unit.job_controller.test_on_the_api_server import Cluster, always, virtually
 
@@ -176,8 +176,8 @@ def test_an_index_has_its_tries_though_a_failure_count_is_forged(forged: str, po
         cluster = Cluster()
         forger = Forger(cluster)
 
-        def fails_in_the_end(tree: Pod) -> Outcome:
-            return Outcome(ends_after=10.0, exit_code=1)
+        def fails_in_the_end(tree: Pod) -> PodScript:
+            return PodScript(ends_after=10.0, exit_code=1)
 
         async with cluster.controllers(fails_in_the_end):
             await cluster.submit(completions=1, parallelism=1, completionMode="Indexed", backoffLimitPerIndex=2)

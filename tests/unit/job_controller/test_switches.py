@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from job_controller.fields import Json
+from job_controller.api_rules.dropped_fields import drop
+from job_controller.json_tree import Json
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT
 from job_controller.options import JobControllerOptions
-from job_controller.switches import Switches, drop
-from queue_manager.engine.resources import JOBS, PODS
+from job_controller.switches import Switches
+from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH
-from queue_manager.local.kinds.registry import Registry
-from queue_manager.local.server.admission import Admission, Review
+from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.switched_off import SwitchedOff
 from queue_manager.simulation.kubelet import pod_status
 from tests.unit.job_controller.build import condition_texts, created, final, indexed, job, pod, run
@@ -195,8 +196,8 @@ class Switchable(Cluster):
 
     def __init__(self, switches: Switches) -> None:
         super().__init__()
-        self.admission: list[Admission] = [SwitchedOff(switches)]
-        self.server = ApiServer(self.store, Registry.builtin(), self.clock, self.admission)
+        self.admission: list[AdmissionPlugin] = [SwitchedOff(switches)]
+        self.server = ApiServer(self.store, KindRegistry.builtin(), self.clock, self.admission)
         self.user = type(self.user)(LocalTransport(self.server, "user"))
 
 
@@ -210,7 +211,7 @@ async def test_a_dropped_field_leaves_no_default_behind_and_a_warning() -> None:
     assert not made["spec"].keys() & {"backoffLimitPerIndex", "podFailurePolicy"}
     warnings: list[str] = []
     tree: Tree = {"spec": {"podFailurePolicy": FAIL_JOB}}
-    SwitchedOff(NO_POLICY).mutate(Review("CREATE", JOBS, "", tree, None, "user", warnings=warnings))
+    SwitchedOff(NO_POLICY).mutate(AdmissionReview("CREATE", JOBS, "", tree, None, "user", warnings=warnings))
     assert warnings == ["spec.podFailurePolicy: switched off in this cluster, the field is dropped"]
 
 

@@ -6,13 +6,13 @@ import pytest
 from job_controller.model import Job
 from queue_manager.api.types import Admission, PriorityClassRef, ReclaimablePod, Workload
 from queue_manager.api.workload_names import workload_name
-from queue_manager.jobs import actions, pods
+from queue_manager.jobs import actions, pod_progress
 from queue_manager.jobs.decide import decide
-from queue_manager.jobs.workload import Priority, matches, new_workload, priority_of
-from queue_manager.workloads.draft import Draft, Event
+from queue_manager.jobs.workload_manifest import Priority, matches, new_workload, priority_of
+from queue_manager.lifecycle.status_draft import Draft, Event
 from tests.unit.queueing.builders import at, condition, flavor
 
-CONTEXT = actions.Context(flavors={"default": flavor("default"), "gpu": flavor("gpu", nodeLabels={"kind": "gpu"})})
+CONTEXT = actions.JobContext(flavors={"default": flavor("default"), "gpu": flavor("gpu", nodeLabels={"kind": "gpu"})})
 STOPPING = {"kueue.x-k8s.io/stopping": "true"}
 CONFIRMED = {"conditions": [condition("Suspended", "True")]}
 
@@ -72,7 +72,7 @@ def _sha(text):
 
 def test_a_suspended_job_without_pods_gets_its_workload():
     action = decide(job(), [], CONTEXT)
-    assert isinstance(action, actions.Create)
+    assert isinstance(action, actions.CreateWorkload)
     assert action.event.message == f"Created Workload: ns/{workload_name('a', 'job-uid')}"
     assert matches(job(), msgspec.convert(action.workload, Workload))
 
@@ -143,7 +143,7 @@ def test_an_edit_while_checks_are_awaited_starts_over_with_it():
     """Invariant S11: nothing was injected yet, so what differs from the Workload is the user's, and stays."""
     reserved = workload(condition("QuotaReserved", "True"))
     edited = job(pod={"nodeSelector": {"disk": "fast"}})
-    assert decide(edited, [reserved], CONTEXT) == actions.Delete(
+    assert decide(edited, [reserved], CONTEXT) == actions.DeleteWorkload(
         reserved, Event("Normal", "DeletedWorkload", f"Deleted not matching Workload: {reserved.metadata.key}")
     )
 
@@ -161,7 +161,7 @@ def test_a_running_job_that_is_not_admitted_is_stopped():
 
 def test_an_edit_while_waiting_updates_the_workload():
     action = decide(job(parallelism=3, completions=3), [workload()], CONTEXT)
-    assert isinstance(action, actions.Update)
+    assert isinstance(action, actions.UpdateWorkload)
     assert action.patch["spec"]["podSets"][0]["count"] == 3
     assert action.event.reason == "UpdatedWorkload"
 
@@ -175,7 +175,7 @@ def test_an_edit_while_waiting_updates_the_workload():
     ],
 )
 def test_an_edit_of_the_template_while_waiting_is_followed_and_never_reverted(edit):
-    assert isinstance(decide(job(status=CONFIRMED, **edit), [workload()], CONTEXT), actions.Update)
+    assert isinstance(decide(job(status=CONFIRMED, **edit), [workload()], CONTEXT), actions.UpdateWorkload)
 
 
 def test_a_job_that_has_ended_finishes_its_workload():
@@ -192,15 +192,15 @@ def test_a_job_that_has_ended_finishes_its_workload():
 def test_extra_workloads_are_deleted():
     extra = workload(name="other", uid="other")
     action = decide(job(), [extra, workload()], CONTEXT)
-    assert isinstance(action, actions.Delete)
+    assert isinstance(action, actions.DeleteWorkload)
     assert action.workload.metadata.name == "other"
 
 
 def test_a_job_that_left_its_queue_loses_its_workload_unless_it_runs():
-    context = actions.Context(managed=False)
-    assert isinstance(decide(job(labels={}), [workload()], context), actions.Delete)
+    context = actions.JobContext(managed=False)
+    assert isinstance(decide(job(labels={}), [workload()], context), actions.DeleteWorkload)
     deleted = workload(deletionTimestamp="2026-01-01T00:00:01Z")
-    assert isinstance(decide(job(labels={}), [deleted], context), actions.LetGo)
+    assert isinstance(decide(job(labels={}), [deleted], context), actions.ReleaseWorkload)
     assert isinstance(decide(job(False, labels={}, **RUNS), [workload(*ADMITTED)], context), actions.Nothing)
 
 
@@ -220,7 +220,7 @@ def test_a_job_that_left_its_queue_loses_its_workload_unless_it_runs():
     ],
 )
 def test_pods_are_ready_when_all_that_should_run_are_ready_or_done(spec, status, ready):
-    assert pods.ready(job(False, status=status, **spec)) is ready
+    assert pod_progress.ready(job(False, status=status, **spec)) is ready
 
 
 @pytest.mark.parametrize(
@@ -241,23 +241,23 @@ def test_pods_are_ready_when_all_that_should_run_are_ready_or_done(spec, status,
     ],
 )
 def test_pods_that_will_not_run_again_give_their_quota_back(spec, status, wanted, count):
-    assert pods.reclaimable(job(False, status=status, **spec), wanted) == count
+    assert pod_progress.reclaimable(job(False, status=status, **spec), wanted) == count
 
 
 def test_pods_that_were_not_admitted_are_not_taken_for_done():
     """Ten are wanted, four were admitted, and one of those has succeeded."""
     some = job(False, status={"succeeded": 1}, parallelism=4, completions=10)
-    assert pods.reclaimable(some, 10) == 1
+    assert pod_progress.reclaimable(some, 10) == 1
     same = {"kueue.x-k8s.io/job-completions-equal-parallelism": "true"}
     indexed = {"completedIndexes": "0"}
     cut = job(False, status=indexed, annotations=same, parallelism=4, completions=4, completionMode="Indexed")
-    assert pods.reclaimable(cut, 10) == 1
+    assert pod_progress.reclaimable(cut, 10) == 1
 
 
 def test_pods_of_a_work_queue_that_were_not_admitted_will_not_run_either():
     """Ten are wanted, four were admitted, and one of those has succeeded: only three more will run, ever."""
     some = job(False, status={"succeeded": 1}, parallelism=4, completions=None)
-    assert pods.reclaimable(some, 10) == 7
+    assert pod_progress.reclaimable(some, 10) == 7
 
 
 def test_a_job_edited_to_fewer_pods_than_were_done_takes_those_back_before_its_workload_follows():
@@ -268,12 +268,12 @@ def test_a_job_edited_to_fewer_pods_than_were_done_takes_those_back_before_its_w
     known = msgspec.convert([{"name": "main", "count": 2}], tuple[ReclaimablePod, ...])
     before = msgspec.structs.replace(waiting, status=msgspec.structs.replace(waiting.status, reclaimable_pods=known))
     first = decide(edited, [before], CONTEXT)
-    assert isinstance(first, actions.SetStatus)
+    assert isinstance(first, actions.WriteWorkloadStatus)
     draft = Draft(before, at(5))
     first.transition(draft)
     assert draft.status.reclaimable_pods == ()
     second = decide(edited, [draft.workload], CONTEXT)
-    assert isinstance(second, actions.Update)
+    assert isinstance(second, actions.UpdateWorkload)
     assert second.patch["spec"]["podSets"][0]["count"] == 1
 
 
@@ -292,7 +292,7 @@ def test_a_job_that_may_be_smaller_keeps_its_size_when_all_that_is_missing_was_a
 
 def test_a_job_that_leaves_its_queue_while_it_is_stopped_gets_its_template_back_first():
     """Its Workload is the only one that knows it; with labels of the old queue it could never start in another."""
-    unmanaged = actions.Context(managed=False, flavors=CONTEXT.flavors)
+    unmanaged = actions.JobContext(managed=False, flavors=CONTEXT.flavors)
     w = workload(*ADMITTED, EVICTED)
     ends = job(annotations=STOPPING, status={**CONFIRMED, "terminating": 1}, labels={}, **RUNS)
     assert isinstance(decide(ends, [w], unmanaged), actions.Nothing)
@@ -300,7 +300,7 @@ def test_a_job_that_leaves_its_queue_while_it_is_stopped_gets_its_template_back_
     restore = decide(stopped, [w], unmanaged)
     assert restore.patch["spec"]["template"]["metadata"] == {"labels": {"kueue.x-k8s.io/podset": None}}
     assert restore.patch["metadata"]["annotations"] == {"kueue.x-k8s.io/stopping": None}
-    assert isinstance(decide(job(status=CONFIRMED, labels={}), [w], unmanaged), actions.Delete)
+    assert isinstance(decide(job(status=CONFIRMED, labels={}), [w], unmanaged), actions.DeleteWorkload)
 
 
 PREBUILT = {"kueue.x-k8s.io/prebuilt-workload-name": "mine"}
@@ -312,8 +312,8 @@ def brought(*conditions) -> Workload:
 
 
 def test_a_job_that_leaves_its_queue_leaves_the_workload_that_it_brought_to_its_user():
-    action = decide(job(labels=PREBUILT), [brought()], actions.Context(managed=False, prebuilt=brought()))
-    assert isinstance(action, actions.Update)
+    action = decide(job(labels=PREBUILT), [brought()], actions.JobContext(managed=False, prebuilt=brought()))
+    assert isinstance(action, actions.UpdateWorkload)
     off = {"ownerReferences": [], "labels": {"kueue.x-k8s.io/job-uid": None}, "finalizers": []}
     assert action.patch == {"metadata": off}
 
@@ -322,10 +322,10 @@ def test_a_job_that_names_another_workload_leaves_the_one_before():
     """Else that would be admitted one day, and hold quota that no Job uses."""
     queued = {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/prebuilt-workload-name": "other"}
     action = decide(job(labels=queued), [brought(*ADMITTED)], CONTEXT)
-    assert isinstance(action, actions.Update)
+    assert isinstance(action, actions.UpdateWorkload)
     assert action.patch["metadata"]["ownerReferences"] == []
     own = workload()
-    assert decide(job(labels=queued), [own], CONTEXT) == actions.Delete(own)
+    assert decide(job(labels=queued), [own], CONTEXT) == actions.DeleteWorkload(own)
 
 
 def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():
@@ -339,11 +339,11 @@ def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():
 
 def test_a_change_to_an_unknown_priority_class_is_told_and_one_that_is_deleted_is_not():
     """The Workload keeps the priority it has; a class that is gone has done its work."""
-    context = actions.Context(priority=None)
+    context = actions.JobContext(priority=None)
     renamed = job(labels={"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "later"})
     waits = condition("QuotaReserved", "False", "WaitingForQuota", "full")
     action = decide(renamed, [workload(waits)], context)
-    assert isinstance(action, actions.Tell)
+    assert isinstance(action, actions.RecordEvent)
     assert action.event == ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "later" not found')
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "later"}
     known = workload(waits)
@@ -368,7 +368,7 @@ def test_priority_comes_from_the_label_then_the_pods_then_the_default():
 
 def test_an_unknown_class_on_a_running_job_does_not_keep_it_from_being_stopped():
     named = {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "gone"}
-    context = actions.Context(priority=None)
+    context = actions.JobContext(priority=None)
     action = decide(job(False, labels=named, **RUNS), [workload(*ADMITTED, EVICTED)], context)
     assert action.patch["spec"] == {"suspend": True}
 

@@ -6,9 +6,9 @@ import pytest
 from queue_manager.api.types import PriorityClassRef, Workload
 from queue_manager.jobs import actions
 from queue_manager.jobs.decide import decide
-from queue_manager.jobs.workload import Priority
-from queue_manager.workloads import overrides
-from queue_manager.workloads.draft import Draft
+from queue_manager.jobs.workload_manifest import Priority
+from queue_manager.lifecycle import overrides
+from queue_manager.lifecycle.status_draft import Draft
 from tests.unit.jobs.test_decide import ADMITTED, CONFIRMED, CONTEXT, RUNS, job, workload
 from tests.unit.queueing.builders import at, condition, flavor
 
@@ -23,8 +23,8 @@ END = condition("Complete", "True", "CompletionsReached", "Reached expected numb
 
 
 def child(suspend=False, admitted=False, too_deep=False, **kwargs) -> actions.Action:
-    parent = actions.Parent(admitted, too_deep)
-    return decide(job(suspend, labels={}, **kwargs), [], actions.Context(managed=False, parent=parent))
+    parent = actions.ParentJob(admitted, too_deep)
+    return decide(job(suspend, labels={}, **kwargs), [], actions.JobContext(managed=False, parent=parent))
 
 
 def test_a_child_is_suspended_until_its_parent_is_admitted():
@@ -43,7 +43,7 @@ def test_a_child_is_otherwise_left_to_who_made_it(settled):
 
 def test_a_job_below_too_many_others_is_told_so():
     message = "The job has more than 10 managed or unmanaged ancestors"
-    assert child(too_deep=True) == actions.Tell(("Warning", "JobNestingTooDeep", message))
+    assert child(too_deep=True) == actions.RecordEvent(("Warning", "JobNestingTooDeep", message))
 
 
 # --- several Workloads -------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def test_a_workload_that_is_on_its_way_out_is_not_in_the_way_of_the_one_that_is_
 def test_all_workloads_of_a_job_that_has_ended_are_finished_or_let_go():
     ended = job(False, status={"conditions": [END], "succeeded": 1})
     leaving = workload(*ADMITTED, deletionTimestamp="2026-01-01T00:00:01Z")
-    assert decide(ended, [leaving], CONTEXT) == actions.LetGo(leaving)
+    assert decide(ended, [leaving], CONTEXT) == actions.ReleaseWorkload(leaving)
     held = workload(*ADMITTED, finalizers=["example.com/held"], deletionTimestamp="2026-01-01T00:00:01Z")
     assert decide(ended, [held], CONTEXT) == actions.Nothing()
 
@@ -77,7 +77,7 @@ def test_a_job_that_ended_before_its_pods_were_ready_never_had_them_ready():
 
 
 def after(action: actions.Action) -> tuple[object, str]:
-    assert isinstance(action, actions.Update)
+    assert isinstance(action, actions.UpdateWorkload)
     assert action.event is not None
     assert (action.event.type, action.event.reason) == ("Normal", "UpdatedWorkload")
     return action.patch, action.event.message
@@ -103,7 +103,7 @@ ROOM = condition("QuotaReserved", "True")
     ids=["of none", "of another", "of a class of pods", "of another, and with quota"],
 )
 def test_a_workload_follows_its_job_into_another_priority_class(before):
-    action = decide(job(labels=URGENT), [before], actions.Context(flavors=FLAVORS, priority=HIGH))
+    action = decide(job(labels=URGENT), [before], actions.JobContext(flavors=FLAVORS, priority=HIGH))
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "urgent"}
     message = f"Updated workload priority class: {before.metadata.key}"
     assert after(action) == ({"spec": {"priority": 9, "priorityClassRef": reference}}, message)
@@ -119,12 +119,12 @@ def test_a_workload_follows_its_job_into_another_priority_class(before):
     ],
 )
 def test_a_priority_that_is_right_or_cannot_be_changed_is_left(labels, before):
-    assert decide(job(labels=labels), [before], actions.Context(flavors=FLAVORS, priority=HIGH)) == actions.Nothing()
+    assert decide(job(labels=labels), [before], actions.JobContext(flavors=FLAVORS, priority=HIGH)) == actions.Nothing()
 
 
 def test_another_class_that_does_not_exist_is_told_by_name():
-    action = decide(job(labels=URGENT), [of_class("kueue.x-k8s.io", "low")], actions.Context(priority=None))
-    assert action == actions.Tell(
+    action = decide(job(labels=URGENT), [of_class("kueue.x-k8s.io", "low")], actions.JobContext(priority=None))
+    assert action == actions.RecordEvent(
         ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "urgent" not found')
     )
 
@@ -143,14 +143,14 @@ def test_a_workload_follows_the_gates_of_its_job():
 def test_a_workload_follows_its_job_to_another_queue_while_it_has_no_quota():
     moved = job(labels={"kueue.x-k8s.io/queue-name": "other"})
     action = decide(moved, [workload()], CONTEXT)
-    assert isinstance(action, actions.Update)
+    assert isinstance(action, actions.UpdateWorkload)
     assert action.patch == {"spec": {"queueName": "other"}}
     assert decide(moved, [workload(ROOM)], CONTEXT) == actions.Nothing()
 
 
 def test_a_workload_follows_the_overrides_of_its_job():
     key = overrides.KEYS[0]
-    patch, message = after(decide(job(), [workload()], actions.Context(overrides={key: "5"})))
+    patch, message = after(decide(job(), [workload()], actions.JobContext(overrides={key: "5"})))
     assert patch == {"metadata": {"annotations": dict.fromkeys(overrides.KEYS) | {key: "5"}}}
     assert message == f"Updated workload requeuing overrides: {workload().metadata.key}"
 
@@ -159,8 +159,8 @@ def test_a_workload_follows_the_overrides_of_its_job():
 
 
 def told(of, its: Workload, **context) -> Draft:
-    action = decide(of, [its], actions.Context(flavors=FLAVORS, **context))
-    assert isinstance(action, actions.SetStatus)
+    action = decide(of, [its], actions.JobContext(flavors=FLAVORS, **context))
+    assert isinstance(action, actions.WriteWorkloadStatus)
     draft = Draft(its, at(9))
     action.transition(draft)
     return draft
@@ -176,7 +176,7 @@ def test_a_workload_knows_when_the_pods_of_its_job_are_ready_and_which_will_run_
 
 
 def test_where_nobody_waits_for_pods_their_readiness_is_not_reported():
-    context = actions.Context(flavors=FLAVORS, waits_for_pods=False)
+    context = actions.JobContext(flavors=FLAVORS, waits_for_pods=False)
     assert decide(job(False, status={"ready": 1}, **RUNS), [workload(*ADMITTED)], context) == actions.Nothing()
 
 
@@ -194,7 +194,7 @@ def test_what_admission_checks_say_is_told_while_the_job_waits_for_them():
     tree["status"]["admissionChecks"] = checks
     reserved = msgspec.convert(tree, Workload)
     action = decide(job(), [reserved], CONTEXT)
-    assert action == actions.Tell(("Normal", "UpdatedAdmissionCheck", "a: 3 nodes are coming; d: asked"))
+    assert action == actions.RecordEvent(("Normal", "UpdatedAdmissionCheck", "a: 3 nodes are coming; d: asked"))
 
 
 # --- the ends of a stop ------------------------------------------------------------------------------------
@@ -224,6 +224,6 @@ def test_a_job_that_contradicts_what_its_start_puts_into_it_has_failed_to_start(
 
 
 def test_a_job_whose_flavor_is_gone_says_so_and_waits():
-    action = decide(job(), [workload(*ADMITTED)], actions.Context(flavors={}))
+    action = decide(job(), [workload(*ADMITTED)], actions.JobContext(flavors={}))
     assert action.event.message == "Cannot be started: missing ResourceFlavor(s): gpu"
     assert action.event.type == "Warning"

@@ -3,11 +3,11 @@
 import pytest
 
 from job_controller.annotations import integer
-from job_controller.fields import sentence
-from queue_manager.api import labels
-from queue_manager.jobs.admission import validate_job
-from queue_manager.jobs.workload import max_execution_time, pod_set
-from queue_manager.visibility.verdict import smallest_count
+from job_controller.api_rules.field_errors import sentence
+from queue_manager.api import keys
+from queue_manager.jobs.webhook import validate_job
+from queue_manager.jobs.workload_manifest import max_execution_time, pod_set
+from queue_manager.visibility.start_verdict import smallest_count
 from tests.unit.jobs.test_decide import job
 
 HUGE = "9" * 5000
@@ -44,7 +44,7 @@ def test_an_integer_is_read_as_go_reads_it(text, bits, number):
 )
 def test_the_least_parallelism_is_refused_or_read(text, count, error):
     """What cannot be read is none, should it come past admission."""
-    notes = {labels.MIN_PARALLELISM: text}
+    notes = {keys.MIN_PARALLELISM: text}
     tree = {"metadata": {"annotations": notes}, "spec": {"suspend": True, "parallelism": 5, "completions": 5}}
     assert [sentence([found]).endswith(error) for found in validate_job(tree)] == ([True] if error else [])
     told = job(annotations=notes, parallelism=5, completions=5)
@@ -57,4 +57,4 @@ def test_the_least_parallelism_is_refused_or_read(text, count, error):
 )
 def test_a_maximum_execution_time_beyond_68_years_is_none(text, seconds):
     """The Workload's field has 32 bits: one that does not fit would keep the Workload from being made."""
-    assert max_execution_time(job(labels={labels.MAX_EXEC_TIME: text})) == seconds
+    assert max_execution_time(job(labels={keys.MAX_EXEC_TIME: text})) == seconds

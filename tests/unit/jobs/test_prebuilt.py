@@ -6,7 +6,7 @@ from job_controller.model import Job
 from queue_manager.api.types import Workload
 from queue_manager.jobs import actions
 from queue_manager.jobs.decide import decide
-from queue_manager.workloads.draft import Draft
+from queue_manager.lifecycle.status_draft import Draft
 from tests.unit.jobs.test_decide import ADMITTED, CONFIRMED, CONTEXT, job, workload
 from tests.unit.queueing.builders import at, condition
 
@@ -29,7 +29,7 @@ def made(*conditions, owner="a", **meta) -> Workload:
 def act(of: Job, prebuilt: Workload | None, **context) -> actions.Action:
     ours = prebuilt is not None and any(o.uid == of.metadata.uid for o in prebuilt.metadata.owner_references)
     owned = [prebuilt] if prebuilt is not None and ours else []
-    return decide(of, owned, actions.Context(flavors=CONTEXT.flavors, prebuilt=prebuilt, **context))
+    return decide(of, owned, actions.JobContext(flavors=CONTEXT.flavors, prebuilt=prebuilt, **context))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_job_waits_for_the_workload_that_it_names(prebuilt):
 
 def test_a_workload_that_another_job_has_is_left_to_it_and_that_is_told():
     action = act(named(), made(*ADMITTED, owner="other"))
-    assert action == actions.Tell(("Warning", "OutOfSync", "Workload ns/mine belongs to other"))
+    assert action == actions.RecordEvent(("Warning", "OutOfSync", "Workload ns/mine belongs to other"))
 
 
 def test_a_workload_is_taken_over_with_what_others_put_on_it():
@@ -79,7 +79,7 @@ def test_a_workload_that_is_deleted_goes_after_the_pods_of_its_job():
     action = act(named(False), deleted)
     assert action.patch["spec"] == {"suspend": True}
     assert act(named(status={"active": 1}), deleted) == actions.Nothing()
-    assert act(named(), deleted) == actions.LetGo(deleted)
+    assert act(named(), deleted) == actions.ReleaseWorkload(deleted)
     assert act(named(), made(finalizers=["example.com/held"], **DELETED)) == actions.Nothing()
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
-from queue_manager.scheduling.info import Info, info
+from queue_manager.scheduling.workload_info import Info, info
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

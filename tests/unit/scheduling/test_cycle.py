@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_manager.scheduling.cycle import Admit, Refuse, Retry, run_cycle
-from queue_manager.scheduling.state import Holding, SchedulerState
-from queue_manager.scheduling.tree import FlavorResource
+from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource
 from tests.unit.queueing.builders import T0, cluster_queue, flavor, pending
 
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from queue_manager.api.types import Workload
-from queue_manager.scheduling.info import info
+from queue_manager.scheduling.quota_state import holding_of
+from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.resource_rules import ResourceRules
-from queue_manager.scheduling.state import holding_of
-from queue_manager.scheduling.tree import FlavorResource
+from queue_manager.scheduling.workload_info import info
 from tests.unit.queueing.builders import condition
 
 CPU = FlavorResource("default", "cpu")

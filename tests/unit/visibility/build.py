@@ -10,7 +10,7 @@ import msgspec
 
 from job_controller.model import Job
 from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
-from queue_manager.visibility.wire import Event, Pod
+from queue_manager.visibility.wire_types import Event, Pod
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 Tree = dict[str, Any]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from queue_manager.api.types import Workload
 from queue_manager.visibility.failures import failures
 from queue_manager.visibility.inbox import InboxRow, inbox, is_pod_of, last_warning, warned
-from queue_manager.visibility.wire import Pod
+from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import Tree, at, cond, event, evictions, pod, wire, workload
 
 LIMIT = "DeactivatedDueToRequeuingLimitExceeded"

@@ -9,22 +9,22 @@ import pytest
 
 from job_controller.model import Job
 from queue_manager.api.types import Workload
-from queue_manager.visibility.attempts import attempts
+from queue_manager.lifecycle.settings import PodsReadySettings, Settings
+from queue_manager.visibility.attempt_ladder import attempts
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import Obstacle
-from queue_manager.visibility.outlook import LEFT_ALONE, REFUSED, REFUSED_EVENT, Surroundings
-from queue_manager.visibility.wire import Pod
-from queue_manager.workloads.settings import PodsReadySettings, Settings
+from queue_manager.visibility.outlook import LEFT_ALONE, REFUSED, REFUSED_EVENT, OutlookContext
+from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import ADMISSION, Tree, admitted, at, cond, event, evictions, job, pod, wire, workload
 
-KNOWN = Surroundings(settings=Settings(pods_ready=PodsReadySettings(timeout=30, limit=2), retain_deactivated=100))
+KNOWN = OutlookContext(settings=Settings(pods_ready=PodsReadySettings(timeout=30, limit=2), retain_deactivated=100))
 UNREADY = cond("PodsReady", "False", "WaitForStart", "not yet")
 LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
 HOLDS: Tree = {"admission": ADMISSION}
 
 
 def view(
-    a_job: Job | None, its: Workload | None = None, pods: tuple[Pod, ...] = (), around: Surroundings = KNOWN
+    a_job: Job | None, its: Workload | None = None, pods: tuple[Pod, ...] = (), around: OutlookContext = KNOWN
 ) -> JobView:
     return job_view(a_job, its, pods, [], around, at(60))
 
@@ -46,7 +46,7 @@ DONE = cond("Complete", reason="CompletionsReached", seconds=50)
 ENDS = "ends when all its pods have succeeded (0 of 1 pods have)"
 STOPS = "its pods are stopped, then its quota is given back"
 
-CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[float | None, str]]]] = [
+CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[float | None, str]]]] = [
     ("gone", None, workload(), KNOWN, [(None, "its Job is gone: its Workload is finished, and goes")]),
     ("ended", job(conditions=[DONE]), None, KNOWN, [(None, "nothing: it has ended")]),
     (
@@ -87,21 +87,21 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
             conditions=[cond("Evicted", reason="PodsReadyTimeout"), UNREADY],
             status={**requeue(1, 80), "requeueHistory": {"since": wire(20), "attempts": []}},
         ),
-        Surroundings(settings=Settings(pods_ready=PodsReadySettings(timeout=30, give_up_after=60))),
+        OutlookContext(settings=Settings(pods_ready=PodsReadySettings(timeout=30, give_up_after=60))),
         [(80, "is deactivated: its pods were not ready for too long (giveUpAfter)")],
     ),
     (
         "what never starts, with the way out",
         job(),
         waits("ExceedsMaxQuota"),
-        Surroundings(Obstacle("can never start: asks 64 cpu, queue limit 4", "ask for less", never=True)),
+        OutlookContext(Obstacle("can never start: asks 64 cpu, queue limit 4", "ask for less", never=True)),
         [(None, "can never start: asks 64 cpu, queue limit 4; ask for less")],
     ),
     (
         "backoff in a queue that is held",
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
-        Surroundings(Obstacle("waits: LocalQueue q is held")),
+        OutlookContext(Obstacle("waits: LocalQueue q is held")),
         [(90, "back in line of q (retry 1)"), (None, "waits: LocalQueue q is held")],
     ),
     ("evicted", RUNS, workload(conditions=[cond("Evicted"), *admitted()]), KNOWN, [(None, STOPS)]),
@@ -168,7 +168,7 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
         "starting, configuration unknown",
         RUNS,
         starts(),
-        Surroundings(),
+        OutlookContext(),
         [
             (None, "is evicted if its pods are not all ready in time (waitForPodsReady; --config tells when)"),
             (None, ENDS),
@@ -197,7 +197,7 @@ CASES: list[tuple[str, Job | None, Workload | None, Surroundings, list[tuple[flo
 
 @pytest.mark.parametrize(("a_job", "its", "around", "says"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
 def test_every_state_says_what_comes_next_and_when(
-    a_job: Job | None, its: Workload | None, around: Surroundings, says: list[tuple[float | None, str]]
+    a_job: Job | None, its: Workload | None, around: OutlookContext, says: list[tuple[float | None, str]]
 ) -> None:
     found = [(step.at, step.what) for step in view(a_job, its, around=around).next]
     assert found == [(None if seconds is None else at(seconds), what) for seconds, what in says]
@@ -453,6 +453,6 @@ def test_there_is_nothing_to_show_of_neither_a_job_nor_a_workload() -> None:
 def test_the_cause_of_a_job_without_workload_is_quoted_from_its_newest_warning() -> None:
     """Also before the Job is old enough to look left alone."""
     warning = event("WorkloadPriorityClassNotFound", "Job/j", 51, type="Warning", message='"urgnt" not found')
-    seen = job_view(job(created=50), None, [], [warning], Surroundings(), at(60))
+    seen = job_view(job(created=50), None, [], [warning], OutlookContext(), at(60))
     assert (seen.state, seen.reason, seen.message) == ("Pending", warning.reason, '"urgnt" not found')
     assert [step.what for step in seen.next] == [REFUSED_EVENT]

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from job_controller.model import Job
-from queue_manager.api import labels
+from queue_manager.api import keys
 from queue_manager.api.types import Workload
 from queue_manager.visibility.obstacles import Obstacle, Queues, obstacle
 from tests.unit.visibility.build import cluster_queue, cond, flavor, job, local_queue, workload
 
 OPEN = cluster_queue(namespaceSelector={})
 PICKY = cluster_queue(namespaceSelector={"matchLabels": {"team": "a"}})
-CLASS = {labels.PRIORITY_CLASS: "urgnt"}
+CLASS = {keys.PRIORITY_CLASS: "urgnt"}
 
 
 def queues(above=OPEN, stop: str = "None", **more) -> Queues:
@@ -31,7 +31,7 @@ def queues(above=OPEN, stop: str = "None", **more) -> Queues:
 
 def labelled(name: str) -> Job:
     its = job()
-    its.metadata.labels[labels.PRIORITY_CLASS] = name
+    its.metadata.labels[keys.PRIORITY_CLASS] = name
     return its
 
 
@@ -74,7 +74,7 @@ HELD = "waits: LocalQueue q is held (sluice release q)"
         (GPU, judged("WaitingForQuota"), queues(), None),
         (GPU, None, queues(cluster=None), None),
         (None, workload(), queues(stop="Hold"), HELD),
-        (job(annotations={labels.PREBUILT_WORKLOAD: "w"}, requests={"cpu": "64"}), None, queues(), None),
+        (job(annotations={keys.PREBUILT_WORKLOAD: "w"}, requests={"cpu": "64"}), None, queues(), None),
     ],
 )
 def test_the_first_rule_that_applies_is_the_obstacle(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.api import labels
+from queue_manager.api import messages
 from queue_manager.visibility.wording import GAVE_UP, event_reason, plain
 
 MAIN = "couldn't assign flavors to pod set main: "
-UNUSED = labels.insufficient_unused("cpu", "a", "1")
-TOO_LARGE = labels.insufficient_capacity("cpu", "a", "0", "64", "4")
-BESIDE = labels.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
+UNUSED = messages.insufficient_unused("cpu", "a", "1")
+TOO_LARGE = messages.insufficient_capacity("cpu", "a", "0", "64", "4")
+BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ BESIDE = labels.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
         ),
         ("ExceedsMaxQuota", f"{MAIN}{TOO_LARGE}, new words", f"ExceedsMaxQuota: {MAIN}{TOO_LARGE}, new words"),
         ("NoMatchingFlavor", MAIN + "flavor x not found", f"NoMatchingFlavor: {MAIN}flavor x not found"),
-        ("WaitingForQuota", labels.EQUIVALENT_MESSAGE, "not tried again: c1, which asks for the same, does not fit"),
+        ("WaitingForQuota", messages.EQUIVALENT_MESSAGE, "not tried again: c1, which asks for the same, does not fit"),
         ("PendingEvaluation", "waits behind others in q", "waits behind others in q"),
         (GAVE_UP, "The workload is deactivated due to x", "gave up after 3 tries"),
         (
@@ -45,7 +45,7 @@ def test_a_reason_and_its_message_become_one_sentence(reason: str, message: str,
 
 
 def test_without_another_of_its_kind_none_is_named() -> None:
-    said = plain("WaitingForQuota", labels.EQUIVALENT_MESSAGE)
+    said = plain("WaitingForQuota", messages.EQUIVALENT_MESSAGE)
     assert said == "not tried again: one that asks for the same does not fit"
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from queue_manager.engine.transport import ApiError, Relay, Request, Response
-from queue_manager.local.server.transport import LocalTransport
+from queue_manager.local.server.in_process import LocalTransport
 
 When = Literal["before", "after"]
 

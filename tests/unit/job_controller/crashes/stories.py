@@ -6,16 +6,15 @@ a moment must bring them to the same one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT
 from job_controller.model import Pod
-from queue_manager.simulation.kubelet import Outcome, Script
+from queue_manager.simulation.kubelet import PodScript, Script
 
 Tree = dict[str, Any]
-OK, BAD, ENDLESS = Outcome(ends_after=5.0), Outcome(ends_after=5.0, exit_code=1), Outcome(ends_after=None)
+OK, BAD, ENDLESS = PodScript(ends_after=5.0), PodScript(ends_after=5.0, exit_code=1), PodScript(ends_after=None)
 
 
 @dataclass(frozen=True)
@@ -40,21 +39,21 @@ def _tries(pod: Pod) -> int:
     return int(notes.get(INDEX_FAILURE_COUNT, "0")) + int(notes.get(INDEX_IGNORED_FAILURE_COUNT, "0"))
 
 
-def all_are(outcome: Outcome) -> Script:
+def all_are(outcome: PodScript) -> Script:
     return lambda pod: outcome
 
 
-def by_index(outcomes: dict[int, Outcome], others: Outcome = OK) -> Script:
+def by_index(outcomes: dict[int, PodScript], others: PodScript = OK) -> Script:
     return lambda pod: outcomes.get(_index(pod), others)
 
 
-def first_tries(number: int, outcome: Outcome = BAD) -> Script:
+def first_tries(number: int, outcome: PodScript = BAD) -> Script:
     """The first pods of each index fail."""
     return lambda pod: outcome if _tries(pod) < number else OK
 
 
-def code(number: int) -> Outcome:
-    return Outcome(ends_after=5.0, exit_code=number)
+def code(number: int) -> PodScript:
+    return PodScript(ends_after=5.0, exit_code=number)
 
 
 def indexed(number: int, **more: Any) -> Tree:
@@ -68,7 +67,11 @@ def on_code(action: str, *values: int) -> Tree:
 
 TWO: Tree = {"completions": 2, "parallelism": 2}
 SUSPEND, RESUME = {"suspend": True}, {"suspend": False}
-STOPS_LATE: Callable[[Outcome], Outcome] = lambda o: Outcome(o.ready_after, o.ends_after, o.exit_code, stops_within=4.0)  # noqa: E731
+
+
+def stops_late(script: PodScript) -> PodScript:
+    return PodScript(script.ready_after, script.ends_after, script.exit_code, stops_within=4.0)
+
 
 STORIES = (
     Story("all succeed", TWO, all_are(OK)),
@@ -124,7 +127,7 @@ STORIES = (
     Story(
         "suspended and resumed",
         TWO,
-        all_are(STOPS_LATE(Outcome(ends_after=30.0))),
+        all_are(stops_late(PodScript(ends_after=30.0))),
         ((15.0, SUSPEND), (60.0, RESUME)),
         counts_pods=False,
     ),
@@ -132,14 +135,14 @@ STORIES = (
     Story(
         "parallelism falls and rises",
         {"completions": 2, "parallelism": 2},
-        all_are(Outcome(ends_after=30.0)),
+        all_are(PodScript(ends_after=30.0)),
         ((15.0, {"parallelism": 1}),),
         counts_pods=False,
     ),
     Story(
         "an elastic Job shrinks",
         indexed(3),
-        by_index({2: ENDLESS}, Outcome(ends_after=30.0)),
+        by_index({2: ENDLESS}, PodScript(ends_after=30.0)),
         ((15.0, {"completions": 2, "parallelism": 2}),),
         counts_pods=False,
     ),

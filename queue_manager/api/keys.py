@@ -1,0 +1,42 @@
+"""Names of labels, annotations and finalizers, and the API group of the queue.
+
+Dashboards, kubectl plugins and users match on these strings: they are API.
+"""
+
+from __future__ import annotations
+
+GROUP = "kueue.x-k8s.io"
+API_VERSION = "kueue.x-k8s.io/v1beta2"
+
+# --- on Jobs -----------------------------------------------------------------------------------------------
+QUEUE_NAME = "kueue.x-k8s.io/queue-name"
+PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
+MAX_EXEC_TIME = "kueue.x-k8s.io/max-exec-time-seconds"
+PREBUILT_WORKLOAD = "kueue.x-k8s.io/prebuilt-workload-name"
+MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
+TRUE_TEXTS = ("1", "t", "T", "TRUE", "true", "True")  # what strconv.ParseBool takes for true
+COMPLETIONS_EQUAL_PARALLELISM = "kueue.x-k8s.io/job-completions-equal-parallelism"
+ADMISSION_GATED_BY = "kueue.x-k8s.io/admission-gated-by"
+ELASTIC_JOB = "kueue.x-k8s.io/elastic-job"
+STOPPING = "kueue.x-k8s.io/stopping"
+DEFAULT_NAME = "default"  # the LocalQueue and the WorkloadPriorityClass given to Jobs that name none
+PODS_READY_TIMEOUT_OVERRIDE = "sluice/pods-ready-timeout"  # on Workloads as well, as the next
+REQUEUING_LIMIT_OVERRIDE = "sluice/requeuing-limit"
+
+# --- on Workloads ------------------------------------------------------------------------------------------
+JOB_UID = "kueue.x-k8s.io/job-uid"
+PROVREQ_PREFIX = "provreq.kueue.x-k8s.io/"
+FINALIZER = "kueue.x-k8s.io/resource-in-use"
+PASS_BY = "sluice/pass-by-never-fitting-head"  # on a StrictFIFO ClusterQueue: "true"
+PARALLELISM = "sluice/parallelism"  # on a Job that runs with fewer pods: what its user had set
+DEACTIVATED_FOR = "sluice/deactivated-for"  # on a Workload that we deactivated: the time of its DeactivationTarget
+SEQUENCE = "sluice/sequence"  # order of arrival among Workloads created in the same second
+
+# --- on pod templates of running Jobs ----------------------------------------------------------------------
+PODSET = "kueue.x-k8s.io/podset"
+LOCAL_QUEUE_NAME = "kueue.x-k8s.io/local-queue-name"
+CLUSTER_QUEUE_NAME = "kueue.x-k8s.io/cluster-queue-name"
+WORKLOAD = "kueue.x-k8s.io/workload"
+POD_INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+CONTROLLER_UID_LABELS = ("controller-uid", "batch.kubernetes.io/controller-uid")
+JOB_NAME_LABELS = ("job-name", "batch.kubernetes.io/job-name")

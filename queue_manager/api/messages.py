@@ -1,0 +1,87 @@
+"""Messages of conditions and Events, as Kueue words them. Texts with parameters are functions."""
+
+from __future__ import annotations
+
+# --- QuotaReserved=False: why a Workload waits -------------------------------------------------------------
+PENDING_EVALUATION_MESSAGE = "Workload is pending evaluation in the scheduling queue"
+EQUIVALENT_MESSAGE = "Bypassed scheduling evaluation because an equivalent workload recently failed"
+NO_LONGER_FITS_MESSAGE = "Workload no longer fits after processing another workload"
+WAITING_FOR_PODS_READY_MESSAGE = "waiting for all admitted workloads to be in PodsReady condition"
+NAMESPACE_MISMATCH_MESSAGE = "workload namespace doesn't match ClusterQueue selector"
+GATE_CLEARED_MESSAGE = "AdmissionGatedBy cleared, waiting for quota reservation"
+
+# --- the other conditions of a Workload --------------------------------------------------------------------
+NO_RESERVATION_MESSAGE = "The workload has no reservation"
+ADMITTED_MESSAGE = "The workload is admitted"
+UNSATISFIED_CHECKS_MESSAGE = "The workload has not all checks ready"
+WAIT_FOR_START_MESSAGE = "Not all pods are ready or succeeded"
+WAIT_FOR_RECOVERY_MESSAGE = "At least one pod has failed, waiting for recovery"
+PODS_READY_MESSAGE = "All pods reached readiness and the workload is running"
+CLUSTER_QUEUE_STOPPED_MESSAGE = "The ClusterQueue is stopped"
+LOCAL_QUEUE_STOPPED_MESSAGE = "The LocalQueue is stopped"
+DEACTIVATED_MESSAGE = "The workload is deactivated"
+REQUEUING_LIMIT_MESSAGE = "exceeding the maximum number of re-queuing retries"
+REQUEUING_TIME_MESSAGE = "exceeding the maximum time of re-queuing retries"
+MAX_EXEC_TIME_MESSAGE = "exceeding the maximum execution time"
+BACKOFF_FINISHED_MESSAGE = "The workload backoff was finished"
+REACTIVATED_MESSAGE = "The workload was reactivated"
+CLUSTER_QUEUE_RESTARTED_MESSAGE = "The ClusterQueue was restarted after being stopped"
+LOCAL_QUEUE_RESTARTED_MESSAGE = "The LocalQueue was restarted after being stopped"
+OUT_OF_SYNC_MESSAGE = "The prebuilt workload is out of sync with its user job"
+OWNER_NOT_FOUND_MESSAGE = "The workload's owner no longer exists"
+
+# --- Active condition of queues ----------------------------------------------------------------------------
+CLUSTER_QUEUE_READY_MESSAGE = "Can admit new workloads"
+TERMINATING_MESSAGE = "Can't admit new workloads; clusterQueue is terminating"
+LOCAL_QUEUE_READY_MESSAGE = "Can submit new workloads to localQueue"
+LOCAL_QUEUE_IS_STOPPED_MESSAGE = "LocalQueue is stopped"
+CLUSTER_QUEUE_UNUSABLE_MESSAGE = "Can't submit new workloads to clusterQueue"
+
+# --- events ------------------------------------------------------------------------------------------------
+CHILD_SUSPENDED_MESSAGE = "Kueue managed child job suspended"
+ADMISSION_GATE_CLEARED_MESSAGE = "Admission gate cleared, workload is now admissible"
+STOP_NOT_ADMITTED = "Not admitted by cluster queue"
+STOP_WORKLOAD_DELETED = "Workload is deleted"
+STOP_NO_MATCH = "No matching Workload; restoring pod templates according to existent Workload"
+STOP_MISSING_PREBUILT = "missing workload"
+STOP_MISSING = "Missing Workload; unable to restore pod templates"
+
+
+def quota_reserved(cluster_queue: str) -> str:
+    return f"Quota reserved in ClusterQueue {cluster_queue}"
+
+
+def previously(message: str) -> str:
+    return f"Previously: {message}"
+
+
+def insufficient_unused(resource: str, flavor: str, missing: str) -> str:
+    return f"insufficient unused quota for {resource} in flavor {flavor}, {missing} more needed"
+
+
+def insufficient_capacity(resource: str, flavor: str, previous: str, current: str, maximum: str) -> str:
+    return (
+        f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
+        f"({previous}) + current podset request ({current}) > maximum capacity ({maximum})"
+    )
+
+
+def pods_ready_timeout(workload: str) -> str:
+    return f"Exceeded the PodsReady timeout {workload}"
+
+
+NO_NODE = "no node could take"
+
+
+def pods_unschedulable(pods: int, message: str) -> str:
+    """What is added to the message of a timeout."""
+    text = f"{NO_NODE} {pods} of its pods" if pods > 1 else f"{NO_NODE} one of its pods"
+    return f"{text}: {message}" if message else text
+
+
+def deactivated_message(cause: str) -> str:
+    return f"{DEACTIVATED_MESSAGE} due to {cause}" if cause else DEACTIVATED_MESSAGE
+
+
+def max_exec_time_exceeded(seconds: int) -> str:
+    return f"The maximum execution time ({seconds}s) exceeded"

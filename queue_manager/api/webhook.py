@@ -1,0 +1,104 @@
+"""What may be written to the queue's own kinds: Kueue's webhooks, mounted by the embedded API server.
+
+The rules are in `api.validation`; this is only the table of which belong to which kind. A status is judged
+like the object, because some rules tie the two together (spec: kueue.md 3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from job_controller.api_rules.field_errors import FieldError
+from job_controller.json_tree import Json
+from queue_manager.api import validation
+from queue_manager.api.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    LOCAL_QUEUES,
+    RESOURCE_FLAVORS,
+    WORKLOADS,
+    Resource,
+)
+from queue_manager.api.without_effect import without_effect
+
+Prepare = Callable[[Json, Json | None], None]
+Validate = Callable[[Json, Json | None], list[FieldError]]
+
+
+class KindRules(NamedTuple):
+    """Those of one kind: `prepare` fills in, `validate` refuses; both take the object and the stored one, if any."""
+
+    validate: Validate
+    prepare: Prepare | None = None
+    status: bool = False  # also for writes to /status
+
+
+RULES: Mapping[Resource, KindRules] = {
+    WORKLOADS: KindRules(validation.validate_workload, validation.prepare_workload, status=True),
+    CLUSTER_QUEUES: KindRules(validation.validate_cluster_queue, validation.prepare_cluster_queue),
+    LOCAL_QUEUES: KindRules(validation.validate_local_queue),
+    COHORTS: KindRules(validation.validate_cohort),
+    ADMISSION_CHECKS: KindRules(validation.validate_admission_check),
+    RESOURCE_FLAVORS: KindRules(validation.validate_resource_flavor, validation.prepare_resource_flavor),
+}
+
+
+class WebhookReview(Protocol):
+    """What the API server asks (`queue_manager.local.server.admission_chain.Review`)."""
+
+    @property
+    def operation(self) -> str: ...
+    @property
+    def resource(self) -> Resource: ...
+    @property
+    def subresource(self) -> str: ...
+    @property
+    def object(self) -> Json: ...
+    @property
+    def old(self) -> Json | None: ...
+    @property
+    def warnings(self) -> list[str]: ...
+
+
+class QueueAdmission:
+    """Applies the rules of each kind on creation and update."""
+
+    def mutate(self, review: WebhookReview) -> list[FieldError] | None:
+        rules = _rules(review)
+        if review.resource == CLUSTER_QUEUES and not review.subresource and review.operation == "CREATE":
+            review.warnings.extend(validation.cluster_queue_warnings(review.object))
+        if rules is not None and rules.prepare is not None:
+            rules.prepare(review.object, review.old)
+        return None
+
+    def validate(self, review: WebhookReview) -> list[FieldError]:
+        rules = _rules(review)
+        return [] if rules is None else rules.validate(review.object, review.old)
+
+    def webhook(self, review: WebhookReview) -> str:
+        return f"v{review.resource.kind.lower()}.kb.io"
+
+
+class WithoutEffectWarnings:
+    """Warns of fields that are accepted and have no effect; on an update, of those that the stored object has not."""
+
+    def mutate(self, review: WebhookReview) -> list[FieldError] | None:
+        return None
+
+    def validate(self, review: WebhookReview) -> list[FieldError]:
+        if review.operation in ("CREATE", "UPDATE") and not review.subresource:
+            resource = str(review.resource)
+            known = without_effect(resource, review.old) if review.old is not None else []
+            review.warnings.extend(text for text in without_effect(resource, review.object) if text not in known)
+        return []
+
+
+def _rules(review: WebhookReview) -> KindRules | None:
+    rules = RULES.get(review.resource)
+    if rules is None or review.operation not in ("CREATE", "UPDATE"):
+        return None
+    if review.subresource and not (rules.status and review.subresource == "status"):
+        return None
+    return rules

@@ -1,0 +1,239 @@
+"""Events as client-go's recorder writes them, delivered behind the controllers' backs.
+
+`event` puts a record into a bounded queue and returns; it never blocks, fails or waits for the API server.
+Behind it each object has its own line, so that its Events arrive in the order in which they were recorded
+while a slow answer about one object holds up no other. An Event that repeats becomes a count on the first
+one, many similar ones become one ("combined from similar events"), and one object cannot flood the API
+server: `event_correlation` decides that. What cannot be delivered after a few attempts is counted and
+logged.
+
+Telling is worth less than doing: while there is much to do, Events come in small numbers, and the others wait
+until the rush is over. Where too many wait already they are work like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, NamedTuple
+
+from job_controller.model import Object
+from job_controller.ports import Clock, Metrics
+from job_controller.times import timestamp
+from queue_manager.api.resources import EVENTS
+from queue_manager.engine.client import Client
+from queue_manager.engine.event_correlation import Correlator, Occurrence
+from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.engine.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+MAX_PENDING = 10_000  # Events in memory, over all objects
+MAX_MESSAGE = 1024  # characters; longer ones the API server refuses
+MAX_NAME = 253
+MAX_NAMES_TAKEN = 100
+CONCURRENCY = 4
+BREATH = 0.2  # seconds between the Events of a line of delivery during a rush
+PATIENT = 2_000  # Events that may wait for the end of a rush
+RETRY_DELAYS = (1.0, 2.0, 4.0, 8.0)  # seconds between attempts
+# 4xx answers that a repetition can change; the others are final.
+WORTH_REPEATING = (408, 409, 429)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Reference(NamedTuple):
+    """core/v1 ObjectReference."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+    @property
+    def object(self) -> tuple[str, ...]:
+        """Which object it is, in whatever version."""
+        return self[:-1]
+
+
+class Pending(NamedTuple):
+    """An Event that waits for its delivery; `time` is when it was recorded."""
+
+    regarding: Reference
+    type: str
+    reason: str
+    message: str
+    time: datetime
+
+
+class EventRecorder:
+    """Implements `Events` of the job controller's ports. `run` it as a task."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        component: str,
+        *,
+        rush: Callable[[], bool] = lambda: False,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """`rush`: whether there is more to do just now than hands to do it."""
+        self.component = component
+        self.dropped = 0
+        self._client = client
+        self._clock = clock
+        self._rush = rush
+        self._metrics = metrics
+        self._lines: dict[str, deque[Pending]] = {}  # uid (or name) of the object -> its Events, oldest first
+        self._pending = 0
+        self._queue: WorkQueue[str] = WorkQueue(f"events-{component}")
+        self._correlator = Correlator()
+        self._last_name = 0
+        self._running: asyncio.Task[Any] | None = None
+
+    def event(self, regarding: Object, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Record an Event about an object; returns at once."""
+        meta = regarding.metadata
+        reference = Reference(
+            regarding.api_version, regarding.kind, meta.namespace, meta.name, meta.uid, meta.resource_version
+        )
+        if self._pending >= MAX_PENDING:
+            self._lost(reference, reason, "too many Events are waiting for the API server")
+            return
+        line = meta.uid or str(meta.key)
+        self._lines.setdefault(line, deque()).append(
+            Pending(reference, type, reason, message[:MAX_MESSAGE], self._clock.now())
+        )
+        self._pending += 1
+        self._queue.add(line)
+
+    async def run(self) -> None:
+        """Deliver until cancelled or `drain`ed."""
+        self._running = asyncio.current_task()
+        await self._queue.run(self._deliver_line, CONCURRENCY)
+
+    async def drain(self, seconds: float) -> None:
+        """Stop; what is recorded already gets so many seconds to be delivered."""
+        self._queue.finish()
+        if self._running is not None:
+            await asyncio.wait([self._running], timeout=seconds)
+        if self._pending:
+            log.warning("Events not delivered before the stop", extra={"count": self._pending})
+        self._queue.close()
+
+    async def _deliver_line(self, line: str) -> None:
+        events = self._lines.get(line)
+        if events is None:
+            return  # what was recorded during the last delivery went with it
+        while events:
+            if self._pending <= PATIENT and self._rush():
+                await asyncio.sleep(BREATH)
+            try:
+                await self._deliver(events[0])
+            finally:
+                events.popleft()
+                self._pending -= 1
+        del self._lines[line]
+
+    async def _deliver(self, event: Pending) -> None:
+        occurrence = self._correlator.take(
+            (self.component, *event.regarding.object), event.type, event.reason, event.message, event.time
+        )
+        if occurrence is None:
+            self._count("events_suppressed_total")
+            return
+        for delay in (*RETRY_DELAYS, None):
+            try:
+                await self._write(event, occurrence)
+                return
+            except ApiError as error:
+                if error.status < 500 and error.status not in WORTH_REPEATING:
+                    self._lost(event.regarding, event.reason, str(error))
+                    return
+                why = str(error)
+            except OSError as error:
+                why = str(error)
+            if delay is not None:
+                await asyncio.sleep(delay)
+        self._lost(event.regarding, event.reason, why)
+
+    async def _write(self, event: Pending, occurrence: Occurrence) -> None:
+        """Count up the Event that is there, or write a new one."""
+        namespace = event.regarding.namespace or "default"
+        if occurrence.name:
+            patch = {
+                "count": occurrence.count,
+                "lastTimestamp": timestamp(event.time),
+                "message": occurrence.message,
+            }
+            try:
+                await self._client.patch(EVENTS, namespace, occurrence.name, patch, content_type=STRATEGIC_PATCH)
+                return
+            except ApiError as error:
+                if error.status != 404:  # Events live an hour: the first one is gone, write another
+                    raise
+        name = await self._create(namespace, event, occurrence)
+        self._correlator.written(occurrence, name)
+
+    async def _create(self, namespace: str, event: Pending, occurrence: Occurrence) -> str:
+        """Write a new Event; another recorder may have taken a name of this very moment, the next one is free."""
+        for _ in range(MAX_NAMES_TAKEN):
+            name = self._name(event)
+            try:
+                await self._client.create(EVENTS, namespace, self._manifest(name, event, occurrence))
+                return name
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+        raise OSError(f"{MAX_NAMES_TAKEN} names are taken")
+
+    def _manifest(self, name: str, event: Pending, occurrence: Occurrence) -> dict[str, Any]:
+        regarding = event.regarding
+        reference = {
+            "kind": regarding.kind,
+            "namespace": regarding.namespace,
+            "name": regarding.name,
+            "uid": regarding.uid,
+            "apiVersion": regarding.api_version,
+            "resourceVersion": regarding.resource_version,
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": regarding.namespace or "default"},
+            "involvedObject": {field: value for field, value in reference.items() if value},
+            "type": event.type,
+            "reason": event.reason,
+            "message": occurrence.message,
+            "source": {"component": self.component},
+            "reportingComponent": self.component,
+            "reportingInstance": "",  # the host, which controllers leave empty
+            "eventTime": None,
+            "firstTimestamp": timestamp(occurrence.first),
+            "lastTimestamp": timestamp(event.time),
+            "count": occurrence.count,
+        }
+
+    def _name(self, event: Pending) -> str:
+        """`<object>.<hex of the time in ns>`, never the same twice: under a virtual clock time may stand."""
+        nanoseconds = (event.time - EPOCH) // timedelta(microseconds=1) * 1000
+        self._last_name = max(nanoseconds, self._last_name + 1)
+        suffix = f".{self._last_name:x}"
+        return event.regarding.name[: MAX_NAME - len(suffix)] + suffix
+
+    def _lost(self, regarding: Reference, reason: str, why: str) -> None:
+        self.dropped += 1
+        self._count("events_dropped_total")
+        if self.dropped & (self.dropped - 1):
+            return  # a flood is told in few lines: the 1st, 2nd, 4th, 8th ..
+        key = f"{regarding.namespace}/{regarding.name}" if regarding.namespace else regarding.name
+        log.error("an Event is lost", extra={"key": key, "reason": reason, "error": why, "lost": self.dropped})
+
+    def _count(self, metric: str) -> None:
+        if self._metrics is not None:
+            self._metrics.inc(metric, {"component": self.component})

@@ -1,0 +1,137 @@
+"""The Job controller on the engine: its ports, and how it is plugged into a Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from job_controller import ttl
+from job_controller.controller import JobController
+from job_controller.model import Job, Key, Pod
+from job_controller.options import JobControllerOptions
+from job_controller.orphans import Orphans, OrphanSweeper
+from job_controller.ports import PodPermits
+from queue_manager.api.resources import JOBS, PODS
+from queue_manager.engine.cache import Cache
+from queue_manager.engine.client import Client
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.engine.workqueue import WorkQueue
+
+COMPONENT = "job-controller"  # as the built-in controller names itself in Events
+
+_BY_OWNER = "job controller: controller uid"
+_BY_LACK_OF_OWNER = "job controller: namespace, without controller"
+_BY_NAMESPACE = "job controller: namespace"
+
+
+class JobCluster:
+    """Implements `job_controller.ports.Cluster` on two caches and a client that teaches them its writes."""
+
+    def __init__(self, client: Client, jobs: Cache[Job], pods: Cache[Pod]) -> None:
+        self._client = client
+        self._jobs = jobs
+        self._pods = pods
+        jobs.index(_BY_NAMESPACE, lambda job: (job.metadata.namespace,))
+        pods.index(_BY_OWNER, _controller_uid)
+        pods.index(_BY_LACK_OF_OWNER, _namespace_if_orphan)
+
+    def job(self, key: Key) -> Job | None:
+        return self._jobs.get(*key)
+
+    def jobs(self, namespace: str) -> Iterable[Job]:
+        return self._jobs.lookup(_BY_NAMESPACE, namespace)
+
+    def pod(self, key: Key) -> Pod | None:
+        return self._pods.get(*key)
+
+    def pods_of(self, job_uid: str) -> Iterable[Pod]:
+        return self._pods.lookup(_BY_OWNER, job_uid)
+
+    def orphans(self, namespace: str) -> Iterable[Pod]:
+        return self._pods.lookup(_BY_LACK_OF_OWNER, namespace)
+
+    async def read_job(self, key: Key) -> Job | None:
+        try:
+            return await self._client.get(JOBS, *key, type=Job)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            self._forget(self._jobs, key)
+            return None
+
+    async def create_pod(self, namespace: str, manifest: Mapping[str, Any]) -> Pod:
+        return await self._client.create(PODS, namespace, manifest, type=Pod)
+
+    async def patch_pod(self, key: Key, patch: Mapping[str, Any]) -> Pod:
+        try:
+            return await self._client.patch(PODS, *key, patch, content_type=STRATEGIC_PATCH, type=Pod)
+        except ApiError as error:
+            if error.status == 404:
+                self._forget(self._pods, key, str(patch.get("metadata", {}).get("uid", "")))
+            raise
+
+    async def delete_pod(self, key: Key, uid: str, resource_version: str = "") -> None:
+        try:
+            await self._client.delete(PODS, *key, uid=uid, resource_version=resource_version)
+        except ApiError as error:
+            if error.status == 404:
+                self._forget(self._pods, key, uid)
+            raise
+
+    async def update_job_status(self, job: Job, status: Mapping[str, Any]) -> Job:
+        meta = job.metadata
+        patch = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}, "status": status}
+        return await self._client.patch(JOBS, *meta.key, patch, subresource="status", type=Job)
+
+    async def delete_job(self, key: Key, uid: str) -> None:
+        await self._client.delete(JOBS, *key, uid=uid, propagation="Foreground")
+
+    @staticmethod
+    def _forget(cache: Cache[Job] | Cache[Pod], key: Key, uid: str = "") -> None:
+        """The API server has no object of this name: drop what the cache still shows under it."""
+        known = cache.get(*key)
+        if known is not None and uid in ("", known.metadata.uid):
+            cache.forget_uid(known.metadata.uid)
+
+
+def _controller_uid(pod: Pod) -> tuple[str, ...]:
+    owner = pod.metadata.controller
+    return (owner.uid,) if owner is not None and owner.is_job else ()
+
+
+def _namespace_if_orphan(pod: Pod) -> tuple[str, ...]:
+    return () if pod.metadata.controller is not None else (pod.metadata.namespace,)
+
+
+def run_job_controller(
+    runtime: Runtime, options: JobControllerOptions | None = None, permits: PodPermits | None = None
+) -> JobController:
+    """Have the runtime run the Job controller: Jobs, pods nobody counts any more, and TTLs of finished Jobs.
+
+    To be called before the runtime starts. TTLs only where no built-in controller looks after them. `permits` says
+    which Jobs may have pods, None: all; it is asked only after every cache of the runtime is synced.
+    """
+    options = options or JobControllerOptions()
+    jobs, pods = runtime.cache(JOBS, Job), runtime.cache(PODS, Pod)
+    cluster = JobCluster(runtime.client, jobs, pods)
+    metrics = runtime.metrics
+
+    queue: WorkQueue[Key] = WorkQueue("job", metrics=metrics)
+    controller = JobController(cluster, queue, runtime.recorder(COMPONENT), runtime.clock, metrics, options, permits)
+    orphan_queue: WorkQueue[Orphans] = WorkQueue("job_orphan_pod", metrics=metrics)
+    sweeper = OrphanSweeper(cluster, orphan_queue, options)
+
+    on_job: list[Callable[[Job | None, Job | None], None]] = [controller.job_changed, sweeper.job_changed]
+    runtime.worker(queue, controller.sync, options.concurrent_syncs)
+    runtime.worker(orphan_queue, sweeper.sync, options.concurrent_syncs)
+    if options.manage == "All":
+        ttl_queue: WorkQueue[Key] = WorkQueue("ttl_jobs_to_delete", metrics=metrics)
+        expirer = ttl.TtlController(cluster, ttl_queue, runtime.clock, metrics)
+        on_job.append(expirer.job_changed)
+        runtime.worker(ttl_queue, expirer.sync, options.concurrent_syncs)
+    for job_subscriber in on_job:
+        jobs.subscribe(job_subscriber)
+    for pod_subscriber in (controller.pod_changed, sweeper.pod_changed):
+        pods.subscribe(pod_subscriber)
+    return controller

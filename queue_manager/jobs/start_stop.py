@@ -1,0 +1,187 @@
+"""How a Job is started and stopped: the merge patches, each of them one write (spec: kueue.md 7.4).
+
+Starting unsuspends and injects what the flavors ask for. Stopping takes two writes, because a template may
+only change once the Job controller has confirmed the suspension: the first suspends and marks the Job as
+"stopping", the second puts the template back as the user wrote it and takes the mark away. A crash between
+them leaves the mark, so the stop is finished later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from job_controller.annotations import integer
+from job_controller.json_tree import Json
+from job_controller.model import Job
+from queue_manager.api import keys
+from queue_manager.api.types import ResourceFlavor, Workload
+from queue_manager.jobs.workload_manifest import reclaimed, synchronous
+
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
+
+
+class TemplateConflict(Exception):
+    """The Job's template says something else than what must be injected: it can never start."""
+
+
+class FlavorMissing(Exception):
+    """A flavor the Workload was admitted to is gone: without it nobody knows which nodes are meant."""
+
+
+def start(job: Job, workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> Json:
+    """Unsuspend with node selector, tolerations, labels and annotation. Raises Conflict and FlavorMissing."""
+    admission = workload.status.admission
+    assigned = admission.pod_set_assignments[0] if admission and admission.pod_set_assignments else None
+    if admission is None or assigned is None:
+        raise ValueError(f"{workload.metadata.key} has no assignment")
+    to = dict.fromkeys(assigned.flavors.values())
+    missing = [name for name in to if name not in flavors]
+    if missing:
+        raise FlavorMissing(f"missing ResourceFlavor(s): {', '.join(missing)}")
+    used = [flavors[name] for name in to]
+    template = job.spec.template
+    meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+    selector: dict[str, str] = {}
+    for flavor in used:
+        selector |= flavor.spec.node_labels
+    names = {
+        keys.PODSET: assigned.name or "main",
+        keys.LOCAL_QUEUE_NAME: workload.spec.queue_name,
+        keys.CLUSTER_QUEUE_NAME: admission.cluster_queue,
+    }
+    new_labels = {key: value for key, value in names.items() if _LABEL_VALUE.match(value)}
+    annotation = {keys.WORKLOAD: workload.metadata.name}
+    _check("labels", meta.get("labels"), new_labels)
+    _check("annotations", meta.get("annotations"), annotation)
+    _check("nodeSelector", spec.get("nodeSelector"), selector)
+    more = [t for f in used for t in f.spec.tolerations]
+    for update in _updates(workload, names[keys.PODSET]):
+        for field, have, add in (
+            ("labels", meta.get("labels"), new_labels),
+            ("annotations", meta.get("annotations"), annotation),
+            ("nodeSelector", spec.get("nodeSelector"), selector),
+        ):
+            _check(field, {**(have or {}), **add}, update.get(field) or {})
+            add |= update.get(field) or {}
+        more += update.get("tolerations") or []
+    change: dict[str, Json] = {"metadata": {"labels": new_labels, "annotations": annotation}}
+    pod_change: dict[str, Json] = {"nodeSelector": selector} if selector else {}
+    tolerations = _merged(spec.get("tolerations") or [], more)
+    if tolerations != (spec.get("tolerations") or []):
+        pod_change["tolerations"] = tolerations
+    if pod_change:
+        change["spec"] = pod_change
+    size, note = _smaller(job, workload, assigned.count)
+    return _patch(job, {"suspend": False, "template": change, **size}, note)
+
+
+def _updates(workload: Workload, pod_set: str) -> list[Json]:
+    """What admission checks want injected into this pod set."""
+    found = (u for check in workload.status.admission_checks for u in check.pod_set_updates)
+    return [update for update in found if update.get("name") == pod_set]
+
+
+def _smaller(job: Job, workload: Workload, count: int | None) -> tuple[Json, Json]:
+    """With fewer pods admitted than asked for: run as many (spec 7.4). (spec, annotations)
+
+    What the user had set follows from the Workload, except where completions had capped the number of pods.
+    """
+    wanted = workload.spec.pod_sets[0]
+    if wanted.min_count is None or count is None or count >= wanted.count - reclaimed(workload):
+        return {}, None  # also where all that are still to be run were admitted: completions must stay for the others
+    size = {"parallelism": count, **({"completions": count} if synchronous(job) else {})}
+    before = job.spec.parallelism
+    return size, {keys.PARALLELISM: str(before)} if before is not None and before > wanted.count else None
+
+
+def _restored_size(job: Job, workload: Workload) -> Json:
+    """Parallelism (and completions) as they were before a partial admission; empty if they are."""
+    wanted = workload.spec.pod_sets[0]
+    if wanted.min_count is None or job.spec.parallelism is None or job.spec.parallelism >= wanted.count:
+        return {}
+    noted = integer(job.metadata.annotations.get(keys.PARALLELISM, ""))
+    size: dict[str, Json] = {"parallelism": wanted.count if noted is None else max(0, noted)}
+    if synchronous(job):
+        size["completions"] = wanted.count
+    return size
+
+
+def _check(field: str, have: Mapping[str, str] | None, want: Mapping[str, str]) -> None:
+    for key, value in want.items():
+        there = (have or {}).get(key, value)
+        if there != value:
+            raise TemplateConflict(
+                f"invalid admission check PodSetUpdate: conflict for {field}: "
+                f"conflict for key={key}, value1={there}, value2={value}"
+            )
+
+
+def _merged(have: list[Json], more: Iterable[Json]) -> list[Json]:
+    result = list(have)
+    for toleration in more:
+        if toleration not in result:
+            result.append(toleration)
+    return result
+
+
+def suspend(job: Job, *, mark: bool) -> Json:
+    """The first half of a stop. Without anything to restore there is no second half, and no mark."""
+    return _patch(job, {"suspend": True}, {keys.STOPPING: "true"} if mark else None)
+
+
+def restore(job: Job, workload: Workload) -> Json:
+    """The second half: the template as it was, and the mark gone."""
+    own = [key for key in (keys.STOPPING, keys.PARALLELISM) if key in job.metadata.annotations]
+    return _patch(job, _difference(job, workload), dict.fromkeys(own))
+
+
+def unmark(job: Job) -> Json:
+    """End a stop whose Workload is gone: there is nothing to restore from."""
+    return _patch(job, {}, {keys.STOPPING: None})
+
+
+def must_restore(job: Job, workload: Workload) -> bool:
+    """Whether a stop has a second half: the template, or the size, is not as the user wrote it."""
+    return bool(_difference(job, workload))
+
+
+def _difference(job: Job, workload: Workload) -> Json:
+    """What to change in spec so that the template is the Workload's again; empty if it is."""
+    if not workload.spec.pod_sets:
+        return {}
+    original = workload.spec.pod_sets[0].template
+    meta, spec = job.spec.template.get("metadata") or {}, job.spec.template.get("spec") or {}
+    old_meta, old_spec = original.get("metadata") or {}, original.get("spec") or {}
+    kept = (*keys.CONTROLLER_UID_LABELS, *keys.JOB_NAME_LABELS)
+    change: dict[str, Json] = {}
+    meta_change = {
+        "labels": _map_change(meta.get("labels"), old_meta.get("labels"), kept),
+        "annotations": _map_change(meta.get("annotations"), old_meta.get("annotations")),
+    }
+    if meta_change := {k: v for k, v in meta_change.items() if v}:
+        change["metadata"] = meta_change
+    spec_change: dict[str, Json] = {}
+    if selector := _map_change(spec.get("nodeSelector"), old_spec.get("nodeSelector")):
+        spec_change["nodeSelector"] = selector
+    for field in ("tolerations", "schedulingGates"):
+        if (spec.get(field) or []) != (old_spec.get(field) or []):
+            spec_change[field] = old_spec.get(field) or None
+    if spec_change:
+        change["spec"] = spec_change
+    return {**({"template": change} if change else {}), **_restored_size(job, workload)}
+
+
+def _map_change(
+    have: Mapping[str, str] | None, want: Mapping[str, str] | None, kept: tuple[str, ...] = ()
+) -> dict[str, str | None]:
+    have, want = have or {}, want or {}
+    change: dict[str, str | None] = {k: v for k, v in want.items() if have.get(k) != v}
+    return change | {k: None for k in have if k not in want and k not in kept}
+
+
+def _patch(job: Job, spec: Json, annotations: Json = None) -> Json:
+    meta: dict[str, Json] = {"resourceVersion": job.metadata.resource_version, "uid": job.metadata.uid}
+    if annotations:
+        meta["annotations"] = annotations
+    return {"metadata": meta, **({"spec": spec} if spec else {})}

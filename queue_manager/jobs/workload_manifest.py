@@ -1,0 +1,243 @@
+"""The Workload of a Job: its name, its content, and whether it still says what the Job asks for (spec 7.2, 7.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
+
+from job_controller.annotations import integer
+from job_controller.json_tree import Json
+from job_controller.model import Job, JobSpec
+from job_controller.pod_manifest import owner_reference
+from queue_manager.api import condition_types, keys
+from queue_manager.api.types import PodSet, PriorityClass, Workload, WorkloadPriorityClass
+from queue_manager.api.workload_names import is_named_for, workload_name
+
+MAX_LABEL = 63
+
+
+class Priority(NamedTuple):
+    """spec.priority and where it comes from."""
+
+    value: int = 0
+    group: str = ""
+    kind: str = ""
+    name: str = ""
+
+    @property
+    def reference(self) -> Json:
+        return {"group": self.group, "kind": self.kind, "name": self.name} if self.name else None
+
+
+def made_for(job: Job, workload: Workload) -> bool:
+    """It was made for this Job, here or by Kueue (which may cut names shorter), and not by somebody who brought it."""
+    return is_named_for(workload.metadata.name, job.metadata.name, job.metadata.uid)
+
+
+def lets_run(workload: Workload) -> bool:
+    """Whether the Job of this Workload may run: the Workload is admitted, and nothing has ended that since."""
+    ended = any(workload.is_true(end) for end in (condition_types.EVICTED, condition_types.FINISHED))
+    admitted = workload.is_true(condition_types.ADMITTED) and workload.status.admission is not None
+    return admitted and not ended and workload.metadata.deletion_timestamp is None
+
+
+def queue_name(job: Job) -> str:
+    """The LocalQueue that the Job names; empty if it names none."""
+    return job.metadata.labels.get(keys.QUEUE_NAME, "")
+
+
+def pod_count(spec: JobSpec) -> int:
+    """How many pods really run at once: never more than there are completions."""
+    return spec.pods_at_once if spec.completions is None else min(spec.pods_at_once, spec.completions)
+
+
+def pod_set(job: Job) -> Json:
+    """The one pod set of a Job, as it is written into its Workload."""
+    result: dict[str, Json] = {
+        "name": "main",
+        "count": pod_count(job.spec),
+        "template": clean_template(job.spec.template),
+        "topologyRequest": {"podIndexLabel": keys.POD_INDEX_LABEL},
+    }
+    minimum = min_parallelism(job)
+    if minimum is not None:
+        result["minCount"] = minimum
+    return result
+
+
+def min_parallelism(job: Job) -> int | None:
+    """How many pods will do, by the Job's annotation; None if only all of them will."""
+    number = integer(job.metadata.annotations.get(keys.MIN_PARALLELISM, ""))
+    return number if number is not None and number > 0 else None
+
+
+def clean_template(template: Mapping[str, Json]) -> Json:
+    """A Job's pod template without what the API server added for the one Job it belongs to."""
+    meta = {k: v for k, v in (template.get("metadata") or {}).items() if v}
+    own = (*keys.CONTROLLER_UID_LABELS, "job-name")
+    if "labels" in meta:
+        meta["labels"] = {k: v for k, v in meta["labels"].items() if k not in own}
+    spec = dict(template.get("spec") or {})
+    for field in ("containers", "initContainers"):
+        if spec.get(field):
+            spec[field] = [_unique_env(container) for container in spec[field]]
+    return {"metadata": meta, "spec": spec}
+
+
+def _unique_env(container: Json) -> Json:
+    """Of several variables of one name the last counts; the list in a Workload must not repeat names."""
+    env = container.get("env") or []
+    last = {variable.get("name"): variable for variable in env}
+    return container if len(last) == len(env) else {**container, "env": list(last.values())}
+
+
+def reclaimed(workload: Workload) -> int:
+    """How many of its pods are known to run no more."""
+    return next((r.count for r in workload.status.reclaimable_pods if r.name == "main"), 0)
+
+
+def synchronous(job: Job) -> bool:
+    """With fewer pods admitted than asked for it is to have as many completions as pods."""
+    return job.metadata.annotations.get(keys.COMPLETIONS_EQUAL_PARALLELISM, "") in keys.TRUE_TEXTS
+
+
+def max_execution_time(job: Job) -> int | None:
+    """Seconds, by the Job's label; None without a limit, or with one that is no positive number of 32 bits."""
+    number = integer(job.metadata.labels.get(keys.MAX_EXEC_TIME, ""))
+    return number if number is not None and number > 0 else None
+
+
+def new_workload(
+    job: Job,
+    priority: Priority,
+    labels_to_copy: tuple[str, ...] = (),
+    overrides: Mapping[str, str] = MappingProxyType({}),
+) -> Json:
+    """The Workload to create for a Job. `overrides`: those of its annotations that hold."""
+    meta = job.metadata
+    kept = {k: v for k, v in meta.annotations.items() if k.startswith(keys.PROVREQ_PREFIX)}
+    kept |= overrides
+    if keys.ADMISSION_GATED_BY in meta.annotations:
+        kept[keys.ADMISSION_GATED_BY] = meta.annotations[keys.ADMISSION_GATED_BY]
+    if meta.resource_version.isdecimal():
+        kept[keys.SEQUENCE] = meta.resource_version
+    spec: dict[str, Json] = {
+        "podSets": [pod_set(job)],
+        "priority": priority.value,
+        "active": True,
+    }
+    if queue_name(job):
+        spec["queueName"] = queue_name(job)
+    if priority.reference:
+        spec["priorityClassRef"] = priority.reference
+    seconds = max_execution_time(job)
+    if seconds is not None:
+        spec["maximumExecutionTimeSeconds"] = seconds
+    return {
+        "apiVersion": keys.API_VERSION,
+        "kind": "Workload",
+        "metadata": {
+            "name": workload_name(meta.name, meta.uid),
+            "namespace": meta.namespace,
+            "labels": {**{k: meta.labels[k] for k in labels_to_copy if k in meta.labels}, **uid_label(job)},
+            "annotations": kept,
+            "finalizers": [keys.FINALIZER],
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": spec,
+    }
+
+
+def matches(job: Job, workload: Workload) -> bool:
+    """Whether the Workload asks for what the Job will run.
+
+    While the Workload holds quota the Job may carry what was injected at its start; if it does, only what cannot be
+    injected is compared.
+    """
+    if len(workload.spec.pod_sets) != 1:
+        return False
+    have = workload.spec.pod_sets[0]
+    want = pod_set(job)
+    if want["count"] not in _counts(have, workload) or have.min_count != want.get("minCount"):
+        return False
+    if workload.spec.maximum_execution_time_seconds != max_execution_time(job):
+        return False
+    ours, theirs = have.template, want["template"]
+    pure = not workload.is_true(condition_types.QUOTA_RESERVED) or not injected(job)
+    stopped = job.spec.suspend and keys.STOPPING not in job.metadata.annotations
+    if pure and stopped and not prebuilt_name(job):
+        return _equal(ours, theirs, "metadata", ("labels", "annotations")) and ours.get("spec") == theirs["spec"]
+    return _equal(ours, theirs, "spec", ("containers", "initContainers"))
+
+
+def injected(job: Job) -> bool:
+    """Its template carries what a start puts there."""
+    meta = job.spec.template.get("metadata") or {}
+    return keys.WORKLOAD in (meta.get("annotations") or {}) or keys.PODSET in (meta.get("labels") or {})
+
+
+def _counts(have: PodSet, workload: Workload) -> set[int]:
+    """The counts that are right: all pods, or as many as were admitted."""
+    admission = workload.status.admission
+    if have.min_count is None or admission is None or not admission.pod_set_assignments:
+        return {have.count}
+    return {have.count, admission.pod_set_assignments[0].count or have.count}
+
+
+def prebuilt_name(job: Job) -> str:
+    """The Workload that somebody made for this Job; empty if we make it."""
+    own, notes = job.metadata.labels, job.metadata.annotations
+    return own.get(keys.PREBUILT_WORKLOAD, "") or notes.get(keys.PREBUILT_WORKLOAD, "")
+
+
+def take_over(job: Job, workload: Workload) -> Json:
+    """The patch that makes a Workload this Job's own, with our finalizer.
+
+    A Workload that is deleted without our finalizer could not restore a running Job, and its quota would be free while
+    the pods still use it. One that is being deleted already takes no new finalizer.
+    """
+    meta = workload.metadata
+    others = msgspec.to_builtins([o for o in meta.owner_references if o.uid != job.metadata.uid])
+    references = [*others, owner_reference(job)]
+    more = (keys.FINALIZER,) if meta.deletion_timestamp is None else ()
+    kept = list(dict.fromkeys((*meta.finalizers, *more)))
+    return {"metadata": {"ownerReferences": references, "labels": uid_label(job), "finalizers": kept}}
+
+
+def hand_back(job: Job, workload: Workload) -> Json:
+    """The patch that reverses it."""
+    meta = workload.metadata
+    references = msgspec.to_builtins([o for o in meta.owner_references if o.uid != job.metadata.uid])
+    kept = [f for f in meta.finalizers if f != keys.FINALIZER]
+    return {"metadata": {"ownerReferences": references, "labels": {keys.JOB_UID: None}, "finalizers": kept}}
+
+
+def uid_label(job: Job) -> dict[str, str]:
+    """The label by which the Workload of a Job is found; none where the uid is too long for one."""
+    return {keys.JOB_UID: job.metadata.uid} if len(job.metadata.uid) <= MAX_LABEL else {}
+
+
+def _equal(ours: Json, theirs: Json, part: str, fields: tuple[str, ...]) -> bool:
+    one, other = ours.get(part) or {}, theirs.get(part) or {}
+    return all((one.get(field) or None) == (other.get(field) or None) for field in fields)
+
+
+def priority_of(
+    job: Job,
+    classes: Mapping[str, WorkloadPriorityClass],
+    pod_classes: Mapping[str, PriorityClass],
+) -> Priority | None:
+    """Label, then the pods' PriorityClass, then the global default, then 0. None: the label names no class."""
+    name = job.metadata.labels.get(keys.PRIORITY_CLASS, "")
+    if name:
+        found = classes.get(name)
+        return Priority(found.value, keys.GROUP, "WorkloadPriorityClass", name) if found else None
+    pod_class = (job.spec.template.get("spec") or {}).get("priorityClassName", "")
+    default = next((c for c in pod_classes.values() if c.global_default), None)
+    chosen = pod_classes.get(pod_class) if pod_class else default
+    if chosen is None:
+        return Priority()
+    return Priority(chosen.value, "scheduling.k8s.io", "PriorityClass", chosen.metadata.name)

@@ -1,0 +1,87 @@
+"""Admission checks: what others must confirm before a Workload with quota may start (spec: kueue.md 4.3, 4.7).
+
+A check is answered by its own controller, in status.admissionChecks of the Workload. We keep the list in step
+with what the ClusterQueue asks for, and act on the answers:
+
+    all Ready      the Workload is admitted
+    any Rejected   it is deactivated
+    any Retry      it is evicted, its checks begin anew, and it waits as long as they ask for
+
+Rejected goes before Retry. An eviction for any reason makes every answer Pending again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from queue_manager.api import condition_types, event_reasons, messages, reasons
+from queue_manager.api.types import AdmissionCheckState, RequeueState
+from queue_manager.lifecycle import transitions
+from queue_manager.lifecycle.status_draft import Draft
+
+
+def synchronise(draft: Draft, names: Sequence[str]) -> None:
+    """One entry for each check that counts, Pending if it is new; answers that are there stay."""
+    known = {check.name: check for check in draft.status.admission_checks}
+    new = tuple(
+        known.get(name) or AdmissionCheckState(name=name, state="Pending", message="", last_transition_time=draft.now)
+        for name in names
+    )
+    if new != draft.status.admission_checks:
+        draft.put(admission_checks=new)
+
+
+def act(draft: Draft) -> None:
+    """Do what the answers say, to a Workload that holds quota and is not evicted."""
+    if not draft.is_true(condition_types.QUOTA_RESERVED) or draft.is_true(condition_types.EVICTED):
+        return
+    rejected, again = in_state(draft, "Rejected"), in_state(draft, "Retry")
+    if rejected:
+        _reject(draft, _listed("Rejected", rejected))
+    elif again:
+        _retry(draft, again)
+    elif not draft.is_true(condition_types.ADMITTED):
+        confirm(draft)
+
+
+def in_state(draft: Draft, state: str) -> list[AdmissionCheckState]:
+    return [check for check in draft.status.admission_checks if check.state == state]
+
+
+def confirm(draft: Draft) -> None:
+    """Admitted, if nothing is left to wait for."""
+    if any(check.state != "Ready" for check in draft.status.admission_checks):
+        draft.set(condition_types.ADMITTED, "False", reasons.UNSATISFIED_CHECKS, messages.UNSATISFIED_CHECKS_MESSAGE)
+        return
+    admission, reserved = draft.status.admission, draft.condition(condition_types.QUOTA_RESERVED)
+    since = reserved.last_transition_time if reserved is not None else None
+    waited = transitions.whole_seconds(draft.now - since) if since is not None else 0
+    draft.set(condition_types.ADMITTED, "True", reasons.ADMITTED, messages.ADMITTED_MESSAGE)
+    name = admission.cluster_queue if admission is not None else ""
+    draft.event(
+        "Normal", event_reasons.ADMITTED, f"Admitted by ClusterQueue {name}, wait time since reservation was {waited}s"
+    )
+
+
+def _reject(draft: Draft, message: str) -> None:
+    if draft.is_true(condition_types.DEACTIVATION_TARGET):
+        return
+    transitions.target_deactivation(draft, reasons.ADMISSION_CHECK, message)
+    draft.event("Warning", event_reasons.ADMISSION_CHECK_REJECTED, f"Deactivated due to {message}")
+
+
+def _retry(draft: Draft, again: Sequence[AdmissionCheckState]) -> None:
+    message = f"Evicted due to {_listed('Retry', again)}"
+    delay = max((check.requeue_after_seconds or 0 for check in again), default=0)
+    transitions.evict(draft, reasons.ADMISSION_CHECK, message)
+    if delay:
+        state, at = draft.status.requeue_state or RequeueState(), draft.now + timedelta(seconds=delay)
+        later = at if state.requeue_at is None else max(at, state.requeue_at)
+        draft.put(requeue_state=RequeueState(count=state.count, requeue_at=later))
+
+
+def _listed(state: str, checks: Sequence[AdmissionCheckState]) -> str:
+    texts = [f'"{check.name}"' + (f" ({check.message})" if check.message else "") for check in checks]
+    noun = "AdmissionCheck" if len(texts) == 1 else "AdmissionChecks"
+    return f"{noun} in {state} state: {', '.join(texts)}"

@@ -1,0 +1,157 @@
+"""Pods that are not ready in time: when the time is over, and what then (spec: kueue.md 4.5).
+
+Theory. An admitted Workload whose pods are not ready has one deadline, the earlier of two:
+
+    its attempt's     WaitForStart      admission + timeout; + unschedulableTimeout while no node can take a pod
+                      WaitForRecovery   loss of a ready pod + recoveryTimeout (none: no deadline)
+    its last          first time that its pods were not ready, over all tries + giveUpAfter
+
+At an attempt's deadline it is evicted and backs off, unless it had as many retries as it may. At the last one it is
+deactivated, also while it backs off, and at the end of a backoff that ends with it; but not while it waits in line for
+quota, which is no fault of its own: who is admitted when the last one is over, or at that very second, has a whole
+attempt.
+
+`Unscheduled` is told from the pods at the time of the decision. It is no part of the Workload's state: it changes the
+cause and the message of an eviction, and which timeout counts.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from math import ceil
+from typing import NamedTuple
+
+from job_controller.times import later
+from queue_manager.api import condition_types, messages, reasons
+from queue_manager.api.types import RequeueState, Workload
+from queue_manager.lifecycle import requeue_history, transitions
+from queue_manager.lifecycle.overrides import effective
+from queue_manager.lifecycle.settings import PodsReadySettings, Settings
+from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.queueing.requeue_backoff import backoff_seconds
+
+
+class Unscheduled(NamedTuple):
+    """Pods of a Job that no node can take, and what the scheduler says of the first."""
+
+    pods: int
+    message: str
+
+
+class Deadline(NamedTuple):
+    """`waits_for` is WaitForStart or WaitForRecovery; `last`: there is no retry after it."""
+
+    at: datetime
+    waits_for: str
+    last: bool = False
+
+
+def settings_for(w: Workload, settings: Settings) -> PodsReadySettings | None:
+    """waitForPodsReady as it holds for one Workload."""
+    return None if settings.pods_ready is None else effective(settings.pods_ready, w.metadata.annotations)
+
+
+def pods_deadline(w: Workload, settings: Settings, unscheduled: Unscheduled | None = None) -> Deadline | None:
+    """When the pods of an admitted Workload must be ready, and what is waited for."""
+    own, admitted = settings_for(w, settings), w.condition(condition_types.ADMITTED)
+    if own is None or admitted is None or not admitted.is_true or w.is_true(condition_types.PODS_READY):
+        return None
+    attempt = _attempt_deadline(w, own, unscheduled)
+    end = give_up_at(w, own)
+    began = admitted.last_transition_time
+    if end is None or began is None or end <= began or (attempt is not None and attempt.at < end):
+        return attempt
+    return None if attempt is None else Deadline(end, attempt.waits_for, last=True)
+
+
+def _attempt_deadline(w: Workload, own: PodsReadySettings, unscheduled: Unscheduled | None) -> Deadline | None:
+    admitted, ready = w.condition(condition_types.ADMITTED), w.condition(condition_types.PODS_READY)
+    if ready is not None and ready.reason == reasons.WAIT_FOR_RECOVERY:
+        since, seconds = ready.last_transition_time, own.recovery_timeout
+        if since is None or seconds is None or seconds <= 0:
+            return None
+        return Deadline(_after(seconds, _not_before(since, own)), reasons.WAIT_FOR_RECOVERY)
+    if admitted is None or admitted.last_transition_time is None:
+        return None
+    timeout = own.timeout
+    if unscheduled is not None and own.unschedulable_timeout is not None:
+        timeout = own.unschedulable_timeout
+    began = _not_before(admitted.last_transition_time, own)
+    return Deadline(_after(timeout, began), reasons.WAIT_FOR_START)
+
+
+def _not_before(time: datetime, own: PodsReadySettings) -> datetime:
+    return time if own.since is None else max(time, own.since)
+
+
+def give_up_at(w: Workload, own: PodsReadySettings | None) -> datetime | None:
+    """When it is deactivated if its pods are not ready until then."""
+    if own is None or own.give_up_after is None:
+        return None
+    since = requeue_history.not_ready_since(w)
+    return None if since is None else _after(own.give_up_after, since)
+
+
+def ends_instead_of_retry(w: Workload, settings: Settings) -> datetime | None:
+    """When a Workload in backoff is deactivated, because giveUpAfter is over by its requeueAt; None: it is retried."""
+    state, evicted = w.status.requeue_state, w.condition(condition_types.EVICTED)
+    at = state.requeue_at if state is not None else None
+    if at is None or evicted is None or evicted.reason != reasons.PODS_READY_TIMEOUT:
+        return None
+    end = give_up_at(w, settings_for(w, settings))
+    return end if end is not None and end <= at else None
+
+
+def _after(seconds: float, time: datetime) -> datetime:
+    """In whole seconds, as a draft has no others: between two of them a deadline would be over, and yet not over."""
+    return later(time, ceil(seconds))
+
+
+def time_out(draft: Draft, settings: Settings, jitter: float, unscheduled: Unscheduled | None = None) -> None:
+    """Decided anew on the newest state: the pods may have become ready meanwhile."""
+    w = draft.workload
+    own, deadline = settings_for(w, settings), pods_deadline(w, settings, unscheduled)
+    if own is None or deadline is None or deadline.at > draft.now or draft.is_true(condition_types.EVICTED):
+        return
+    end = give_up_at(w, own)
+    if end is not None and end <= draft.now:
+        give_up(draft, unscheduled if deadline.waits_for == reasons.WAIT_FOR_START else None)
+        return
+    evict_or_deactivate(draft, own, deadline.waits_for, jitter, unscheduled)
+
+
+def give_up(draft: Draft, unscheduled: Unscheduled | None = None) -> None:
+    """The time for all tries together is over."""
+    message = _with_pods(messages.REQUEUING_TIME_MESSAGE, unscheduled)
+    transitions.target_deactivation(draft, reasons.REQUEUING_LIMIT_EXCEEDED, message)
+
+
+def _with_pods(message: str, unscheduled: Unscheduled | None) -> str:
+    """So that the last attempt, too, tells pods that no node could take from pods that did not get ready."""
+    return f"{message}; {messages.pods_unschedulable(*unscheduled)}" if unscheduled is not None else message
+
+
+def evict_or_deactivate(
+    draft: Draft, own: PodsReadySettings, waits_for: str, jitter: float, unscheduled: Unscheduled | None = None
+) -> None:
+    """Once more after a backoff, or never."""
+    state = draft.status.requeue_state or RequeueState()
+    count = (state.count or 0) + 1
+    unscheduled = unscheduled if waits_for == reasons.WAIT_FOR_START else None
+    if own.limit is not None and count > own.limit:
+        message = _with_pods(messages.REQUEUING_LIMIT_MESSAGE, unscheduled)
+        transitions.target_deactivation(draft, reasons.REQUEUING_LIMIT_EXCEEDED, message)
+        return
+    at = draft.now + _wait(count, own, jitter)
+    retry_at = at if state.requeue_at is None else max(at, state.requeue_at)
+    draft.put(requeue_state=RequeueState(count=count, requeue_at=retry_at))
+    cause = waits_for if unscheduled is None else reasons.UNSCHEDULABLE
+    message = _with_pods(messages.pods_ready_timeout(str(draft.original.metadata.key)), unscheduled)
+    transitions.evict(draft, reasons.PODS_READY_TIMEOUT, message, cause=cause, retry_at=retry_at)
+
+
+def _wait(count: int, own: PodsReadySettings, jitter: float) -> timedelta:
+    """In whole seconds, as the API has no others. Kueue cuts them off; the short waits of KEP-1282, 1.4 and 2.8
+    seconds, are rounded, or many of them would fall far behind their sum."""
+    seconds = backoff_seconds(count, own.base, own.maximum, jitter, own.formula)
+    return timedelta(seconds=round(seconds) if own.formula == "KEP1282" else int(seconds))

@@ -1,0 +1,383 @@
+"""The life of a Workload: given one and its surroundings, the next thing to do.
+
+Theory. All state is in the object: spec.active, conditions, status.admission, requeueState, finalizers. A
+Workload is in one of these states, and each rule below handles one way out of one of them:
+
+    waiting     no quota; in line, blocked by a queue or gate, or in backoff     -> admitted (by the scheduler)
+    admitted    holds quota, its Job runs                                        -> evicted, finished
+    evicted     holds quota until its Job has stopped (see `jobs`)               -> waiting or inactive
+    inactive    spec.active is false, no quota                                   -> waiting (a user says so)
+    finished    for good; only retention is left
+
+Rules are asked in order and the first that applies is the answer: one step, one write, then look again.
+Since every step is derived from the object alone, a crash between two writes loses nothing. Time enters
+only as `now`; a step in the future is a `Wait` with the moment to look again (spec: kueue.md 4.5 to 4.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from job_controller.times import later
+from queue_manager.api import condition_types, event_reasons, keys, messages, policies, reasons
+from queue_manager.api.types import Workload, stops
+from queue_manager.lifecycle import admission_checks, clock_set_back, requeuing, transitions
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.steps import (
+    Deactivate,
+    DeleteExpired,
+    RemoveFinalizer,
+    Rest,
+    Step,
+    Wait,
+    WorkloadContext,
+    WriteStatus,
+)
+from queue_manager.queueing.pending import Why
+
+Rule = Callable[[Workload, WorkloadContext, Settings, datetime], Step | None]
+
+
+def next_step(workload: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step:
+    """The one thing to do now."""
+    for rule in RULES:
+        step = rule(workload, view, settings, now)
+        if step is not None:
+            return step
+    return Rest()
+
+
+# --- the end -----------------------------------------------------------------------------------------------
+
+
+def _orphaned(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """Its Job is gone. If the garbage collector came first there is nobody left to tell."""
+    if not view.owner_gone or w.is_true(condition_types.FINISHED):
+        return None
+    if w.metadata.deletion_timestamp is not None:
+        return _let_go(w)
+    return WriteStatus(lambda d: transitions.finish(d, reasons.OWNER_NOT_FOUND, messages.OWNER_NOT_FOUND_MESSAGE))
+
+
+def _finished(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """It is let go of at once, and deleted after a retention."""
+    finished = w.condition(condition_types.FINISHED)
+    if finished is None or not finished.is_true:
+        return None
+    if keys.FINALIZER in w.metadata.finalizers:
+        return RemoveFinalizer()
+    if w.metadata.deletion_timestamp is not None:
+        return Rest()
+    return _when_old(finished.last_transition_time, settings.retain_finished, now, owner=False)
+
+
+def _deleted(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """The Job's side of the queue stops the Job of a deleted Workload and lets go; without a Job nobody else does."""
+    if w.metadata.deletion_timestamp is None:
+        return None
+    return Rest() if w.job_uid else _let_go(w)
+
+
+def _let_go(w: Workload) -> Step:
+    return RemoveFinalizer() if keys.FINALIZER in w.metadata.finalizers else Rest()
+
+
+def _when_old(since: datetime | None, keep: float | None, now: datetime, *, owner: bool) -> Step:
+    if keep is None or since is None:
+        return Rest()
+    end = later(since, keep)
+    if now < end:
+        return Wait(end)
+    if owner:
+        return DeleteExpired(True, "Deleted job: deactivation retention period expired")
+    return DeleteExpired(False, "Deleted finished workload due to elapsed retention")
+
+
+def _ahead_of_the_clock(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """Times that were written before the clock was set back are corrected before a rule below counts from them."""
+    return WriteStatus(clock_set_back.correct) if clock_set_back.is_ahead(w, now) else None
+
+
+# --- activity ----------------------------------------------------------------------------------------------
+
+
+def _to_deactivate(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """One deactivation per announcement.
+
+    If there was one, somebody has reactivated it before we got further. What was announced is carried out all the
+    same, as if they had come a moment later: the cause is still there, and would be announced again at once.
+    """
+    target = w.condition(condition_types.DEACTIVATION_TARGET)
+    if not w.spec.active or target is None or not target.is_true:
+        return None
+    announced = target.last_transition_time.isoformat() if target.last_transition_time is not None else ""
+    if announced and w.metadata.annotations.get(keys.DEACTIVATED_FOR) == announced:
+        return WriteStatus(transitions.deactivate)
+    return Deactivate(announced)
+
+
+def _inactive(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """Evicted if it holds quota. If a rule deactivated it, and not a user, its Job is deleted after a retention."""
+    if w.spec.active:
+        return None
+    draft = Draft(w, now)
+    transitions.deactivate(draft)
+    if draft.changed:
+        return WriteStatus(transitions.deactivate)
+    stopped = _ownerless_stop(w)
+    if stopped is not None:
+        return stopped
+    evicted = w.condition(condition_types.EVICTED)
+    if evicted is None or w.is_true(condition_types.QUOTA_RESERVED):
+        return Rest()
+    if not evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO):
+        return Rest()  # a user's deactivation is kept
+    return _when_old(evicted.last_transition_time, settings.retain_deactivated, now, owner=True)
+
+
+# --- waiting -----------------------------------------------------------------------------------------------
+
+
+def _gated(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """It stays out of line as long as an annotation names gates."""
+    gates = w.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
+    reserved = w.condition(condition_types.QUOTA_RESERVED)
+    if reserved is not None and reserved.is_true:
+        return None
+    if gates:
+        return _change_or_rest(w, now, lambda d: _gate(d, gates))
+    if reserved is not None and reserved.reason == reasons.ADMISSION_GATED:
+        return WriteStatus(_open_gate)
+    return None
+
+
+def _gate(draft: Draft, gates: str) -> None:
+    if draft.is_true(condition_types.QUOTA_RESERVED):
+        return
+    before = draft.condition(condition_types.QUOTA_RESERVED)
+    transitions.block(draft, reasons.ADMISSION_GATED, f"Admission is gated by: {gates}")
+    if before is None or before.reason != reasons.ADMISSION_GATED:
+        draft.event("Normal", reasons.ADMISSION_GATED, f"Workload admission is gated by: {gates}")
+
+
+def _open_gate(draft: Draft) -> None:
+    if draft.is_true(condition_types.QUOTA_RESERVED):
+        return
+    transitions.block(draft, reasons.PENDING_EVALUATION, messages.GATE_CLEARED_MESSAGE)
+    draft.event("Normal", event_reasons.ADMISSION_GATE_CLEARED, messages.ADMISSION_GATE_CLEARED_MESSAGE)
+
+
+def _backoff(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """No quota any more, and not in line yet."""
+    if w.is_true(condition_types.QUOTA_RESERVED):
+        return None
+    state = w.status.requeue_state
+    at = state.requeue_at if state is not None else None
+    if at is not None:
+        return _wait_for_retry(w, settings, at, now)
+    requeued = w.condition(condition_types.REQUEUED)
+    if requeued is None or requeued.is_true:
+        return None
+    if requeued.reason == reasons.LOCAL_QUEUE_STOPPED and view.local_queue_stop != policies.STOP_NONE:
+        return None
+    if requeued.reason == reasons.CLUSTER_QUEUE_STOPPED and view.cluster_queue_stop != policies.STOP_NONE:
+        return None
+    draft = Draft(w, now)
+    transitions.requeue(draft)
+    return WriteStatus(transitions.requeue) if draft.changed else None
+
+
+def _wait_for_retry(w: Workload, settings: Settings, at: datetime, now: datetime) -> Step:
+    end = requeuing.ends_instead_of_retry(w, settings)
+    if end is not None:
+        return Wait(end) if now < end else WriteStatus(requeuing.give_up)
+    return Wait(at) if now < at else WriteStatus(transitions.end_backoff)
+
+
+# Reasons that the scheduler gives: it takes them back itself.
+_BY_SCHEDULER = (
+    reasons.NO_MATCHING_FLAVOR,
+    reasons.WAITING_FOR_QUOTA,
+    reasons.EXCEEDS_MAX_QUOTA,
+    reasons.TOPOLOGY_PLACEMENT_FAILED,
+    reasons.WAITING_FOR_PREEMPTED,
+    reasons.WAITING_FOR_PODS_READY,
+    reasons.PENDING_EVALUATION,
+)
+
+
+def _waiting(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """Keep the reason of a waiting Workload true."""
+    reserved = w.condition(condition_types.QUOTA_RESERVED)
+    if reserved is not None and reserved.is_true:
+        return None
+    if reserved is None and blocker(w, view) is None:
+        return None
+    return _change_or_rest(w, now, lambda d: _say(d, view))
+
+
+def _say(draft: Draft, view: WorkloadContext) -> None:
+    """Decided anew on the newest state: the scheduler may have said something meanwhile."""
+    reserved = draft.condition(condition_types.QUOTA_RESERVED)
+    if reserved is not None and reserved.is_true:
+        return
+    why = blocker(draft.workload, view)
+    if why is None and reserved is not None:
+        why = _after_a_blocker(reserved.reason, view)
+    if why is not None:
+        transitions.block(draft, why.reason, why.message)
+    elif reserved is not None and draft.is_true(condition_types.ADMITTED):
+        # A reservation that somebody took away: without quota nothing is admitted.
+        transitions.block(draft, reserved.reason, reserved.message)
+
+
+def blocker(w: Workload, view: WorkloadContext) -> Why | None:
+    """The queue that keeps it from being tried."""
+    queue = w.spec.queue_name
+    if not view.local_queue_exists:
+        return Why(reasons.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
+    if stops(view.local_queue_stop):
+        return Why(reasons.SUSPENDED, f"LocalQueue {queue} is inactive")
+    if not view.cluster_queue_exists:
+        return Why(reasons.MISCONFIGURED, f"ClusterQueue {view.cluster_queue} doesn't exist")
+    if not view.cluster_queue_active:
+        return Why(reasons.SUSPENDED, f"ClusterQueue {view.cluster_queue} is inactive")
+    return None
+
+
+def _after_a_blocker(reason: str, view: WorkloadContext) -> Why | None:
+    """What to say once the old reason is over, until the scheduler says something else."""
+    if reason in _BY_SCHEDULER and not (reason == reasons.PENDING_EVALUATION and view.bypassed):
+        return None
+    if reason == reasons.MISCONFIGURED and view.error:
+        return None  # the scheduler said so, and it is still true
+    if view.bypassed is not None:
+        return Why(view.bypassed.reason, messages.EQUIVALENT_MESSAGE)
+    return Why(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
+
+
+def _change_or_rest(w: Workload, now: datetime, apply: Callable[[Draft], None]) -> Step:
+    draft = Draft(w, now)
+    apply(draft)
+    return WriteStatus(apply) if draft.changed else Rest()
+
+
+# --- holding quota -----------------------------------------------------------------------------------------
+
+
+def _ownerless_stop(w: Workload) -> Step | None:
+    """An evicted Workload without a Job has nothing to stop."""
+    if not w.job_uid and w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
+        return WriteStatus(lambda d: transitions.unreserve(d, waits_for_pods=False))
+    return None
+
+
+def _evicted(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """The Job's side of the queue stops the Job and gives the quota back; without a Job there is nothing to stop."""
+    if not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
+        return None
+    return _ownerless_stop(w) or Rest()
+
+
+def _checked(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """Admission checks: their list, whether they are all passed, and what a refusal means (see `checks`)."""
+    if w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
+        return None
+
+    def check(draft: Draft) -> None:
+        if not draft.is_true(condition_types.FINISHED):
+            admission_checks.synchronise(draft, view.checks)
+            admission_checks.act(draft)
+
+    draft = Draft(w, now)
+    check(draft)
+    return WriteStatus(check) if draft.changed else None
+
+
+def _withdrawn(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """Reserved, not admitted, and its queue does not want it any more."""
+    if (
+        not w.is_true(condition_types.QUOTA_RESERVED)
+        or w.is_true(condition_types.ADMITTED)
+        or w.is_true(condition_types.EVICTED)
+    ):
+        return None
+    why = _unwanted(w, view)
+    return WriteStatus(lambda d: transitions.release(d, *why)) if why is not None else None
+
+
+def _unwanted(w: Workload, view: WorkloadContext) -> tuple[str, str] | None:
+    local, cluster = f"LocalQueue {w.spec.queue_name}", f"ClusterQueue {view.cluster_queue}"
+    if not view.local_queue_exists:
+        return reasons.MISCONFIGURED, f"{local} is terminating or missing"
+    if stops(view.local_queue_stop):
+        return reasons.SUSPENDED, f"{local} is stopped"
+    if not view.cluster_queue_exists or view.cluster_queue_terminating:
+        return reasons.MISCONFIGURED, f"{cluster} is terminating or missing"
+    if stops(view.cluster_queue_stop):
+        return reasons.SUSPENDED, f"{cluster} is stopped"
+    return None
+
+
+def _drained(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """A queue that is drained evicts what it has admitted."""
+    if not w.is_true(condition_types.ADMITTED) or view.draining is None:
+        return None
+    reason, message = view.draining
+    return WriteStatus(lambda d: _evict_once(d, reason, message))
+
+
+def _evict_once(draft: Draft, reason: str, message: str) -> None:
+    if draft.is_true(condition_types.QUOTA_RESERVED) and not draft.is_true(condition_types.EVICTED):
+        transitions.evict(draft, reason, message)
+
+
+def _running(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+    """Two deadlines: for the pods to be ready, and for the whole execution."""
+    if not w.is_true(condition_types.ADMITTED) or w.is_true(condition_types.EVICTED):
+        return None
+    ready = requeuing.pods_deadline(w, settings, view.unscheduled)
+    execution = execution_deadline(w)
+    if ready is not None and ready.at <= now:
+        return WriteStatus(lambda d: requeuing.time_out(d, settings, view.jitter, view.unscheduled))
+    if execution is not None and execution <= now:
+        return WriteStatus(_exceed)
+    deadlines = [ready.at] if ready is not None else []
+    deadlines += [execution] if execution is not None else []
+    return Wait(min(deadlines)) if deadlines else None
+
+
+def execution_deadline(w: Workload) -> datetime | None:
+    """When an admitted Workload has run for its maximum execution time, earlier runs included; None: never."""
+    limit, admitted = w.spec.maximum_execution_time_seconds, w.condition(condition_types.ADMITTED)
+    if limit is None or admitted is None or not admitted.is_true or admitted.last_transition_time is None:
+        return None
+    left = limit - (w.status.accumulated_past_execution_time_seconds or 0)
+    return later(admitted.last_transition_time, max(0, left))
+
+
+def _exceed(draft: Draft) -> None:
+    deadline, limit = execution_deadline(draft.workload), draft.original.spec.maximum_execution_time_seconds
+    if deadline is None or limit is None or deadline > draft.now or draft.is_true(condition_types.EVICTED):
+        return
+    transitions.exceed_execution_time(draft, limit)
+
+
+RULES: tuple[Rule, ...] = (
+    _orphaned,
+    _finished,
+    _deleted,
+    _ahead_of_the_clock,
+    _to_deactivate,
+    _inactive,
+    _gated,
+    _backoff,
+    _withdrawn,
+    _checked,
+    _waiting,
+    _evicted,
+    _drained,
+    _running,
+)

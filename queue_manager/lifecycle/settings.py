@@ -1,0 +1,127 @@
+"""The part of the configuration that decides about Workloads, in plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from queue_manager.configuration import KueueConfig
+from queue_manager.configuration.kueue_config import Overrides, Resources
+from queue_manager.configuration.selector import LabelSelector
+from queue_manager.queueing.requeue_backoff import Formula
+from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules, Transformation
+from queue_manager.scheduling.workload_info import Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What annotations of a Job may say; times in seconds, None: no bound."""
+
+    min_timeout: float = 0
+    max_timeout: float | None = None
+    max_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodsReadySettings:
+    """waitForPodsReady; times in seconds (spec: kueue.md 2b)."""
+
+    timeout: float = 1800
+    recovery_timeout: float | None = 1800  # None or <= 0: a Workload that was ready is never evicted
+    block_admission: bool = False
+    timestamp: Timestamp = "Eviction"
+    limit: int | None = None
+    base: int = 60
+    maximum: int = 3600
+    formula: Formula = "Kueue"
+    give_up_after: float | None = None  # seconds without ready pods, over all tries
+    unschedulable_timeout: float | None = None  # None: as timeout
+    bounds: Bounds | None = None  # of what Jobs may set; None: nothing
+    since: datetime | None = None  # when it was switched on under running Workloads; no deadline counts from before
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`pods_ready` None: waitForPodsReady is off. Retention None: for ever."""
+
+    pods_ready: PodsReadySettings | None = field(default_factory=PodsReadySettings)
+    manage_all: bool = False  # also Jobs without a queue name
+    namespaces: LabelSelector = field(default_factory=LabelSelector)
+    label_keys_to_copy: tuple[str, ...] = ()
+    resources: ResourceRules = COUNT_ALL
+    retain_finished: float | None = None  # seconds
+    retain_deactivated: float | None = None  # seconds
+
+    @property
+    def timestamp(self) -> Timestamp:
+        return self.pods_ready.timestamp if self.pods_ready else "Eviction"
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """What Jobs may set for themselves; None: nothing."""
+        return self.pods_ready.bounds if self.pods_ready else None
+
+    def manages(self, namespace_labels: Mapping[str, str]) -> bool:
+        return self.namespaces.matches(namespace_labels)
+
+
+def taken_over(old: Settings, new: Settings, now: datetime) -> Settings:
+    """New settings for what runs with old ones: who is watched only from now on has a whole timeout from now on."""
+    if new.pods_ready is None:
+        return new
+    since = now.replace(microsecond=0) if old.pods_ready is None else old.pods_ready.since
+    return replace(new, pods_ready=replace(new.pods_ready, since=since))
+
+
+def settings_of(config: KueueConfig) -> Settings:
+    """What the configuration says about Workloads."""
+    waiting, kept = config.wait_for_pods_ready, config.object_retention_policies.workloads
+    pods_ready = None
+    if waiting is not None:
+        again = waiting.requeuing_strategy
+        pods_ready = PodsReadySettings(
+            timeout=waiting.timeout.total_seconds(),
+            recovery_timeout=waiting.recovery_timeout.total_seconds(),
+            block_admission=waiting.block_admission,
+            timestamp=again.timestamp,
+            limit=again.backoff_limit_count,
+            base=again.backoff_base_seconds,
+            maximum=again.backoff_max_seconds,
+            formula=again.backoff_formula,
+            give_up_after=_seconds(again.give_up_after),
+            unschedulable_timeout=_seconds(waiting.unschedulable_timeout),
+            bounds=_bounds(waiting.overrides),
+        )
+    return Settings(
+        pods_ready=pods_ready,
+        manage_all=config.manage_jobs_without_queue_name,
+        namespaces=config.managed_jobs_namespace_selector,
+        label_keys_to_copy=config.integrations.label_keys_to_copy,
+        resources=_resource_rules(config.resources),
+        retain_finished=_seconds(kept.after_finished),
+        retain_deactivated=_seconds(kept.after_deactivated_by_kueue),
+    )
+
+
+def _resource_rules(resources: Resources) -> ResourceRules:
+    return ResourceRules(
+        excluded_prefixes=resources.exclude_resource_prefixes,
+        transformations={
+            t.input: Transformation(t.strategy == "Replace", dict(t.outputs), t.multiply_by)
+            for t in resources.transformations
+        },
+        ignore_undeclared=resources.quota_check_strategy == "IgnoreUndeclared",
+    )
+
+
+def _bounds(overrides: Overrides | None) -> Bounds | None:
+    if overrides is None:
+        return None
+    return Bounds(
+        overrides.min_timeout.total_seconds(), _seconds(overrides.max_timeout), overrides.max_backoff_limit_count
+    )
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()

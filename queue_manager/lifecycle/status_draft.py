@@ -1,0 +1,112 @@
+"""A Workload's status while it is being changed: what transitions edit, and the one patch that comes of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from job_controller.json_tree import Json
+from queue_manager.api.types import Condition, Workload, WorkloadStatus
+
+Status = Literal["True", "False"]
+MAX_MESSAGE = 32 * 1024  # characters; longer ones the API server refuses
+_FIELDS = tuple(zip(WorkloadStatus.__struct_fields__, WorkloadStatus.__struct_encode_fields__, strict=True))
+
+
+class Event(NamedTuple):
+    """To be told once the write has succeeded."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+class Draft:
+    """Edits of one status. Reads give the edited state, so transitions can follow one another."""
+
+    def __init__(self, workload: Workload, now: datetime) -> None:
+        self.original = workload
+        self.now = now.astimezone(UTC).replace(microsecond=0)
+        self.status = workload.status
+        self.events: list[Event] = []
+
+    @property
+    def workload(self) -> Workload:
+        """The Workload as it will be."""
+        return msgspec.structs.replace(self.original, status=self.status)
+
+    # --- conditions ---
+
+    def condition(self, type: str) -> Condition | None:
+        return next((c for c in self.status.conditions if c.type == type), None)
+
+    def is_true(self, type: str) -> bool:
+        condition = self.condition(type)
+        return condition is not None and condition.is_true
+
+    def set(self, type: str, status: Status, reason: str, message: str) -> bool:
+        """Set a condition; its transition time moves only with its status. False: it already said so."""
+        message = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 4] + " ..."
+        old = self.condition(type)
+        new = stated(old, type, status, reason, message, self.original.metadata.generation, self.now)
+        if new is old:
+            return False
+        conditions = self.status.conditions
+        self.put(conditions=tuple(new if c is old else c for c in conditions) if old else (*conditions, new))
+        return True
+
+    def drop(self, type: str) -> None:
+        self.put(conditions=tuple(c for c in self.status.conditions if c.type != type))
+
+    # --- other fields ---
+
+    def put(self, **fields: Any) -> None:
+        """Replace fields of the status, by their names in `WorkloadStatus`."""
+        self.status = msgspec.structs.replace(self.status, **fields)
+
+    def event(self, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        self.events.append(Event(type, reason, message))
+
+    # --- the result ---
+
+    @property
+    def changed(self) -> bool:
+        return self.status != self.original.status
+
+    def patch(self) -> Json:
+        """A JSON merge patch of /status that fails if anybody else has written meanwhile."""
+        meta = self.original.metadata
+        status = {
+            wire_name: _wire(getattr(self.status, name))
+            for name, wire_name in _FIELDS
+            if getattr(self.status, name) != getattr(self.original.status, name)
+        }
+        if "requeueState" in status and self.status.requeue_state is not None:
+            status["requeueState"] = {"count": None, "requeueAt": None, **status["requeueState"]}
+        if "requeueHistory" in status and self.status.requeue_history is not None:
+            status["requeueHistory"] = {"since": None, **status["requeueHistory"]}
+        return {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status}
+
+
+def stated(
+    old: Condition | None, type: str, status: str, reason: str, message: str, generation: int, now: datetime
+) -> Condition:
+    """The condition that says this; `old` itself if it does already. The transition time moves only with the status."""
+    if old is not None and (old.status, old.reason, old.message) == (status, reason, message):
+        return old
+    return Condition(
+        type=type,
+        status=status,
+        reason=reason,
+        message=message,
+        observed_generation=generation,
+        last_transition_time=old.last_transition_time if old is not None and old.status == status else now,
+    )
+
+
+def _wire(value: object) -> Json:
+    """Empty lists and records are removed (null in a merge patch). A number stays, 0 too."""
+    tree = msgspec.to_builtins(value)
+    return tree if tree or isinstance(tree, int) else None

@@ -1,0 +1,23 @@
+"""Pods that no node can take: PodScheduled is False with reason Unschedulable. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from job_controller.model import Condition, Pod
+from queue_manager.api import reasons
+from queue_manager.lifecycle.requeuing import Unscheduled
+
+
+def unschedulable(pod: Pod) -> Condition | None:
+    """The condition that says so."""
+    if pod.spec.node_name or pod.metadata.deletion_timestamp is not None or pod.status.phase != "Pending":
+        return None
+    found = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False")
+    return next((c for c in found if c.reason == reasons.UNSCHEDULABLE), None)
+
+
+def unscheduled(pods: Iterable[Pod]) -> Unscheduled | None:
+    """How many of these pods no node can take, and what is said of the first by name; None: there are none."""
+    stuck = [(pod.metadata.name, condition.message) for pod in pods if (condition := unschedulable(pod)) is not None]
+    return Unscheduled(len(stuck), min(stuck)[1]) if stuck else None

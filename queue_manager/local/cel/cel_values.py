@@ -1,0 +1,148 @@
+"""Values of the Common Expression Language: what is equal, what comes before what, and its own types.
+
+Python's values stand for CEL's, but True is no 1 here: int, double and uint compare as numbers, nothing else
+compares across types. Lists that a schema declares to be sets or maps are equal whatever their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any
+
+from queue_manager.local.cel.parser import Uint
+
+Function = Callable[..., Any]  # that a rule can call
+
+
+class CelError(Exception):
+    """An evaluation that has no value, with the reason in the server's words."""
+
+
+class OutOfBudget(Exception):
+    """An evaluation that takes too long."""
+
+
+class Fields(dict[str, Any]):
+    """An object or map of a schema. What is in it is converted when it is looked at: see schema.py."""
+
+    schema: Any = MappingProxyType({})
+
+
+class Items(list[Any]):
+    """A list of a schema, likewise."""
+
+    schema: Any = MappingProxyType({})
+    keys: tuple[str, ...] = ()
+
+
+class SetList(Items):
+    """A list of x-kubernetes-list-type set."""
+
+
+class MapList(Items):
+    """A list of x-kubernetes-list-type map."""
+
+
+@dataclass(frozen=True, slots=True)
+class CelType:
+    """What type() gives."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CelQuantity:
+    """A number with a suffix; equal by value."""
+
+    value: Fraction
+
+
+class Optional:
+    """A value that may not be there."""
+
+    __slots__ = ("there", "value")
+
+    def __init__(self, there: bool, value: Any = None) -> None:
+        self.there = there
+        self.value = value
+
+
+NONE = Optional(False)
+
+
+def no_overload() -> CelError:
+    return CelError("no such overload")
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def equal(left: Any, right: Any) -> bool:
+    if is_number(left) and is_number(right):
+        return bool(left == right)
+    if isinstance(left, Optional) and isinstance(right, Optional):
+        return left.there == right.there and (not left.there or equal(left.value, right.value))
+    if isinstance(left, list) and isinstance(right, list):
+        return _equal_lists(left, right)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(equal(value, right[name]) for name, value in left.items())
+    if isinstance(left, bool) is not isinstance(right, bool):
+        return False
+    return type(left) is type(right) and bool(left == right)
+
+
+def _equal_lists(left: list[Any], right: list[Any]) -> bool:
+    if len(left) != len(right):
+        return False
+    if isinstance(left, SetList | MapList):
+        return all(any(equal(one, other) for other in right) for one in left)
+    return all(map(equal, left, right))
+
+
+def less(left: Any, right: Any) -> bool:
+    """Whether one value comes before another of its kind. Raises CelError."""
+    same = (is_number(left) and is_number(right)) or any(
+        isinstance(left, kind) and isinstance(right, kind) for kind in (str, bytes, datetime, timedelta, bool)
+    )
+    if not same or (isinstance(left, bool) is not isinstance(right, bool)):
+        raise no_overload()
+    return bool(left < right)
+
+
+def whole(value: int) -> int:
+    """A result of arithmetic on integers. Raises CelError beyond 64 bits."""
+    if isinstance(value, Uint):
+        if not 0 <= value < 2**64:
+            raise CelError("unsigned integer overflow")
+    elif not -(2**63) <= value < 2**63:
+        raise CelError("integer overflow")
+    return value
+
+
+def type_of(value: Any) -> CelType:
+    if value is None:
+        return CelType("null_type")
+    if isinstance(value, datetime):
+        return CelType("google.protobuf.Timestamp")
+    if isinstance(value, timedelta):
+        return CelType("google.protobuf.Duration")
+    if isinstance(value, CelQuantity):
+        return CelType("kubernetes.Quantity")
+    names: tuple[tuple[type, str], ...] = (
+        (bool, "bool"),
+        (Uint, "uint"),
+        (int, "int"),
+        (float, "double"),
+        (str, "string"),
+        (bytes, "bytes"),
+        (list, "list"),
+        (dict, "map"),
+        (CelType, "type"),
+        (Optional, "optional_type"),
+    )
+    return CelType(next((name for kind, name in names if isinstance(value, kind)), type(value).__name__))

@@ -1,0 +1,224 @@
+"""The API server on a loopback socket, over TLS.
+
+aiohttp's low-level server without router and middlewares. Every process of this machine can connect to loopback, so
+each request must carry the bearer token. It must also name this server in its Host header: a web page whose own name
+resolves to 127.0.0.1 gets nothing. A client that reads nothing of its watch for `STALLED_SECONDS` is disconnected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import socket
+import ssl
+from collections.abc import Mapping
+from http import HTTPStatus
+from urllib.parse import parse_qsl, unquote
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
+from aiohttp.web_protocol import RequestHandler
+
+from queue_manager.engine.transport import Response
+from queue_manager.local import errors
+from queue_manager.local.bounds import MAX_BODY
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.connections import Connections
+from queue_manager.local.server.exchange import ServerRequest, Stream, refuse
+
+log = logging.getLogger(__name__)
+
+MAX_HEAD = 1 << 20  # bytes of a request line, and of a header: as much as a Kubernetes API server takes
+STALLED_SECONDS = 30.0
+SHUTDOWN_SECONDS = 2.0
+USER = "admin"
+_HEADERS = ("Accept", "Content-Type", "User-Agent")  # all that the API looks at
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+BACKLOG = 512
+
+
+def _brief(record: logging.LogRecord) -> bool:
+    """What is no HTTP is somebody else's mistake: a line tells of it, not a traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.msg, record.args, record.exc_info = "a request was no HTTP: %.200s", (error.message,), None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+    return True
+
+
+_requests = log.getChild("requests")
+_requests.addFilter(_brief)
+
+
+class Listening:
+    """A server that listens at `url` until `close`."""
+
+    def __init__(self, url: str, api: ApiServer, web_server: web.Server, connections: Connections) -> None:
+        self.url = url
+        self._api = api
+        self._web = web_server
+        self._connections = connections
+
+    async def close(self) -> None:
+        """Stop listening, end the watches, let running requests finish."""
+        self._connections.close()
+        self._api.close()
+        await self._web.shutdown(SHUTDOWN_SECONDS)
+
+
+async def serve(
+    server: ApiServer, context: ssl.SSLContext, *, token: str, host: str = "127.0.0.1", port: int = 0
+) -> Listening:
+    """Listen on a loopback address; port 0 takes a free one. `context` has the server's certificate.
+
+    Raises ValueError for any other address or an empty token, OSError when the port is taken.
+    """
+    if not ipaddress.ip_address(host).is_loopback:
+        raise ValueError(f"{host} is not a loopback address: the embedded API server is for this machine only")
+    if not token:
+        raise ValueError("the embedded API server needs a bearer token")
+    door = _Door(server, token)
+    web_server = web.Server(
+        door.handle,
+        request_factory=_make_request,
+        handler_cancellation=True,  # a client that goes away ends its watch
+        access_log=None,
+        logger=_requests,
+        keepalive_timeout=300.0,
+        max_line_size=MAX_HEAD,
+        max_field_size=MAX_HEAD,
+    )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    listener.setblocking(False)
+    taken = listener.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    door.hosts = frozenset(f"{name}:{taken}" for name in (shown, "localhost", "127.0.0.1", "[::1]"))
+    door.connections = Connections(listener, web_server, context)
+    return Listening(f"https://{shown}:{taken}", server, web_server, door.connections)
+
+
+def _make_request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: RequestHandler,
+    writer: object,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)  # type: ignore[arg-type]
+
+
+class _Door:
+    """Authenticates requests, and translates aiohttp's requests and responses from and to ours."""
+
+    connections: Connections
+
+    def __init__(self, server: ApiServer, token: str) -> None:
+        self._server = server
+        self._token = token.encode()
+        self.hosts: frozenset[str] = frozenset()
+
+    async def handle(self, raw: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request on a connection."""
+        refusal = self._refusal(raw.headers)
+        if refusal is not None:
+            return _Whole(refuse(refusal))
+        self.connections.trust(raw.protocol)
+        try:
+            body = await self._body(raw)
+        except errors.StatusError as error:
+            return _Whole(refuse(error))
+        path, _, query = raw.raw_path.partition("?")
+        headers = {name.lower(): raw.headers[name] for name in _HEADERS if name in raw.headers}
+        asked = dict(parse_qsl(query, keep_blank_values=True)) if query else {}
+        request = ServerRequest(raw.method, unquote(path), asked, headers, body, USER)
+        answer = await self._server.handle(request)
+        if isinstance(answer, Stream):
+            return await self._stream(raw, answer)
+        return _Whole(answer)
+
+    def _refusal(self, headers: Mapping[str, str]) -> errors.StatusError | None:
+        if headers.get("Host", "").lower() not in self.hosts:
+            return errors.forbidden(None, "", "the Host header names another server")
+        scheme, _, given = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(_bytes(given), self._token):
+            return errors.unauthorized()
+        return None
+
+    async def _body(self, raw: web.BaseRequest) -> bytes:
+        if not raw.body_exists:
+            return b""
+        if (raw.content_length or 0) > MAX_BODY:
+            raise errors.too_large(MAX_BODY)
+        if raw.headers.get("Expect", "").lower() == "100-continue":
+            await raw.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            raw.writer.output_size = 0
+        try:
+            # What came in one piece with the head is there already: half the cost of `read`, which waits.
+            body = raw.content.read_nowait() if raw.content.is_eof() else await raw.read()
+        except HTTPRequestEntityTooLarge:
+            raise errors.too_large(MAX_BODY) from None
+        if len(body) > MAX_BODY:
+            raise errors.too_large(MAX_BODY)
+        return body
+
+    async def _stream(self, raw: web.BaseRequest, answer: Stream) -> web.StreamResponse:
+        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        response.enable_chunked_encoding()
+        try:
+            await response.prepare(raw)
+            await raw.writer.drain()
+            async for chunk in answer.chunks:
+                async with asyncio.timeout(STALLED_SECONDS):
+                    await response.write(chunk)
+                    await raw.writer.drain()
+            async with asyncio.timeout(STALLED_SECONDS):
+                await response.write_eof()
+        except TimeoutError:
+            log.warning("%s: a reader took nothing for %.0f s and was cut off", raw.path_qs, STALLED_SECONDS)
+            if raw.transport is not None:
+                raw.transport.abort()
+        except ConnectionError:
+            pass  # the reader went away
+        finally:
+            await answer.chunks.aclose()
+        return response
+
+
+def _bytes(header: str) -> bytes:
+    return header.encode("utf-8", "surrogateescape")
+
+
+class _Whole(web.StreamResponse):
+    """An answer that is there as a whole, written in one piece: a third of the cost of `web.Response`."""
+
+    def __init__(self, answer: Response) -> None:
+        super().__init__(status=answer.status)
+        self._answer = answer
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Write head and body at once."""
+        answer = self._answer
+        keep = request.keep_alive
+        self._keep_alive = keep
+        lines = "".join([f"{name}: {value}\r\n" for name, value in answer.headers.items()])
+        head = (
+            f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, '')}\r\n{lines}"
+            f"Content-Length: {len(answer.body)}\r\nConnection: {'keep-alive' if keep else 'close'}\r\n\r\n"
+        ).encode("latin-1", "replace")
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client went away")
+        transport.write(head + (b"" if request.method == "HEAD" else answer.body))
+        await request.writer.drain()
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing is left to write."""

@@ -1,0 +1,179 @@
+"""The part of metadata that the API server owns, whatever the client sends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, invalid, required
+from job_controller.json_tree import Json
+from job_controller.times import timestamp
+from queue_manager.api.resources import NAMESPACES
+from queue_manager.local import errors
+from queue_manager.local.server.call import Call
+from queue_manager.local.storage.store import Store, decode
+
+FINALIZING = ("deletionTimestamp", "deletionGracePeriodSeconds")
+# Set at creation and by deletion only; an update brings them along from the stored object.
+OWNED = ("uid", "creationTimestamp", "generation", *FINALIZING)
+DROPPED = ("selfLink",)
+
+
+def check_envelope(call: Call, obj: Json) -> dict[str, Any]:
+    """apiVersion, kind and namespace agree with the URL; returns metadata, made if absent. Raises 400."""
+    resource = call.resource
+    version, kind = obj.setdefault("apiVersion", resource.api_version), obj.setdefault("kind", resource.kind)
+    if version != resource.api_version:
+        raise errors.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+        )
+    if kind != resource.kind and "crd" in call.kind.extra:
+        problem = invalid("kind", kind, f"must be {resource.kind}")
+        raise errors.invalid(replace(resource, kind=kind), str((obj.get("metadata") or {}).get("name", "")), [problem])
+    if kind != resource.kind:
+        raise errors.bad_request(
+            f"{kind} in version {resource.version!r} cannot be handled as a {resource.kind}: "
+            f"the kind in the data does not match the resource".replace("'", '"')
+        )
+    meta = obj.setdefault("metadata", {})
+    if not isinstance(meta, dict):
+        raise errors.bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: bad metadata')
+    _check_namespace(call, meta)
+    for name in DROPPED:
+        meta.pop(name, None)
+    return meta
+
+
+def _check_namespace(call: Call, meta: dict[str, Any]) -> None:
+    if not call.resource.namespaced:
+        meta.pop("namespace", None)
+        return
+    if meta.get("namespace", "") not in ("", call.namespace):
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    meta["namespace"] = call.namespace
+
+
+# Built-in kinds that are replaced only by a client that has seen them, as custom kinds are.
+CONDITIONAL = ("customresourcedefinitions", "leases", "runtimeclasses")
+
+
+def check_name(call: Call, meta: dict[str, Any]) -> None:
+    """The object names itself as the URL does. Raises 400."""
+    name = meta.get("name", "")
+    if not name:
+        raise errors.bad_request(
+            f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != call.name:
+        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+
+
+def require_version(call: Call, meta: dict[str, Any]) -> None:
+    """Some kinds are replaced only by a client that has seen them. Raises 422."""
+    conditional = "crd" in call.kind.extra or call.resource.plural in CONDITIONAL
+    if conditional and meta.get("resourceVersion") in (None, "", "0"):
+        problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        named = replace(call.resource, kind=call.resource.plural)
+        raise errors.invalid(named, call.name, [problem])
+
+
+def require_namespace(store: Store, call: Call, name: str) -> None:
+    """Objects are created only in a namespace that exists (404) and is not being deleted (403)."""
+    namespace = store.get(str(NAMESPACES), "", call.namespace)
+    if namespace is None:
+        raise errors.not_found(NAMESPACES, call.namespace)
+    if b'"deletionTimestamp"' in namespace.data and "deletionTimestamp" in decode(namespace)["metadata"]:
+        text = f"namespace {call.namespace} is being terminated"
+        raise errors.forbidden(
+            call.resource,
+            name,
+            f"unable to create new content in namespace {call.namespace} because it is being terminated",
+            [FieldError("NamespaceTerminating", "metadata.namespace", text)],
+        )
+
+
+def begin(store: Store, call: Call, meta: dict[str, Any]) -> None:
+    """metadata of a new object: name, uid, creation time, generation. Raises 400, 422."""
+    if meta.get("resourceVersion", "0") not in ("", "0", None):
+        raise errors.unexplained("resourceVersion should not be set on objects to be created")
+    if not meta.get("name"):
+        prefix = meta.get("generateName")
+        if not prefix:
+            problem = required("metadata.name", "name or generateName is required")
+            raise errors.invalid(call.resource, "", [problem])
+        meta["name"] = call.generated = call.generated or store.new_name(prefix)
+    for name in (*FINALIZING, "resourceVersion"):
+        meta.pop(name, None)
+    if not meta.get("generation"):
+        meta.pop("generation", None)
+    meta["uid"] = store.new_uid()
+    meta["creationTimestamp"] = timestamp(store.now())
+    if call.kind.generation:
+        meta["generation"] = 1
+
+
+def carry_over(call: Call, new: Json, old: Json) -> None:
+    """Give an updated object the metadata that updates cannot change. Raises 409 for another object's identity."""
+    meta, before = new["metadata"], old["metadata"]
+    another = bool(meta.get("uid")) and meta["uid"] != before["uid"]
+    if another and call.request.method != "PATCH":
+        raise errors.conflict(call.resource, call.name, _another_object(call, meta["uid"], before["uid"]))
+    version = meta.get("resourceVersion")
+    if version and version not in ("0", before["resourceVersion"]):
+        if not version.isdigit():
+            raise errors.unexplained(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        raise errors.conflict(call.resource, call.name)
+    if another:
+        problem = invalid("metadata.uid", meta["uid"], IMMUTABLE)
+        raise errors.invalid(call.resource, call.name, [problem, problem])
+    for name in OWNED:
+        if name in before:
+            meta[name] = before[name]
+        elif name not in FINALIZING:  # those are refused as a change
+            meta.pop(name, None)
+    meta["resourceVersion"] = before["resourceVersion"]
+    if "generateName" in before:
+        meta.setdefault("generateName", before["generateName"])
+
+
+def _another_object(call: Call, asked: str, found: str) -> str:
+    """The words of a real server's storage about a uid that is not the object's."""
+    group = call.resource.group if "." in call.resource.group and not call.resource.group.endswith(".k8s.io") else ""
+    key = "/".join(part for part in ("/registry", group, call.resource.plural, call.namespace, call.name) if part)
+    return (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {asked}, UID in object meta: {found}"
+    )
+
+
+def check_finalizers(new: Json, old: Json) -> list[FieldError]:
+    """An object that is being deleted gets no new finalizers."""
+    if "deletionTimestamp" not in old["metadata"]:
+        return []
+    before = set(old["metadata"].get("finalizers") or ())
+    added = [name for name in new["metadata"].get("finalizers") or () if name not in before]
+    if not added:
+        return []
+    detail = "no new finalizers can be added if the object is being deleted, found new finalizers "
+    shown = ", ".join(f'"{name}"' for name in added)
+    return [FieldError("FieldValueForbidden", "metadata.finalizers", f"Forbidden: {detail}[]string{{{shown}}}")]
+
+
+def check_immutable_name(new: Json, old: Json) -> list[FieldError]:
+    """Name and namespace stay (a patch may have touched them)."""
+    return [
+        invalid(f"metadata.{name}", new["metadata"].get(name), IMMUTABLE)
+        for name in ("name", "namespace")
+        if new["metadata"].get(name) != old["metadata"].get(name)
+    ]
+
+
+def count_generation(call: Call, new: Json, old: Json) -> None:
+    """generation counts changes of what is wanted: everything besides metadata and status."""
+    if not call.kind.generation:
+        return
+    keys = {*new, *old} - ({"metadata", "status"} if call.kind.has_status else {"metadata"})
+    if any(new.get(key) != old.get(key) for key in keys):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1

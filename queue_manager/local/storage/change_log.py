@@ -1,0 +1,141 @@
+"""The recent changes of one resource: what watches are fed from.
+
+A log of changes with absolute positions. Watchers do not own buffers: each is a position in this log, so a
+change costs the same for one watcher and for a hundred, and memory is bounded however slow a reader is. The
+log forgets its oldest changes; a reader that fell behind that point is told so (`Forgotten`) and starts anew,
+which is what 410 Gone means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+WEIGHT = 64 << 20  # bytes of objects in one log; twice as much before it is trimmed
+
+
+@dataclass(slots=True, eq=False)
+class Stored:
+    """One version of one object: its JSON as sent, and the few fields that selecting and collecting need.
+
+    `fields` is None for an object read from disk whose field-selector values have not been asked for yet.
+    """
+
+    key: str  # "<namespace>/<name>": the order of lists
+    namespace: str
+    name: str
+    uid: str
+    revision: int
+    labels: Mapping[str, str]
+    fields: Mapping[str, str] | None
+    data: bytes
+
+
+class StoredChange(NamedTuple):
+    """A committed write. For a deletion `new` is the last state, carrying the revision of the deletion."""
+
+    type: str  # ADDED, MODIFIED, DELETED
+    resource: str
+    old: Stored | None
+    new: Stored
+
+    @property
+    def revision(self) -> int:
+        return self.new.revision
+
+
+class Forgotten(Exception):
+    """The log no longer reaches back to the asked position. `oldest` is the first revision it can start from."""
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(f"history begins after revision {oldest}")
+        self.oldest = oldest
+
+
+class ChangeLog:
+    """Bounded log of the changes of one resource: by their number, and by what their objects weigh."""
+
+    def __init__(self, limit: int, since: int, weight: int = WEIGHT) -> None:
+        self._limit = limit
+        self._weight_limit = weight
+        self._weight = 0  # bytes of the objects of _changes
+        self._changes: list[StoredChange] = []
+        self._first = 0  # absolute position of _changes[0]
+        self._since = since  # every change after this revision is in the log
+        self._sleepers: list[asyncio.Future[None]] = []
+
+    @property
+    def end(self) -> int:
+        """The position after the newest change."""
+        return self._first + len(self._changes)
+
+    def append(self, change: StoredChange) -> None:
+        self._changes.append(change)
+        self._weight += len(change.new.data)
+        # Trim in bulk: a list forgets its head at a cost.
+        if len(self._changes) >= self._limit * 2 or self._weight >= self._weight_limit * 2:
+            self._trim()
+
+    def _trim(self) -> None:
+        """Forget the oldest changes; the newest one stays, whatever it weighs."""
+        drop = max(0, len(self._changes) - self._limit)
+        self._weight -= sum(len(change.new.data) for change in self._changes[:drop])
+        while self._weight > self._weight_limit and drop < len(self._changes) - 1:
+            self._weight -= len(self._changes[drop].new.data)
+            drop += 1
+        if drop:
+            self._since = self._changes[drop - 1].revision
+            self._first += drop
+            del self._changes[:drop]
+
+    def position(self, revision: int) -> int:
+        """Where the changes after a revision begin. Raises Forgotten."""
+        if revision < self._since:
+            raise Forgotten(self._since)
+        low, high = 0, len(self._changes)
+        while low < high:
+            middle = (low + high) // 2
+            if self._changes[middle].revision <= revision:
+                low = middle + 1
+            else:
+                high = middle
+        return self._first + low
+
+    def read(self, position: int, limit: int) -> list[StoredChange]:
+        """Up to `limit` changes from a position on. Raises Forgotten."""
+        start = position - self._first
+        if start < 0:
+            raise Forgotten(self._since)
+        return self._changes[start : start + limit]
+
+    def after(self, revision: int) -> Iterator[StoredChange]:
+        """All changes after a revision, oldest first. Raises Forgotten."""
+        start = self.position(revision) - self._first
+        for index in range(start, len(self._changes)):
+            yield self._changes[index]
+
+    def wake(self) -> None:
+        """Wake all readers that wait at the end of the log."""
+        sleepers, self._sleepers = self._sleepers, []
+        for sleeper in sleepers:
+            _wake(sleeper)
+
+    async def wait(self, seconds: float) -> None:
+        """Until woken, or for so many seconds of loop time."""
+        loop = asyncio.get_running_loop()
+        sleeper = loop.create_future()
+        timer = loop.call_later(seconds, _wake, sleeper)
+        self._sleepers.append(sleeper)
+        try:
+            await sleeper
+        finally:
+            timer.cancel()
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+
+
+def _wake(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)

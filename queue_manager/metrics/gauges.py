@@ -1,0 +1,157 @@
+"""The gauges of the queue, computed from the ledger and the cached Workloads for each exposition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from job_controller.model import Key
+from queue_manager.api import condition_types, reasons
+from queue_manager.api.types import Workload, stops
+from queue_manager.scheduler.quota_cache import QuotaCache
+from queue_manager.scheduling.quota_state import Holding
+from queue_manager.scheduling.quota_tree import FlavorResource
+
+BLOCKED = "sluice_cluster_queue_blocked_by_never_fitting_head"
+UNITS = {"cpu": 1000}  # amounts of cpu are thousandths
+
+
+class Gauge(NamedTuple):
+    """One series, without the prefix of its name."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+def gauges(
+    ledger: QuotaCache, workloads: Iterable[Workload], shown: Callable[[Key], bool], *, resources: bool
+) -> Iterator[Gauge]:
+    """All series. `shown`: whether a LocalQueue has its own; `resources`: also quotas and usage."""
+    for name in ledger.state.queues:
+        yield from _of_cluster_queue(ledger, name)
+        if resources:
+            yield from _quotas(ledger, name)
+    yield from _counted(ledger, list(workloads), shown)
+    holdings = [h for queue in ledger.state.queues.values() for h in queue.holdings.values()]
+    for key in ledger.queues.local_queues:
+        if shown(key):
+            yield from _of_local_queue(ledger, key, [h for h in holdings if h.queue == key], resources=resources)
+
+
+def _of_cluster_queue(ledger: QuotaCache, name: str) -> Iterator[Gauge]:
+    own = {"cluster_queue": name}
+    queue, pending = ledger.state.queues[name], ledger.queues.cluster_queues.get(name)
+    waiting = (pending.active, pending.inadmissible) if pending is not None else (0, 0)
+    shapes = pending.shapes() if pending is not None else (0, 0)
+    for status, count, kinds in zip(("active", "inadmissible"), waiting, shapes, strict=True):
+        yield Gauge("pending_workloads", {**own, "status": status}, count)
+        yield Gauge("pending_scheduling_hashes", {**own, "status": status}, kinds)
+    asked: Counter[str] = Counter()
+    for info in pending.in_order() if pending is not None else ():
+        for pod_set in info.pod_sets:
+            asked.update(pod_set.total)
+    for resource, amount in asked.items():
+        yield Gauge("cluster_queue_resource_pending", {**own, "resource": resource}, _units(resource, amount))
+    yield Gauge("reserving_active_workloads", own, len(queue.holdings))
+    yield Gauge("admitted_active_workloads", own, sum(h.admitted for h in queue.holdings.values()))
+    yield Gauge(BLOCKED, own, float(pending is not None and pending.never is not None))
+    if queue.queue.metadata.deletion_timestamp is not None:
+        current = "terminating"
+    else:
+        current = "active" if ledger.is_active(name) else "pending"  # pending: it admits nothing
+    for status in ("pending", "active", "terminating"):
+        yield Gauge("cluster_queue_status", {**own, "status": status}, float(status == current))
+
+
+def _quotas(ledger: QuotaCache, name: str) -> Iterator[Gauge]:
+    queue = ledger.state.queues[name]
+    used = _used(h for h in queue.holdings.values() if h.admitted)
+    for fr, quota in queue.node.quotas.items():
+        own = {"cohort": queue.queue.spec.cohort_name, "cluster_queue": name}
+        own |= {"flavor": fr.flavor, "resource": fr.resource}
+        reserved = queue.node.usage.get(fr, 0)
+        yield Gauge("cluster_queue_resource_reservation", own, _units(fr.resource, reserved))
+        yield Gauge("cluster_queue_resource_usage", own, _units(fr.resource, used[fr]))
+        yield Gauge("cluster_queue_nominal_quota", own, _units(fr.resource, quota.nominal))
+        for limit, value in (("borrowing", quota.borrowing_limit), ("lending", quota.lending_limit)):
+            amount = float("inf") if value is None else _units(fr.resource, value)
+            yield Gauge(f"cluster_queue_{limit}_limit", own, amount)
+
+
+def _of_local_queue(ledger: QuotaCache, key: Key, mine: list[Holding], *, resources: bool) -> Iterator[Gauge]:
+    local = ledger.queues.local_queues[key]
+    own = {"name": key.name, "namespace": key.namespace}
+    active, parked = ledger.queues.waiting_by_status(key)
+    yield Gauge("local_queue_pending_workloads", {**own, "status": "active"}, active)
+    yield Gauge("local_queue_pending_workloads", {**own, "status": "inadmissible"}, parked)
+    yield Gauge("local_queue_reserving_active_workloads", own, len(mine))
+    yield Gauge("local_queue_admitted_active_workloads", own, sum(h.admitted for h in mine))
+    now = str(not stops(local.spec.stop_policy) and ledger.is_active(local.spec.cluster_queue))
+    for value in ("True", "False", "Unknown"):
+        yield Gauge("local_queue_status", {**own, "active": value}, float(value == now))
+    state = ledger.state.queues.get(local.spec.cluster_queue)
+    if not resources or state is None:
+        return
+    reserved, used = _used(mine), _used(h for h in mine if h.admitted)
+    for fr in state.node.quotas:
+        where = {**own, "flavor": fr.flavor, "resource": fr.resource}
+        yield Gauge("local_queue_resource_reservation", where, _units(fr.resource, reserved[fr]))
+        yield Gauge("local_queue_resource_usage", where, _units(fr.resource, used[fr]))
+
+
+def _counted(ledger: QuotaCache, workloads: list[Workload], shown: Callable[[Key], bool]) -> Iterator[Gauge]:
+    """Finished and unadmitted Workloads, from their own conditions."""
+    ended: Counter[tuple[str, Key]] = Counter()
+    waiting: Counter[tuple[str, Key, str, str]] = Counter()
+    for w in workloads:
+        where = _cluster_queue(ledger, w), w.local_queue
+        if w.is_true(condition_types.FINISHED):
+            ended[where] += 1
+        elif not w.is_true(condition_types.ADMITTED):
+            waiting[(*where, *why_not_admitted(w))] += 1
+    finished: Counter[str] = Counter()
+    for (cluster_queue, key), count in ended.items():
+        finished[cluster_queue] += count
+        if shown(key):
+            own = {"name": key.name, "namespace": key.namespace}
+            yield Gauge("local_queue_finished_workloads", own, count)
+    for cluster_queue, count in finished.items():
+        yield Gauge("finished_workloads", {"cluster_queue": cluster_queue}, count)
+    unadmitted: Counter[tuple[str, str, str]] = Counter()
+    for (cluster_queue, key, reason, cause), count in waiting.items():
+        unadmitted[cluster_queue, reason, cause] += count
+        if shown(key):
+            own = {"name": key.name, "namespace": key.namespace, "cluster_queue": cluster_queue}
+            yield Gauge("local_queue_unadmitted_workloads", {**own, "reason": reason, "underlying_cause": cause}, count)
+    for (cluster_queue, reason, cause), count in unadmitted.items():
+        own = {"cluster_queue": cluster_queue, "reason": reason, "underlying_cause": cause}
+        yield Gauge("unadmitted_workloads", own, count)
+
+
+def why_not_admitted(w: Workload) -> tuple[str, str]:
+    """The reason of Admitted, and of QuotaReserved behind it; a condition that is missing counts as the first one."""
+    if w.is_true(condition_types.QUOTA_RESERVED):
+        admitted = w.condition(condition_types.ADMITTED)
+        return (admitted.reason if admitted is not None else reasons.UNSATISFIED_CHECKS), ""
+    reserved = w.condition(condition_types.QUOTA_RESERVED)
+    return reasons.NO_RESERVATION, reserved.reason if reserved is not None else reasons.PENDING_EVALUATION
+
+
+def _cluster_queue(ledger: QuotaCache, w: Workload) -> str:
+    if w.status.admission is not None:
+        return w.status.admission.cluster_queue
+    local = ledger.queues.local_queues.get(w.local_queue)
+    return local.spec.cluster_queue if local is not None else ""
+
+
+def _used(holdings: Iterable[Holding]) -> Counter[FlavorResource]:
+    total: Counter[FlavorResource] = Counter()
+    for holding in holdings:
+        total.update(holding.usage)
+    return total
+
+
+def _units(resource: str, amount: int) -> float:
+    return amount / UNITS.get(resource, 1)

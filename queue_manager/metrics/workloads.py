@@ -1,0 +1,143 @@
+"""The queue's metrics, under the names of Kueue (`queue_manager.api.metric_families`).
+
+Counters and histograms follow the conditions of Workloads: each change of a condition to True is counted once,
+whoever wrote it. What the caches hold at the start is not counted. Gauges are computed for each exposition
+(`gauges`). Evictions are counted where they are written (`eviction_metrics`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from job_controller.model import Key
+from queue_manager.api import condition_types
+from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.types import Condition, Workload
+from queue_manager.configuration.process import Metrics
+from queue_manager.engine.metric_registry import Labels, MetricRegistry
+from queue_manager.engine.runtime import Runtime
+from queue_manager.metrics import evictions, gauges
+from queue_manager.scheduler.quota_cache import QuotaCache
+from queue_manager.scheduler.workload_writer import WorkloadWriter
+
+ROLE = "replica_role"  # leader, follower, or standalone where there is no election
+
+EVICTION_LATENCY = "kueue_workload_eviction_latency_seconds"
+
+
+class QueueMetrics:
+    """Counts what happens to Workloads, and shows what is when the metrics are asked for."""
+
+    def __init__(self, runtime: Runtime, ledger: QuotaCache, writer: WorkloadWriter, chosen: Metrics) -> None:
+        """`chosen` may be replaced at any time."""
+        self.chosen = chosen
+        self._metrics: MetricRegistry = runtime.metrics
+        self._ledger = ledger
+        self._workloads = runtime.cache(WORKLOADS, Workload)
+        self._shown: dict[str, set[Labels]] = {}
+        self._metrics.add_label("kueue_", ROLE, "standalone")
+        writer.told.append(self._on_written)
+        self._workloads.subscribe(self._on_workload)
+        self._metrics.before_exposition(self.collect)
+
+    # --- what happens ---
+
+    def _on_written(self, before: Workload, after: Workload) -> None:
+        evictions.count(self._metrics, before, after, by_local_queue=self._shows(before.local_queue))
+
+    def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
+        if old is None or new is None or old.metadata.uid != new.metadata.uid:
+            return
+        if reserved := _became_true(old, new, condition_types.QUOTA_RESERVED):
+            self._count("quota_reserved_workloads_total", new)
+            self._observe("quota_reserved_wait_time_seconds", new, _queued_at(new), reserved)
+        if admitted := _became_true(old, new, condition_types.ADMITTED):
+            self._count("admitted_workloads_total", new)
+            self._observe("admission_wait_time_seconds", new, _queued_at(new), admitted)
+            if new.status.admission_checks:
+                self._observe(
+                    "admission_checks_wait_time_seconds", new, _since(new, condition_types.QUOTA_RESERVED), admitted
+                )
+        if ready := _became_true(old, new, condition_types.PODS_READY):
+            self._observe("ready_wait_time_seconds", new, _queued_at(new), ready)
+            self._observe("admitted_until_ready_wait_time_seconds", new, _since(new, condition_types.ADMITTED), ready)
+        if finished := _became_true(old, new, condition_types.FINISHED):
+            self._count("finished_workloads_total", new)
+            self._observe("execution_time_seconds", new, _since(new, condition_types.ADMITTED), finished)
+        if old.status.admission is not None and new.status.admission is None:
+            self._released(old, new)
+
+    def _count(self, name: str, workload: Workload) -> None:
+        for full, own in self._series(name, workload):
+            self._metrics.inc(full, own)
+
+    def _observe(self, name: str, workload: Workload, start: datetime | None, end: Condition) -> None:
+        if start is None or end.last_transition_time is None:
+            return
+        seconds = max(0.0, (end.last_transition_time - start).total_seconds())
+        for full, own in self._series(name, workload):
+            self._metrics.observe(full, own, seconds)
+
+    def _series(self, name: str, workload: Workload) -> Iterator[tuple[str, dict[str, str]]]:
+        admission, reference = workload.status.admission, workload.spec.priority_class_ref
+        own = {"priority_class": reference.name if reference is not None else ""}
+        yield f"kueue_{name}", {"cluster_queue": admission.cluster_queue if admission else "", **own}
+        key = workload.local_queue
+        if self._shows(key):
+            yield f"kueue_local_queue_{name}", {"name": key.name, "namespace": key.namespace, **own}
+
+    def _released(self, old: Workload, new: Workload) -> None:
+        evicted, reserved = new.condition(condition_types.EVICTED), new.condition(condition_types.QUOTA_RESERVED)
+        if evicted is None or not evicted.is_true or reserved is None or old.status.admission is None:
+            return
+        if evicted.last_transition_time is not None and reserved.last_transition_time is not None:
+            own = {"cluster_queue": old.status.admission.cluster_queue, "reason": evicted.reason}
+            seconds = (reserved.last_transition_time - evicted.last_transition_time).total_seconds()
+            self._metrics.observe(EVICTION_LATENCY, own, max(0.0, seconds))
+
+    # --- what is ---
+
+    def collect(self) -> None:
+        """Set all gauges, and drop those of what is no more."""
+        shown: dict[str, set[Labels]] = {}
+        found = gauges.gauges(
+            self._ledger,
+            self._workloads.values(),
+            self._shows,
+            resources=self.chosen.enable_cluster_queue_resources,
+        )
+        for name, own, value in found:
+            full = name if name == gauges.BLOCKED else f"kueue_{name}"
+            self._metrics.set(full, own, value)
+            shown.setdefault(full, set()).add(tuple(sorted(own.items())))
+        for name, series in self._shown.items():
+            for gone in series - shown.get(name, set()):
+                self._metrics.remove(name, dict(gone))
+        self._shown = shown
+
+    def _shows(self, queue: Key) -> bool:
+        """Whether a LocalQueue has series of its own."""
+        wanted = self.chosen.local_queue_metrics
+        if not wanted.enable or wanted.local_queue_selector is None:
+            return wanted.enable
+        local = self._ledger.queues.local_queues.get(queue)
+        return local is not None and wanted.local_queue_selector.matches(local.metadata.labels)
+
+
+def _became_true(old: Workload, new: Workload, kind: str) -> Condition | None:
+    condition = new.condition(kind)
+    return condition if condition is not None and condition.is_true and not old.is_true(kind) else None
+
+
+def _queued_at(workload: Workload) -> datetime | None:
+    """Since when it waits for this run: since it was put back in line, or created."""
+    requeued = workload.condition(condition_types.REQUEUED)
+    if requeued is not None and requeued.is_true:
+        return requeued.last_transition_time
+    return workload.metadata.creation_timestamp
+
+
+def _since(workload: Workload, kind: str) -> datetime | None:
+    condition = workload.condition(kind)
+    return condition.last_transition_time if condition is not None and condition.is_true else None

@@ -1,0 +1,155 @@
+"""A way to an API server that outlives its credentials.
+
+What is read from files can change under us: the kubelet renews the token of a service account, a person logs in
+anew and so rewrites the kubeconfig, certificates are rotated. Three things keep us connected:
+
+- `follow` looks at the files from which the access was read every few seconds; when one changed, requests go
+  out with the new access. A file that cannot be read for a moment (half written) leaves the old access in place;
+- a request that is answered with 401 was not executed: token and files are read at once, and it is repeated if
+  that brought anything new;
+- connections of the old access are closed as soon as its last request is answered, and with them its watches:
+  they connect anew, from where they were, as the new user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.kubeconfig import Access, KubeconfigError
+from queue_manager.engine.transport import ApiError, Request, Response
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0  # between two looks at the files
+RENEW_SECONDS = 1.0  # between two renewals on 401: a plugin is a program that is started
+
+State = tuple[tuple[int, int, int] | None, ...]
+
+
+class _Link:
+    """One access and its connections."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.http = HttpTransport.of(access)
+        self.requests = 0
+        self.retired = False
+
+
+class ClusterTransport:
+    """Implements `Transport`. `read` gives the access as the files say now; its first call is the constructor's."""
+
+    def __init__(self, read: Callable[[], Access]) -> None:
+        """Raises what `read` raises: KubeconfigError, OSError."""
+        self._read = read
+        self._link = _Link(read())
+        self._state = _state(self._link.access.files)
+        self._renew_at = float("-inf")
+        self._renewing = asyncio.Lock()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def access(self) -> Access:
+        return self._link.access
+
+    async def request(self, request: Request) -> Response:
+        for last in (False, True):
+            used = await self.access.authorization()
+            link = self._link
+            link.requests += 1
+            try:
+                answer = await link.http.request(request)
+            finally:
+                self._done(link)
+            if last or answer.status != 401 or not await self._renewed(link, used):
+                break
+        return answer
+
+    @asynccontextmanager
+    async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        used = await self.access.authorization()
+        link = self._link
+        link.requests += 1  # until it is answered; then it may be cut off
+        answered = False
+        try:
+            async with link.http.stream(path, query=query) as chunks:
+                answered = True
+                self._done(link)
+                yield chunks
+        except ApiError as error:
+            if error.status == 401:
+                await self._renewed(link, used)  # the caller connects again
+            raise
+        finally:
+            if not answered:
+                self._done(link)
+
+    async def close(self) -> None:
+        await self._link.http.close()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    # --- new credentials ---
+
+    async def follow(self) -> None:
+        """Look at the files for ever. Also when nothing else is asked of the server: watches must move as well."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        """See whether a file changed."""
+        state = _state(self._link.access.files)
+        if state == self._state:
+            return
+        try:
+            access = self._read()
+        except (KubeconfigError, OSError, ValueError) as error:
+            log.warning("changed credentials cannot be read, the old ones stay", extra={"error": str(error)})
+            return
+        log.info("credentials changed, connecting anew", extra={"server": access.server})
+        old, self._link = self._link, _Link(access)
+        self._state = _state(access.files)
+        old.retired = True
+        self._close_if_done(old)
+
+    async def _renewed(self, link: _Link, used: str) -> bool:
+        """After a 401: whether there are other credentials now than those that were refused."""
+        async with self._renewing:
+            if link is not self._link or await link.access.authorization() != used:
+                return True  # found by another request meanwhile
+            now = asyncio.get_running_loop().time()
+            if now < self._renew_at:
+                return False
+            self._renew_at = now + RENEW_SECONDS
+            self.look()
+            self.access.authorization.renew()
+            return link is not self._link or await self.access.authorization() != used
+
+    def _done(self, link: _Link) -> None:
+        link.requests -= 1
+        self._close_if_done(link)
+
+    def _close_if_done(self, link: _Link) -> None:
+        if link.retired and not link.requests:
+            closing = asyncio.create_task(link.http.close(), name="close old connections")
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+
+def _state(files: tuple[Path, ...]) -> State:
+    """What changes when a file does, be it rewritten or replaced."""
+    return tuple(_look_at(file) for file in files)
+
+
+def _look_at(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

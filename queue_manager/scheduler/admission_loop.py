@@ -1,0 +1,250 @@
+"""The scheduler: runs admission cycles when something changed, and never otherwise.
+
+Who waits and who holds how much stands in the `ledger`. A cycle is one synchronous call between two awaits, so
+nothing changes under it; what it admits and refuses is written behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+
+from queue_manager.api import event_reasons, messages, policies, reasons
+from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.types import Workload
+from queue_manager.engine.cache import Cache
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import ApiError
+from queue_manager.lifecycle import admission_checks, transitions
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.scheduler.quota_cache import QuotaCache, waits
+from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
+from queue_manager.scheduling.cycle import Admit, Refuse, run_cycle
+from queue_manager.scheduling.quota_state import reserves_quota
+from queue_manager.scheduling.workload_info import Info
+
+log = logging.getLogger(__name__)
+
+CONCURRENT_WRITES = 50
+NEVER = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # unless quota or flavors are changed
+RETRY_SECONDS = 1.0  # after a write that failed
+LONGEST_SECONDS = 60.0  # after one that was refused, and will be again
+REFUSALS = (400, 403, 413, 422)  # answers about what was asked for, not about the server's state
+
+
+class Scheduler:
+    """Admits Workloads."""
+
+    def __init__(self, runtime: Runtime, settings: Settings, ledger: QuotaCache, writer: WorkloadWriter) -> None:
+        self.cycles = 0
+        self._runtime = runtime
+        self._settings = settings
+        self._ledger = ledger
+        self._writer = writer
+        self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
+        self._writes: set[asyncio.Task[None]] = set()
+        self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
+        self._refusals: dict[str, int] = {}  # how often the server refused, in a row, what to write about a uid
+        self._resting: dict[str, asyncio.TimerHandle] = {}  # by uid: its reason could not be written, and will be tried
+        self._workloads.subscribe(self._on_workload)
+        runtime.task(self.run)
+
+    def use(self, settings: Settings) -> None:
+        """From now on."""
+        self._settings = settings
+
+    def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
+        if new is None and old is not None:
+            self._refusals.pop(old.metadata.uid, None)
+            self._wake_up(old.metadata.uid)
+
+    # --- cycles ---
+
+    async def run(self) -> None:
+        """Cycle while there is somebody to try, then wait for a change."""
+        changed = self._ledger.changed
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                if self.cycle():
+                    changed.set()
+                await asyncio.sleep(0)  # let watches and writes proceed between two cycles
+        finally:
+            for task in self._writes:
+                task.cancel()
+            for uid in list(self._resting):
+                self._wake_up(uid)
+
+    def cycle(self) -> bool:
+        """One admission cycle. False if there is nobody to try before something changes."""
+        now = self._runtime.clock.now()
+        heads = self._ledger.queues.heads(self._ledger.is_active, now)
+        if not heads:
+            return False
+        self.cycles += 1
+        started = self._loop_time()
+        outcomes = run_cycle(self._ledger.state, heads, now)
+        progress = False
+        for outcome in outcomes:
+            progress = self._act(outcome) or progress
+        self._measure(outcomes, self._loop_time() - started)
+        return progress
+
+    def _act(self, outcome: Admit | Refuse) -> bool:
+        """True if the next cycle will see another head."""
+        if isinstance(outcome, Refuse):
+            self._ledger.queues.refused(outcome, never=outcome.reason in NEVER)
+            self._later(self._write_refusal(outcome))
+            return True
+        if self._must_wait_for_pods():
+            self._later(self._write_wait(outcome))
+            return False
+        self._ledger.assume(outcome)
+        self._later(self._write_admission(outcome))
+        return True
+
+    def _must_wait_for_pods(self) -> bool:
+        ready = self._settings.pods_ready
+        if ready is None or not ready.block_admission:
+            return False
+        return any(not holding.ready for holding in self._ledger.state.holdings.values())
+
+    # --- writes ---
+
+    def _later(self, write: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(write)
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+
+    async def _write_admission(self, decision: Admit) -> None:
+        what = decision.info
+        workload = self._workloads.by_uid(what.uid)
+        written, rest = False, 0.0
+        try:
+            if workload is not None:
+                async with self._slots:
+                    latest = await self._writer.write(
+                        workload, lambda draft: self._admit(draft, decision), event_reasons.SCHEDULER_COMPONENT
+                    )
+                written = reserves_quota(latest)  # it may have ended in the same write
+                self._refusals.pop(what.uid, None)
+        except Gone:
+            pass
+        except Exception as error:
+            _report(error, "an admission could not be written", what)
+            if _is_refusal(error):  # nobody else need wait for the quota meanwhile
+                rest = self._refused(what, error)
+            else:
+                await asyncio.sleep(RETRY_SECONDS)
+        finally:
+            self._ledger.settle(what, written=written, rest=rest)
+
+    def _refused(self, what: Info, error: Exception) -> float:
+        """The server will not have what is to be written about a Workload, who is told once: when to try again."""
+        before = self._refusals.get(what.uid, 0)
+        workload = self._workloads.by_uid(what.uid)
+        if workload is not None:
+            self._refusals[what.uid] = before + 1
+            if not before:
+                text = f"Cannot be written: {error}"
+                self._runtime.recorder(event_reasons.SCHEDULER_COMPONENT).event(
+                    workload, "Warning", event_reasons.QUEUEING_REFUSED, text
+                )
+        return min(LONGEST_SECONDS, RETRY_SECONDS * 2.0 ** min(before, 32))
+
+    def _admit(self, draft: Draft, decision: Admit) -> None:
+        """Only if nothing has changed since the decision that would have changed it."""
+        newest = self._ledger.read(draft.workload)
+        if not self._ledger.is_active(decision.cluster_queue) or self._ledger.queues.is_stopped(newest.queue):
+            return
+        if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decision.info):
+            transitions.reserve(draft, decision.cluster_queue, decision.assignment)
+            flavors = {flavor for pod_set in decision.assignment.pod_sets for flavor in pod_set.flavors.values()}
+            admission_checks.synchronise(draft, self._ledger.state.checks_of(decision.cluster_queue, flavors))
+            admission_checks.confirm(draft)
+
+    async def _write_refusal(self, refusal: Refuse) -> None:
+        def refuse(draft: Draft) -> None:
+            before = len(draft.events)
+            if waits(draft.workload):
+                transitions.refuse(draft, refusal.reason, refusal.message, refusal.info.requests)
+            if len(draft.events) > before and refusal.reason in NEVER and self._is_strict(refusal.cluster_queue):
+                text = f"Can never be admitted, and blocks ClusterQueue {refusal.cluster_queue}: {refusal.message}"
+                draft.event("Warning", event_reasons.NEVER_FITS, text)
+
+        await self._write_reason(refusal.info, refuse)
+
+    async def _write_wait(self, decision: Admit) -> None:
+        def wait(draft: Draft) -> None:
+            if waits(draft.workload):
+                transitions.block(draft, reasons.WAITING_FOR_PODS_READY, messages.WAITING_FOR_PODS_READY_MESSAGE)
+
+        await self._write_reason(decision.info, wait)
+
+    async def _write_reason(self, what: Info, transition: transitions.Transition) -> None:
+        workload = self._workloads.by_uid(what.uid)
+        if workload is None or what.uid in self._resting or not _changes(workload, transition, self._runtime):
+            return
+        try:
+            async with self._slots:
+                await self._writer.write(workload, transition, event_reasons.SCHEDULER_COMPONENT)
+        except Gone:
+            return
+        except Exception as error:
+            if what.uid not in self._resting:  # else another attempt of the same moment has been told of
+                _report(error, "a refusal could not be written", what)
+                self._rest(workload, self._refused(what, error) if _is_refusal(error) else RETRY_SECONDS)
+
+    def _rest(self, workload: Workload, seconds: float) -> None:
+        """However often its queue changes meanwhile, its reason is tried again only then."""
+
+        def end() -> None:
+            self._wake_up(workload.metadata.uid)
+            local = self._ledger.queues.local_queues.get(workload.local_queue)
+            self._ledger.wake([local.spec.cluster_queue] if local else [])
+
+        self._resting[workload.metadata.uid] = asyncio.get_running_loop().call_later(seconds, end)
+
+    def _wake_up(self, uid: str) -> None:
+        timer = self._resting.pop(uid, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _is_strict(self, cluster_queue: str) -> bool:
+        pending = self._ledger.queues.cluster_queues.get(cluster_queue)
+        return pending is not None and pending.strategy == policies.STRICT_FIFO and not pending.pass_by
+
+    def _loop_time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _measure(self, outcomes: list[Admit | Refuse], seconds: float) -> None:
+        admitted = sum(isinstance(outcome, Admit) for outcome in outcomes)
+        result = {"result": "success" if admitted else "inadmissible"}
+        self._runtime.metrics.inc("kueue_admission_attempts_total", result)
+        self._runtime.metrics.observe("kueue_admission_attempt_duration_seconds", result, seconds)
+
+
+def _report(error: Exception, text: str, what: Info) -> None:
+    """A server that is busy or away is part of life; anything else is a mistake of ours, told with its place."""
+    extra = {"key": str(what.key), "error": str(error)}
+    if isinstance(error, ApiError | OSError):
+        log.warning(text, extra=extra)
+    else:
+        log.error(text, extra=extra, exc_info=error)
+
+
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, ApiError) and error.status in REFUSALS
+
+
+def _same(a: Info, b: Info) -> bool:
+    return (a.uid, a.queue, a.shape) == (b.uid, b.queue, b.shape)
+
+
+def _changes(workload: Workload, transition: transitions.Transition, runtime: Runtime) -> bool:
+    draft = Draft(workload, runtime.clock.now())
+    transition(draft)
+    return draft.changed

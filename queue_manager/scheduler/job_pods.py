@@ -1,0 +1,73 @@
+"""The pods of each Job that matter to the queue: those that use a node, and those that no node can take.
+
+As long as a Job has any of the first, its quota is in use, whatever became of it. That includes a pod whose create
+request has not been answered yet: the API server may accept that request after it has deleted or suspended the Job.
+An index holds only the pods of its kind, so that asking costs nothing while there are none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from job_controller.model import Pod
+from job_controller.pod_facts import is_terminal
+from queue_manager.api.resources import PODS
+from queue_manager.engine.cache import controller_uid
+from queue_manager.engine.runtime import Runtime
+
+
+class JobPods:
+    """The pods for which `counts` holds, by the uid of their Job. One for each `name` and runtime."""
+
+    def __init__(self, runtime: Runtime, name: str, counts: Callable[[Pod], bool]) -> None:
+        self._pods = runtime.cache(PODS, Pod)
+        self._index = f"queue: controller uid of pods that {name}"
+        self._counts = counts
+        self._creating: Counter[str] = Counter()  # create requests that are not answered, by uid of the Job
+        self._told: list[Callable[[str], None]] = []
+        self._pods.index(self._index, self._jobs)
+        self._pods.subscribe(self._on_pod)
+
+    def of(self, job_uid: str) -> list[Pod]:
+        return self._pods.lookup(self._index, job_uid)
+
+    def any_of(self, job_uid: str) -> bool:
+        """Whether the Job has any of these pods, or one that is being created."""
+        return job_uid in self._creating or self._pods.has(self._index, job_uid)
+
+    @contextmanager
+    def creating(self, job_uid: str) -> Iterator[None]:
+        """Count one more pod of this Job until the block ends."""
+        self._creating[job_uid] += 1
+        try:
+            yield
+        finally:
+            self._creating[job_uid] -= 1
+            if not self._creating[job_uid]:
+                del self._creating[job_uid]
+                self._tell(job_uid)
+
+    def subscribe(self, changed: Callable[[str], None]) -> None:
+        """Call `changed(job_uid)` when a Job gets or loses one of these pods, from now on."""
+        self._told.append(changed)
+
+    def _on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        before = self._jobs(old) if old is not None else ()
+        now = self._jobs(new) if new is not None else ()
+        if before != now:
+            for uid in (*before, *now):
+                self._tell(uid)
+
+    def _tell(self, job_uid: str) -> None:
+        for changed in self._told:
+            changed(job_uid)
+
+    def _jobs(self, pod: Pod) -> tuple[str, ...]:
+        return controller_uid(pod) if self._counts(pod) else ()
+
+
+def uses_node(pod: Pod) -> bool:
+    """It runs, or may; a terminating pod does until its containers have ended."""
+    return not is_terminal(pod)

@@ -1,0 +1,329 @@
+"""The status of ClusterQueues and LocalQueues, and the finalizers that keep what is in use.
+
+Everything in a status is computed from the ledger; it is written only when it differs, and changes
+of Workloads are collected for a second, so a burst of admissions costs one write per queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC
+
+import msgspec
+
+from job_controller.json_tree import Json
+from job_controller.model import Key, Object
+from queue_manager.api import condition_types, keys, messages, reasons
+from queue_manager.api.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    LOCAL_QUEUES,
+    RESOURCE_FLAVORS,
+    WORKLOADS,
+    Resource,
+)
+from queue_manager.api.types import (
+    AdmissionCheck,
+    ClusterQueue,
+    Condition,
+    FlavorUsage,
+    LocalQueue,
+    QueueStatus,
+    ResourceFlavor,
+    ResourceUsage,
+    Workload,
+    stops,
+)
+from queue_manager.api.without_effect import without_effect
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import ApiError
+from queue_manager.engine.workqueue import WorkQueue
+from queue_manager.lifecycle.status_draft import stated
+from queue_manager.scheduler.quota_cache import QuotaCache, flavors_of
+from queue_manager.scheduling.amounts import text
+from queue_manager.scheduling.quota_state import Holding, QueueState
+from queue_manager.scheduling.quota_tree import FlavorResource
+
+BATCH_SECONDS = 1.0  # changes of Workloads are collected so long
+
+
+class QueueStatusController:
+    """One worker: a queue's status is written by nobody else."""
+
+    def __init__(self, runtime: Runtime, ledger: QuotaCache) -> None:
+        self._runtime = runtime
+        self._ledger = ledger
+        self._cluster_queues = runtime.cache(CLUSTER_QUEUES, ClusterQueue)
+        self._local_queues = runtime.cache(LOCAL_QUEUES, LocalQueue)
+        self._flavors = runtime.cache(RESOURCE_FLAVORS, ResourceFlavor)
+        self.queue: WorkQueue[tuple[str, Key]] = WorkQueue("queue-status", metrics=runtime.metrics)
+        runtime.cache(WORKLOADS, Workload).subscribe(self._on_workload)
+        self._cluster_queues.subscribe(self._on_cluster_queue)
+        self._local_queues.subscribe(self._on_local_queue)
+        self._flavors.subscribe(self._on_flavor)
+        runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
+        ledger.in_vain.append(self._on_admission_in_vain)
+        runtime.worker(self.queue, self.sync)
+
+    # --- what to look at ---
+
+    def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
+        for workload in (old, new):
+            if workload is None:
+                continue
+            self._soon("lq", workload.local_queue)
+            local = self._local_queues.get(*workload.local_queue)
+            admission = workload.status.admission
+            if local is not None:
+                self._soon("cq", Key("", local.spec.cluster_queue))
+            if admission is not None:
+                self._soon("cq", Key("", admission.cluster_queue))
+
+    def _on_admission_in_vain(self, holding: Holding) -> None:
+        """It was counted while it was being written, and its Workload may never change because of it."""
+        self._soon("lq", holding.queue)
+        self._soon("cq", Key("", holding.cluster_queue))
+
+    def _soon(self, kind: str, key: Key) -> None:
+        self.queue.add_after((kind, key), BATCH_SECONDS)
+
+    def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
+        queue = new or old
+        if queue is None:
+            return
+        if new is not None:
+            self.queue.add(("cq", new.metadata.key))
+        if old is None or new is None or old.spec != new.spec or old.status.conditions != new.status.conditions:
+            for key in self._ledger.queues.local_queues_of(queue.metadata.name):
+                self.queue.add(("lq", key))
+        for flavor in sorted((flavors_of(old) if old else set()) ^ (flavors_of(new) if new else set())):
+            self.queue.add(("rf", Key("", flavor)))
+
+    def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
+        if new is not None:
+            self.queue.add(("lq", new.metadata.key))
+        queue = new or old
+        if queue is not None and (old is None or new is None):
+            self._soon("cq", Key("", queue.spec.cluster_queue))
+
+    def _on_flavor(self, old: ResourceFlavor | None, new: ResourceFlavor | None) -> None:
+        flavor = new or old
+        if flavor is None:
+            return
+        self.queue.add(("rf", flavor.metadata.key))
+        if old is None or new is None:
+            for name, state in self._ledger.state.queues.items():
+                if flavor.metadata.name in flavors_of(state.queue):
+                    self.queue.add(("cq", Key("", name)))
+
+    def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
+        check = new or old
+        if check is not None and (old is None or new is None or old.active != new.active):
+            for name in self._ledger.state.queues:
+                if check.metadata.name in self._ledger.state.checks_of(name):
+                    self.queue.add(("cq", Key("", name)))
+                    for key in self._ledger.queues.local_queues_of(name):
+                        self.queue.add(("lq", key))
+
+    # --- work ---
+
+    async def sync(self, item: tuple[str, Key]) -> None:
+        kind, key = item
+        try:
+            match kind:
+                case "cq":
+                    await self._sync_cluster_queue(key)
+                case "lq":
+                    await self._sync_local_queue(key)
+                case _:
+                    await self._sync_flavor(key)
+        except ApiError as error:
+            if error.status == 404:
+                return
+            if error.status != 409:
+                raise
+            self._soon(kind, key)  # somebody else wrote: look at the newest state
+
+    async def _sync_cluster_queue(self, key: Key) -> None:
+        queue = self._cluster_queues.get(key.namespace, key.name)
+        state = self._ledger.state.queues.get(key.name)
+        if queue is None or state is None:
+            return
+        in_use = bool(state.holdings)
+        if await self._keep_finalizer(CLUSTER_QUEUES, queue, in_use):
+            return
+        why = self._ledger.state.inactive(key.name)
+        active = ("False", *why) if why else ("True", reasons.READY, messages.CLUSTER_QUEUE_READY_MESSAGE)
+        pending = self._ledger.queues.cluster_queues.get(key.name)
+        holdings = list(state.holdings.values())
+        await self._write(
+            CLUSTER_QUEUES,
+            queue,
+            queue.status,
+            active,
+            len(pending or ()),
+            holdings,
+            _usages(state, holdings, borrowed=True),
+        )
+
+    async def _sync_local_queue(self, key: Key) -> None:
+        queue = self._local_queues.get(key.namespace, key.name)
+        if queue is None or queue.metadata.deletion_timestamp is not None:
+            return
+        state = self._ledger.state.queues.get(queue.spec.cluster_queue)
+        holdings = [h for h in state.holdings.values() if h.queue == key] if state is not None else []
+        await self._write(
+            LOCAL_QUEUES,
+            queue,
+            queue.status,
+            self._local_active(queue),
+            self._ledger.queues.waiting(key),  # whether or not there is a ClusterQueue for them
+            holdings,
+            _usages(state, holdings, borrowed=False) if state is not None else ((), ()),
+        )
+
+    def _local_active(self, queue: LocalQueue) -> tuple[str, str, str]:
+        name = queue.spec.cluster_queue
+        if stops(queue.spec.stop_policy):
+            return "False", reasons.STOPPED, messages.LOCAL_QUEUE_IS_STOPPED_MESSAGE
+        if name not in self._ledger.state.queues:
+            return "False", reasons.CLUSTER_QUEUE_MISSING, messages.CLUSTER_QUEUE_UNUSABLE_MESSAGE
+        if not self._ledger.is_active(name):
+            return "False", reasons.CLUSTER_QUEUE_INACTIVE, messages.CLUSTER_QUEUE_UNUSABLE_MESSAGE
+        return "True", reasons.READY, messages.LOCAL_QUEUE_READY_MESSAGE
+
+    async def _write(
+        self,
+        resource: Resource,
+        queue: ClusterQueue | LocalQueue,
+        old: QueueStatus,
+        active: tuple[str, str, str],
+        pending: int,
+        holdings: Sequence[Holding],
+        usages: tuple[tuple[FlavorUsage, ...], tuple[FlavorUsage, ...]],
+    ) -> None:
+        conditions = self._conditions(queue, old.conditions, condition_types.ACTIVE, active)
+        if isinstance(queue, ClusterQueue):
+            conditions = self._conditions(queue, conditions, condition_types.BLOCKED, self._blocked(queue))
+            conditions = self._conditions(queue, conditions, reasons.UNSUPPORTED, _unsupported(queue))
+        new = QueueStatus(
+            conditions=conditions,
+            pending_workloads=pending,
+            reserving_workloads=len(holdings),
+            admitted_workloads=sum(h.admitted for h in holdings),
+            flavors_reservation=usages[0],
+            flavors_usage=usages[1],
+        )
+        if new == old:
+            return
+        meta = queue.metadata
+        patch = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": _status_tree(new),
+        }
+        await self._runtime.client.patch(
+            resource, meta.namespace, meta.name, patch, subresource="status", type=type(queue)
+        )
+
+    def _blocked(self, queue: ClusterQueue) -> tuple[str, str, str] | None:
+        """A StrictFIFO head that can never fit; None while there is none."""
+        pending = self._ledger.queues.cluster_queues.get(queue.metadata.name)
+        if pending is None or pending.never is None:
+            return None
+        return "True", reasons.HEAD_NEVER_FITS, f"The first Workload can never be admitted: {pending.never.message}"
+
+    def _conditions(
+        self, queue: Object, old: tuple[Condition, ...], kind: str, value: tuple[str, str, str] | None
+    ) -> tuple[Condition, ...]:
+        """The conditions with this one as it must be; None: without it."""
+        known = next((c for c in old if c.type == kind), None)
+        if value is None:
+            return tuple(c for c in old if c is not known)
+        now = self._runtime.clock.now().astimezone(UTC).replace(microsecond=0)
+        new = stated(known, kind, *value, queue.metadata.generation, now)
+        return old if new is known else (*(c for c in old if c is not known), new)
+
+    # --- in use ---
+
+    async def _sync_flavor(self, key: Key) -> None:
+        flavor = self._flavors.get(key.namespace, key.name)
+        if flavor is not None:
+            used = any(key.name in flavors_of(queue) for queue in self._cluster_queues.values())
+            await self._keep_finalizer(RESOURCE_FLAVORS, flavor, used)
+
+    async def _keep_finalizer(self, resource: Resource, obj: Object, in_use: bool) -> bool:
+        """Put our finalizer on what lives, take it off what is deleted and unused. True if it was written."""
+        meta = obj.metadata
+        has = keys.FINALIZER in meta.finalizers
+        deleting = meta.deletion_timestamp is not None
+        if has == (not deleting or in_use) or (deleting and not has):
+            return False
+        rest = [f for f in meta.finalizers if f != keys.FINALIZER]
+        finalizers = rest if deleting else [*rest, keys.FINALIZER]
+        patch = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": finalizers}}
+        await self._runtime.client.patch(resource, meta.namespace, meta.name, patch, type=type(obj))
+        return True
+
+
+def _unsupported(queue: ClusterQueue) -> tuple[str, str, str] | None:
+    """Fields of its spec that have no effect; None if all have."""
+    sentences = without_effect(str(CLUSTER_QUEUES), msgspec.to_builtins(queue))
+    return ("True", reasons.FIELDS_WITHOUT_EFFECT, "; ".join(sentences)) if sentences else None
+
+
+def _usages(
+    state: QueueState, holdings: Iterable[Holding], *, borrowed: bool
+) -> tuple[tuple[FlavorUsage, ...], tuple[FlavorUsage, ...]]:
+    """(reserved, in use), in the order of the ClusterQueue's spec. `borrowed`: with what is beyond nominal quota."""
+    reserved: dict[FlavorResource, int] = {}
+    used: dict[FlavorResource, int] = {}
+    for holding in holdings:
+        for fr, amount in holding.usage.items():
+            reserved[fr] = reserved.get(fr, 0) + amount
+            if holding.admitted:
+                used[fr] = used.get(fr, 0) + amount
+    return _rows(state, reserved, borrowed), _rows(state, used, borrowed)
+
+
+def _rows(state: QueueState, amounts: dict[FlavorResource, int], borrowed: bool) -> tuple[FlavorUsage, ...]:
+    def row(fr: FlavorResource) -> ResourceUsage:
+        amount = amounts.get(fr, 0)
+        over = max(0, amount - state.node.quota(fr).nominal) if state.node.parent is not None else 0
+        return ResourceUsage(
+            name=fr.resource,
+            total=text(fr.resource, amount),
+            borrowed=text(fr.resource, over) if borrowed else None,
+        )
+
+    return tuple(
+        FlavorUsage(
+            name=flavor.name, resources=tuple(row(FlavorResource(flavor.name, q.name)) for q in flavor.resources)
+        )
+        for group in state.queue.spec.resource_groups
+        for flavor in group.flavors
+    )
+
+
+def _status_tree(status: QueueStatus) -> Json:
+    """All fields, zeros and empty lists included."""
+    return {
+        "conditions": msgspec.to_builtins(status.conditions),
+        "pendingWorkloads": status.pending_workloads,
+        "reservingWorkloads": status.reserving_workloads,
+        "admittedWorkloads": status.admitted_workloads,
+        "flavorsReservation": _usage_tree(status.flavors_reservation or ()),
+        "flavorsUsage": _usage_tree(status.flavors_usage or ()),
+    }
+
+
+def _usage_tree(rows: tuple[FlavorUsage, ...]) -> Json:
+    return [
+        {
+            "name": row.name,
+            "resources": [
+                {"name": r.name, "total": r.total, **({} if r.borrowed is None else {"borrowed": r.borrowed})}
+                for r in row.resources
+            ],
+        }
+        for row in rows
+    ]

@@ -1,0 +1,326 @@
+"""Who waits, and who holds how much: two views of the API, derived from the caches and updated with them.
+
+Both change synchronously with each event of a watch and each answer to a write, so between two awaits they stand
+still. What the scheduler admits is *assumed* at once: the Workload leaves the line and its usage counts before the
+write has begun. If the write fails the assumption is forgotten and the Workload stands in line again. Whatever frees
+quota or changes the rules wakes those that had been refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+
+import msgspec
+
+from job_controller.model import Key
+from queue_manager.api import condition_types, keys, messages
+from queue_manager.api.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    LIMIT_RANGES,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+    RUNTIME_CLASSES,
+    WORKLOADS,
+)
+from queue_manager.api.types import (
+    AdmissionCheck,
+    ClusterQueue,
+    LimitRange,
+    LocalQueue,
+    Namespace,
+    ResourceFlavor,
+    RuntimeClass,
+    Workload,
+)
+from queue_manager.engine.cache import Cache
+from queue_manager.engine.runtime import Runtime
+from queue_manager.lifecycle import requeuing
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.steps import WorkloadContext
+from queue_manager.queueing.queue_set import Queues
+from queue_manager.scheduling.cycle import Admit
+from queue_manager.scheduling.pod_surroundings import PodSurroundings
+from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
+from queue_manager.scheduling.workload_info import Info, info
+
+SECOND_LOOK = 1.0  # s: after the rules of a ClusterQueue have changed
+
+
+class QuotaCache:
+    """The line (`queues`) and the quota in use (`state`). `changed` is set when there may be somebody to try."""
+
+    def __init__(self, runtime: Runtime, settings: Settings) -> None:
+        self.state = SchedulerState(ignore_undeclared=settings.resources.ignore_undeclared)
+        self.queues = Queues()
+        self.changed = asyncio.Event()
+        self._clock = runtime.clock
+        self._settings = settings
+        self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
+        self.in_vain: list[Callable[[Holding], None]] = []  # told of lost admissions: no watch tells of them
+        self._assumed: set[str] = set()  # uids whose admission is being written
+        runtime.cache(NAMESPACES, Namespace).subscribe(self._on_namespace)
+        runtime.cache(RESOURCE_FLAVORS, ResourceFlavor).subscribe(self._on_flavor)
+        runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
+        runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
+        runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
+        self._limit_ranges: Cache[LimitRange] = runtime.cache(LIMIT_RANGES, LimitRange)
+        self._limit_ranges.index("namespace", lambda r: (r.metadata.namespace,))
+        self._limit_ranges.subscribe(self._on_limit_range)
+        self._runtime_classes: Cache[RuntimeClass] = runtime.cache(RUNTIME_CLASSES, RuntimeClass)
+        self._runtime_classes.subscribe(self._on_runtime_class)
+        self._surroundings: dict[str, PodSurroundings] = {}
+        self._workloads.subscribe(self._on_workload)
+
+    def use(self, settings: Settings) -> None:
+        """From now on; who waits is read and placed anew, and has another chance."""
+        self._settings = settings
+        self.state.ignore_undeclared = settings.resources.ignore_undeclared
+        self._read_again(lambda workload: True)
+        self.wake(list(self.queues.cluster_queues))
+
+    # --- what the scheduler does ---
+
+    def read(self, workload: Workload) -> Info:
+        """Its requests, its place in the queue, and until when it must not be admitted."""
+        around = self._pod_surroundings(workload.metadata.namespace)
+        found = info(workload, self._settings.timestamp, self._settings.resources, around)
+        if requeuing.ends_instead_of_retry(workload, self._settings) is not None:
+            return msgspec.structs.replace(found, held=True)
+        return found
+
+    def assume(self, decision: Admit) -> None:
+        """Admitted, though not written yet: out of line, and its usage counts. `settle` says how it ended."""
+        what = decision.info
+        self.queues.remove(what.key)
+        self._assumed.add(what.uid)
+        self.state.hold(
+            Holding(
+                uid=what.uid,
+                key=what.key,
+                cluster_queue=decision.cluster_queue,
+                queue=what.queue,
+                usage=decision.assignment.usage,
+                admitted=not self.state.checks_of(decision.cluster_queue),
+            )
+        )
+
+    def settle(self, what: Info, *, written: bool, rest: float = 0.0) -> None:
+        """An admission was written, or came to nothing: then its quota is free, and who still waits in line again.
+
+        Not before `rest` seconds have passed, unless the Workload changes; meanwhile it is others' turn.
+        """
+        self._assumed.discard(what.uid)
+        latest = self._workloads.by_uid(what.uid)
+        if written or (latest is not None and reserves_quota(latest)):
+            return
+        released = self.state.release(what.uid)
+        if latest is not None:
+            self._line_up(latest, rest)
+        self._released(released)
+        if released is not None:
+            if rest:
+                resting = self.queues.get(what.key)
+                asyncio.get_running_loop().call_later(rest, self._end_rest, resting, released.cluster_queue)
+            for tell in self.in_vain:
+                tell(released)
+        self.changed.set()
+
+    def _end_rest(self, resting: Info | None, cluster_queue: str) -> None:
+        """By the timer alone: the clock may have been set back. Not if the Workload has changed meanwhile."""
+        latest = self._workloads.by_uid(resting.uid) if resting is not None else None
+        if latest is not None and self.queues.get(latest.metadata.key) is resting:
+            self._line_up(latest)
+        self.wake([cluster_queue])
+
+    # --- what everybody asks ---
+
+    def is_active(self, cluster_queue: str) -> bool:
+        """It exists, and nothing keeps it from admitting."""
+        return cluster_queue in self.state.queues and self.state.inactive(cluster_queue) is None
+
+    def wake(self, cluster_queues: Iterable[str]) -> None:
+        """Give those another chance that these ClusterQueues had refused."""
+        self.queues.wake(cluster_queues, self._clock.now())
+        self.changed.set()
+
+    def view(self, workload: Workload) -> WorkloadContext:
+        """What surrounds a Workload, for its life cycle."""
+        local = self.queues.local_queues.get(workload.local_queue)
+        name = local.spec.cluster_queue if local is not None else ""
+        admission = workload.status.admission
+        holder = admission.cluster_queue if admission is not None else name
+        cluster = self.state.queues.get(holder)
+        waiting = self.queues.get(workload.metadata.key)
+        error = waiting.error if waiting is not None else ""
+        if not error and cluster is not None and not self.state.selects_namespace(holder, workload.metadata.namespace):
+            error = messages.NAMESPACE_MISMATCH_MESSAGE
+        flavors = {f for p in admission.pod_set_assignments for f in p.flavors.values()} if admission else None
+        return WorkloadContext(
+            checks=self.state.checks_of(holder, flavors),
+            cluster_queue_terminating=cluster is not None and cluster.queue.metadata.deletion_timestamp is not None,
+            local_queue_exists=local is not None,
+            local_queue_stop=local.spec.stop_policy if local is not None else "",
+            cluster_queue=holder,
+            cluster_queue_exists=cluster is not None,
+            cluster_queue_active=self.is_active(holder),
+            cluster_queue_stop=cluster.queue.spec.stop_policy if cluster is not None else "",
+            error=error,
+            bypassed=self.queues.bypassed(workload.metadata.key),
+        )
+
+    def workloads_of(self, queues: Iterable[Key]) -> list[Key]:
+        """Workloads, waiting or not, that name one of these LocalQueues."""
+        wanted = set(queues)
+        return [w.metadata.key for w in self._workloads.values() if w.local_queue in wanted]
+
+    # --- the world as it changes ---
+
+    def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
+        if new is None:
+            if old is not None:
+                self.queues.remove(old.metadata.key)
+                self._released(self.state.release(old.metadata.uid))
+        elif reserves_quota(new):
+            self.queues.remove(new.metadata.key)
+            self._hold(new)
+        elif new.metadata.uid not in self._assumed:
+            released = self.state.release(new.metadata.uid)
+            self._line_up(new)
+            self._released(released)
+        self.changed.set()
+
+    def _hold(self, workload: Workload) -> None:
+        """Count what a Workload holds; what it holds no longer is free."""
+        before = self.state.holdings.get(workload.metadata.uid)
+        holding = holding_of(workload, self.read(workload).pod_sets)
+        if holding is None:
+            return
+        self.state.hold(holding)
+        if before is not None and before.usage != holding.usage:
+            self._released(before)
+
+    def _line_up(self, workload: Workload, rest: float = 0.0) -> None:
+        now = self._clock.now()
+        if waits(workload):
+            found = self.read(workload)
+            until = max(now + timedelta(seconds=rest), found.requeue_at or now)
+            self.queues.put(msgspec.structs.replace(found, requeue_at=until) if rest else found, now)
+        else:
+            self.queues.remove(workload.metadata.key)
+
+    def _released(self, holding: Holding | None) -> None:
+        if holding is not None:
+            self.wake(self.state.relatives(holding.cluster_queue))
+
+    def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
+        now = self._clock.now()
+        if new is None:
+            if old is not None:
+                relatives = self.state.relatives(old.metadata.name)
+                self.state.drop_queue(old.metadata.name)
+                self.queues.drop_cluster_queue(old.metadata.name)
+                self.wake(relatives)
+            return
+        before = [] if old is None else self.state.relatives(old.metadata.name)
+        self.state.set_queue(new)
+        self.queues.set_cluster_queue(new, now)
+        self.changed.set()
+        if old is None or old.spec != new.spec:
+            concerned = list(dict.fromkeys([*before, *self.state.relatives(new.metadata.name)]))
+            self.wake(concerned)
+            if old is not None:  # whoever is admitted now changes what the others have to be told
+                asyncio.get_running_loop().call_later(SECOND_LOOK, self.wake, concerned)
+
+    def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
+        if new is not None:
+            self.queues.set_local_queue(new, self._clock.now())
+        elif old is not None:
+            self.queues.drop_local_queue(old.metadata.key)
+        self.changed.set()
+
+    def _on_flavor(self, old: ResourceFlavor | None, new: ResourceFlavor | None) -> None:
+        flavor = new or old
+        if flavor is None:
+            return
+        name = flavor.metadata.name
+        if new is None:
+            self.state.flavors.pop(name, None)
+        else:
+            self.state.flavors[name] = new
+        if old is None or new is None or old.spec != new.spec:
+            self.wake([q for q, s in self.state.queues.items() if name in flavors_of(s.queue)])
+
+    def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
+        check = new or old
+        if check is None:
+            return
+        name = check.metadata.name
+        if new is None:
+            self.state.checks.pop(name, None)
+        else:
+            self.state.checks[name] = new
+        if old is None or new is None or old.active != new.active:
+            self.wake([q for q, s in self.state.queues.items() if name in self.state.checks_of(q)])
+
+    def _on_limit_range(self, old: LimitRange | None, new: LimitRange | None) -> None:
+        limit_range = new or old
+        if limit_range is not None and (old is None or new is None or old.spec != new.spec):
+            self._surroundings.pop(limit_range.metadata.namespace, None)
+            self._read_again(lambda w: w.metadata.namespace == limit_range.metadata.namespace)
+
+    def _on_runtime_class(self, old: RuntimeClass | None, new: RuntimeClass | None) -> None:
+        if old is None or new is None or old.overhead != new.overhead:
+            self._surroundings.clear()
+            self._read_again(_names_runtime_class)
+
+    def _read_again(self, concerned: Callable[[Workload], bool]) -> None:
+        """What these Workloads ask for, or hold, has changed without them."""
+        for workload in filter(concerned, self._workloads.values()):
+            if workload.metadata.key in self.queues:
+                self.queues.remove(workload.metadata.key)
+                self._line_up(workload)
+                self.changed.set()
+            elif reserves_quota(workload):
+                self._hold(workload)
+
+    def _pod_surroundings(self, namespace: str) -> PodSurroundings:
+        found = self._surroundings.get(namespace)
+        if found is None:
+            ranges = sorted(self._limit_ranges.lookup("namespace", namespace), key=lambda r: r.metadata.name)
+            overheads = {c.metadata.name: c.overhead.pod_fixed for c in self._runtime_classes.values() if c.overhead}
+            found = self._surroundings[namespace] = PodSurroundings(tuple(ranges), overheads)
+        return found
+
+    def _on_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
+        if new is None:
+            if old is not None:
+                self.state.namespaces.pop(old.metadata.name, None)
+            return
+        self.state.namespaces[new.metadata.name] = new.metadata.labels
+        if old is None or old.metadata.labels != new.metadata.labels:
+            self.wake(list(self.queues.cluster_queues))
+
+
+def waits(workload: Workload) -> bool:
+    """It may be given quota: nobody has ended, deleted, switched off or gated it, and it has none."""
+    return (
+        workload.spec.active
+        and workload.metadata.deletion_timestamp is None
+        and not workload.is_true(condition_types.FINISHED)
+        and not workload.is_true(condition_types.DEACTIVATION_TARGET)
+        and not workload.is_true(condition_types.QUOTA_RESERVED)
+        and not workload.metadata.annotations.get(keys.ADMISSION_GATED_BY)
+    )
+
+
+def flavors_of(queue: ClusterQueue) -> set[str]:
+    """The flavors that a ClusterQueue names."""
+    return {flavor.name for group in queue.spec.resource_groups for flavor in group.flavors}
+
+
+def _names_runtime_class(workload: Workload) -> bool:
+    return any((p.template.get("spec") or {}).get("runtimeClassName") for p in workload.spec.pod_sets)

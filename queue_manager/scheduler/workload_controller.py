@@ -1,0 +1,227 @@
+"""Carries out the life cycle: looks at one Workload, asks for the next step, takes it, looks again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from job_controller.model import Job, Key
+from queue_manager.api import condition_types, event_reasons, keys
+from queue_manager.api.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.types import AdmissionCheck, ClusterQueue, LocalQueue, Workload
+from queue_manager.api.workload_names import job_name
+from queue_manager.engine.cache import Cache
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import ApiError
+from queue_manager.engine.workqueue import WorkQueue
+from queue_manager.lifecycle import steps
+from queue_manager.lifecycle.requeuing import Unscheduled
+from queue_manager.lifecycle.rules import next_step
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.unscheduled import unschedulable, unscheduled
+from queue_manager.scheduler.job_pods import JobPods
+from queue_manager.scheduler.quota_cache import QuotaCache
+from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
+
+WORKERS = 10
+ORPHAN = "orphan"  # finalizer of what is deleted without its dependents
+BY_OWNER = "owner"  # index of Workloads, by the uid of the Job that each stands for; the Job's side asks it too
+
+
+class WorkloadController:
+    """Brings each Workload forward by one step at a time."""
+
+    def __init__(
+        self, runtime: Runtime, settings: Settings, ledger: QuotaCache, writer: WorkloadWriter, running: JobPods
+    ) -> None:
+        """`running`: the pods that use nodes."""
+        self._runtime = runtime
+        self._settings = settings
+        self._ledger = ledger
+        self._writer = writer
+        self._rng: Random = runtime.rng
+        self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
+        self._jobs: Cache[Job] = runtime.cache(JOBS, Job)
+        self.queue: WorkQueue[Key] = WorkQueue("workloads", metrics=runtime.metrics)
+        self._workloads.index(BY_OWNER, _job_uid)
+        self._workloads.subscribe(self._on_workload)
+        self._jobs.subscribe(self._on_job)
+        runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
+        runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
+        runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
+        self._stuck = JobPods(runtime, "no node can take", lambda pod: unschedulable(pod) is not None)
+        self._stuck.subscribe(self._on_stuck)
+        self._running = running
+        self._running.subscribe(self._on_running)
+        runtime.worker(self.queue, self.sync, WORKERS)
+
+    def use(self, settings: Settings) -> None:
+        """From now on; deadlines may be others."""
+        self._settings = settings
+        for workload in self._workloads.values():
+            self.queue.add(workload.metadata.key)
+
+    # --- what to look at ---
+
+    def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
+        if new is not None:
+            self.queue.add(new.metadata.key, new=old is None)
+
+    def _on_job(self, old: Job | None, new: Job | None) -> None:
+        job = new or old
+        if job is not None and (new is None or new.metadata.deletion_timestamp is not None):
+            for workload in self._workloads.lookup(BY_OWNER, job.metadata.uid):
+                self.queue.add(workload.metadata.key)
+
+    def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
+        queue = new or old
+        if queue is not None and (old is None or new is None or old.spec != new.spec):
+            self._look_at_members([queue.metadata.key])
+
+    def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
+        queue = new or old
+        if queue is None or (old is not None and new is not None and not _matters(old, new)):
+            return
+        self._look_at_cluster_queue(queue.metadata.name)
+
+    def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
+        check = new or old
+        if check is not None and (old is None or new is None or old.active != new.active):
+            for name in self._ledger.state.queues:
+                if check.metadata.name in self._ledger.state.checks_of(name):
+                    self._look_at_cluster_queue(name)
+
+    def _on_stuck(self, job_uid: str) -> None:
+        """Another timeout may count now."""
+        waiting = self._settings.pods_ready
+        if waiting is not None and waiting.unschedulable_timeout is not None:
+            for workload in self._workloads.lookup(BY_OWNER, job_uid):
+                self.queue.add(workload.metadata.key)
+
+    def _on_running(self, job_uid: str) -> None:
+        """What a deleted Job has left behind may go once its last pod has ended."""
+        job = self._jobs.by_uid(job_uid)
+        gone = job is None or job.metadata.deletion_timestamp is not None
+        if gone and not self._running.any_of(job_uid):
+            for workload in self._workloads.lookup(BY_OWNER, job_uid):
+                self.queue.add(workload.metadata.key)
+
+    def _look_at_cluster_queue(self, name: str) -> None:
+        """Who waits for it, and who holds its quota: their LocalQueue may be gone, or lead elsewhere by now."""
+        self._look_at_members(self._ledger.queues.local_queues_of(name))
+        for holding in self._ledger.state.holdings.values():
+            if holding.cluster_queue == name:
+                self.queue.add(holding.key)
+
+    def _look_at_members(self, queues: list[Key]) -> None:
+        for key in self._ledger.workloads_of(queues):
+            self.queue.add(key)
+
+    # --- one step ---
+
+    async def sync(self, key: Key) -> None:
+        workload = self._workloads.get(key.namespace, key.name)
+        if workload is None:
+            return
+        view = replace(self._ledger.view(workload), unscheduled=self._unscheduled(workload))
+        if await self._owner_gone(workload):
+            view = replace(view, owner_gone=True)
+        step = next_step(workload, replace(view, jitter=self._rng.random()), self._settings, self._runtime.clock.now())
+        try:
+            await self._take(workload, step)
+        except Gone:
+            return
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def _unscheduled(self, workload: Workload) -> Unscheduled | None:
+        """The pods of its Job that it waits for in vain; None if it has no Job or does not wait."""
+        job_uid = workload.job_uid
+        if (
+            not job_uid
+            or not workload.is_true(condition_types.ADMITTED)
+            or workload.is_true(condition_types.PODS_READY)
+        ):
+            return None
+        return unscheduled(self._stuck.of(job_uid))
+
+    async def _take(self, workload: Workload, step: steps.Step) -> None:
+        key, meta = workload.metadata.key, workload.metadata
+        match step:
+            case steps.Wait(until):
+                self.queue.add_after(key, max(0.0, (until - self._runtime.clock.now()).total_seconds()))
+                return
+            case steps.Rest():
+                return
+            case steps.WriteStatus(apply):
+                await self._writer.write(workload, apply, event_reasons.WORKLOAD_COMPONENT)
+            case steps.Deactivate(announced):
+                own = {"resourceVersion": meta.resource_version, "annotations": {keys.DEACTIVATED_FOR: announced}}
+                patch = {"metadata": own, "spec": {"active": False}}
+                await self._runtime.client.patch(WORKLOADS, key.namespace, key.name, patch, type=Workload)
+            case steps.RemoveFinalizer():
+                await self._let_go(workload)
+            case steps.DeleteExpired(owner, message):
+                await self._delete(workload, owner, message)
+        self.queue.add(key)
+
+    async def _let_go(self, workload: Workload) -> None:
+        """Take our finalizer off, and nobody else's."""
+        meta = workload.metadata
+        rest = [f for f in meta.finalizers if f != keys.FINALIZER]
+        patch = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, "finalizers": rest}}
+        await self._runtime.client.patch(WORKLOADS, meta.namespace, meta.name, patch, type=Workload)
+
+    async def _delete(self, workload: Workload, owner: bool, message: str) -> None:
+        meta, recorder = workload.metadata, self._runtime.recorder(event_reasons.WORKLOAD_COMPONENT)
+        if not owner:
+            await self._runtime.client.delete(WORKLOADS, meta.namespace, meta.name, uid=meta.uid)
+            recorder.event(workload, "Normal", "Deleted", message)
+            return
+        job = self._jobs.by_uid(workload.job_uid)
+        if job is not None:
+            await self._runtime.client.delete(
+                JOBS, meta.namespace, job.metadata.name, uid=job.metadata.uid, propagation="Background"
+            )
+            recorder.event(job, "Normal", "Deleted", message)
+
+    async def _owner_gone(self, workload: Workload) -> bool:
+        """Whether the Job is gone, or being deleted, and no pod of it uses a node any more.
+
+        The pods of a Job outlive it: they end in their own time, and while a finalizer of others keeps the Job nothing
+        ends them. The cache of Jobs may be behind that of Workloads, so the API server is asked before a Job that is
+        not in the cache counts as gone.
+        """
+        owner, uid = workload.metadata.controller, workload.job_uid
+        if not uid or (owner is not None and not owner.is_job):
+            return False
+        cached = self._jobs.by_uid(uid)
+        if cached is not None and cached.metadata.deletion_timestamp is None:
+            return False
+        orphans = cached is not None and ORPHAN in cached.metadata.finalizers  # its pods will be nobody's
+        if self._running.any_of(uid) and not orphans:
+            return False
+        return cached is not None or not await self._job_exists(workload)
+
+    async def _job_exists(self, workload: Workload) -> bool:
+        """Whether the API server has the Job now. It finds one by name only: without a name, all are listed."""
+        meta, uid, client = workload.metadata, workload.job_uid, self._runtime.client
+        name = meta.controller.name if meta.controller is not None else job_name(meta.name, uid)
+        if not name:
+            return any(job.metadata.uid == uid for job in await client.list(JOBS, meta.namespace, type=Job))
+        try:
+            return (await client.get(JOBS, meta.namespace, name, type=Job)).metadata.uid == uid
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+
+
+def _job_uid(workload: Workload) -> tuple[str, ...]:
+    return (workload.job_uid,) if workload.job_uid else ()
+
+
+def _matters(old: ClusterQueue, new: ClusterQueue) -> bool:
+    """To the Workloads of a ClusterQueue: not its status."""
+    return old.spec != new.spec or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp

@@ -1,0 +1,125 @@
+"""The only place from which the status of Workloads is written.
+
+Several controllers change the same Workload at nearly the same moment: the scheduler reserves quota while the
+Job's side reports pods. Each hands in its transition; all that are waiting for one Workload are applied
+to its newest state, one after another, and go out as one conditional patch. So our own writers never conflict
+with each other, a transition always decides on current facts, and Events are told only after the write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from job_controller.model import Key
+from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.types import Workload
+from queue_manager.engine.cache import Cache
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import ApiError
+from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.transitions import Transition
+
+CONFLICTS = 5  # attempts before the conflict is the caller's
+
+
+class Gone(Exception):
+    """There is no such Workload any more, or it is another one."""
+
+
+class _Order(NamedTuple):
+    uid: str
+    transition: Transition
+    component: str
+    done: asyncio.Future[Workload]
+
+
+class WorkloadWriter:
+    """`write` a transition; what else wants to know of each write adds itself to `told`."""
+
+    def __init__(self, runtime: Runtime, cache: Cache[Workload]) -> None:
+        self._runtime = runtime
+        self._cache = cache
+        self.told: list[Callable[[Workload, Workload], None]] = []  # of each write: what it was, what it is
+        self._orders: dict[Key, list[_Order]] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+
+    async def write(self, workload: Workload, transition: Transition, component: str) -> Workload:
+        """Apply a transition to the newest state of a Workload; the answer is its state after the write.
+
+        Raises Gone, or ApiError when the API server refuses.
+        """
+        key = workload.metadata.key
+        done: asyncio.Future[Workload] = asyncio.get_running_loop().create_future()
+        self._orders.setdefault(key, []).append(_Order(workload.metadata.uid, transition, component, done))
+        if key not in self._tasks:
+            self._tasks[key] = asyncio.create_task(self._drain(key), name=f"write {key}")
+        return await asyncio.shield(done)
+
+    async def _drain(self, key: Key) -> None:
+        try:
+            for _ in range(2):  # let whoever was woken by the same change hand in as well
+                await asyncio.sleep(0)
+            while orders := self._orders.pop(key, None):
+                try:
+                    await self._write(key, orders)
+                except Exception as error:
+                    _fail(orders, error)  # each caller logs, and tries again when it sees fit
+                except asyncio.CancelledError:
+                    _fail(orders, ConnectionAbortedError("the writer was stopped"))
+                    raise
+        finally:
+            del self._tasks[key]
+
+    async def _write(self, key: Key, orders: list[_Order]) -> None:
+        for attempt in range(CONFLICTS):
+            current = self._cache.get(key.namespace, key.name) if attempt == 0 else await self._read(key)
+            orders = _for(current, orders)
+            if not orders or current is None:
+                return
+            drafts, latest = [], current
+            for order in orders:
+                draft = Draft(latest, self._runtime.clock.now())
+                order.transition(draft)
+                drafts.append((order, draft))
+                latest = draft.workload
+            total = Draft(current, self._runtime.clock.now())
+            total.status = latest.status
+            if total.changed:
+                try:
+                    latest = await self._runtime.client.patch(
+                        WORKLOADS, key.namespace, key.name, total.patch(), subresource="status", type=Workload
+                    )
+                    for tell in self.told:
+                        tell(current, latest)
+                except ApiError as error:
+                    if error.status == 409 and attempt < CONFLICTS - 1:
+                        continue
+                    raise Gone(str(key)) if error.status == 404 else error from error
+            for order, draft in drafts:
+                for event in draft.events:
+                    self._runtime.recorder(order.component).event(latest, *event)
+                if not order.done.done():
+                    order.done.set_result(latest)
+            return
+
+    async def _read(self, key: Key) -> Workload:
+        try:
+            return await self._runtime.client.get(WORKLOADS, key.namespace, key.name, type=Workload)
+        except ApiError as error:
+            raise Gone(str(key)) if error.status == 404 else error from error
+
+
+def _for(current: Workload | None, orders: list[_Order]) -> list[_Order]:
+    """Those that are about this very Workload; the others are told that theirs is gone."""
+    uid = current.metadata.uid if current is not None else ""
+    _fail([order for order in orders if order.uid != uid], Gone("the Workload is gone"))
+    return [order for order in orders if order.uid == uid]
+
+
+def _fail(orders: list[_Order], error: BaseException) -> None:
+    for order in orders:
+        if not order.done.done():
+            order.done.set_exception(error)
+            order.done.exception()  # a caller that was cancelled no longer looks

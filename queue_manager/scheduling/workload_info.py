@@ -1,0 +1,181 @@
+"""A Workload as queues and scheduler see it: what it asks for, and where it stands in line.
+
+Two Workloads with the same `shape` get the same answer from the scheduler at the same moment. That is what
+lets a queue of a hundred thousand equal Workloads be parked and woken as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from job_controller.annotations import integer
+from job_controller.json_tree import Json
+from job_controller.model import Key
+from queue_manager.api import condition_types, keys, reasons
+from queue_manager.api.types import PodSet, Workload
+from queue_manager.scheduling.amounts import Amounts
+from queue_manager.scheduling.pod_requests import over_limits, pod_requests
+from queue_manager.scheduling.pod_surroundings import NO_SURROUNDINGS, PodSurroundings
+from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
+
+Timestamp = Literal["Eviction", "Creation"]
+PODS = "pods"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Rank(NamedTuple):
+    """Place in line; smaller goes first. Total: no two Workloads have the same (spec: kueue.md 5.2)."""
+
+    minus_priority: int
+    seconds: int  # the API keeps whole seconds
+    arrival: int  # order within one second
+    uid: str
+
+
+class PodSetInfo(msgspec.Struct, frozen=True):
+    """A pod set without the pods whose quota it needs no more. Amounts are those that count against quota."""
+
+    name: str
+    count: int
+    single: Amounts  # requests of one pod
+    pod_spec: Json
+    minimum: int | None = None  # fewer pods than `count`, but not fewer than this, are welcome too
+
+    @property
+    def total(self) -> Amounts:
+        return {name: value * self.count for name, value in self.single.items()}
+
+
+class Info(msgspec.Struct, frozen=True, eq=False):
+    """One Workload, read once and kept while it is unchanged."""
+
+    key: Key
+    uid: str
+    queue: Key
+    rank: Rank
+    shape: bytes
+    pod_sets: tuple[PodSetInfo, ...]
+    queued_at: datetime
+    requeue_at: datetime | None = None
+    held: bool = False  # not eligible until the life cycle has written that it is
+    error: str = ""  # why it can never be admitted as it is
+
+    @property
+    def requests(self) -> dict[str, Amounts]:
+        """The requests of all pods, by pod set: what status.resourceRequests shows of a refused Workload."""
+        return {pod_set.name: pod_set.total for pod_set in self.pod_sets}
+
+    @property
+    def priority(self) -> int:
+        return -self.rank.minus_priority
+
+    def in_backoff(self, now: datetime) -> bool:
+        """Whether it must not be admitted yet, whatever quota is free."""
+        return self.held or (self.requeue_at is not None and self.requeue_at > now)
+
+
+def info(
+    workload: Workload,
+    timestamp: Timestamp = "Eviction",
+    rules: ResourceRules = COUNT_ALL,
+    surroundings: PodSurroundings = NO_SURROUNDINGS,
+) -> Info:
+    """Read a Workload. What cannot be read (a bad quantity) becomes its `error`.
+
+    What its namespace and runtime class add to its pods is counted in, but never written into it (spec 7.3).
+    """
+    error = ""
+    try:
+        specs = [surroundings.complete(pod_set.template.get("spec") or {}) for pod_set in workload.spec.pod_sets]
+        pod_sets = tuple(
+            _pod_set(pod_set, spec, workload, rules)
+            for pod_set, spec in zip(workload.spec.pod_sets, specs, strict=True)
+        )
+        error = _out_of_bounds([p.template.get("spec") or {} for p in workload.spec.pod_sets], specs, surroundings)
+    except ValueError as e:
+        pod_sets, error = (), f"resources validation failed: {e}"
+    queued_at = queue_time(workload, timestamp)
+    requeue = workload.status.requeue_state
+    return Info(
+        key=workload.metadata.key,
+        uid=workload.metadata.uid,
+        queue=workload.local_queue,
+        rank=_rank(workload, queued_at),
+        shape=_shape(workload, pod_sets),
+        pod_sets=pod_sets,
+        queued_at=queued_at,
+        requeue_at=requeue.requeue_at if requeue else None,
+        held=_held(workload),
+        error=error,
+    )
+
+
+def queue_time(workload: Workload, timestamp: Timestamp = "Eviction") -> datetime:
+    """Since when it is in line: an eviction sends it to the back, a preemption does not (spec 5.2)."""
+    evicted = workload.condition(condition_types.EVICTED)
+    created = workload.metadata.creation_timestamp or _EPOCH
+    if evicted is None or not evicted.is_true or evicted.last_transition_time is None:
+        return created
+    if evicted.reason == reasons.ADMISSION_CHECK:
+        return evicted.last_transition_time
+    if evicted.reason == reasons.PODS_READY_TIMEOUT and timestamp == "Eviction":
+        return evicted.last_transition_time
+    return created
+
+
+def _held(workload: Workload) -> bool:
+    """Whether it was deactivated, and its reactivation has not been written to Requeued yet.
+
+    Any other Requeued=False ends without a further write: a backoff at requeueAt, a drain with the stop of the queue.
+    """
+    requeued = workload.condition(condition_types.REQUEUED)
+    return requeued is not None and requeued.status == "False" and requeued.reason.startswith(reasons.DEACTIVATED)
+
+
+def _rank(workload: Workload, queued_at: datetime) -> Rank:
+    arrival = integer(workload.metadata.annotations.get(keys.SEQUENCE, ""), bits=64) or 0
+    return Rank(-(workload.spec.priority or 0), int(queued_at.timestamp()), arrival, workload.metadata.uid)
+
+
+def _pod_set(pod_set: PodSet, spec: Json, workload: Workload, rules: ResourceRules) -> PodSetInfo:
+    reclaimed = sum(r.count for r in workload.status.reclaimable_pods if r.name == pod_set.name)
+    single = pod_requests(spec)
+    negative = next((name for name, value in single.items() if value < 0), None)
+    if negative:
+        raise ValueError(f"negative request for {negative}")
+    return PodSetInfo(pod_set.name, max(0, pod_set.count - reclaimed), rules.apply(single), spec, pod_set.min_count)
+
+
+def _out_of_bounds(written: Sequence[Json], complete: Sequence[Json], surroundings: PodSurroundings) -> str:
+    """A contradiction in the spec itself first, then what the namespace forbids, then a default that contradicts."""
+
+    def first(refusal: Callable[[Json, str], str], specs: Sequence[Json]) -> str:
+        texts = (refusal(spec, f"spec.podSets[{i}].template.spec") for i, spec in enumerate(specs))
+        return next((text for text in texts if text), "")
+
+    if text := first(over_limits, written):
+        return f"resources validation failed: {text}"
+    if text := first(surroundings.refusal, complete):
+        return f"resources didn't satisfy LimitRange constraints: {text}"
+    if complete != written and (text := first(over_limits, complete)):
+        return f"resources validation failed: {text}"
+    return ""
+
+
+def _shape(workload: Workload, pod_sets: tuple[PodSetInfo, ...]) -> bytes:
+    parts = [
+        (
+            p.name,
+            p.count,
+            p.minimum,
+            p.single,
+            *(p.pod_spec.get(k) for k in ("nodeSelector", "affinity", "tolerations")),
+        )
+        for p in pod_sets
+    ]
+    where = (workload.metadata.namespace, workload.spec.priority or 0)
+    return msgspec.json.encode((where, parts), order="sorted")

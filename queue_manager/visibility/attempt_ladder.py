@@ -1,0 +1,140 @@
+"""The ladder of a Workload's attempts: each time it held quota, how that ended, and when it may try again. Pure.
+
+status.requeueHistory keeps the last ten that ended (Sluice's own); the one that goes on is in the conditions. A
+Workload that Kueue or an older Sluice ran has no such record: then the events tell, as long as they live, and the
+oldest rungs may be missing. Rungs are numbered from the newest down, by the count of all evictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import msgspec
+
+from queue_manager.api import condition_types, reasons
+from queue_manager.api.types import Workload
+from queue_manager.lifecycle.requeue_history import MOST
+from queue_manager.visibility.inbox import tries
+from queue_manager.visibility.wire_types import Event
+
+_SAME = timedelta(seconds=2)  # an event is written a moment after the condition it tells of
+
+
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One time with quota. `ended` None: it holds it now. `next_try`: when it was, or will be, in line again."""
+
+    number: int
+    admitted: datetime | None
+    ended: datetime | None
+    cause: str
+    next_try: datetime | None
+
+
+def attempts(workload: Workload, events: Iterable[Event]) -> list[AttemptRow]:
+    """The last attempts, the oldest first; empty when it never held quota."""
+    rungs = _recorded(workload) or _told(workload, events)
+    if not rungs:
+        return []
+    total = max(tries(workload) + (1 if rungs[-1].ended is None else 0), len(rungs))
+    followed = [_followed(rung, after) for rung, after in pairwise(rungs)]
+    rungs = [*followed[1 - MOST :], _finished(rungs[-1], workload)]
+    first = total - len(rungs) + 1
+    return [msgspec.structs.replace(rung, number=first + i) for i, rung in enumerate(rungs)]
+
+
+def _followed(rung: AttemptRow, after: AttemptRow) -> AttemptRow:
+    """Somebody may have ended its backoff: then it tried again before it was due."""
+    if rung.next_try is None or after.admitted is None or after.admitted >= rung.next_try:
+        return rung
+    return msgspec.structs.replace(rung, next_try=after.admitted)
+
+
+def _finished(rung: AttemptRow, workload: Workload) -> AttemptRow:
+    """The newest attempt, ended by the end of the Job if nothing else ended it."""
+    finished = workload.condition(condition_types.FINISHED)
+    if rung.ended is not None or finished is None or not finished.is_true:
+        return rung
+    return msgspec.structs.replace(rung, ended=finished.last_transition_time, cause=finished.reason)
+
+
+def _recorded(workload: Workload) -> list[AttemptRow]:
+    history = workload.status.requeue_history
+    if history is None or not history.attempts:
+        return []
+    ended = [
+        AttemptRow(number=0, admitted=a.start, ended=a.end, cause=_cause(a.reason, a.cause), next_try=a.retry_at)
+        for a in history.attempts
+    ]
+    ended[-1] = _without_a_retry_that_is_not_due(ended[-1], workload)
+    admitted = workload.condition(condition_types.ADMITTED)
+    if admitted is not None and admitted.is_true and not workload.is_true(condition_types.EVICTED):
+        now = AttemptRow(number=0, admitted=admitted.last_transition_time, ended=None, cause="", next_try=None)
+        return [*ended, now]
+    return ended
+
+
+def _without_a_retry_that_is_not_due(rung: AttemptRow, workload: Workload) -> AttemptRow:
+    """A deactivation ends the backoff, and so does the reactivation that follows."""
+    requeued = workload.condition(condition_types.REQUEUED)
+    again = requeued.last_transition_time if requeued is not None and requeued.is_true else None
+    if not workload.spec.active:
+        return msgspec.structs.replace(rung, next_try=None)
+    if again is not None and rung.next_try is not None and rung.ended is not None and rung.ended <= again:
+        return msgspec.structs.replace(rung, next_try=min(rung.next_try, again))
+    return rung
+
+
+def _cause(reason: str, cause: str) -> str:
+    return f"{reason} ({cause})" if cause and cause not in reason else reason
+
+
+def _told(workload: Workload, events: Iterable[Event]) -> list[AttemptRow]:
+    rungs = _of_events(workload, events)
+    _complete(rungs, workload)
+    if not rungs:
+        return []
+    following = [began for began, _, _ in rungs[1:]]
+    nexts = [*following, _due(workload) if rungs[-1][1] is not None else None]
+    return [
+        AttemptRow(number=0, admitted=began, ended=ended, cause=cause, next_try=nexts[i])
+        for i, (began, ended, cause) in enumerate(rungs)
+    ]
+
+
+def _of_events(workload: Workload, events: Iterable[Event]) -> list[tuple[datetime | None, datetime | None, str]]:
+    """What the Workload's events tell: (admitted, ended, cause) of each."""
+    rungs: list[tuple[datetime | None, datetime | None, str]] = []
+    for event in sorted(events, key=lambda e: e.sort_key):
+        if event.involved_object.uid != workload.metadata.uid:
+            continue
+        if event.reason == reasons.ADMITTED:
+            rungs.append((event.last, None, ""))
+        elif event.reason.startswith(reasons.EVICTED_DUE_TO):
+            began = rungs.pop()[0] if rungs and rungs[-1][1] is None else None
+            rungs.append((began, event.last, event.reason.removeprefix(reasons.EVICTED_DUE_TO)))
+    return rungs
+
+
+def _complete(rungs: list[tuple[datetime | None, datetime | None, str]], workload: Workload) -> None:
+    """What the conditions know better: the newest attempt, also when its events are gone or not there yet."""
+    admitted, evicted = workload.condition(condition_types.ADMITTED), workload.condition(condition_types.EVICTED)
+    if evicted is not None and evicted.is_true and tries(workload):
+        began = None
+        if rungs and (rungs[-1][1] is None or _near(rungs[-1][1], evicted.last_transition_time)):
+            began = rungs.pop()[0]
+        rungs.append((began, evicted.last_transition_time, evicted.reason))
+    elif admitted is not None and admitted.is_true:
+        if rungs and rungs[-1][1] is None:
+            rungs.pop()
+        rungs.append((admitted.last_transition_time, None, ""))
+
+
+def _near(one: datetime, other: datetime | None) -> bool:
+    return other is not None and abs(one - other) <= _SAME
+
+
+def _due(workload: Workload) -> datetime | None:
+    state = workload.status.requeue_state
+    return state.requeue_at if state is not None and workload.spec.active else None

@@ -1,0 +1,85 @@
+"""What happened to a Job, as a ladder of dated steps. Pure.
+
+Conditions keep only their last transition, so the ladder tells when each thing was last so, not how often it was;
+the events tell the rest while they live (an hour).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from job_controller.model import Condition, Job
+from job_controller.pod_facts import LONG_AGO
+from queue_manager.api import condition_types
+from queue_manager.api.types import Workload
+
+# Order of steps that fall into one second, as they follow one another.
+_ORDER = (
+    "Created",
+    condition_types.DEACTIVATION_TARGET,
+    condition_types.EVICTED,
+    condition_types.PREEMPTED,
+    condition_types.REQUEUED,
+    condition_types.QUOTA_RESERVED,
+    condition_types.ADMITTED,
+    "Suspended",
+    "Started",
+    condition_types.PODS_READY,
+    "SuccessCriteriaMet",
+    "FailureTarget",
+    "Complete",
+    "Failed",
+    condition_types.FINISHED,
+)
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One step. `what` is a condition type, "Created" or "Started"; `status` "True" or "False"."""
+
+    at: datetime | None
+    object: str
+    what: str
+    status: str
+    reason: str
+    message: str
+
+    @property
+    def text(self) -> str:
+        """`Admitted`, or `not Admitted`."""
+        return self.what if self.status == "True" else f"not {self.what}"
+
+
+def history(job: Job | None, workload: Workload | None) -> list[Step]:
+    """All that objects say about their past, the oldest first."""
+    steps: list[Step] = []
+    if job is not None:
+        steps.append(_plain(job.metadata.creation_timestamp, "Job", "Created"))
+        if job.status.start_time is not None:
+            steps.append(_plain(job.status.start_time, "Job", "Started"))
+        steps += [_step("Job", condition) for condition in job.status.conditions]
+    if workload is not None:
+        if job is None or workload.metadata.creation_timestamp != job.metadata.creation_timestamp:
+            steps.append(_plain(workload.metadata.creation_timestamp, "Workload", "Created"))
+        steps += [_step("Workload", condition) for condition in workload.status.conditions]
+    return sorted(steps, key=lambda step: (step.at or LONG_AGO, _rank(step.what), step.object))
+
+
+def _plain(at: datetime | None, kind: str, what: str) -> Step:
+    return Step(at=at, object=kind, what=what, status="True", reason="", message="")
+
+
+def _step(kind: str, condition: Condition) -> Step:
+    return Step(
+        at=condition.last_transition_time,
+        object=kind,
+        what=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+    )
+
+
+def _rank(what: str) -> int:
+    return _ORDER.index(what) if what in _ORDER else len(_ORDER)

@@ -1,0 +1,173 @@
+"""The pods of a Job, attempt by attempt, and when the next one comes. Pure.
+
+When a failed pod is replaced is the Job controller's decision; it is computed here by the same functions, from the
+same pods (job_controller.backoff). Only the length of the first wait may be the admin's and unknown to us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from job_controller import backoff, conditions
+from job_controller.model import Condition, Job
+from job_controller.options import JobControllerOptions
+from job_controller.pod_facts import LONG_AGO, completion_index, finish_time, is_active, is_ready, is_terminal
+from job_controller.switches import effective
+from queue_manager.visibility.wire_types import ContainerStatus, Pod, Terminated
+
+
+class PodRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One pod. `attempt` counts from 1: within its index for Indexed Jobs, within the Job otherwise."""
+
+    name: str
+    index: int | None
+    attempt: int
+    state: str
+    node: str
+    started: datetime | None
+    ended: datetime | None
+    exit_code: int | None
+    reason: str
+    message: str
+
+
+def pod_rows(job: Job, pods: Iterable[Pod]) -> list[PodRow]:
+    """Rows in order of index, then of creation."""
+    counts: dict[int, int] = {}
+    rows = []
+    for pod in sorted(pods, key=creation_order):
+        index = completion_index(pod) if job.spec.completion_mode == "Indexed" else -1
+        counts[index] = max(counts.get(index, 0) + 1, attempt_of(pod))
+        rows.append(_row(pod, index, counts[index]))
+    return sorted(rows, key=lambda row: -1 if row.index is None else row.index)
+
+
+def creation_order(pod: Pod) -> tuple[datetime, int, str]:
+    version = pod.metadata.resource_version
+    return (
+        pod.metadata.creation_timestamp or LONG_AGO,
+        attempt_of(pod),
+        version.rjust(20, "0") if version.isdecimal() else pod.metadata.name,
+    )
+
+
+def attempt_of(pod: Pod) -> int:
+    """The attempt that the pod itself says it is (backoffLimitPerIndex); 1 for all others."""
+    return backoff.failure_count(pod) + backoff.ignored_count(pod) + 1
+
+
+def _row(pod: Pod, index: int, attempt: int) -> PodRow:
+    reason, message = trouble(pod)
+    return PodRow(
+        name=pod.metadata.name,
+        index=index if index >= 0 else None,
+        attempt=attempt,
+        state=pod_state(pod),
+        node=pod.spec.node_name,
+        started=pod.status.start_time,
+        ended=finish_time(pod) if is_terminal(pod) else None,
+        exit_code=exit_code(pod),
+        reason=reason,
+        message=message,
+    )
+
+
+def pod_state(pod: Pod) -> str:
+    """Its phase, more exactly: Pending as Unschedulable or Starting, Running as Ready or Unready."""
+    if is_terminal(pod):
+        return pod.status.phase
+    if pod.metadata.deletion_timestamp is not None:
+        return "Terminating"
+    if is_ready(pod):
+        return "Ready"
+    if pod.status.phase == "Running":
+        return "Unready"
+    return "Unschedulable" if not pod.spec.node_name and _unscheduled(pod) else "Starting"
+
+
+def _unscheduled(pod: Pod) -> Condition | None:
+    return next((c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False"), None)
+
+
+def trouble(pod: Pod) -> tuple[str, str]:
+    """What is, or went, wrong with it, as (reason, message); both empty if nothing is."""
+    unscheduled = _unscheduled(pod)
+    if unscheduled is not None and not pod.spec.node_name:
+        return unscheduled.reason, unscheduled.message
+    for status in _containers(pod):
+        if status.state.waiting is not None and status.state.waiting.message:
+            return status.state.waiting.reason, status.state.waiting.message
+    if pod.status.reason:  # the node ended the pod: the exit codes of its containers only follow from that
+        return pod.status.reason, pod.status.message
+    ended = _bad_end(pod) or _bad_end_before(pod)
+    return (ended.reason, ended.message) if ended is not None else ("", "")
+
+
+def failed_container(pod: Pod) -> ContainerStatus | None:
+    """The first container that ended with an exit code other than 0."""
+
+    def failed(status: ContainerStatus) -> bool:
+        return status.state.terminated is not None and status.state.terminated.exit_code != 0
+
+    return next(filter(failed, _containers(pod)), None)
+
+
+def _bad_end(pod: Pod) -> Terminated | None:
+    container = failed_container(pod)
+    return container.state.terminated if container is not None else None
+
+
+def _bad_end_before(pod: Pod) -> Terminated | None:
+    """The last end of a container that runs again, if it ended by no doing of its own: OOMKilled, NodeShutdown."""
+    ends = (status.last_state.terminated for status in _containers(pod) if status.state.running is not None)
+    return next((end for end in ends if end is not None and end.reason not in ("", "Completed", "Error")), None)
+
+
+def _containers(pod: Pod) -> Sequence[ContainerStatus]:
+    return (*pod.status.init_container_statuses, *pod.status.container_statuses)
+
+
+def exit_code(pod: Pod) -> int | None:
+    """Of the first container that failed; 0 when all have ended well; None while one has not ended."""
+    bad = _bad_end(pod)
+    if bad is not None:
+        return bad.exit_code
+    statuses = pod.status.container_statuses
+    return 0 if statuses and all(s.state.terminated is not None for s in statuses) else None
+
+
+# --- what comes next ---------------------------------------------------------------------------------------
+
+
+def works(job: Job) -> bool:
+    """Whether the Job makes pods at all: it neither has ended nor is about to, and is not suspended."""
+    ending = ("FailureTarget", "SuccessCriteriaMet")
+    ended = conditions.finished(job.status) or any(c.is_true for c in job.status.conditions if c.type in ending)
+    return not ended and not job.spec.suspend and job.metadata.deletion_timestamp is None
+
+
+def next_pod_at(job: Job, pods: Sequence[Pod], options: JobControllerOptions) -> datetime | None:
+    """When the Job as a whole may replace failed pods; None: nothing waits (spec job-controller.md 2.8)."""
+    job = effective(job, options.switches)
+    if not works(job) or job.spec.backoff_limit_per_index is not None:
+        return None
+    if sum(map(is_active, pods)) >= job.spec.pods_at_once:
+        return None
+    ended = [pod for pod in pods if is_terminal(pod)]
+    seen = backoff.extend(
+        backoff.FailureHistory(),
+        (pod for pod in ended if pod.status.phase == "Succeeded"),
+        (pod for pod in ended if pod.status.phase == "Failed"),
+    )
+    if seen.last_failure is None:
+        return None
+    return seen.last_failure + backoff.delay(len(seen.failures), backoff.base_of(job, options), options.backoff_max)
+
+
+def next_of_index(job: Job, last: Pod, options: JobControllerOptions) -> datetime:
+    """When the pod after this failed one may come, for Jobs with backoffLimitPerIndex."""
+    failures = attempt_of(last)
+    return finish_time(last) + backoff.delay(failures, backoff.base_of(job, options), options.backoff_max)

@@ -1,0 +1,114 @@
+"""Can this Job ever start? Judged from specs alone, as if nothing else ran. Pure.
+
+Resources of one resource group share a flavor, so a Job fits if, in each group, one flavor has room for all that it
+asks for there: the sums per flavor are the scheduler's. The verdict is given only where it is certain. It is silent
+where the configuration may count resources differently than we see (then the scheduler will tell).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from job_controller.model import Job
+from queue_manager.api.types import ClusterQueue, ResourceFlavor, ResourceGroup
+from queue_manager.jobs.workload_manifest import min_parallelism, pod_count
+from queue_manager.scheduling.amounts import Amounts, text
+from queue_manager.scheduling.flavor_matching import refusal
+from queue_manager.scheduling.pod_requests import pod_requests
+from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
+from queue_manager.scheduling.workload_info import PODS
+
+
+class Excess(NamedTuple):
+    """A resource of which more is asked for than any flavor has."""
+
+    resource: str
+    asked: int
+    limit: int
+
+
+def never(job: Job, queue: ClusterQueue, others: Iterable[ClusterQueue], flavors: Mapping[str, ResourceFlavor]) -> str:
+    """Why the Job can never start in this ClusterQueue, in a few words; empty: it may.
+
+    `others`: all ClusterQueues, for what may be borrowed of them. `flavors`: by name.
+    """
+    cohort = queue.spec.cohort_name
+    state = SchedulerState()
+    try:
+        asked = least(job)
+        for one in (*(other for other in others if cohort and other.spec.cohort_name == cohort), queue):
+            state.set_queue(one)
+        node = state.queues[queue.metadata.name].node
+    except ValueError:
+        return ""  # no quantity somewhere; whoever validates it says so
+    if PODS in _covered(queue):
+        asked[PODS] = smallest_count(job)
+    for group in queue.spec.resource_groups:
+        reason = _never_in(group, asked, job, node, flavors)
+        if reason:
+            return f"can never start: {reason}"
+    return ""
+
+
+def without_quota(job: Job, queue: ClusterQueue) -> list[str]:
+    """Resources that the Job asks for and the ClusterQueue has no quota for."""
+    try:
+        asked = least(job)
+    except ValueError:
+        return []
+    return sorted(resource for resource, amount in asked.items() if amount and resource not in _covered(queue))
+
+
+def _covered(queue: ClusterQueue) -> set[str]:
+    return {resource for group in queue.spec.resource_groups for resource in group.covered_resources}
+
+
+def least(job: Job) -> Amounts:
+    """What all pods that run at once ask for together; with partial admission, the fewest that may."""
+    single = pod_requests(job.spec.template.get("spec") or {})
+    return {resource: amount * smallest_count(job) for resource, amount in single.items()}
+
+
+def smallest_count(job: Job) -> int:
+    minimum, all_of_them = min_parallelism(job), pod_count(job.spec)
+    return all_of_them if minimum is None else min(minimum, all_of_them)
+
+
+def _never_in(
+    group: ResourceGroup, asked: Amounts, job: Job, node: QuotaNode, flavors: Mapping[str, ResourceFlavor]
+) -> str:
+    wanted = [resource for resource in group.covered_resources if asked.get(resource)]
+    if not wanted:
+        return ""
+    usable, refusals = [], []
+    for quotas in group.flavors:
+        flavor = flavors.get(quotas.name)
+        why = refusal(flavor, job.spec.template.get("spec") or {}) if flavor is not None else ""
+        refusals += [why] if why else []
+        usable += [] if why else [quotas.name]
+    if not usable:
+        return "; ".join(refusals)
+    if any(not _excesses(name, wanted, asked, node) for name in usable):
+        return ""
+    name, excesses = _nearest(usable, wanted, asked, node)
+    where = f" in flavor {name}" if len(usable) > 1 else ""
+    return "; ".join(_text(excess) for excess in excesses) + where
+
+
+def _excesses(flavor: str, wanted: Sequence[str], asked: Amounts, node: QuotaNode) -> list[Excess]:
+    limits = ((resource, node.potential(FlavorResource(flavor, resource))) for resource in wanted)
+    return [Excess(resource, asked[resource], limit) for resource, limit in limits if asked[resource] > limit]
+
+
+def _nearest(usable: Sequence[str], wanted: Sequence[str], asked: Amounts, node: QuotaNode) -> tuple[str, list[Excess]]:
+    """The flavor that comes nearest, and what is too much there: the fewest resources, then the least times over."""
+    found = [(name, _excesses(name, wanted, asked, node)) for name in usable]
+    return min(found, key=lambda one: (len(one[1]), max(Fraction(e.asked, max(1, e.limit)) for e in one[1])))
+
+
+def _text(excess: Excess) -> str:
+    asked, limit = (text(excess.resource, amount) for amount in (excess.asked, excess.limit))
+    return f"asks {asked} {excess.resource}, queue limit {limit}"

@@ -1,0 +1,55 @@
+"""What annotations of a Job may set of waitForPodsReady."""
+
+import pytest
+
+from queue_manager.lifecycle import overrides
+from queue_manager.lifecycle.settings import Bounds, PodsReadySettings
+
+TIMEOUT, LIMIT = "sluice/pods-ready-timeout", "sluice/requeuing-limit"
+BOUNDS = Bounds(min_timeout=60, max_timeout=7200, max_limit=10)
+PATH = "metadata.annotations"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "bounds", "message"),
+    [
+        (TIMEOUT, "soon", BOUNDS, 'must be a duration such as "30s", "5m" or "1h30m"'),
+        (TIMEOUT, "90", BOUNDS, 'must be a duration such as "30s", "5m" or "1h30m"'),
+        (TIMEOUT, "30s", BOUNDS, "must be from 1m0s to 2h0m0s"),
+        (TIMEOUT, "3h", BOUNDS, "must be from 1m0s to 2h0m0s"),
+        (TIMEOUT, "3h", Bounds(max_timeout=7200), "must be at most 2h0m0s"),
+        (TIMEOUT, "1s", Bounds(min_timeout=60), "must be at least 1m0s"),
+        (TIMEOUT, "0s", Bounds(), "must be greater than 0"),
+        (TIMEOUT, "-5m", Bounds(), "must be greater than 0"),
+        (LIMIT, "11", BOUNDS, "must be an integer from 0 to 10"),
+        (LIMIT, "-1", BOUNDS, "must be an integer from 0 to 10"),
+        (LIMIT, "x", BOUNDS, "must be an integer from 0 to 10"),
+        (LIMIT, "9" * 5000, Bounds(), "must be an integer from 0 to 2147483647"),
+    ],
+)
+def test_a_refusal_names_the_field_and_what_is_allowed(key, text, bounds, message):
+    (error,) = overrides.errors({key: text}, bounds)
+    assert error.field == f"{PATH}[{key}]"
+    assert error.reason == "FieldValueInvalid"
+    assert error.message.endswith(f": {message}")
+    settings = PodsReadySettings(bounds=bounds)
+    assert overrides.effective(settings, {key: text}) == settings
+
+
+def test_without_bounds_a_job_may_set_nothing():
+    errors = overrides.errors({TIMEOUT: "5m", LIMIT: "3", "other": "x"}, None)
+    assert [(e.reason, e.field) for e in errors] == [
+        ("FieldValueForbidden", f"{PATH}[{TIMEOUT}]"),
+        ("FieldValueForbidden", f"{PATH}[{LIMIT}]"),
+    ]
+    assert "waitForPodsReady.overrides" in errors[0].message
+
+
+def test_within_bounds_they_take_the_place_of_the_configured_values():
+    own = overrides.effective(PodsReadySettings(bounds=BOUNDS, limit=None), {TIMEOUT: "1m30s", LIMIT: "0"})
+    assert (own.timeout, own.limit) == (90, 0)
+
+
+def test_one_bad_override_leaves_the_other():
+    own = overrides.effective(PodsReadySettings(bounds=BOUNDS, timeout=100, limit=5), {TIMEOUT: "1s", LIMIT: "2"})
+    assert (own.timeout, own.limit) == (100, 2)

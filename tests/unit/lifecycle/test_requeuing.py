@@ -1,0 +1,215 @@
+"""Pods that are not ready in time: which deadline counts, what is written, and what is remembered."""
+
+import msgspec
+import pytest
+
+from queue_manager.lifecycle import requeue_history, requeuing, transitions
+from queue_manager.lifecycle.requeuing import Deadline, Unscheduled
+from queue_manager.lifecycle.rules import next_step
+from queue_manager.lifecycle.settings import Bounds, PodsReadySettings, Settings
+from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.steps import Deactivate, Wait, WorkloadContext, WriteStatus
+from tests.unit.queueing.builders import at, condition, wire, workload
+
+RUNNING = [condition("QuotaReserved", "True"), condition("Admitted", "True", "Admitted", seconds=10)]
+LOST = [*RUNNING, condition("PodsReady", "False", "WaitForRecovery", seconds=500)]
+STUCK = Unscheduled(2, "0/3 nodes are available")
+VIEW = WorkloadContext(cluster_queue="cq")
+
+
+def settings(**values) -> Settings:
+    return Settings(pods_ready=PodsReadySettings(**{"timeout": 300, "recovery_timeout": 60, **values}))
+
+
+def history(since: float | None = None, ends: tuple[float, ...] = ()) -> dict:
+    tried = [{"start": wire(end - 5), "end": wire(end), "reason": "PodsReadyTimeout"} for end in ends]
+    return {"requeueHistory": {"attempts": tried, **({"since": wire(since)} if since is not None else {})}}
+
+
+def timed_out(w, own: Settings, seconds: float, unscheduled=None) -> Draft:
+    draft = Draft(w, at(seconds))
+    requeuing.time_out(draft, own, 0.0, unscheduled)
+    return draft
+
+
+@pytest.mark.parametrize(
+    ("conditions", "own", "unscheduled", "expected"),
+    [
+        (RUNNING, settings(), None, Deadline(at(310), "WaitForStart")),
+        (RUNNING, settings(), STUCK, Deadline(at(310), "WaitForStart")),
+        (RUNNING, settings(unschedulable_timeout=20), None, Deadline(at(310), "WaitForStart")),
+        (RUNNING, settings(unschedulable_timeout=20), STUCK, Deadline(at(30), "WaitForStart")),
+        (RUNNING, settings(unschedulable_timeout=900), STUCK, Deadline(at(910), "WaitForStart")),
+        (LOST, settings(unschedulable_timeout=20), STUCK, Deadline(at(560), "WaitForRecovery")),
+        (RUNNING, settings(give_up_after=100), None, Deadline(at(110), "WaitForStart", last=True)),
+        (RUNNING, settings(give_up_after=1000), None, Deadline(at(310), "WaitForStart")),
+        (LOST, settings(give_up_after=30), None, Deadline(at(530), "WaitForRecovery", last=True)),
+        (LOST, settings(recovery_timeout=0, give_up_after=30), None, None),
+    ],
+)
+def test_the_earlier_deadline_counts(conditions, own, unscheduled, expected):
+    assert requeuing.pods_deadline(workload(conditions=conditions), own, unscheduled) == expected
+
+
+def test_time_without_ready_pods_counts_over_all_tries():
+    w = workload(conditions=RUNNING, status=history(since=-600))
+    assert requeuing.pods_deadline(w, settings(give_up_after=700)) == Deadline(at(100), "WaitForStart", last=True)
+
+
+FRACTIONS = {"timeout": 0.3, "recovery_timeout": 2.5, "unschedulable_timeout": 1.001, "give_up_after": 7.7}
+
+
+@pytest.mark.parametrize(("conditions", "stuck"), [(RUNNING, None), (RUNNING, STUCK), (LOST, None)])
+def test_when_a_timeout_of_fractions_of_a_second_is_over_it_is_over_for_what_is_written_too(conditions, stuck):
+    """Times on the wire are whole seconds: for up to one second it was evicted, in vain, as fast as the loop turns."""
+    w, view = workload(conditions=conditions), WorkloadContext(cluster_queue="cq", unscheduled=stuck)
+    for own in (settings(**FRACTIONS), settings(**{**FRACTIONS, "give_up_after": 0.2})):
+        wait = next_step(w, view, own, at(500.1 if conditions is LOST else 10.1))
+        assert isinstance(wait, Wait)
+        step = next_step(w, view, own, wait.until)
+        assert isinstance(step, WriteStatus)
+        draft = Draft(w, wait.until)
+        step.apply(draft)
+        assert draft.changed
+
+
+@pytest.mark.parametrize("after", [500, 610])
+def test_who_waited_in_line_to_the_end_or_past_it_still_has_one_whole_attempt(after):
+    """It was admitted 610 s after its pods were first not ready."""
+    w = workload(conditions=RUNNING, status=history(since=-600))
+    own = settings(give_up_after=after)
+    assert requeuing.pods_deadline(w, own) == Deadline(at(310), "WaitForStart")
+    draft = timed_out(w, own, 310)
+    assert draft.is_true("DeactivationTarget")
+    assert not draft.is_true("Evicted")
+
+
+def test_when_the_time_is_over_it_is_deactivated_whatever_the_count():
+    draft = timed_out(workload(conditions=RUNNING), settings(give_up_after=100, limit=50), 110)
+    target = draft.condition("DeactivationTarget")
+    assert (target.reason, target.message) == (
+        "RequeuingLimitExceeded",
+        "exceeding the maximum time of re-queuing retries",
+    )
+
+
+@pytest.mark.parametrize("retry", [1000, 600])
+def test_time_also_ends_a_backoff_even_one_that_ends_with_it(retry):
+    """Its deactivation then names the limit, so that retention and the inbox see one of ours."""
+    conditions = [
+        condition("QuotaReserved", "False", "PendingEvaluation"),
+        condition("Evicted", "True", "PodsReadyTimeout"),
+        condition("Requeued", "False", "PodsReadyTimeout"),
+    ]
+    state = {"requeueState": {"count": 3, "requeueAt": wire(retry)}, **history(since=0)}
+    w, own = workload(conditions=conditions, status=state), settings(give_up_after=600)
+    assert next_step(w, VIEW, own, at(20)) == Wait(at(600))
+    assert next_step(w, VIEW, settings(give_up_after=1200), at(20)) == Wait(at(retry))
+    step = next_step(w, VIEW, own, at(600))
+    assert isinstance(step, WriteStatus)
+    draft = Draft(w, at(600))
+    step.apply(draft)
+    assert isinstance(next_step(draft.workload, VIEW, own, at(600)), Deactivate)
+    inactive = msgspec.structs.replace(draft.workload, spec=msgspec.structs.replace(draft.workload.spec, active=False))
+    last = Draft(inactive, at(601))
+    transitions.deactivate(last)
+    assert last.condition("Evicted").reason == "DeactivatedDueToRequeuingLimitExceeded"
+    assert last.condition("Evicted").last_transition_time == at(601)  # retention and the inbox count from here
+    assert last.condition("Requeued").reason == "DeactivatedDueToRequeuingLimitExceeded"
+    assert last.status.requeue_state is None
+    again = Draft(last.workload, at(602))
+    transitions.deactivate(again)
+    assert not again.changed
+
+
+def test_an_attempt_that_no_node_could_take_is_told_apart():
+    draft = timed_out(workload(conditions=RUNNING), settings(), 310, STUCK)
+    evicted = draft.condition("Evicted")
+    assert evicted.reason == "PodsReadyTimeout"
+    assert evicted.message == (
+        "Exceeded the PodsReady timeout ns/w; no node could take 2 of its pods: 0/3 nodes are available"
+    )
+    (row,) = draft.status.scheduling_stats.evictions
+    assert (row.reason, row.underlying_cause) == ("PodsReadyTimeout", "Unschedulable")
+    assert draft.status.requeue_history.attempts[0].cause == "Unschedulable"
+
+
+@pytest.mark.parametrize(("own", "what"), [({"limit": 0}, "number"), ({"give_up_after": 60}, "time")])
+def test_the_last_attempt_is_told_apart_as_well(own, what):
+    """With a limit of 0 it is the only one."""
+    target = timed_out(workload(conditions=RUNNING), settings(**own), 310, STUCK).condition("DeactivationTarget")
+    assert target.message == (
+        f"exceeding the maximum {what} of re-queuing retries; no node could take 2 of its pods: 0/3 nodes are available"
+    )
+
+
+def test_a_lost_pod_that_finds_no_node_is_a_recovery():
+    draft = timed_out(workload(conditions=LOST), settings(), 560, STUCK)
+    assert draft.status.scheduling_stats.evictions[0].underlying_cause == "WaitForRecovery"
+
+
+def test_the_attempt_is_recorded_in_the_very_patch_of_the_eviction():
+    draft = timed_out(workload(conditions=RUNNING), settings(base=60), 310)
+    status = msgspec.json.decode(msgspec.json.encode(draft.patch()))["status"]
+    assert status["requeueState"] == {"count": 1, "requeueAt": wire(370)}
+    assert status["requeueHistory"] == {
+        "since": wire(10),
+        "attempts": [
+            {
+                "start": wire(10),
+                "end": wire(310),
+                "reason": "PodsReadyTimeout",
+                "cause": "WaitForStart",
+                "retryAt": wire(370),
+            }
+        ],
+    }
+
+
+def test_ten_attempts_are_kept():
+    w = workload(conditions=RUNNING, status=history(since=0, ends=tuple(range(-100, 0, 10))))
+    kept = timed_out(w, settings(), 310).status.requeue_history.attempts
+    assert len(kept) == 10
+    assert (kept[0].end, kept[-1].end) == (at(-90), at(310))
+
+
+def test_a_run_that_got_ready_starts_the_time_anew():
+    w = workload(conditions=LOST, status=history(since=-600))
+    assert timed_out(w, settings(), 560).status.requeue_history.since == at(500)
+
+
+def test_a_ready_run_that_is_preempted_forgets_the_time():
+    ready = [*RUNNING, condition("PodsReady", "True", "Started", seconds=20)]
+    draft = Draft(workload(conditions=ready, status=history(since=-600)), at(50))
+    transitions.evict(draft, "Preempted", "by another")
+    assert draft.status.requeue_history.since is None
+    assert draft.patch()["status"]["requeueHistory"]["since"] is None
+
+
+def test_a_deactivation_keeps_the_attempts_and_forgets_the_time():
+    w = workload(conditions=RUNNING, status=history(since=0, ends=(-5,)), spec={"active": False})
+    draft = Draft(w, at(40))
+    transitions.deactivate(draft)
+    assert [a.reason for a in draft.status.requeue_history.attempts] == ["PodsReadyTimeout", "Deactivated"]
+    assert draft.status.requeue_history.since is None
+
+
+def test_what_never_was_admitted_is_no_attempt():
+    draft = Draft(workload(), at(5))
+    requeue_history.record(draft, "Deactivated", "")
+    assert not draft.changed
+
+
+def test_overrides_count_for_the_one_workload():
+    notes = {"sluice/pods-ready-timeout": "20s", "sluice/requeuing-limit": "0"}
+    w, own = workload(conditions=RUNNING, annotations=notes), settings(bounds=Bounds())
+    assert requeuing.pods_deadline(w, own) == Deadline(at(30), "WaitForStart")
+    assert timed_out(w, own, 30).is_true("DeactivationTarget")
+    assert requeuing.pods_deadline(w, settings()) == Deadline(at(310), "WaitForStart")
+
+
+@pytest.mark.parametrize(("formula", "waits"), [("Kueue", [60, 120, 240]), ("KEP1282", [1, 1, 2])])
+def test_the_formula_decides_when_it_tries_again(formula, waits):
+    for n, wait in enumerate(waits):
+        w = workload(conditions=RUNNING, status={"requeueState": {"count": n}})
+        assert timed_out(w, settings(formula=formula), 310).status.requeue_state.requeue_at == at(310 + wait)

@@ -1,0 +1,429 @@
+"""The next step of a Workload, from its state and its surroundings."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from job_controller.times import LAST
+from queue_manager.api.keys import ADMISSION_GATED_BY, DEACTIVATED_FOR
+from queue_manager.api.messages import UNSATISFIED_CHECKS_MESSAGE
+from queue_manager.api.reasons import UNSATISFIED_CHECKS
+from queue_manager.lifecycle.rules import next_step
+from queue_manager.lifecycle.settings import PodsReadySettings, Settings
+from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.steps import (
+    Deactivate,
+    DeleteExpired,
+    RemoveFinalizer,
+    Rest,
+    Wait,
+    WorkloadContext,
+    WriteStatus,
+)
+from queue_manager.queueing.pending import Why
+from tests.unit.queueing.builders import at, condition, workload
+
+VIEW = WorkloadContext(cluster_queue="cq")
+SETTINGS = Settings()
+RUNNING = [condition("QuotaReserved", "True"), condition("Admitted", "True", "Admitted", seconds=10)]
+ADMISSION = {"admission": {"clusterQueue": "cq", "podSetAssignments": []}}
+OWNED = {"ownerReferences": [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]}
+
+
+def make(conditions=(), *, meta=None, **more):
+    built = workload(conditions=list(conditions), **more)
+    tree = msgspec.to_builtins(built)
+    tree["metadata"] |= OWNED | (meta or {})
+    return msgspec.convert(tree, type(built))
+
+
+def step(w, view=VIEW, settings=SETTINGS, seconds=20):
+    return next_step(w, view, settings, at(seconds))
+
+
+def outcome(w, view=VIEW, settings=SETTINGS, seconds=20):
+    """What the change makes of QuotaReserved."""
+    change = step(w, view, settings, seconds)
+    assert isinstance(change, WriteStatus), change
+    draft = Draft(w, at(seconds))
+    change.apply(draft)
+    assert draft.changed
+    reserved = draft.condition("QuotaReserved")
+    return (reserved.reason, reserved.message)
+
+
+@pytest.mark.parametrize(
+    ("view", "reason", "message"),
+    [
+        (replace(VIEW, local_queue_exists=False), "Misconfigured", "LocalQueue lq doesn't exist"),
+        (replace(VIEW, local_queue_stop="Hold"), "Suspended", "LocalQueue lq is inactive"),
+        (replace(VIEW, cluster_queue_exists=False), "Misconfigured", "ClusterQueue cq doesn't exist"),
+        (replace(VIEW, cluster_queue_active=False), "Suspended", "ClusterQueue cq is inactive"),
+    ],
+)
+def test_a_waiting_workload_names_what_blocks_it(view, reason, message):
+    assert outcome(make(), view) == (reason, message)
+    said = make([condition("QuotaReserved", "False", reason, message), condition("Admitted", "False", "NoReservation")])
+    draft = Draft(said, at(20))
+    draft.set("Admitted", "False", "NoReservation", "The workload has no reservation")
+    assert isinstance(step(draft.workload, view), Rest)
+
+
+@pytest.mark.parametrize("reason", ["Suspended", "Misconfigured", "Deactivated"])
+def test_once_the_blocker_is_gone_it_waits_for_evaluation(reason):
+    w = make([condition("QuotaReserved", "False", reason)])
+    assert outcome(w) == ("PendingEvaluation", "Workload is pending evaluation in the scheduling queue")
+
+
+def test_it_says_so_when_an_equal_workload_was_refused_for_it():
+    w = make([condition("QuotaReserved", "False", "PendingEvaluation", "Exceeded the PodsReady timeout ns/w")])
+    view = replace(VIEW, bypassed=Why("WaitingForQuota", "full"))
+    assert outcome(w, view) == (
+        "WaitingForQuota",
+        "Bypassed scheduling evaluation because an equivalent workload recently failed",
+    )
+
+
+def test_a_fresh_workload_equal_to_a_parked_one_gets_no_condition():
+    assert isinstance(step(make(), replace(VIEW, bypassed=Why("WaitingForQuota", "full"))), Rest)
+
+
+def test_an_error_the_scheduler_named_stands_while_it_is_there():
+    w = make([condition("QuotaReserved", "False", "Misconfigured", "resources validation failed: x")])
+    assert isinstance(step(w, replace(VIEW, error="resources validation failed: x")), Rest)
+    assert outcome(w)[0] == "PendingEvaluation"
+
+
+def test_what_the_scheduler_said_since_the_decision_stands():
+    """A reactivated Workload is refused at once, before the life cycle says that it waits to be tried."""
+    view = replace(VIEW, error="workload namespace doesn't match ClusterQueue selector")
+    change = step(make([condition("QuotaReserved", "False", "Deactivated")]), view)
+    assert isinstance(change, WriteStatus)
+    draft = Draft(make([condition("QuotaReserved", "False", "Misconfigured", view.error)]), at(20))
+    change.apply(draft)
+    reserved = draft.condition("QuotaReserved")
+    assert (reserved.reason, reserved.message) == ("Misconfigured", view.error)
+
+
+@pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck", "SomebodyElse"])
+def test_an_eviction_for_whatever_reason_is_over_with_its_backoff(reason):
+    """Somebody else's eviction has none, and must not keep the Workload out of line for good."""
+    w = make([condition("QuotaReserved", "False", "PendingEvaluation"), condition("Requeued", "False", reason)])
+    change = step(w)
+    assert isinstance(change, WriteStatus)
+    draft = Draft(w, at(20))
+    change.apply(draft)
+    assert draft.is_true("Requeued")
+
+
+def test_what_the_scheduler_said_is_left_alone():
+    w = make([condition("QuotaReserved", "False", "ExceedsMaxQuota")])
+    assert isinstance(step(w), Rest)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "settings", "deadline"),
+    [
+        ([], Settings(pods_ready=PodsReadySettings(timeout=60)), 70),
+        ([condition("PodsReady", "False", "WaitForStart")], Settings(pods_ready=PodsReadySettings(timeout=60)), 70),
+        (
+            [condition("PodsReady", "False", "WaitForRecovery", seconds=15)],
+            Settings(pods_ready=PodsReadySettings(timeout=60, recovery_timeout=30)),
+            45,
+        ),
+    ],
+)
+def test_the_deadline_for_ready_pods_is_waited_for_and_then_evicts(conditions, settings, deadline):
+    w = make([*RUNNING, *conditions], status=ADMISSION)
+    assert step(w, settings=settings) == Wait(at(deadline))
+    change = step(w, settings=settings, seconds=deadline)
+    assert isinstance(change, WriteStatus)
+    draft = Draft(w, at(deadline))
+    change.apply(draft)
+    assert draft.is_true("Evicted")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "settings"),
+    [
+        ([condition("PodsReady", "True", "Started")], Settings()),
+        (
+            [condition("PodsReady", "False", "WaitForRecovery")],
+            Settings(pods_ready=PodsReadySettings(recovery_timeout=0)),
+        ),
+        ([], Settings(pods_ready=None)),
+    ],
+)
+def test_ready_pods_or_a_disabled_timeout_set_no_deadline(conditions, settings):
+    assert isinstance(step(make([*RUNNING, *conditions], status=ADMISSION), settings=settings, seconds=9999), Rest)
+
+
+def test_pods_that_became_ready_meanwhile_are_not_evicted():
+    w = make(RUNNING, status=ADMISSION)
+    change = step(w, settings=Settings(pods_ready=PodsReadySettings(timeout=5)))
+    newer = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION)
+    draft = Draft(newer, at(20))
+    change.apply(draft)
+    assert not draft.changed
+
+
+def test_a_backoff_is_waited_for_and_then_ended_in_one_write():
+    w = make(
+        [condition("Requeued", "False", "PodsReadyTimeout"), condition("Evicted", "True", "PodsReadyTimeout")],
+        status={"requeueState": {"count": 3, "requeueAt": "2026-01-01T00:01:00Z"}},
+    )
+    assert step(w) == Wait(at(60))
+    change = step(w, seconds=60)
+    draft = Draft(w, at(60))
+    change.apply(draft)
+    assert draft.patch()["status"]["requeueState"] == {"count": 3, "requeueAt": None}
+    assert draft.condition("Requeued").reason == "BackoffFinished"
+
+
+@pytest.mark.parametrize(
+    ("view", "reason"),
+    [
+        (replace(VIEW, cluster_queue_stop="HoldAndDrain", cluster_queue_active=False), "ClusterQueueStopped"),
+        (replace(VIEW, local_queue_stop="HoldAndDrain"), "LocalQueueStopped"),
+    ],
+)
+def test_a_drained_queue_evicts_what_runs(view, reason):
+    w = make(RUNNING, status=ADMISSION)
+    change = step(w, view)
+    draft = Draft(w, at(20))
+    change.apply(draft)
+    assert draft.condition("Evicted").reason == reason
+
+
+def test_a_held_queue_lets_what_runs_finish():
+    w = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION)
+    assert isinstance(step(w, replace(VIEW, cluster_queue_stop="Hold", cluster_queue_active=False)), Rest)
+
+
+def test_an_evicted_workload_waits_for_its_job_to_stop():
+    w = make([*RUNNING, condition("Evicted", "True", "PodsReadyTimeout")], status=ADMISSION)
+    assert isinstance(step(w, seconds=99999), Rest)
+
+
+def test_an_announced_deactivation_is_carried_out():
+    announced = step(make([*RUNNING, condition("DeactivationTarget", "True")], status=ADMISSION))
+    assert announced == Deactivate(at(0).isoformat())
+
+
+def test_a_reactivation_that_comes_before_we_tidied_up_is_not_undone():
+    """S22: one deactivation per announcement; the annotation was written with it. The budget is a new one."""
+    status = {**ADMISSION, "requeueState": {"count": 3}}
+    target = condition("DeactivationTarget", "True")
+    w = make([*RUNNING, target], status=status, meta={"annotations": {DEACTIVATED_FOR: at(0).isoformat()}})
+    change = step(w)
+    assert isinstance(change, WriteStatus)
+    draft = Draft(w, at(20))
+    change.apply(draft)
+    assert draft.condition("DeactivationTarget") is None
+    assert draft.condition("Evicted").reason == "DeactivatedDueToR"
+    assert draft.status.requeue_state is None
+    later = condition("DeactivationTarget", "True", seconds=5)
+    again = make([*RUNNING, later], status=status, meta={"annotations": {DEACTIVATED_FOR: at(0).isoformat()}})
+    assert step(again) == Deactivate(at(5).isoformat())
+
+
+def test_execution_time_counts_over_all_runs():
+    w = make(
+        [*RUNNING, condition("PodsReady", "True", "Started")],
+        status={**ADMISSION, "accumulatedPastExecutionTimeSeconds": 40},
+        spec={"maximumExecutionTimeSeconds": 100},
+    )
+    assert step(w) == Wait(at(70))
+    assert isinstance(step(w, seconds=70), WriteStatus)
+
+
+FINISHED = [condition("Finished", "True", "Succeeded", seconds=10)]
+KUEUE = "kueue.x-k8s.io/resource-in-use"
+
+
+def test_a_finished_workload_loses_its_finalizer_and_later_is_deleted():
+    assert step(make(FINISHED, meta={"finalizers": [KUEUE]})) == RemoveFinalizer()
+    kept = Settings(retain_finished=60)
+    assert step(make(FINISHED), settings=kept) == Wait(at(70))
+    assert step(make(FINISHED), settings=kept, seconds=70) == DeleteExpired(
+        False, "Deleted finished workload due to elapsed retention"
+    )
+    assert isinstance(step(make(FINISHED), seconds=10**6), Rest)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        (
+            "DeactivatedDueToRequeuingLimitExceeded",
+            DeleteExpired(True, "Deleted job: deactivation retention period expired"),
+        ),
+        ("Deactivated", Rest()),
+    ],
+)
+def test_retention_of_deactivated_jobs_spares_those_a_user_deactivated(reason, expected):
+    conditions = [
+        condition("Evicted", "True", reason, seconds=10),
+        condition("QuotaReserved", "False", "Deactivated", "The workload is deactivated"),
+        condition("Admitted", "False", "NoReservation", "The workload has no reservation"),
+    ]
+    w = make(conditions, spec={"active": False})
+    assert step(w, settings=Settings(retain_deactivated=60), seconds=100) == expected
+
+
+def test_an_orphan_is_finished_unless_the_collector_was_faster():
+    gone = replace(VIEW, owner_gone=True)
+    assert isinstance(step(make(), gone), WriteStatus)
+    deleting = {"deletionTimestamp": "2026-01-01T00:00:01Z", "finalizers": [KUEUE]}
+    assert step(make(meta=deleting), gone) == RemoveFinalizer()
+
+
+DELETING = {"deletionTimestamp": "2026-01-01T00:00:01Z"}
+
+
+@pytest.mark.parametrize(
+    ("w", "view", "expected"),
+    [
+        (make(meta={**DELETING, "finalizers": [KUEUE]}), VIEW, Rest()),  # the Job controller stops the Job first
+        (make(meta={**DELETING, "finalizers": [KUEUE], "ownerReferences": []}), VIEW, RemoveFinalizer()),
+        (make(meta={**DELETING, "finalizers": ["theirs"], "ownerReferences": []}), VIEW, Rest()),
+        (make(FINISHED, meta={**DELETING, "finalizers": [KUEUE]}), VIEW, RemoveFinalizer()),
+        (make(FINISHED, meta={**DELETING, "finalizers": ["theirs"]}), VIEW, Rest()),
+        (make(FINISHED), replace(VIEW, owner_gone=True), Wait(at(70))),
+    ],
+)
+def test_who_is_let_go_and_who_is_left_to_others(w, view, expected):
+    assert step(w, view, Settings(retain_finished=60)) == expected
+
+
+RESERVED = [condition("QuotaReserved", "True"), condition("Admitted", "False", "UnsatisfiedAdmissionChecks")]
+
+
+@pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        (replace(VIEW, local_queue_exists=False), ("Misconfigured", "LocalQueue lq is terminating or missing")),
+        (replace(VIEW, local_queue_stop="Hold"), ("Suspended", "LocalQueue lq is stopped")),
+        (replace(VIEW, cluster_queue_exists=False), ("Misconfigured", "ClusterQueue cq is terminating or missing")),
+        (replace(VIEW, cluster_queue_terminating=True), ("Misconfigured", "ClusterQueue cq is terminating or missing")),
+        (replace(VIEW, cluster_queue_stop="Hold"), ("Suspended", "ClusterQueue cq is stopped")),
+        (replace(VIEW, cluster_queue_stop="HoldAndDrain"), ("Suspended", "ClusterQueue cq is stopped")),
+    ],
+)
+def test_a_queue_that_is_gone_or_stopped_takes_back_what_it_only_reserved(view, said):
+    waiting = {"name": "a", "state": "Pending", "message": "", "lastTransitionTime": "2026-01-01T00:00:01Z"}
+    w = make(RESERVED, status={**ADMISSION, "admissionChecks": [waiting]})
+    view = replace(view, checks=("a",))
+    assert outcome(w, view) == said
+    draft = Draft(w, at(20))
+    step(w, view).apply(draft)
+    assert draft.status.admission is None
+    assert not draft.events
+    admitted = Draft(make(RUNNING, status=ADMISSION), at(20))
+    step(w, view).apply(admitted)  # the checks passed meanwhile: it is for the drain, if there is one, to evict it
+    assert not admitted.changed
+
+
+def test_a_queue_that_takes_workloads_takes_back_nothing():
+    waiting = {"name": "a", "state": "Pending", "message": "", "lastTransitionTime": "2026-01-01T00:00:01Z"}
+    unsatisfied = condition("Admitted", "False", UNSATISFIED_CHECKS, UNSATISFIED_CHECKS_MESSAGE)
+    w = make([RESERVED[0], unsatisfied], status={**ADMISSION, "admissionChecks": [waiting]})
+    assert step(w, replace(VIEW, checks=("a",))) == Rest()
+
+
+def test_an_evicted_workload_without_a_job_gives_its_quota_back_at_once():
+    conditions = [*RUNNING, condition("Evicted", "True", "Preempted", "by another")]
+    w = make(conditions, status=ADMISSION, meta={"ownerReferences": []})
+    draft = Draft(w, at(20))
+    step(w).apply(draft)
+    assert not draft.is_true("QuotaReserved")
+    assert draft.condition("PodsReady") is None  # there were none
+
+
+@pytest.mark.parametrize(
+    ("active", "reason", "said"),
+    [
+        (True, "Preempted", ("PendingEvaluation", "by another")),
+        (False, "Deactivated", ("Deactivated", "The workload is deactivated")),
+    ],
+)
+def test_quota_given_back_says_whether_it_waits_for_quota_or_for_a_user(active, reason, said):
+    conditions = [*RUNNING, condition("Evicted", "True", reason, "by another")]
+    w = make(conditions, status=ADMISSION, meta={"ownerReferences": []}, spec={"active": active})
+    assert outcome(w) == said
+
+
+def test_the_maximum_time_that_a_run_exceeded_is_over_only_once():
+    spec = {"maximumExecutionTimeSeconds": 100}
+    w = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION, spec=spec)
+    change = step(w, seconds=110)
+    for newer in (
+        make([*RUNNING, condition("Evicted", "True")], status=ADMISSION, spec=spec),
+        make([RUNNING[0], condition("Admitted", "True", "Admitted", seconds=90)], status=ADMISSION, spec=spec),
+        make([condition("QuotaReserved", "False")], spec=spec),
+        make(RUNNING, status=ADMISSION),
+    ):
+        draft = Draft(newer, at(110))
+        change.apply(draft)
+        assert not draft.changed
+    draft = Draft(w, at(110))
+    change.apply(draft)
+    assert draft.condition("DeactivationTarget").reason == "MaximumExecutionTimeExceeded"
+
+
+def test_a_gate_is_named_until_it_is_opened_and_holds_back_nothing_that_has_quota():
+    gated = {"annotations": {ADMISSION_GATED_BY: "example.com/a"}}
+    w = make(meta=gated)
+    draft = Draft(w, at(20))
+    step(w).apply(draft)
+    assert draft.condition("QuotaReserved").message == "Admission is gated by: example.com/a"
+    assert [event.message for event in draft.events] == ["Workload admission is gated by: example.com/a"]
+    assert step(draft.workload) == Rest()
+    opened = make([condition("QuotaReserved", "False", "AdmissionGated"), condition("Admitted", "False")])
+    assert outcome(opened)[0] == "PendingEvaluation"
+    running = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION, meta=gated)
+    assert step(running) == Rest()
+    for change in (step(w), step(opened)):
+        newer = Draft(running, at(20))
+        change.apply(newer)
+        assert not newer.changed
+
+
+def test_no_step_follows_a_step_for_ever():
+    """Each change leads to a state in which something else, or nothing, is to be done (L8)."""
+    states = [
+        make(),
+        make([condition("QuotaReserved", "False", "Suspended")]),
+        make(RUNNING, status=ADMISSION),
+        make(spec={"active": False}),
+        make([*RUNNING, condition("Evicted", "True", "Deactivated")], status=ADMISSION, spec={"active": False}),
+    ]
+    views = [VIEW, replace(VIEW, local_queue_exists=False), replace(VIEW, cluster_queue_stop="HoldAndDrain")]
+    for w in states:
+        for view in views:
+            for _ in range(5):
+                found = step(w, view, seconds=10**6)
+                if not isinstance(found, WriteStatus):
+                    break
+                draft = Draft(w, at(10**6))
+                found.apply(draft)
+                assert draft.changed, (w, view)
+                w = draft.workload
+            else:
+                raise AssertionError("it never comes to rest")
+
+
+def test_a_time_at_the_end_of_all_times_has_deadlines_too():
+    """Somebody may write it: an error for one Workload is one for all who look at them. It counts as now."""
+    last = {"lastTransitionTime": "9999-12-31T23:59:59Z"}
+    admitted = [RUNNING[0], condition("Admitted", "True", "Admitted") | last]
+    spec = {"maximumExecutionTimeSeconds": 2**31 - 1}
+    draft = Draft(make(admitted, status=ADMISSION, spec=spec), at(0))
+    change = step(draft.original, seconds=0)
+    assert isinstance(change, WriteStatus)
+    change.apply(draft)
+    assert draft.workload.condition("Admitted").last_transition_time == at(0)
+    assert isinstance(step(draft.workload, seconds=0), Wait)
+    finished = make([condition("Finished", "True", "Succeeded") | last], meta={"ownerReferences": []})
+    assert step(finished, settings=replace(SETTINGS, retain_finished=60.0)) == Wait(LAST)

@@ -1,0 +1,145 @@
+"""Each check of the random life of a Workload can fail: a rule is broken, and the moves find it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from queue_manager.api import condition_types, policies
+from queue_manager.api.types import RequeueState
+from queue_manager.lifecycle import requeuing, rules, state_space, steps, transitions
+from queue_manager.lifecycle.state_space import LifeState
+from queue_manager.lifecycle.status_draft import Draft
+from tests.unit.lifecycle import test_state_space
+from tests.unit.lifecycle.test_state_space import LifeOfAWorkload
+
+Break = Callable[[pytest.MonkeyPatch], None]
+MANY = settings(
+    max_examples=4000,
+    stateful_step_count=40,
+    phases=[Phase.generate],
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def without(*left_out: rules.Rule) -> Break:
+    return lambda patch: patch.setattr(rules, "RULES", tuple(rule for rule in rules.RULES if rule not in left_out))
+
+
+def moves(**changed: state_space.Move) -> Break:
+    names = {"stopped": "its Job has stopped", "admitted": "the scheduler admits it"}
+    new = {**state_space.MOVES, **{names[key]: move for key, move in changed.items()}}
+
+    def broken(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(test_state_space, "MOVES", new)
+
+    return broken
+
+
+def admits_at_once(one: LifeState) -> LifeState | None:
+    """Whoever waits, whatever it waits for."""
+    ready = replace(one, view=replace(one.view, cluster_queue_stop=policies.STOP_NONE))
+    if one.is_true(condition_types.QUOTA_RESERVED) or one.is_true(condition_types.FINISHED):
+        return None
+    return ready.after(lambda d: transitions.reserve(d, "cq", state_space.Assignment([], {})))
+
+
+def gives_back_at_once(one: LifeState) -> LifeState | None:
+    if not one.is_true(condition_types.EVICTED) or not one.is_true(condition_types.QUOTA_RESERVED):
+        return None
+    return one.after(lambda d: transitions.unreserve(d, waits_for_pods=True))
+
+
+def never_counts(patch: pytest.MonkeyPatch) -> None:
+    before = requeuing.evict_or_deactivate
+
+    def evict(draft: Draft, *rest: object) -> None:
+        before(draft, *rest)  # type: ignore[arg-type]
+        state = draft.status.requeue_state
+        if state is not None:
+            draft.put(requeue_state=RequeueState(count=0, requeue_at=state.requeue_at))
+
+    patch.setattr(requeuing, "evict_or_deactivate", evict)
+
+
+def knows_no_limit(patch: pytest.MonkeyPatch) -> None:
+    before = requeuing.evict_or_deactivate
+    patch.setattr(
+        requeuing,
+        "evict_or_deactivate",
+        lambda draft, own, *rest: before(draft, replace(own, limit=None), *rest),
+    )
+
+
+def keeps_the_count(patch: pytest.MonkeyPatch) -> None:
+    before = transitions.deactivate
+
+    def deactivate(draft: Draft) -> None:
+        state = draft.status.requeue_state
+        before(draft)
+        draft.put(requeue_state=state)
+
+    patch.setattr(transitions, "deactivate", deactivate)
+
+
+def keeps_the_admission(patch: pytest.MonkeyPatch) -> None:
+    before = transitions.unreserve
+
+    def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:
+        admission = draft.status.admission
+        before(draft, waits_for_pods=waits_for_pods)
+        draft.put(admission=admission)
+
+    patch.setattr(transitions, "unreserve", unreserve)
+
+
+def waits_a_second(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(requeuing, "_wait", lambda count, own, jitter: timedelta(seconds=1))
+
+
+def runs_without_quota(patch: pytest.MonkeyPatch) -> None:
+    new = {**state_space.MOVES, "its Job starts": lambda one: None if one.job_runs else replace(one, job_runs=True)}
+    patch.setattr(test_state_space, "MOVES", new)
+
+
+def never_rests(patch: pytest.MonkeyPatch) -> None:
+    def again(*_: object) -> steps.Step:
+        return steps.WriteStatus(lambda draft: None)
+
+    patch.setattr(rules, "RULES", (*rules.RULES, again))
+
+
+BROKEN: dict[str, tuple[str, Break]] = {
+    "admitted while it backs off, is off or stopped": ("S5|stuck as Evicted", moves(admitted=admits_at_once)),
+    "runs without quota": ("S10", runs_without_quota),
+    "quota given back while the Job runs": ("S12", moves(stopped=gives_back_at_once)),
+    "a retry that is not counted": ("S21", never_counts),
+    "retries without limit": ("S21", knows_no_limit),
+    "a count that outlives a deactivation": ("S22", keeps_the_count),
+    "a wait of one second": ("S23", waits_a_second),
+    "an admission without quota": ("S4", keeps_the_admission),
+    "a backoff without end": ("stuck as Backoff", without(rules._backoff)),
+    "an inactive one that is never evicted": ("no end of steps|S22", without(rules._inactive)),
+    "a reason that is not true": ("L6", without(rules._waiting)),
+    "steps without end": ("no end of steps", never_rests),
+}
+
+
+def test_the_life_as_it_is_keeps_the_invariants() -> None:
+    run_state_machine_as_test(LifeOfAWorkload, settings=settings(MANY, max_examples=30))
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_rule_is_found(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    number, breaks = BROKEN[what]
+    breaks(monkeypatch)
+    with pytest.raises(AssertionError, match=number):
+        run_state_machine_as_test(LifeOfAWorkload, settings=MANY)

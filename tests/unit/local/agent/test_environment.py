@@ -1,0 +1,235 @@
+"""What a container is told: variables from everywhere, the downward API, and the program that its command names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from job_controller.json_tree import Json
+from queue_manager.local.agent.environment import (
+    ConfigError,
+    CreateError,
+    Host,
+    arguments,
+    declared,
+    environment,
+    executable,
+    field,
+    probe_command,
+    resource_field,
+    working_directory,
+)
+
+HOST = Host("node-1", "10.0.0.1", {"cpu": "4", "memory": "8Gi"})
+SOURCES = {
+    ("configmap", "n", "settings"): {"A": "from a", "B": "from b", "not a name": "x", "1": "y"},
+    ("secret", "n", "keys"): {"A": "secret", "TOKEN": "t"},
+}
+RESOURCES = {"requests": {"cpu": "250m"}, "limits": {"cpu": "1500m", "memory": "1Gi"}}
+CONTAINERS: list[Json] = [{"name": "main", "resources": RESOURCES}, {"name": "bare"}]
+POD: Json = {
+    "metadata": {
+        "name": "p",
+        "namespace": "n",
+        "uid": "u",
+        "labels": {"app": "x", "a.b/c": "y"},
+        "annotations": {"note": "it's"},
+    },
+    "spec": {
+        "containers": CONTAINERS,
+        "initContainers": [{"name": "first", "resources": {"requests": {"cpu": "3"}}}],
+        "serviceAccountName": "default",
+        "nodeName": "other",
+    },
+}
+
+
+async def source(kind: str, namespace: str, name: str) -> Mapping[str, str] | None:
+    return SOURCES.get((kind, namespace, name))
+
+
+async def variables(pod: Json = POD, **container: Any) -> dict[str, str]:
+    return await declared(pod, {"name": "main", **container}, HOST, source)
+
+
+def key_of(kind: str, name: str, key: str, **more: Any) -> list[Json]:
+    return [{"name": "V", "valueFrom": {f"{kind}KeyRef": {"name": name, "key": key, **more}}}]
+
+
+SETTINGS, KEYS = {"configMapRef": {"name": "settings"}}, {"secretRef": {"name": "keys"}}
+SEEN: list[tuple[Json, dict[str, str]]] = [
+    ({}, {}),
+    ({"env": [{"name": "V"}]}, {"V": ""}),
+    ({"envFrom": [SETTINGS]}, {"A": "from a", "B": "from b"}),
+    ({"envFrom": [SETTINGS, KEYS]}, {"A": "secret", "B": "from b", "TOKEN": "t"}),
+    ({"envFrom": [KEYS, SETTINGS]}, {"A": "from a", "B": "from b", "TOKEN": "t"}),
+    ({"envFrom": [{**KEYS, "prefix": "P_"}]}, {"P_A": "secret", "P_TOKEN": "t"}),
+    ({"envFrom": [{**SETTINGS, "prefix": "P"}]}, {"PA": "from a", "PB": "from b", "P1": "y"}),
+    ({"envFrom": [{"configMapRef": {"name": "none", "optional": True}}]}, {}),
+    ({"envFrom": [KEYS], "env": [{"name": "A", "value": "own, not $(A)"}]}, {"A": "own, not secret", "TOKEN": "t"}),
+    ({"env": [{"name": "W", "value": "$(V)"}, {"name": "V", "value": "1"}]}, {"W": "$(V)", "V": "1"}),
+    ({"env": [{"name": "V", "value": "1"}, {"name": "V", "value": "$(V)2"}]}, {"V": "12"}),
+    ({"env": key_of("configMap", "settings", "A")}, {"V": "from a"}),
+    ({"env": key_of("secret", "keys", "TOKEN")}, {"V": "t"}),
+    ({"env": key_of("secret", "keys", "none", optional=True)}, {}),
+    ({"env": key_of("configMap", "none", "A", optional=True)}, {}),
+    ({"env": [{"name": "V", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}, {"V": "p"}),
+    ({"env": [{"name": "V", "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu"}}}]}, {"V": "1"}),
+]
+
+
+@pytest.mark.parametrize(("container", "expected"), SEEN)
+async def test_variables_come_in_their_order_and_later_ones_count(container: Json, expected: dict[str, str]) -> None:
+    assert await variables(**container) == expected
+
+
+MISSING: list[tuple[Json, str]] = [
+    ({"envFrom": [{"configMapRef": {"name": "none"}}]}, 'configmap "none" not found'),
+    ({"envFrom": [{"secretRef": {"name": "none", "optional": False}}]}, 'secret "none" not found'),
+    ({"env": key_of("configMap", "none", "A")}, 'configmap "none" not found'),
+    ({"env": key_of("secret", "none", "A")}, 'secret "none" not found'),
+    ({"env": key_of("configMap", "settings", "C")}, "couldn't find key C in ConfigMap n/settings"),
+    ({"env": key_of("secret", "keys", "C")}, "couldn't find key C in Secret n/keys"),
+    ({"env": [{"name": "V", "valueFrom": {"fileKeyRef": {}}}]}, "env V: unsupported valueFrom fileKeyRef"),
+]
+
+
+@pytest.mark.parametrize(("container", "message"), MISSING)
+async def test_what_is_not_there_is_named(container: Json, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        await variables(**container)
+    assert str(refused.value) == message
+
+
+async def test_every_container_has_a_home_a_path_and_a_host_name() -> None:
+    seen = environment(POD, {}, "/pods/u/main/work")
+    assert (seen["HOME"], seen["HOSTNAME"]) == ("/pods/u/main/work", "p")
+    assert (seen["SLUICE_POD_UID"], seen["SLUICE_POD_DIR"]) == ("u", "/pods/u")
+    named = {**POD, "spec": {**POD["spec"], "hostname": "h"}}
+    own = {"env": [{"name": "PATH", "value": "/mine"}, {"name": "SLUICE_POD_UID", "value": "another"}]}
+    seen = environment(named, await variables(**own), "/home")
+    assert (seen["PATH"], seen["HOSTNAME"], seen["SLUICE_POD_UID"]) == ("/mine", "h", "u")
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.name", "p"),
+        ("metadata.namespace", "n"),
+        ("metadata.uid", "u"),
+        ("metadata.labels['app']", "x"),
+        ("metadata.labels['a.b/c']", "y"),
+        ("metadata.labels['none']", ""),
+        ("metadata.annotations['note']", "it's"),
+        ("spec.nodeName", "node-1"),
+        ("spec.serviceAccountName", "default"),
+        ("status.podIP", "10.0.0.1"),
+        ("status.hostIPs", "10.0.0.1"),
+    ],
+)
+def test_the_downward_api(path: str, value: str) -> None:
+    assert field(path, POD, HOST) == value
+
+
+def test_a_field_that_the_downward_api_does_not_know_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"unsupported fieldPath: spec\.x"):
+        field("spec.x", POD, HOST)
+
+
+@pytest.mark.parametrize(
+    ("reference", "value"),
+    [
+        ({"resource": "limits.cpu"}, "2"),
+        ({"resource": "limits.cpu", "divisor": "1m"}, "1500"),
+        ({"resource": "limits.cpu", "divisor": "0"}, "2"),
+        ({"resource": "requests.cpu"}, "1"),
+        ({"resource": "requests.cpu", "divisor": "100m"}, "3"),
+        ({"resource": "limits.memory", "divisor": "1Mi"}, "1024"),
+        ({"resource": "requests.memory", "divisor": "1Gi"}, "1"),
+        ({"resource": "requests.ephemeral-storage"}, "0"),
+        ({"resource": "limits.ephemeral-storage"}, "0"),
+        ({"resource": "limits.cpu", "containerName": "bare"}, "4"),
+        ({"resource": "requests.cpu", "containerName": "bare"}, "0"),
+        ({"resource": "requests.cpu", "containerName": "first"}, "3"),
+    ],
+)
+def test_resources_as_variables_are_rounded_up(reference: Json, value: str) -> None:
+    assert resource_field(reference, POD, CONTAINERS[0], HOST) == value
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [({"resource": "limits.cpu", "containerName": "none"}, "container none not found"), ({"resource": "x.cpu"}, "x")],
+)
+def test_resources_that_are_not_there_are_refused(reference: Json, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resource_field(reference, POD, CONTAINERS[0], HOST)
+
+
+def test_the_words_of_a_command_are_expanded_one_by_one() -> None:
+    container = {"command": ["$(A)", "x"], "args": ["$(A) $(B)"]}
+    assert arguments(container, {"A": "a b"}) == ["a b", "x", "a b $(B)"]
+    assert arguments({"args": None}, {}) == []
+
+
+async def test_a_reference_to_what_the_pod_does_not_declare_stays_as_it_is() -> None:
+    """What the runtime of containers adds, references have never heard of: $(HOME) became a directory."""
+    container = {"command": ["$(HOME) $(PATH) $(HOSTNAME) $(A) $$(A)"], "env": [{"name": "A", "value": "$(HOME)1"}]}
+    seen = await variables(**container)
+    assert seen == {"A": "$(HOME)1"}
+    assert arguments(container, seen) == ["$(HOME) $(PATH) $(HOSTNAME) $(HOME)1 $(A)"]
+
+
+def test_the_command_of_a_probe_knows_the_plain_values_of_its_container() -> None:
+    env: list[Json] = [{"name": "A", "value": "$(B)"}, *key_of("secret", "keys", "TOKEN"), {"name": "E"}]
+    assert probe_command({"env": env}, ["$(A)", "<$(V)$(E)>", "$(HOME) $$(A)"]) == ["$(B)", "<>", "$(HOME) $(A)"]
+    assert probe_command({}, ["test", "$(A)"]) == ["test", "$(A)"]
+
+
+def a_file(path: Path, mode: int = 0o755) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(mode)
+    return path
+
+
+def test_a_program_is_looked_for_in_the_path_or_from_the_working_directory(tmp_path: Path) -> None:
+    tool, script = a_file(tmp_path / "bin" / "tool"), a_file(tmp_path / "run.sh")
+    a_file(tmp_path / "no" / "tool", 0o644)
+    (tmp_path / "folder" / "tool").mkdir(parents=True)
+    path = f"{tmp_path / 'no'}:{tmp_path / 'folder'}:{tool.parent}"
+    assert executable("tool", "/", path) == str(tool)
+    assert executable("tool", str(tmp_path), "no:bin") == str(tool)
+    assert Path(executable("./run.sh", str(tmp_path), "")).samefile(script)
+    assert executable(str(tool), "/nowhere", "") == str(tool)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("none", 'exec: "none": executable file not found in $PATH'),
+        ("", 'exec: "": executable file not found in $PATH'),
+        ("./none", 'exec: "./none": stat ./none: no such file or directory'),
+        ("./plain", 'exec: "./plain": permission denied'),
+        ("./bin", 'exec: "./bin": permission denied'),
+    ],
+)
+def test_what_is_no_program_is_told_in_a_runtimes_words(tmp_path: Path, command: str, message: str) -> None:
+    a_file(tmp_path / "bin" / "tool")
+    a_file(tmp_path / "plain", 0o644)
+    with pytest.raises(CreateError) as refused:
+        executable(command, str(tmp_path), str(tmp_path / "bin"))
+    assert str(refused.value) == message
+
+
+def test_a_container_starts_in_its_working_directory_or_its_own(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    home = str(tmp_path)
+    assert Path(working_directory({}, home)).samefile(home)
+    assert Path(working_directory({"workingDir": "sub"}, home)).samefile(tmp_path / "sub")
+    assert working_directory({"workingDir": "/"}, home) == "/"
+    with pytest.raises(CreateError, match='workingDir "none": no such directory on this machine'):
+        working_directory({"workingDir": "none"}, home)

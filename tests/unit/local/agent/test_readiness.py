@@ -1,0 +1,61 @@
+"""When probes are asked, in virtual time; what they run is tested with real processes (tests/local/agent)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from queue_manager.local.agent import readiness
+from queue_manager.local.agent.readiness import Failure, ProbeContext, Readiness
+from queue_manager.simulation.virtual import run_virtual
+
+
+def probe(name: str, **more: int) -> dict[str, Any]:
+    return {"exec": {"command": [name]}, "periodSeconds": 10, **more}
+
+
+def asked(
+    container: dict[str, Any], answers: dict[str, list[bool]], patch: pytest.MonkeyPatch
+) -> list[tuple[str, float]]:
+    """Which probes of a container are asked in its first minute, and when. The last answer is repeated."""
+    seen: list[tuple[str, float]] = []
+
+    async def ask(of: dict[str, Any], _: ProbeContext) -> Failure | None:
+        (name,) = of["exec"]["command"]
+        seen.append((name, asyncio.get_running_loop().time() - began[0]))
+        succeeds = answers[name].pop(0) if len(answers[name]) > 1 else answers[name][0]
+        return None if succeeds else Failure("no")
+
+    async def surroundings() -> ProbeContext:
+        return ProbeContext({}, "/")
+
+    began = [0.0]
+
+    async def live() -> None:
+        began[0] = asyncio.get_running_loop().time()
+        running = Readiness({"name": "main", **container}, surroundings, lambda: None, lambda message: None)
+        await asyncio.sleep(60)
+        running.stop()
+
+    patch.setattr(readiness, "ask", ask)
+    run_virtual(live())
+    return seen
+
+
+def test_a_readiness_probe_is_asked_after_its_delay_and_then_in_its_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    container = {"readinessProbe": probe("ready", initialDelaySeconds=25)}
+    assert asked(container, {"ready": [True]}, monkeypatch) == [("ready", at) for at in (25, 35, 45, 55)]
+
+
+def test_the_delay_counts_from_the_start_of_the_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 15 seconds nothing is left when the container has started up after 20, and 5 are when it has after 10."""
+    container = {
+        "startupProbe": probe("up", initialDelaySeconds=10),
+        "readinessProbe": probe("ready", initialDelaySeconds=15),
+    }
+    late = asked(container, {"up": [False, True], "ready": [True]}, monkeypatch)
+    assert late[:3] == [("up", 10), ("up", 20), ("ready", 20)]
+    early = asked(container, {"up": [True], "ready": [True]}, monkeypatch)
+    assert early[:2] == [("up", 10), ("ready", 15)]

@@ -1,0 +1,322 @@
+"""Of several candidates for a Lease one leads at a time, on the embedded API server in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from queue_manager.api.resources import CONFIG_MAPS, LEASES
+from queue_manager.configuration.process import LeaderElection
+from queue_manager.engine.client import Client
+from queue_manager.engine.transport import Relay, Request, Response, Transport
+from queue_manager.local.server.in_process import LocalTransport
+from queue_manager.operator.election import Election, Fence, LeadershipLost
+from queue_manager.operator.preflight import CannotStart
+from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.world import World
+
+NAME = "c1f6bfd2.kueue.x-k8s.io"
+SETTINGS = LeaderElection()  # 15 s, 10 s, 2 s
+LASTS, DEADLINE, RETRY = 15.0, 10.0, 2.0
+LONGEST_RETRY = RETRY * 2.2  # with its jitter
+
+
+class Line(Relay):
+    """A way to the API server that can be cut, slow, or lose answers."""
+
+    def __init__(self, inner: Transport, rng: Random | None = None) -> None:
+        super().__init__(inner)
+        self.cut = False
+        self._rng = rng
+
+    async def request(self, request: Request) -> Response:
+        await self._pass()
+        answer = await super().request(request)
+        await self._pass()
+        return answer
+
+    async def _pass(self) -> None:
+        if self._rng is not None:
+            await asyncio.sleep(self._rng.choice((0.0, 0.1, 3.0)))
+        if self.cut:
+            raise ConnectionError("cut")
+
+
+class Candidate:
+    """A program that works as long as it leads, and then ends."""
+
+    def __init__(self, world: World, name: str, rng: Random | None = None) -> None:
+        """`rng`: of the troubles on its line; None: it has none."""
+        self.line = Line(LocalTransport(world.server, name), rng)
+        self.heard: list[str] = []
+        self.offset = 0.0  # of its clock, which does not stand still while the program does
+        self.election = Election(
+            self.line, SETTINGS, "default", name=name, rng=world.rng, now=self.now, told=self.heard.append
+        )
+        self.won_at: float | None = None
+        self.task = asyncio.create_task(self._run())
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time() + self.offset
+
+    async def _run(self) -> None:
+        try:
+            await self.election.win()
+            self.won_at = self.now()
+            await self.election.keep()
+        finally:
+            await self.election.release()
+
+    async def keep(self) -> None:
+        """Work until the leadership is lost."""
+        try:
+            await self.election.keep()
+        finally:
+            await self.election.release()
+
+    async def won(self) -> float:
+        """When it did, in seconds of the loop's clock."""
+        while self.won_at is None:
+            await asyncio.sleep(0.01)
+        return self.won_at
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+    async def die(self) -> None:
+        self.line.cut = True
+        await self.stop()
+
+
+def story(play: Callable[[World, Callable[[str], Candidate]], Any]) -> None:
+    async def run() -> None:
+        async with world_of() as (world, enter):
+            await play(world, enter)
+
+    run_virtual(run())
+
+
+@asynccontextmanager
+async def world_of() -> AsyncIterator[tuple[World, Callable[..., Candidate]]]:
+    async with World(script=None) as world, AsyncExitStack() as stack:
+
+        def enter(name: str, rng: Random | None = None) -> Candidate:
+            candidate = Candidate(world, name, rng)
+            stack.push_async_callback(candidate.stop)
+            return candidate
+
+        yield world, enter
+
+
+async def leader_and_other(enter: Callable[[str], Candidate]) -> tuple[Candidate, Candidate]:
+    first = enter("a")
+    await first.won()
+    second = enter("b")
+    await asyncio.sleep(60)
+    return first, second
+
+
+async def spec(world: World) -> dict[str, Any]:
+    found: dict[str, Any] = (await world.client.get(LEASES, "default", NAME))["spec"]
+    return found
+
+
+def test_the_first_leads_and_the_others_say_for_whom_they_wait() -> None:
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first = enter("a")
+        await first.won()
+        lease = await spec(world)
+        assert (lease["holderIdentity"], lease["leaseDurationSeconds"], lease["leaseTransitions"]) == ("a", 15, 0)
+        assert lease["acquireTime"] == lease["renewTime"]
+        second, third = enter("b"), enter("c")
+        await asyncio.sleep(600)
+        assert [c.election.leads for c in (first, second, third)] == [True, False, False]
+        assert second.heard == third.heard == [f"waits: a leads, by the lease default/{NAME}"]
+        renewed = await spec(world)
+        assert renewed["acquireTime"] == lease["acquireTime"] < renewed["renewTime"]
+
+    story(play)
+
+
+def test_a_leader_that_stops_makes_room_at_once() -> None:
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first, second = await leader_and_other(enter)
+        left = second.now()
+        await first.stop()
+        assert (await spec(world))["holderIdentity"] == ""
+        assert await second.won() - left <= LONGEST_RETRY
+        assert (await spec(world))["leaseTransitions"] == 1
+
+    story(play)
+
+
+def test_a_leader_that_dies_is_followed_when_its_lease_is_over() -> None:
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first, second = await leader_and_other(enter)
+        left = second.now()
+        await first.die()
+        assert LASTS - RETRY - 0.1 <= await second.won() - left <= LASTS + 2 * LONGEST_RETRY
+
+    story(play)
+
+
+def test_a_leader_without_connection_ends_before_another_begins() -> None:
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first, second = await leader_and_other(enter)
+        left = first.now()
+        first.line.cut = True
+        await asyncio.wait([first.task])
+        assert DEADLINE - RETRY <= first.now() - left <= DEADLINE
+        with pytest.raises(LeadershipLost, match="could not renew the lease default/"):
+            first.task.result()
+        assert second.won_at is None
+        await second.won()
+
+    story(play)
+
+
+def test_a_short_failure_costs_nothing() -> None:
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first, second = await leader_and_other(enter)
+        for _ in range(10):
+            first.line.cut = True
+            await asyncio.sleep(DEADLINE - 2 * RETRY)
+            first.line.cut = False
+            await asyncio.sleep(2 * RETRY)
+        assert first.election.leads
+        assert second.won_at is None
+
+    story(play)
+
+
+def test_who_stood_still_for_a_minute_sends_nothing_before_it_has_asked() -> None:
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first = enter("a")
+        await first.won()
+        fenced = Client(Fence(LocalTransport(world.server, "a"), first.election))
+        await fenced.create(CONFIG_MAPS, "default", {"metadata": {"name": "led"}})
+        first.offset = 60.0
+        with pytest.raises(OSError, match="we do not lead any more"):
+            await fenced.create(CONFIG_MAPS, "default", {"metadata": {"name": "ghost"}})
+        names = [m["metadata"]["name"] for m in await fenced.list(CONFIG_MAPS, "default")]
+        assert "led" in names
+        assert "ghost" not in names
+        await asyncio.sleep(2 * RETRY)  # nobody has taken the lease meanwhile, so it is renewed
+        await fenced.create(CONFIG_MAPS, "default", {"metadata": {"name": "leads-again"}})
+
+    story(play)
+
+
+def test_what_is_left_of_a_term_that_is_over_writes_nothing_in_a_later_one() -> None:
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first = enter("a")
+        await first.won()
+        fence = Fence(LocalTransport(world.server, "a"), first.election)
+        fence.shut()
+        assert first.election.leads
+        with pytest.raises(OSError, match="we do not lead any more"):
+            await Client(fence).create(CONFIG_MAPS, "default", {"metadata": {"name": "ghost"}})
+        assert await Client(fence).list(LEASES, "default")
+
+    story(play)
+
+
+def test_who_lost_the_lease_wins_it_again_with_the_same_election() -> None:
+    """After each loss it waits like any other candidate: never two lead."""
+
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first, second = await leader_and_other(enter)
+        for _ in range(3):
+            first.line.cut = True
+            await asyncio.wait([first.task])
+            assert not first.election.leads
+            await second.won()
+            first.line.cut = False
+            again = asyncio.create_task(first.election.win())
+            await asyncio.sleep(60)
+            assert (first.election.leads, second.election.leads) == (False, True)
+            await second.stop()
+            await again
+            assert first.election.leads
+            first.task, second = asyncio.create_task(first.keep()), enter("b")
+
+    story(play)
+
+
+def test_what_the_lease_says_is_respected_and_what_else_it_says_is_kept() -> None:
+    """Another program may hold it for longer than we would, and fields may be others'."""
+
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        foreign = {"holderIdentity": "x", "leaseDurationSeconds": 60, "strategy": "OldestEmulationVersion"}
+        metadata = {"name": NAME, "labels": {"team": "a"}}
+        await world.client.create(LEASES, "default", {"metadata": metadata, "spec": foreign})
+        first = enter("a")
+        began = first.now()
+        assert 60 <= await first.won() - began <= 60 + LONGEST_RETRY
+        lease = await world.client.get(LEASES, "default", NAME)
+        assert lease["metadata"]["labels"] == {"team": "a"}
+        assert lease["spec"]["strategy"] == "OldestEmulationVersion"
+        assert lease["spec"]["leaseDurationSeconds"] == 15
+
+    story(play)
+
+
+def test_a_lease_that_is_deleted_or_taken_by_force_ends_the_leader_only_when_another_holds_it() -> None:
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first = enter("a")
+        await first.won()
+        await world.client.delete(LEASES, "default", NAME)
+        await asyncio.sleep(60)
+        assert first.election.leads
+        lease = await world.client.get(LEASES, "default", NAME)
+        await world.client.replace(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "admin"}})
+        await asyncio.wait([first.task])
+        with pytest.raises(LeadershipLost, match="does not lead any more: admin does"):
+            first.task.result()
+
+    story(play)
+
+
+def test_a_namespace_that_is_not_there_is_said_at_once() -> None:
+    async def play() -> None:
+        async with World(script=None) as world:
+            election = Election(LocalTransport(world.server, "a"), SETTINGS, "nowhere", now=world.clock.now().timestamp)
+            with pytest.raises(CannotStart, match="no namespace nowhere for the lease"):
+                await election.win()
+
+    run_virtual(play())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_never_two_lead_whatever_happens_on_their_lines(seed: int) -> None:
+    """Five candidates for half an hour, their lines slow, cut and mended at random, answers lost, programs ended and
+    started again. And there is a leader again and again."""
+
+    async def play() -> None:
+        rng = Random(seed)
+        async with world_of() as (_, enter):
+            candidates = [enter(f"c{i}", rng) for i in range(5)]
+            led, leaders = 0, set[str]()
+            for moment in range(18_000):
+                await asyncio.sleep(0.1)
+                leading = [c.election.name for c in candidates if c.election.leads]
+                assert len(leading) <= 1
+                led += len(leading)
+                leaders.update(leading)
+                if rng.random() < 0.02:
+                    victim = rng.randrange(5)
+                    candidates[victim].line.cut = not candidates[victim].line.cut
+                for i, candidate in enumerate(candidates):
+                    if candidate.task.done() or rng.random() < 0.0005:
+                        await candidate.die()
+                        candidates[i] = enter(f"c{i}-{moment}", rng)
+            assert len(leaders) > 10
+            assert led > 18_000 / 4
+
+    run_virtual(play())

@@ -1,0 +1,90 @@
+"""From LocalQueue to ClusterQueue: where a Workload stands."""
+
+from job_controller.model import Key
+from queue_manager.api.types import ClusterQueue
+from queue_manager.queueing.queue_set import Queues
+from tests.unit.queueing.builders import T0, cluster_queue, local_queue, pending
+
+
+def queues(*objects):
+    result = Queues()
+    for obj in objects:
+        put(result, obj)
+    return result
+
+
+def put(queues, obj):
+    (queues.set_cluster_queue if isinstance(obj, ClusterQueue) else queues.set_local_queue)(obj, T0)
+
+
+def heads(q):
+    return [(name, info.key.name) for name, info in q.heads(lambda name: True, T0)]
+
+
+def test_a_workload_stands_in_line_whatever_came_first():
+    both = [local_queue(), cluster_queue()]
+    for objects in (both, both[::-1]):
+        before, after = queues(*objects), Queues()
+        before.put(pending("w"), T0)
+        after.put(pending("w"), T0)
+        for obj in objects:
+            put(after, obj)
+        assert heads(before) == heads(after) == [("cq", "w")]
+
+
+def test_one_head_per_active_cluster_queue():
+    q = queues(cluster_queue("a"), cluster_queue("b"), local_queue("la", "a"), local_queue("lb", "b"))
+    for name in ("la", "lb"):
+        q.put(pending(f"{name}1", queue=name), T0)
+        q.put(pending(f"{name}2", queue=name, created=1), T0)
+    assert heads(q) == [("a", "la1"), ("b", "lb1")]
+    assert [name for name, _ in q.heads(lambda name: name == "b", T0)] == ["b"]
+
+
+def test_a_stopped_local_queue_holds_its_workloads_until_it_is_started():
+    q = queues(cluster_queue(), local_queue())
+    q.put(pending("w"), T0)
+    q.set_local_queue(local_queue(stopPolicy="Hold"), T0)
+    q.wake(["cq"], T0)
+    assert heads(q) == []
+    assert q.waiting(Key("ns", "lq")) == 1
+    q.set_local_queue(local_queue(), T0)
+    assert heads(q) == [("cq", "w")]
+
+
+def test_a_workload_that_changes_its_queue_leaves_the_old_one():
+    q = queues(cluster_queue("a"), cluster_queue("b"), local_queue("la", "a"), local_queue("lb", "b"))
+    q.put(pending("w", queue="la"), T0)
+    q.put(pending("w", queue="lb"), T0)
+    assert heads(q) == [("b", "w")]
+    assert q.waiting(Key("ns", "la")) == 0
+
+
+def test_a_deleted_local_queue_takes_its_workloads_out_and_a_new_one_brings_them_back():
+    q = queues(cluster_queue(), local_queue())
+    q.put(pending("w"), T0)
+    q.drop_local_queue(Key("ns", "lq"))
+    assert heads(q) == []
+    q.set_local_queue(local_queue(), T0)
+    assert heads(q) == [("cq", "w")]
+
+
+def test_who_waits_is_known_by_name_wherever_it_stands():
+    q, key = queues(cluster_queue(), local_queue()), Key("ns", "w")
+    assert (key in q, q.get(key), q.remove(key)) == (False, None, None)
+    info = pending("w")
+    q.put(info, T0)
+    assert (key in q, q.get(key)) == (True, info)
+    q.drop_local_queue(Key("ns", "lq"))
+    assert (key in q, q.remove(key), key in q, q.waiting(Key("ns", "lq"))) == (True, info, False, 0)
+    q.set_local_queue(local_queue(), T0)
+    assert heads(q) == []
+
+
+def test_one_that_leaves_leaves_the_others_in_line():
+    q = queues(cluster_queue(), local_queue())
+    for i in range(2):
+        q.put(pending(f"w{i}", created=i), T0)
+    q.remove(Key("ns", "w0"))
+    assert heads(q) == [("cq", "w1")]
+    assert (q.waiting(Key("ns", "lq")), q.get(Key("ns", "w0"))) == (1, None)

@@ -1,0 +1,149 @@
+"""What the scheduler knows of ClusterQueues: whether they admit, whose quota they share, which checks they ask for."""
+
+import msgspec
+import pytest
+
+from queue_manager.api.types import AdmissionCheck, ClusterQueue
+from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of
+from queue_manager.scheduling.quota_tree import FlavorResource
+from queue_manager.scheduling.workload_info import info
+from tests.unit.queueing.builders import cluster_queue, condition, flavor, pending, workload
+
+CPU = FlavorResource("default", "cpu")
+
+
+def state(*queues, checks=()):
+    result = SchedulerState()
+    result.flavors["default"] = flavor()
+    for name, active in checks:
+        tree = {"metadata": {"name": name}, "status": {"conditions": [condition("Active", str(active))]}}
+        result.checks[name] = msgspec.convert(tree, AdmissionCheck)
+    for queue in queues:
+        result.set_queue(queue)
+    return result
+
+
+def asks(*rules):
+    return {"admissionChecksStrategy": {"admissionChecks": list(rules)}}
+
+
+CHECKED = asks({"name": "a"}, {"name": "b", "onFlavors": ["gpu"]}, {"name": "c", "onFlavors": ["default", "gpu"]})
+
+
+@pytest.mark.parametrize(
+    ("spec", "checks", "why"),
+    [
+        ({}, (), None),
+        ({"stopPolicy": "None"}, (), None),
+        ({"stopPolicy": "Hold"}, (), ("Stopped", "is stopped")),
+        ({"stopPolicy": "HoldAndDrain"}, (), ("Stopped", "is stopped")),
+        (asks({"name": "a"}), [("a", True)], None),
+        (asks({"name": "a"}), [], ("AdmissionCheckNotFound", "references missing AdmissionCheck(s): a")),
+        (asks({"name": "a"}), [("a", False)], ("AdmissionCheckInactive", "references inactive AdmissionCheck(s): a")),
+        (
+            asks({"name": "a"}, {"name": "b"}, {"name": "c"}) | {"stopPolicy": "Hold"},
+            [("b", False), ("c", True)],
+            (
+                "Stopped",
+                "is stopped, references missing AdmissionCheck(s): a, references inactive AdmissionCheck(s): b",
+            ),
+        ),
+        (
+            {"quotas": {"default": {"cpu": "1"}, "gone": {"cpu": "1"}, "lost": {"cpu": "1"}}},
+            (),
+            ("FlavorNotFound", "references missing ResourceFlavor(s): gone,lost"),
+        ),
+    ],
+)
+def test_a_queue_that_admits_nothing_gives_all_reasons_and_the_first_as_its_own(spec, checks, why):
+    told = state(cluster_queue(**spec), checks=checks).inactive("cq")
+    assert told == (why and (why[0], f"Can't admit new workloads: {why[1]}."))
+
+
+def test_a_queue_being_deleted_admits_nothing_whatever_else():
+    tree = msgspec.to_builtins(cluster_queue(stopPolicy="Hold"))
+    tree["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert state(msgspec.convert(tree, ClusterQueue)).inactive("cq")[0] == "Terminating"
+
+
+@pytest.mark.parametrize(
+    ("flavors", "asked"),
+    [(None, ("a", "b", "c")), ([], ("a",)), (["default"], ("a", "c")), (["gpu"], ("a", "b", "c"))],
+)
+def test_a_check_for_some_flavors_is_asked_of_those_that_got_one(flavors, asked):
+    assert state(cluster_queue(**CHECKED)).checks_of("cq", flavors) == asked
+    assert state().checks_of("cq", flavors) == ()
+
+
+def test_relatives_share_a_cohort():
+    s = state(cluster_queue("a", cohortName="x"), cluster_queue("b", cohortName="x"), cluster_queue("c"))
+    assert (s.relatives("a"), s.relatives("b"), s.relatives("c")) == (["a", "b"], ["a", "b"], ["c"])
+    assert s.relatives("unknown") == ["unknown"]
+    s.drop_queue("b")
+    assert s.relatives("a") == ["a"]
+    assert list(s.queues) == ["a", "c"]
+
+
+def hold(s, name, milli, queue="cq", admitted=True):
+    info = pending(name)
+    s.hold(Holding(info.uid, info.key, queue, info.queue, {CPU: milli}, admitted))
+    return info.uid
+
+
+def test_what_is_held_is_counted_once_given_back_and_put_back_after_a_change_of_quota():
+    s = state(cluster_queue())
+    uid = hold(s, "w", 500)
+    hold(s, "w", 700)
+    node = s.queues["cq"].node
+    assert (node.usage[CPU], node.available(CPU)) == (700, 1300)
+    s.set_queue(cluster_queue(quotas={"default": {"cpu": "3"}}))
+    node = s.queues["cq"].node
+    assert (node.usage[CPU], node.available(CPU)) == (700, 2300)
+    assert s.release(uid).usage == {CPU: 700}
+    assert s.release(uid) is None
+    assert (node.usage[CPU], s.queues["cq"].holdings) == (0, {})
+
+
+def test_what_is_held_in_a_queue_that_comes_later_counts_as_soon_as_it_does():
+    s = state()
+    uid = hold(s, "w", 500)
+    s.set_queue(cluster_queue())
+    assert s.queues["cq"].node.usage[CPU] == 500
+    s.drop_queue("cq")
+    assert s.release(uid).usage == {CPU: 500}
+
+
+RESERVED = condition("QuotaReserved", "True")
+ASSIGNED = {
+    "admission": {
+        "clusterQueue": "cq",
+        "podSetAssignments": [
+            {"name": "main", "flavors": {"cpu": "default"}, "count": 2},
+            {"name": "other", "flavors": {"cpu": "default"}, "count": 1},
+        ],
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "status", "usage"),
+    [
+        ([RESERVED], ASSIGNED, {CPU: 2500}),
+        ([RESERVED, condition("Evicted", "True")], ASSIGNED, {CPU: 2500}),  # until its Job has stopped
+        ([RESERVED, condition("Finished", "True")], ASSIGNED, None),
+        ([condition("QuotaReserved", "False")], ASSIGNED, None),
+        ([RESERVED], {}, None),
+        ([], ASSIGNED, None),
+    ],
+)
+def test_quota_is_held_from_the_reservation_to_the_end_of_the_run(conditions, status, usage):
+    found = workload(
+        conditions=conditions, status=status, spec={"podSets": [pods("main", 2, "1"), pods("other", 1, "500m")]}
+    )
+    held = holding_of(found, info(found).pod_sets)
+    assert (held and held.usage) == usage
+
+
+def pods(name, count, cpu):
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    return {"name": name, "count": count, "template": {"spec": {"containers": [container]}}}

@@ -1,0 +1,129 @@
+"""Quota arithmetic: what is available, and what lies where."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, compute_subtrees, link
+
+FR = FlavorResource("default", "cpu")
+
+
+def cohort(*quotas: Quota) -> list[QuotaNode]:
+    root = QuotaNode("cohort")
+    nodes = [QuotaNode(f"cq{i}", {FR: quota}) for i, quota in enumerate(quotas)]
+    for node in nodes:
+        link(node, root)
+    compute_subtrees([root])
+    return nodes
+
+
+def test_alone_a_queue_has_its_nominal_quota():
+    node = QuotaNode("cq", {FR: Quota(5)})
+    compute_subtrees([node])
+    node.add(FR, 3)
+    assert (node.available(FR), node.potential(FR)) == (2, 5)
+
+
+def test_lowered_quota_makes_the_available_amount_negative():
+    node = QuotaNode("cq", {FR: Quota(2)})
+    compute_subtrees([node])
+    node.add(FR, 3)
+    assert node.available(FR) == -1
+
+
+def test_a_queue_borrows_what_others_do_not_use():
+    a, b = cohort(Quota(2), Quota(3))
+    a.add(FR, 4)
+    assert (a.available(FR), b.available(FR)) == (1, 1)
+
+
+def test_the_borrowing_limit_bounds_borrowing():
+    a, _ = cohort(Quota(2, borrowing_limit=1), Quota(9))
+    assert (a.available(FR), a.potential(FR)) == (3, 3)
+
+
+def test_the_lending_limit_keeps_the_rest_at_home():
+    a, b = cohort(Quota(2), Quota(9, lending_limit=4))
+    assert a.available(FR) == 6
+    b.add(FR, 5)
+    assert a.available(FR) == 6
+
+
+def test_borrow_level_is_the_height_of_the_lowest_subtree_that_fits():
+    a, _ = cohort(Quota(2), Quota(9))
+    assert (a.borrow_level(FR, 2), a.borrow_level(FR, 3)) == (0, 1)
+
+
+quotas = st.builds(Quota, st.integers(0, 20), st.none() | st.integers(0, 20), st.none() | st.integers(0, 20)).map(
+    lambda q: Quota(q.nominal, q.borrowing_limit, None if q.lending_limit is None else min(q.lending_limit, q.nominal))
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(quotas, min_size=1, max_size=4), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 15)), max_size=20)
+)
+def test_what_fits_never_exceeds_any_limit_and_giving_it_back_leaves_nothing(limits, requests):
+    """S1 and S2 on the tree: admitted usage stays within quota, and removal is exact."""
+    nodes = cohort(*limits)
+    root = nodes[0].root
+    given_out = []
+    for i, amount in requests:
+        node = nodes[i % len(nodes)]
+        assert node.available(FR) <= node.potential(FR)
+        if amount <= node.available(FR):
+            node.add(FR, amount)
+            given_out.append((node, amount))
+    used = [node.usage.get(FR, 0) for node in nodes]
+    assert sum(used) <= sum(limit.nominal for limit in limits)
+    for node, amount in zip(nodes, used, strict=True):
+        limit = node.quotas[FR]
+        assert limit.borrowing_limit is None or amount <= limit.nominal + limit.borrowing_limit
+    for i, node in enumerate(nodes):  # nobody uses what another one does not lend
+        lent = [max(0, min(n.nominal, n.nominal if n.lending_limit is None else n.lending_limit)) for n in limits]
+        assert used[i] <= node.quotas[FR].nominal + sum(lent[:i] + lent[i + 1 :])
+    for node, amount in given_out[::-1]:
+        node.remove(FR, amount)
+    assert [node.usage.get(FR, 0) for node in [*nodes, root]] == [0] * (len(nodes) + 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(quotas, min_size=1, max_size=3), st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 9)), max_size=20)
+)
+def test_the_cohort_counts_what_its_queues_use_beyond_what_they_keep_for_themselves(limits, changes):
+    """Whatever is taken and given back, in whatever order and in whatever parts."""
+    nodes = cohort(*limits)
+    for i, amount in changes:
+        node = nodes[i % len(nodes)]
+        if amount > 0:
+            node.add_all({FR: amount})
+        else:
+            node.remove_all({FR: min(-amount, node.usage.get(FR, 0))})
+        beyond = [max(0, node.usage.get(FR, 0) - node.local_quota(FR)) for node in nodes]
+        assert nodes[0].root.usage.get(FR, 0) == sum(beyond)
+
+
+def test_a_queue_keeps_for_itself_what_it_does_not_lend():
+    a, b, c = cohort(Quota(5), Quota(5, lending_limit=2), Quota(5, lending_limit=9))
+    assert [node.local_quota(FR) for node in (a, b, c)] == [0, 3, 0]
+    b.add(FR, 1)
+    assert [node.local_available(FR) for node in (a, b, c)] == [0, 2, 0]
+
+
+def test_a_borrowing_limit_counts_what_is_borrowed_already_and_not_what_is_kept():
+    a, _ = cohort(Quota(4, borrowing_limit=3, lending_limit=1), Quota(9))
+    assert (a.available(FR), a.potential(FR)) == (7, 7)
+    a.add(FR, 2)
+    assert a.available(FR) == 5
+    a.add(FR, 4)
+    assert a.available(FR) == 1
+
+
+def test_the_height_is_that_of_the_highest_branch():
+    root, middle, low, high = QuotaNode("root"), QuotaNode("middle"), QuotaNode("low"), QuotaNode("high")
+    link(low, middle)
+    link(middle, root)
+    link(high, root)
+    assert [node.height for node in (root, middle, low, high)] == [2, 1, 0, 0]
+    assert low.root is root

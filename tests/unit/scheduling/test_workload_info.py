@@ -1,0 +1,96 @@
+"""What the queue reads of a Workload: since when it waits, whether it is held back, what equals it."""
+
+import pytest
+
+from queue_manager.scheduling.workload_info import info, queue_time
+from tests.unit.queueing.builders import at, condition, pending, workload
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "by_eviction", "by_creation"),
+    [
+        ("PodsReadyTimeout", "True", 50, 0),
+        ("AdmissionCheck", "True", 50, 50),
+        ("Preempted", "True", 0, 0),
+        ("Deactivated", "True", 0, 0),
+        ("PodsReadyTimeout", "False", 0, 0),
+        ("AdmissionCheck", "False", 0, 0),
+    ],
+)
+def test_only_what_was_its_own_fault_sends_it_to_the_back_of_the_line(reason, status, by_eviction, by_creation):
+    w = workload(conditions=[condition("Evicted", status, reason, seconds=50)])
+    assert queue_time(w, "Eviction") == at(by_eviction)
+    assert queue_time(w, "Creation") == at(by_creation)
+
+
+def test_an_eviction_without_a_time_sends_nobody_back():
+    timeless = {"type": "Evicted", "status": "True", "reason": "AdmissionCheck", "message": ""}
+    assert queue_time(workload(conditions=[timeless], created=3)) == at(3)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "held"),
+    [
+        ([], False),
+        ([condition("Requeued", "True", "BackoffFinished")], False),
+        ([condition("Requeued", "False", "PodsReadyTimeout")], False),
+        ([condition("Requeued", "False", "AdmissionCheck")], False),
+        ([condition("Requeued", "False", "Deactivated")], True),
+        ([condition("Requeued", "False", "DeactivatedDueToRequeuingLimitExceeded")], True),
+        ([condition("Requeued", "False", "ClusterQueueStopped")], False),
+        ([condition("Requeued", "False", "LocalQueueStopped")], False),
+        ([condition("Requeued", "Unknown", "PodsReadyTimeout")], False),
+    ],
+)
+def test_after_a_deactivation_it_is_held_back_until_its_reactivation_is_written(conditions, held):
+    assert pending(conditions=conditions).in_backoff(at(0)) is held
+
+
+@pytest.mark.parametrize(("now", "waits"), [(59, True), (60, False), (61, False)])
+def test_a_time_for_the_next_try_is_waited_for(now, waits):
+    w = pending(status={"requeueState": {"count": 1, "requeueAt": "2026-01-01T00:01:00Z"}})
+    assert w.in_backoff(at(now)) is waits
+
+
+@pytest.mark.parametrize(
+    ("reclaimed", "count"),
+    [([], 4), ([("main", 1)], 3), ([("main", 9)], 0), ([("other", 2)], 4)],
+)
+def test_pods_that_ended_need_no_quota(reclaimed, count):
+    rows = [{"name": name, "count": n} for name, n in reclaimed]
+    [pod_set] = pending(count=4, status={"reclaimablePods": rows}).pod_sets
+    assert (pod_set.count, pod_set.total) == (count, {"cpu": 1000 * count})
+
+
+SAME = pending("a").shape
+
+
+@pytest.mark.parametrize(
+    ("other", "equal"),
+    [
+        (pending("b", created=9, annotations={"x": "y"}), True),
+        (pending("b", queue="other"), True),
+        (pending("b", pod={"schedulerName": "x"}), True),
+        (pending("b", priority=1), False),
+        (pending("b", namespace="ns2"), False),
+        (pending("b", count=2), False),
+        (pending("b", requests={"cpu": "1001m"}), False),
+        (pending("b", pod={"nodeSelector": {"a": "b"}}), False),
+        (pending("b", pod={"tolerations": [{"operator": "Exists"}]}), False),
+        (pending("b", pod={"affinity": {"nodeAffinity": {}}}), False),
+    ],
+)
+def test_equal_are_those_that_the_scheduler_cannot_tell_apart(other, equal):
+    assert (other.shape == SAME) is equal
+
+
+def test_the_order_in_which_resources_are_written_makes_no_difference():
+    one, other = ({"cpu": "1", "memory": "1"}, {"memory": "1", "cpu": "1"})
+    assert pending("a", requests=one).shape == pending("b", requests=other).shape
+
+
+def test_equal_instants_in_one_second_are_ordered_by_arrival_then_uid():
+    early = info(workload("b", created=1, annotations={"sluice/sequence": "9"})).rank
+    late = info(workload("a", created=1, annotations={"sluice/sequence": "10"})).rank
+    none = info(workload("c", created=1)).rank
+    assert none < early < late

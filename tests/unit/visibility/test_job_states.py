@@ -1,0 +1,235 @@
+"""Every state of a Job that people are told, and why; the order of the rows; the times."""
+
+from __future__ import annotations
+
+import pytest
+
+from job_controller.model import Job
+from queue_manager.api import messages
+from queue_manager.api.types import Workload
+from queue_manager.visibility.job_states import NOT_QUEUED, job_row, job_rows, job_state
+from tests.unit.visibility.build import ADMISSION, admitted, at, cond, job, workload
+
+COMPLETE = cond("Complete", reason="CompletionsReached", message="Reached", seconds=50)
+FAILED = cond("Failed", reason="BackoffLimitExceeded", message="Too often", seconds=50)
+EVICTED = cond("Evicted", reason="PodsReadyTimeout", message="Exceeded the timeout")
+REQUEUE = {"requeueState": {"count": 2, "requeueAt": "2026-01-01T00:02:00Z"}}
+
+IN_LINE = ("PendingEvaluation", "waits behind others in q")
+
+CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
+    ("a deletion hides everything else", "Deleting", job(deleted=1, conditions=[COMPLETE]), None, ("", "")),
+    ("complete", "Succeeded", job(conditions=[COMPLETE]), workload(), ("CompletionsReached", "Reached")),
+    ("failed", "Failed", job(conditions=[FAILED]), workload(active=False), ("BackoffLimitExceeded", "Too often")),
+    (
+        "deactivated, whatever its pods still do",
+        "Deactivated",
+        job(suspend=False, status={"ready": 1}),
+        workload(active=False, conditions=[cond("Evicted", reason="Deactivated", message="off")]),
+        ("Deactivated", "off"),
+    ),
+    (
+        "evicted, and its time has not come",
+        "Backoff",
+        job(),
+        workload(conditions=[EVICTED], status=REQUEUE),
+        ("PodsReadyTimeout", "Exceeded the timeout"),
+    ),
+    (
+        "its time has come",
+        "Pending",
+        job(),
+        workload(status={"requeueState": {"requeueAt": "2026-01-01T00:00:59Z"}}),
+        IN_LINE,
+    ),
+    (
+        "evicted, and not stopped yet",
+        "Evicted",
+        job(suspend=False),
+        workload(conditions=[EVICTED, *admitted()]),
+        ("PodsReadyTimeout", "Exceeded the timeout"),
+    ),
+    (
+        "evicted and suspended, while its quota is still held for the pods that end",
+        "Evicted",
+        job(),
+        workload(conditions=[EVICTED, *admitted()], status={"admission": ADMISSION}),
+        ("PodsReadyTimeout", "Exceeded the timeout"),
+    ),
+    ("a pod is ready", "Running", job(suspend=False, status={"ready": 1}), workload(), ("", "")),
+    ("a pod has succeeded", "Running", job(suspend=False, status={"succeeded": 1}), workload(), ("", "")),
+    (
+        "no pod is ready yet",
+        "Starting",
+        job(suspend=False),
+        workload(conditions=[*admitted(), cond("PodsReady", "False", "WaitForStart", "not yet")]),
+        ("WaitForStart", "not yet"),
+    ),
+    ("started without any queue", "Starting", job(queue="", suspend=False), None, ("", "")),
+    (
+        "quota, but admission checks are open",
+        "Reserved",
+        job(),
+        workload(conditions=[cond("QuotaReserved"), cond("Admitted", "False", "UnsatisfiedAdmissionChecks", "open")]),
+        ("UnsatisfiedAdmissionChecks", "open"),
+    ),
+    ("suspended without a queue", "Suspended", job(queue=""), None, ("", "")),
+    ("not seen by its queue yet", "Pending", job(created=46), None, ("", "")),
+    (
+        "left alone by its queue",
+        "Pending",
+        job(created=45),
+        None,
+        (
+            "NotQueued",
+            "its queue has not taken it up (sluice show says why)",
+        ),
+    ),
+    (
+        "without the Workload that it names",
+        "Pending",
+        job(created=60, annotations={"kueue.x-k8s.io/prebuilt-workload-name": "mine"}),
+        None,
+        ("NotQueued", "the Workload that it names, mine, is not there or belongs to another Job"),
+    ),
+    ("nobody has looked at it, nor need to", "Pending", job(), workload(), IN_LINE),
+    (
+        "waits for quota",
+        "Pending",
+        job(),
+        workload(conditions=[cond("QuotaReserved", "False", "WaitingForQuota", "too full")]),
+        ("WaitingForQuota", "too full"),
+    ),
+    (
+        "its Workload is finished though it never ran",
+        "Refused",
+        job(),
+        workload(conditions=[*admitted(), cond("Finished", reason="FailedToStart", message="conflict")]),
+        ("FailedToStart", "conflict"),
+    ),
+    (
+        "deactivated by a user while it backed off",
+        "Deactivated",
+        job(),
+        workload(active=False, conditions=[EVICTED]),
+        ("Deactivated", "The workload is deactivated"),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("state", "a_job", "its_workload", "why"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
+)
+def test_the_state_and_its_reason_follow_from_the_objects(
+    state: str, a_job: Job, its_workload: Workload | None, why: tuple[str, str]
+) -> None:
+    row = job_row(a_job, its_workload, at(60))
+    assert (row.state, row.reason, row.message) == (state, *why)
+
+
+# The life of one Job and its Workload: two starts, an eviction in between, the end. A moment is (seconds, both).
+_REQUEUED = {"requeueState": {"requeueAt": "2026-01-01T00:00:40Z"}}
+_RUNS = {"status": {"ready": 1, "startTime": "2026-01-01T00:00:20Z"}}
+_LIFE: list[tuple[float, Job | None, Workload | None]] = [
+    (0, None, None),
+    (10, job(created=10), None),
+    (11, job(created=10), workload()),
+    (19, job(created=10), workload(conditions=admitted())),
+    (20, job(created=10, suspend=False), workload(conditions=admitted())),
+    (21, job(created=10, suspend=False, **_RUNS), workload(conditions=admitted())),
+    (30, job(created=10, suspend=False, **_RUNS), workload(conditions=[EVICTED, *admitted()])),
+    (31, job(created=10), workload(conditions=[EVICTED, *admitted()])),
+    (32, job(created=10), workload(conditions=[EVICTED], status=_REQUEUED)),
+    (40, job(created=10), workload(conditions=[EVICTED])),
+    (49, job(created=10), workload(conditions=admitted())),
+    (50, job(created=10, suspend=False), workload(conditions=admitted())),
+    (51, job(created=10, suspend=False, **_RUNS), workload(conditions=admitted())),
+    (60, job(created=10, suspend=False, conditions=[COMPLETE]), workload(conditions=admitted())),
+    (61, job(created=10, suspend=False, conditions=[COMPLETE]), workload(conditions=[cond("Finished")])),
+]
+
+
+def test_what_changes_between_the_two_lists_shows_no_state_that_never_was() -> None:
+    """Workloads at one moment of a life, Jobs at any later one. Reserved may be shown a moment late or early."""
+    for first, (seconds, _, its_workload) in enumerate(_LIFE):
+        for last in range(first, len(_LIFE)):
+            a_job = _LIFE[last][1]
+            if a_job is None:
+                continue
+            row = job_row(a_job, its_workload, at(seconds))
+            held = [(at(t), j, w) for t, j, w in _LIFE[first : last + 1] if j is not None]
+            true = {job_state(j, w, t) for t, j, w in held} | {"Reserved"}
+            assert row.state in true, (seconds, last)
+            assert row.reason != NOT_QUEUED
+
+
+def test_rows_come_by_namespace_then_by_what_one_looks_for_first() -> None:
+    jobs = [
+        job("done", conditions=[COMPLETE]),
+        job("waits"),
+        job("waits-more-urgently"),
+        job("runs", suspend=False, status={"ready": 1}),
+        job("elsewhere", namespace="another", conditions=[COMPLETE]),
+    ]
+    rows = job_rows(jobs, [workload("waits"), workload("waits-more-urgently", priority=5)], at(0))
+    assert [row.name for row in rows] == ["elsewhere", "runs", "waits-more-urgently", "waits", "done"]
+
+
+def test_of_several_workloads_the_unfinished_one_speaks_for_the_job() -> None:
+    live = workload(workload="a", conditions=[cond("QuotaReserved", "False", "WaitingForQuota", "too full")])
+    over = workload(workload="b", created=9, conditions=[cond("Finished", reason="OutOfSync")])
+    assert job_rows([job()], [live, over], at(0))[0].reason == "WaitingForQuota"
+    assert job_rows([job()], [over, live], at(0))[0].reason == "WaitingForQuota"
+
+
+@pytest.mark.parametrize(
+    ("status", "waited", "ran"),
+    [
+        ({}, 60, None),
+        ({"startTime": "2026-01-01T00:00:10Z"}, 10, 50),
+        ({"startTime": "2026-01-01T00:00:10Z", "completionTime": "2026-01-01T00:00:25Z"}, 10, 15),
+        ({"startTime": "2026-01-01T00:00:10Z", "conditions": [FAILED]}, 10, 40),
+        ({"conditions": [FAILED]}, 50, None),
+    ],
+    ids=["waits", "runs", "completed", "failed", "failed before it started"],
+)
+def test_waiting_ends_with_the_start_and_running_with_the_end(status: dict, waited: float, ran: float | None) -> None:
+    conditions = status.pop("conditions", [])
+    row = job_row(job(status=status, conditions=conditions), workload(), at(60))
+    assert (row.waiting_seconds, row.running_seconds) == (waited, ran)
+
+
+def test_a_job_that_no_queue_held_has_not_waited() -> None:
+    assert job_row(job(queue="", suspend=False), None, at(60)).waiting_seconds is None
+
+
+def test_priority_and_retries_are_those_of_the_workload() -> None:
+    row = job_row(job(), workload(priority=7, status=REQUEUE), at(0))
+    assert (row.priority, row.retries) == (7, 2)
+
+
+def test_the_time_of_a_run_that_was_evicted_is_no_time_of_waiting() -> None:
+    its = workload(conditions=[cond("Evicted")], status={"accumulatedPastExecutionTimeSeconds": 40})
+    row = job_row(job(), its, at(60))
+    assert (row.waiting_seconds, row.running_seconds) == (20, None)
+
+
+def test_a_job_that_is_not_tried_names_the_one_that_asks_for_the_same_and_does_not_fit() -> None:
+    jobs = [job(name) for name in ("first", "same", "larger", "bypassed")]
+    waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
+    bypassed = cond("QuotaReserved", "False", "WaitingForQuota", messages.EQUIVALENT_MESSAGE)
+    workloads = [
+        workload("bypassed", conditions=[bypassed]),
+        workload("first", conditions=[waits]),
+        workload("same"),
+        workload("larger", requests={"cpu": "2"}),
+    ]
+    rows = {row.name: row for row in job_rows(jobs, workloads, at(0))}
+    assert {name: row.alike for name, row in rows.items()} == {
+        "first": "",
+        "same": "first",
+        "larger": "",
+        "bypassed": "first",
+    }
+    assert rows["same"].message == "first asks for the same and does not fit"
+    assert rows["larger"].message == "waits behind others in q"

@@ -1,0 +1,138 @@
+"""Pods as attempts, the index map, and when the next pod comes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from job_controller.model import Job
+from job_controller.options import JobControllerOptions
+from queue_manager.cli.show import map_lines
+from queue_manager.visibility.indexes import DRAWN, IndexRow, index_map
+from queue_manager.visibility.pod_attempts import next_pod_at, pod_rows
+from queue_manager.visibility.wire_types import Pod
+from tests.unit.visibility.build import at, cond, job, pod
+
+OPTIONS = JobControllerOptions(backoff_base=10, backoff_max=60)
+FAILED = cond("Failed", reason="BackoffLimitExceeded", seconds=50)
+
+
+def runs(**spec: object) -> Job:
+    return job(suspend=False, **spec)
+
+
+def indexed(completions: int, **more: object) -> Job:
+    return runs(completionMode="Indexed", completions=completions, parallelism=completions, **more)
+
+
+@pytest.mark.parametrize(
+    ("made", "state", "code", "reason", "message"),
+    [
+        (pod(phase="Pending"), "Starting", None, "", ""),
+        (pod(phase="Pending", node="", stuck="0/1 nodes"), "Unschedulable", None, "Unschedulable", "0/1 nodes"),
+        (pod(phase="Pending", waiting="no such file"), "Starting", None, "CreateContainerError", "no such file"),
+        (pod(), "Unready", None, "", ""),
+        (pod(ready=True), "Ready", None, "", ""),
+        (pod(ready=True, deleted=9), "Terminating", None, "", ""),
+        (pod(phase="Succeeded", exit=0), "Succeeded", 0, "", ""),
+        (pod(phase="Failed", exit=137, reason="OOMKilled"), "Failed", 137, "OOMKilled", ""),
+        (pod(phase="Failed", exit=143, verdict="Terminated"), "Failed", 143, "Terminated", ""),
+        (pod(ready=True, before="NodeShutdown"), "Ready", None, "NodeShutdown", ""),
+        (pod(ready=True, before="Error"), "Ready", None, "", ""),
+    ],
+)
+def test_a_pod_has_a_state_an_exit_code_and_what_is_wrong_with_it(
+    made: Pod, state: str, code: int | None, reason: str, message: str
+) -> None:
+    (row,) = pod_rows(runs(), [made])
+    assert (row.state, row.exit_code, row.reason, row.message) == (state, code, reason, message)
+
+
+def test_attempts_count_in_order_of_creation() -> None:
+    pods = [pod("j-c", created=20), pod("j-a", "Failed", created=0, exit=1), pod("j-b", "Failed", created=10, exit=2)]
+    rows = pod_rows(runs(), pods)
+    assert [(row.name, row.attempt, row.exit_code) for row in rows] == [("j-a", 1, 1), ("j-b", 2, 2), ("j-c", 3, None)]
+
+
+def test_attempts_of_an_index_count_on_from_what_the_pod_itself_says() -> None:
+    """Earlier pods of the index may have been pruned."""
+    pods = [pod("j-1-b", index=1, failures=4), pod("j-0-a", index=0, failures=0)]
+    rows = pod_rows(indexed(2, backoffLimitPerIndex=9), pods)
+    assert [(row.index, row.attempt) for row in rows] == [(0, 1), (1, 5)]
+
+
+def test_the_index_map_has_one_character_for_each_index() -> None:
+    pods = [
+        pod("j-3", index=3, ready=True),
+        pod("j-4", "Pending", index=4),
+        pod("j-5", "Failed", index=5, failures=0, exit=3, ended=100),
+        pod("j-6", "Succeeded", index=6, exit=0),
+    ]
+    asked = indexed(8, backoffLimitPerIndex=1, status={"completedIndexes": "0,1", "failedIndexes": "2"})
+    seen = index_map(asked, pods, OPTIONS)
+    assert seen is not None
+    assert seen.map == "..xrsb._"
+    assert seen.counts == {
+        "succeeded": 3,
+        "failed": 1,
+        "running": 1,
+        "starting": 1,
+        "in backoff": 1,
+        "not started": 1,
+    }
+    assert seen.troubled == [
+        IndexRow(index=5, state="in backoff", attempts=1, exit_codes=[3], last_error="Error", next_retry=at(110))
+    ]
+
+
+def test_a_status_that_lists_more_indexes_than_there_are_does_no_harm() -> None:
+    seen = index_map(indexed(2, status={"completedIndexes": "0-5", "failedIndexes": "x"}), [pod(index=7)], OPTIONS)
+    assert seen is not None
+    assert seen.map == ".."
+
+
+def test_a_map_of_two_thousand_million_indexes_has_the_first_of_them_and_counts_all() -> None:
+    most = 2**31 - 1
+    status = {"completedIndexes": f"1,7-{most - 3}", "failedIndexes": "7-9"}
+    pods = [pod(index=3, ready=True), pod(index=most - 1, ready=True)]
+    seen = index_map(indexed(most, backoffLimitPerIndex=1, status=status), pods, OPTIONS)
+    assert seen is not None
+    assert (seen.map[:12], len(seen.map)) == ("_._r___.....", DRAWN)
+    assert seen.counts == {"succeeded": most - 8, "running": 2, "not started": 6}
+    assert map_lines(seen)[-2].endswith(" more (-o json has 1000000 of them)")
+
+
+def test_a_failed_index_of_a_job_that_has_ended_waits_for_nothing() -> None:
+    seen = index_map(indexed(1, conditions=[FAILED]), [pod(phase="Failed", index=0, exit=1)], OPTIONS)
+    assert seen is not None
+    assert (seen.map, seen.troubled[0].next_retry) == ("x", None)
+
+
+def test_only_indexed_jobs_have_a_map() -> None:
+    assert index_map(runs(), [], OPTIONS) is None
+
+
+def failures(*ended: float) -> list[Pod]:
+    return [pod(f"j-{i}", "Failed", created=end - 1, exit=1, ended=end) for i, end in enumerate(ended)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "pods", "due"),
+    [
+        (runs(), [], None),
+        (runs(), failures(100), at(110)),
+        (runs(), failures(100, 120), at(140)),
+        (runs(), failures(10, 20, 30, 40, 50, 60), at(120)),
+        (runs(annotations={"sluice/backoff-seconds": "1"}), failures(100), at(101)),
+        (runs(parallelism=2), [*failures(100), pod("j-alive")], at(110)),
+        (runs(), [*failures(100), pod("j-alive")], None),
+        (runs(), [*failures(100), pod("j-ok", "Succeeded", exit=0, ended=200)], None),
+        (job(), failures(100), None),
+        (runs(conditions=[FAILED]), failures(100), None),
+        (indexed(1, backoffLimitPerIndex=1), failures(100), None),
+    ],
+    ids=["none", "one", "two", "capped", "own base", "room", "no room", "success", "suspended", "ended", "per index"],
+)
+def test_the_next_pod_comes_when_the_job_controller_lets_it(asked: Job, pods: list[Pod], due: datetime | None) -> None:
+    assert next_pod_at(asked, pods, OPTIONS) == due

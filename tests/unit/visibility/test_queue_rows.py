@@ -1,0 +1,91 @@
+"""Rows of ClusterQueues: counts from Workloads, quota from the status."""
+
+from __future__ import annotations
+
+from queue_manager.api.types import ClusterQueue
+from queue_manager.cli import queues as cells
+from queue_manager.visibility.queue_rows import QuotaRow, queue_rows
+from tests.unit.visibility.build import ADMISSION, admitted, at, cluster_queue, cond, local_queue, workload
+
+
+def test_workloads_are_counted_where_they_wait_or_hold_quota() -> None:
+    workloads = [
+        workload("waits", created=10),
+        workload("waits-longer", created=5),
+        workload("holds", conditions=admitted(), status={"admission": ADMISSION}),
+        workload("over", conditions=[cond("Finished")], status={"admission": ADMISSION}),
+        workload("off", active=False),
+        workload("astray", queueName="nowhere"),
+    ]
+    (row,) = queue_rows([cluster_queue()], [local_queue()], workloads, at(60))
+    assert (row.pending, row.admitted, row.oldest_waiting_seconds) == (2, 1, 55)
+    assert row.local_queues == ["default/q"]
+
+
+def test_what_holds_quota_counts_where_it_was_admitted_even_if_its_queue_points_elsewhere_now() -> None:
+    holds = workload(conditions=admitted(), status={"admission": ADMISSION})
+    rows = queue_rows([cluster_queue("cq"), cluster_queue("new")], [local_queue(cluster_queue="new")], [holds], at(0))
+    assert [(row.name, row.admitted) for row in rows] == [("cq", 1), ("new", 0)]
+
+
+def test_quota_in_use_is_that_of_the_status_and_zero_before_there_is_one() -> None:
+    reserved = [{"name": "f", "resources": [{"name": "cpu", "total": "1500m"}]}]
+    used = cluster_queue("used", status={"flavorsReservation": reserved})
+    rows = queue_rows([used, cluster_queue("new")], [], [], at(0))
+    assert [row.quotas for row in rows] == [
+        [QuotaRow(flavor="f", resource="cpu", used="0", nominal="4")],
+        [QuotaRow(flavor="f", resource="cpu", used="1500m", nominal="4")],
+    ]
+
+
+def shared(name: str, used: str = "0", borrowed: str = "0", **limits: str) -> ClusterQueue:
+    """A member of cohort c with 4 cpu, as its status says."""
+    reserved = [{"name": "f", "resources": [{"name": "cpu", "total": used, "borrowed": borrowed}]}]
+    quota = {"name": "cpu", "nominalQuota": "4", **limits}
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}]
+    return cluster_queue(name, cohortName="c", resourceGroups=groups, status={"flavorsReservation": reserved})
+
+
+def quotas(*queues: ClusterQueue) -> list[tuple[str, str, str]]:
+    rows = [(row, row.quotas[0]) for row in queue_rows(queues, [], [], at(0))]
+    assert all(row.cohort == "c" for row, _ in rows)
+    return [(row.name, q.borrowed, f"{q.lent_at_least}-{q.lent_at_most}") for row, q in rows]
+
+
+def test_what_is_borrowed_was_lent_by_the_only_one_that_had_it_to_spare() -> None:
+    assert quotas(shared("a", "6", "2"), shared("b", "1")) == [("a", "2", "0-0"), ("b", "0", "2-2")]
+
+
+def test_which_of_several_lent_it_is_known_only_between_bounds() -> None:
+    rows = quotas(shared("a", "8", "4"), shared("b", "1"), shared("c", lendingLimit="2"))
+    assert rows == [("a", "4", "0-0"), ("b", "0", "2-3"), ("c", "0", "1-2")]
+
+
+def test_a_quota_tells_its_shares_and_limits_where_there_are_any() -> None:
+    limited = shared("a", "6", "2", borrowingLimit="3")
+    rows = queue_rows([limited, shared("b", lendingLimit="3")], [], [], at(0))
+    assert [cells.quotas(row) for row in rows] == [
+        "cpu ██████████ 6/4, borrowed 2 of 3",
+        "cpu ░░░░░░░░░░ 0/4, lent 2 of 3",
+    ]
+    (alone,) = queue_rows([cluster_queue()], [], [], at(0))
+    assert cells.quotas(alone) == "cpu ░░░░░░░░░░ 0/4"
+    assert "COHORT" not in [column.heading for column in cells.columns([alone])]
+    assert "COHORT" in [column.heading for column in cells.columns(rows)]
+
+
+def test_a_held_local_queue_is_marked() -> None:
+    queues = [local_queue("a"), local_queue("b", stop="Hold"), local_queue("c", stop="HoldAndDrain")]
+    (row,) = queue_rows([cluster_queue()], queues, [], at(0))
+    assert row.stopped_queues == ["default/b", "default/c"]
+    assert cells.local_queues(row) == "default/a\ndefault/b (held)\ndefault/c (held)"
+
+
+def test_the_state_is_active_or_the_reason_why_not() -> None:
+    queues = [
+        cluster_queue("a", status={"conditions": [cond("Active", "True", "Ready", "Can admit")]}),
+        cluster_queue("b", status={"conditions": [cond("Active", "False", "Stopped", "is stopped")]}),
+        cluster_queue("c"),
+    ]
+    rows = queue_rows(queues, [], [], at(0))
+    assert [(row.state, row.message) for row in rows] == [("Active", ""), ("Stopped", "is stopped"), ("Unknown", "")]

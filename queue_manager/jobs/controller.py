@@ -21,8 +21,8 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.jobs import actions, webhook
-from queue_manager.jobs.actions import MAX_ANCESTORS
 from queue_manager.jobs.decide import decide
+from queue_manager.jobs.situation import MAX_ANCESTORS, JobContext
 from queue_manager.jobs.standing import JobStanding
 from queue_manager.jobs.workload_manifest import prebuilt_name, priority_of
 from queue_manager.lifecycle import overrides
@@ -176,10 +176,10 @@ class JobQueueController:
         if again:
             self.queue.add(key)
 
-    def _context(self, job: Job) -> actions.JobContext:
+    def _context(self, job: Job) -> JobContext:
         classes = {c.metadata.name: c for c in self._classes.values()}
         pod_classes = {c.metadata.name: c for c in self._pod_classes.values()}
-        return actions.JobContext(
+        return JobContext(
             uses_nodes=job.spec.suspend and self._running.any_of(job.metadata.uid),
             prebuilt=self._workloads.get(job.metadata.namespace, prebuilt_name(job)) if prebuilt_name(job) else None,
             parent=self._standing.parent(job),

@@ -23,7 +23,7 @@ from queue_manager.api.resources import JOBS, NAMESPACES, WORKLOADS
 from queue_manager.api.types import Namespace, Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
-from queue_manager.jobs.actions import MAX_ANCESTORS, ParentJob
+from queue_manager.jobs.situation import MAX_ANCESTORS, ParentJob
 from queue_manager.jobs.workload_manifest import lets_run, made_for, matches, prebuilt_name, queue_name
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.scheduler.job_pods import JobPods

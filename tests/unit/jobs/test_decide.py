@@ -8,11 +8,12 @@ from queue_manager.api.types import Admission, PriorityClassRef, ReclaimablePod,
 from queue_manager.api.workload_names import workload_name
 from queue_manager.jobs import actions, pod_progress
 from queue_manager.jobs.decide import decide
+from queue_manager.jobs.situation import JobContext
 from queue_manager.jobs.workload_manifest import Priority, matches, new_workload, priority_of
 from queue_manager.lifecycle.status_draft import Draft, Event
 from tests.unit.queueing.builders import at, condition, flavor
 
-CONTEXT = actions.JobContext(flavors={"default": flavor("default"), "gpu": flavor("gpu", nodeLabels={"kind": "gpu"})})
+CONTEXT = JobContext(flavors={"default": flavor("default"), "gpu": flavor("gpu", nodeLabels={"kind": "gpu"})})
 STOPPING = {"kueue.x-k8s.io/stopping": "true"}
 CONFIRMED = {"conditions": [condition("Suspended", "True")]}
 
@@ -197,7 +198,7 @@ def test_extra_workloads_are_deleted():
 
 
 def test_a_job_that_left_its_queue_loses_its_workload_unless_it_runs():
-    context = actions.JobContext(managed=False)
+    context = JobContext(managed=False)
     assert isinstance(decide(job(labels={}), [workload()], context), actions.DeleteWorkload)
     deleted = workload(deletionTimestamp="2026-01-01T00:00:01Z")
     assert isinstance(decide(job(labels={}), [deleted], context), actions.ReleaseWorkload)
@@ -292,7 +293,7 @@ def test_a_job_that_may_be_smaller_keeps_its_size_when_all_that_is_missing_was_a
 
 def test_a_job_that_leaves_its_queue_while_it_is_stopped_gets_its_template_back_first():
     """Its Workload is the only one that knows it; with labels of the old queue it could never start in another."""
-    unmanaged = actions.JobContext(managed=False, flavors=CONTEXT.flavors)
+    unmanaged = JobContext(managed=False, flavors=CONTEXT.flavors)
     w = workload(*ADMITTED, EVICTED)
     ends = job(annotations=STOPPING, status={**CONFIRMED, "terminating": 1}, labels={}, **RUNS)
     assert isinstance(decide(ends, [w], unmanaged), actions.Nothing)
@@ -312,7 +313,7 @@ def brought(*conditions) -> Workload:
 
 
 def test_a_job_that_leaves_its_queue_leaves_the_workload_that_it_brought_to_its_user():
-    action = decide(job(labels=PREBUILT), [brought()], actions.JobContext(managed=False, prebuilt=brought()))
+    action = decide(job(labels=PREBUILT), [brought()], JobContext(managed=False, prebuilt=brought()))
     assert isinstance(action, actions.UpdateWorkload)
     off = {"ownerReferences": [], "labels": {"kueue.x-k8s.io/job-uid": None}, "finalizers": []}
     assert action.patch == {"metadata": off}
@@ -339,7 +340,7 @@ def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():
 
 def test_a_change_to_an_unknown_priority_class_is_told_and_one_that_is_deleted_is_not():
     """The Workload keeps the priority it has; a class that is gone has done its work."""
-    context = actions.JobContext(priority=None)
+    context = JobContext(priority=None)
     renamed = job(labels={"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "later"})
     waits = condition("QuotaReserved", "False", "WaitingForQuota", "full")
     action = decide(renamed, [workload(waits)], context)
@@ -368,7 +369,7 @@ def test_priority_comes_from_the_label_then_the_pods_then_the_default():
 
 def test_an_unknown_class_on_a_running_job_does_not_keep_it_from_being_stopped():
     named = {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "gone"}
-    context = actions.JobContext(priority=None)
+    context = JobContext(priority=None)
     action = decide(job(False, labels=named, **RUNS), [workload(*ADMITTED, EVICTED)], context)
     assert action.patch["spec"] == {"suspend": True}
 

@@ -6,6 +6,7 @@ import pytest
 from queue_manager.api.types import PriorityClassRef, Workload
 from queue_manager.jobs import actions
 from queue_manager.jobs.decide import decide
+from queue_manager.jobs.situation import JobContext, ParentJob
 from queue_manager.jobs.workload_manifest import Priority
 from queue_manager.lifecycle import overrides
 from queue_manager.lifecycle.status_draft import Draft
@@ -23,8 +24,8 @@ END = condition("Complete", "True", "CompletionsReached", "Reached expected numb
 
 
 def child(suspend=False, admitted=False, too_deep=False, **kwargs) -> actions.Action:
-    parent = actions.ParentJob(admitted, too_deep)
-    return decide(job(suspend, labels={}, **kwargs), [], actions.JobContext(managed=False, parent=parent))
+    parent = ParentJob(admitted, too_deep)
+    return decide(job(suspend, labels={}, **kwargs), [], JobContext(managed=False, parent=parent))
 
 
 def test_a_child_is_suspended_until_its_parent_is_admitted():
@@ -103,7 +104,7 @@ ROOM = condition("QuotaReserved", "True")
     ids=["of none", "of another", "of a class of pods", "of another, and with quota"],
 )
 def test_a_workload_follows_its_job_into_another_priority_class(before):
-    action = decide(job(labels=URGENT), [before], actions.JobContext(flavors=FLAVORS, priority=HIGH))
+    action = decide(job(labels=URGENT), [before], JobContext(flavors=FLAVORS, priority=HIGH))
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "urgent"}
     message = f"Updated workload priority class: {before.metadata.key}"
     assert after(action) == ({"spec": {"priority": 9, "priorityClassRef": reference}}, message)
@@ -119,11 +120,11 @@ def test_a_workload_follows_its_job_into_another_priority_class(before):
     ],
 )
 def test_a_priority_that_is_right_or_cannot_be_changed_is_left(labels, before):
-    assert decide(job(labels=labels), [before], actions.JobContext(flavors=FLAVORS, priority=HIGH)) == actions.Nothing()
+    assert decide(job(labels=labels), [before], JobContext(flavors=FLAVORS, priority=HIGH)) == actions.Nothing()
 
 
 def test_another_class_that_does_not_exist_is_told_by_name():
-    action = decide(job(labels=URGENT), [of_class("kueue.x-k8s.io", "low")], actions.JobContext(priority=None))
+    action = decide(job(labels=URGENT), [of_class("kueue.x-k8s.io", "low")], JobContext(priority=None))
     assert action == actions.RecordEvent(
         ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "urgent" not found')
     )
@@ -150,7 +151,7 @@ def test_a_workload_follows_its_job_to_another_queue_while_it_has_no_quota():
 
 def test_a_workload_follows_the_overrides_of_its_job():
     key = overrides.KEYS[0]
-    patch, message = after(decide(job(), [workload()], actions.JobContext(overrides={key: "5"})))
+    patch, message = after(decide(job(), [workload()], JobContext(overrides={key: "5"})))
     assert patch == {"metadata": {"annotations": dict.fromkeys(overrides.KEYS) | {key: "5"}}}
     assert message == f"Updated workload requeuing overrides: {workload().metadata.key}"
 
@@ -159,7 +160,7 @@ def test_a_workload_follows_the_overrides_of_its_job():
 
 
 def told(of, its: Workload, **context) -> Draft:
-    action = decide(of, [its], actions.JobContext(flavors=FLAVORS, **context))
+    action = decide(of, [its], JobContext(flavors=FLAVORS, **context))
     assert isinstance(action, actions.WriteWorkloadStatus)
     draft = Draft(its, at(9))
     action.transition(draft)
@@ -176,7 +177,7 @@ def test_a_workload_knows_when_the_pods_of_its_job_are_ready_and_which_will_run_
 
 
 def test_where_nobody_waits_for_pods_their_readiness_is_not_reported():
-    context = actions.JobContext(flavors=FLAVORS, waits_for_pods=False)
+    context = JobContext(flavors=FLAVORS, waits_for_pods=False)
     assert decide(job(False, status={"ready": 1}, **RUNS), [workload(*ADMITTED)], context) == actions.Nothing()
 
 
@@ -224,6 +225,6 @@ def test_a_job_that_contradicts_what_its_start_puts_into_it_has_failed_to_start(
 
 
 def test_a_job_whose_flavor_is_gone_says_so_and_waits():
-    action = decide(job(), [workload(*ADMITTED)], actions.JobContext(flavors={}))
+    action = decide(job(), [workload(*ADMITTED)], JobContext(flavors={}))
     assert action.event.message == "Cannot be started: missing ResourceFlavor(s): gpu"
     assert action.event.type == "Warning"

@@ -6,6 +6,7 @@ from job_controller.model import Job
 from queue_manager.api.types import Workload
 from queue_manager.jobs import actions
 from queue_manager.jobs.decide import decide
+from queue_manager.jobs.situation import JobContext
 from queue_manager.lifecycle.status_draft import Draft
 from tests.unit.jobs.test_decide import ADMITTED, CONFIRMED, CONTEXT, job, workload
 from tests.unit.queueing.builders import at, condition
@@ -29,7 +30,7 @@ def made(*conditions, owner="a", **meta) -> Workload:
 def act(of: Job, prebuilt: Workload | None, **context) -> actions.Action:
     ours = prebuilt is not None and any(o.uid == of.metadata.uid for o in prebuilt.metadata.owner_references)
     owned = [prebuilt] if prebuilt is not None and ours else []
-    return decide(of, owned, actions.JobContext(flavors=CONTEXT.flavors, prebuilt=prebuilt, **context))
+    return decide(of, owned, JobContext(flavors=CONTEXT.flavors, prebuilt=prebuilt, **context))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the rules of `decide` read: a Job, its Workloads and what surrounds them, and the predicates that rules share."""
+"""What the rules of `decide` read: a Job, its Workloads, what surrounds them, and the predicates that rules share."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SHOWN = (
 
 
 class Arrow(NamedTuple):
-    """A change of phase. `rule` is the lifecycle rule that makes it, or the key in `MOVES` of somebody else's move."""
+    """A change of phase. `rule` is the lifecycle rule that makes it, or the key in `MOVES` of another actor's move."""
 
     before: str
     after: str

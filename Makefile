@@ -1,5 +1,5 @@
 # make demo   sets up .venv and runs the main job
-# make test   sets up .venv and runs all tests
+# make test   sets up .venv and runs the tests that need nothing but Python
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +8,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # What was set up for a Python that has been replaced since, or before the checkout was moved, is set up anew.
 BROKEN := $(if $(wildcard $(STAMP)),$(shell $(BIN)/sluice --help >/dev/null 2>&1 || echo broken))
 
-.PHONY: broken help setup demo test lint types crds control-plane bench compare-jobs compare-scenarios bench-jobs clean
+.PHONY: broken help setup demo test test-cluster quick lint types crds control-plane bench compare-jobs compare-scenarios bench-jobs clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
@@ -27,8 +27,19 @@ setup: $(STAMP) ## install sluice and its tools into .venv
 demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue, print what happened
 	@$(BIN)/sluice demo
 
-test: $(STAMP) ## run all tests
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+# Tests wait more than they compute, so there are more of them at once than processors (tests/conftest.py). The tests of a
+# file stay together: they share clusters. Those in real time on the real server have the machine to themselves.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+
+test: $(STAMP) ## run the tests; those against a real API server are in test-cluster
+	@$(PYTEST) -m "not control_plane" $(PYTEST_ARGS)
+
+test-cluster: $(STAMP) control-plane ## run the tests against a real API server (its binaries are built once)
+	@$(PYTEST) -m "control_plane and not real_time" $(PYTEST_ARGS)
+	@$(PYTEST) -m "control_plane and real_time" -n 1 $(PYTEST_ARGS)
+
+quick: $(STAMP) ## run the unit tests: seconds, while editing
+	@$(PYTEST) tests/unit $(PYTEST_ARGS)
 
 lint: $(STAMP) ## ruff (format and lint) and the import contracts
 	@$(BIN)/ruff format --check .
@@ -53,7 +64,7 @@ bench: $(STAMP) ## print the benchmark tables
 compare-jobs: $(STAMP) ## play N generated histories under the built-in Job controller and ours (N=300, SEED=1)
 	@$(BIN)/python -m tests.control_plane.jobs $(or $(N),300) $(or $(SEED),1)
 
-compare-scenarios: $(STAMP) ## the scenarios of the comparison alone (part of make test)
+compare-scenarios: $(STAMP) ## the scenarios of the comparison alone (part of make test-cluster)
 	@$(BIN)/python -m pytest tests/control_plane/jobs/test_scenarios.py
 
 bench-jobs: $(STAMP) ## the built-in Job controller and ours side by side (ARGS="--large 10 100 1000")

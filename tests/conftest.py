@@ -31,6 +31,11 @@ NEEDS = {
 }
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Tests wait for processes and servers more than they compute."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def kubectl() -> str | None:
     """The kubectl to test with: that on PATH, else the one of `make control-plane`."""
     found = provide.find("kubectl")

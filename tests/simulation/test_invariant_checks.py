@@ -243,7 +243,7 @@ def test_a_retry_beyond_the_limit_is_found() -> None:
 
 def a_world_after(spoil: Callable[[lives.Lives], None]) -> None:
     async def story() -> None:
-        outcomes: dict[str, lives.Outcome] = {}
+        outcomes: dict[str, lives.PodScript] = {}
         config = lives.loads(lives.CONFIG)
         async with lives.World(1, lambda pod: lives.OUTCOMES[2], config, apart=True) as world:
             all_lives = lives.Lives(world, outcomes)

@@ -9,7 +9,8 @@ An owner is its uid. The graph (who has whom as owner) is kept from the store's 
     orphan      the owner is marked and carries `orphan`; dependents lose their reference to it, then the finalizer goes
 
 A dependent with several owners loses its references to the dead (or dying in the foreground) ones and lives on while
-one is alive. An owner in another namespace does not count as one.
+one is alive. An owner in another namespace does not count as one. An owner of a kind that this server does not have
+counts as alive (as where kube-controller-manager finds no REST mapping).
 """
 
 from __future__ import annotations
@@ -188,7 +189,9 @@ class GarbageCollector:
         living, dying, dead = [], [], []
         for owner in node.owners:
             parent = self._graph.get(owner.uid)
-            if parent is None or parent.namespace not in ("", node.namespace):
+            if parent is None and not self._serves(owner):
+                living.append(owner)
+            elif parent is None or parent.namespace not in ("", node.namespace):
                 dead.append(owner)
             elif parent.waits_for(FOREGROUND):
                 dying.append(owner)
@@ -201,6 +204,11 @@ class GarbageCollector:
             await self._delete(node, "Foreground")
         else:
             await self._delete(node, _inherited(node))
+
+    def _serves(self, owner: _Owner) -> bool:
+        """Whether this server has the kind of an owner. Of another kind nobody here can say that it is gone."""
+        kinds = (kind.resource for kind in self._server.registry.all())
+        return any((kind.api_version, kind.kind) == (owner.api_version, owner.kind) for kind in kinds)
 
     async def _orphan_dependents(self, node: GraphNode) -> None:
         for child in self._graph.dependents(node.uid):

@@ -73,6 +73,13 @@ async def test_an_object_born_after_its_owner_died_is_deleted(collected: World) 
     assert not await exists(collected, PODS, "late")
 
 
+async def test_an_owner_of_a_kind_that_is_not_served_is_not_taken_for_dead(collected: World) -> None:
+    foreign = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "s", "controller": True}
+    await collected.create(JOBS, job("j", ownerReferences=[foreign]))
+    await settle()
+    assert await exists(collected, JOBS, "j")
+
+
 async def test_an_owner_of_the_same_name_but_another_uid_is_no_owner(collected: World) -> None:
     parent = await collected.create(JOBS, job("j"))
     reference = owner(parent)

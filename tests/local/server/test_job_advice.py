@@ -13,7 +13,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport import JSON
 from queue_manager.local.job_advice import JobAdvice
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.server.api_server import ApiServer, Request
+from queue_manager.local.server.api_server import ApiServer, ServerRequest
 from queue_manager.local.storage.store import Store
 
 PER_INDEX = {"completionMode": "Indexed", "completions": 2, "backoffLimitPerIndex": 1}
@@ -28,7 +28,7 @@ async def test_a_limit_per_index_with_restarts_in_place_is_warned_of(spec: Any, 
     body = {"metadata": {"name": "a"}, "spec": {**spec, "template": template}}
     clock = SystemClock()
     server = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, [JobAdvice()])
-    request = Request("POST", JOBS.path("default"), {}, {"content-type": JSON}, orjson.dumps(body), "user")
+    request = ServerRequest("POST", JOBS.path("default"), {}, {"content-type": JSON}, orjson.dumps(body), "user")
     answer = await server.handle(request)
     assert answer.status == 201
     told = answer.headers.get("Warning", "")

@@ -13,7 +13,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport import JSON
 from queue_manager.local import left_undone as told
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.server.api_server import ApiServer, Request
+from queue_manager.local.server.api_server import ApiServer, ServerRequest
 from queue_manager.local.storage.store import Store
 
 HTTP = {"httpGet": {"port": 80}}
@@ -74,6 +74,8 @@ async def test_whoever_submits_is_warned(resource: Resource, extra: Any, says: s
     body = {"metadata": {"name": "a", **extra}, "spec": {"template": {"spec": spec}} if resource == JOBS else spec}
     clock, headers = SystemClock(), {"content-type": JSON}
     server = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, [told.LeftUndone()])
-    answer = await server.handle(Request("POST", resource.path("default"), {}, headers, orjson.dumps(body), "user"))
+    answer = await server.handle(
+        ServerRequest("POST", resource.path("default"), {}, headers, orjson.dumps(body), "user")
+    )
     assert answer.status == 201
     assert answer.headers.get("Warning", "") == says

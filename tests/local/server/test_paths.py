@@ -7,10 +7,9 @@ import random
 import pytest
 
 from queue_manager.api.metric_families import Family
-from queue_manager.engine.metric_registry import CONTENT_TYPE
-from queue_manager.engine.metric_registry import KindRegistry as MetricsRegistry
+from queue_manager.engine.metric_registry import CONTENT_TYPE, MetricRegistry
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.server.api_server import ApiServer, Request, Response
+from queue_manager.local.server.api_server import ApiServer, Response, ServerRequest
 from queue_manager.local.storage.store import Store
 from tests.local.server.world import StillClock
 
@@ -25,7 +24,9 @@ def server() -> ApiServer:
 
 
 async def ask(server: ApiServer, method: str, path: str, body: bytes = b"", media: str = "", **query: str) -> Response:
-    answer = await server.handle(Request(method, path, query, {"content-type": media or "application/json"}, body))
+    answer = await server.handle(
+        ServerRequest(method, path, query, {"content-type": media or "application/json"}, body)
+    )
     assert isinstance(answer, Response)
     return answer
 
@@ -42,7 +43,7 @@ async def test_health_is_told_as_a_whole_by_check_and_in_detail(server: ApiServe
 
 async def test_metrics_are_served_where_there_are_any(server: ApiServer) -> None:
     assert (await ask(server, "GET", "/metrics")).status == 404
-    clock, exposition = StillClock(), MetricsRegistry([Family("a", "gauge", (), "A.")]).exposition
+    clock, exposition = StillClock(), MetricRegistry([Family("a", "gauge", (), "A.")]).exposition
     measured = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, exposition=exposition)
     answer = await ask(measured, "GET", "/metrics")
     assert (answer.status, answer.headers["Content-Type"], answer.body) == (200, CONTENT_TYPE, b"")

@@ -10,7 +10,7 @@ import pytest
 
 from queue_manager.api.resources import PODS
 from queue_manager.local.pod_logs import LogOptions
-from queue_manager.local.server.api_server import Request, Response, Stream
+from queue_manager.local.server.api_server import Response, ServerRequest, Stream
 from tests.local.server.world import World, path, pod
 
 BINDING = {"kind": "Binding", "apiVersion": "v1", "target": {"kind": "Node", "name": "n1"}}
@@ -137,7 +137,7 @@ async def test_logs_come_from_the_log_source() -> None:
     await world.create(PODS, pod("p"))
     await world.ask("POST", path(PODS, "p", subresource="binding"), BINDING)
     query = {"tailLines": "5", "follow": "true", "timestamps": "0", "sinceTime": "2026-01-01T00:00:00Z"}
-    answer = await world.server.handle(Request("GET", path(PODS, "p", subresource="log"), query))
+    answer = await world.server.handle(ServerRequest("GET", path(PODS, "p", subresource="log"), query))
     assert isinstance(answer, Stream)
     assert answer.headers["Content-Type"] == "text/plain"
     assert await anext(answer.chunks) == b"one\n"
@@ -150,7 +150,7 @@ async def test_logs_come_from_the_log_source() -> None:
 async def test_a_pod_that_runs_nowhere_has_an_empty_log() -> None:
     world = World(logs=Lines())
     await world.create(PODS, pod("p"))
-    answer = await world.server.handle(Request("GET", path(PODS, "p", subresource="log")))
+    answer = await world.server.handle(ServerRequest("GET", path(PODS, "p", subresource="log")))
     assert isinstance(answer, Response)
     assert (answer.status, answer.body) == (204, b"")
 

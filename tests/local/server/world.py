@@ -14,7 +14,7 @@ from job_controller.api_rules.field_errors import FieldError, required
 from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, NODES, PODS, Resource
 from queue_manager.engine.transport import Response
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.server.api_server import ApiServer, Request, Stream
+from queue_manager.local.server.api_server import ApiServer, ServerRequest, Stream
 from queue_manager.local.storage.store import Journal, Store
 
 Json = Any
@@ -141,7 +141,7 @@ class World:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else b""
         asked = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in query.items()}
         headers = {"content-type": content_type, "accept": accept}
-        answer = await self.server.handle(Request(method, path, asked, headers, raw))
+        answer = await self.server.handle(ServerRequest(method, path, asked, headers, raw))
         assert isinstance(answer, Response)
         return Answer(answer.status, json.loads(answer.body) if answer.body else None, answer.headers)
 
@@ -157,7 +157,7 @@ class World:
     async def watch(self, resource: Resource, namespace: str = "", **query: Any) -> Watcher:
         asked = {"watch": "true"} | {name: str(value) for name, value in query.items()}
         accept = asked.pop("accept", "application/json")
-        answer = await self.server.handle(Request("GET", resource.path(namespace), asked, {"accept": accept}))
+        answer = await self.server.handle(ServerRequest("GET", resource.path(namespace), asked, {"accept": accept}))
         assert isinstance(answer, Stream), answer
         return Watcher(answer.chunks)
 

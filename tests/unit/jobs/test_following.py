@@ -20,7 +20,7 @@ GATE = "kueue.x-k8s.io/admission-gated-by"
 END = condition("Complete", "True", "CompletionsReached", "Reached expected number of succeeded pods")
 
 
-# --- child Jobs (spec 7.1) ---------------------------------------------------------------------------------
+# --- child Jobs ------------------------------------------------------------------------------------------
 
 
 def child(suspend=False, admitted=False, too_deep=False, **kwargs) -> actions.Action:
@@ -50,7 +50,7 @@ def test_a_job_below_too_many_others_is_told_so():
 # --- several Workloads -------------------------------------------------------------------------------------
 
 
-def test_a_workload_that_is_on_its_way_out_is_not_in_the_way_of_the_one_that_is_admitted():
+def test_an_admitted_workload_counts_before_one_that_is_being_deleted():
     leaving = workload(name="z", uid="z", deletionTimestamp="2026-01-01T00:00:01Z")
     for owned in ([leaving, workload(*ADMITTED)], [workload(*ADMITTED), leaving]):
         action = decide(job(), owned, CONTEXT)
@@ -167,7 +167,7 @@ def told(of, its: Workload, **context) -> Draft:
     return draft
 
 
-def test_a_workload_knows_when_the_pods_of_its_job_are_ready_and_which_will_run_no_more():
+def test_ready_and_reclaimable_pods_are_reported_to_the_workload():
     many = {"parallelism": 3, "completions": 3}
     admitted = workload(*ADMITTED, of=job(**many))
     assert told(job(False, status={"ready": 3}, **many, **RUNS), admitted).is_true("PodsReady")
@@ -203,15 +203,15 @@ def test_what_admission_checks_say_is_told_while_the_job_waits_for_them():
 EVICTED = condition("Evicted", "True", "Preempted", "for another")
 
 
-def test_a_job_that_its_user_suspended_and_that_is_then_evicted_gets_its_template_back():
-    """Invariant S11: nobody marked the stop, and the labels of its queue are in the Job."""
+def test_the_template_is_restored_when_a_job_suspended_by_its_user_is_evicted():
+    """The stop carries no mark, but the template has the labels of its queue."""
     action = decide(job(status=CONFIRMED, **RUNS), [workload(*ADMITTED, EVICTED)], CONTEXT)
     assert action.patch["spec"]["template"]["spec"] == {"nodeSelector": {"kind": None}}
     assert action.event == ("Normal", "Stopped", "for another")
 
 
 def test_what_was_evicted_and_has_no_quota_any_more_is_at_rest():
-    """Invariant L8: no write that changes nothing."""
+    """No write that changes nothing."""
     assert decide(job(status=CONFIRMED), [workload(EVICTED)], CONTEXT) == actions.Nothing()
 
 

@@ -1,4 +1,4 @@
-"""What a Job does with a Workload that somebody made for it (spec: kueue.md 7.2)."""
+"""A Job that names a prebuilt Workload takes it over and never edits it."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def act(of: Job, prebuilt: Workload | None, **context) -> actions.Action:
     ids=["there is none", "another Job has it", "nobody has it, and it is being deleted"],
 )
 def test_a_job_does_not_run_without_the_workload_that_it_names(prebuilt):
-    """Invariant S10: a user who unsuspends it is overruled."""
+    """A user who unsuspends it is overruled."""
     action = act(named(False), prebuilt)
     assert action.patch["spec"] == {"suspend": True}
     assert action.event == ("Normal", "Stopped", "missing workload")
@@ -63,7 +63,7 @@ def test_a_workload_is_taken_over_with_what_others_put_on_it():
     assert meta["labels"] == {"kueue.x-k8s.io/job-uid": "job-uid"}
 
 
-def test_a_workload_of_other_pods_is_finished_as_out_of_sync_once_the_job_is_stopped():
+def test_a_prebuilt_workload_that_does_not_match_is_finished_as_out_of_sync():
     other = {"parallelism": 2, "completions": 2}
     action = act(named(False, **other), made())
     assert action.patch["spec"] == {"suspend": True}

@@ -6,6 +6,7 @@ While a stop waits for the last pods these rules give no answer, so that the Wor
 from __future__ import annotations
 
 from queue_manager.api import condition_types, event_reasons, messages, reasons
+from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Workload
 from queue_manager.jobs import start_stop
 from queue_manager.jobs.actions import Action, Nothing, PatchJob, RecordEvent, WriteWorkloadStatus
@@ -75,7 +76,7 @@ def pending_admission_checks_are_reported(s: JobSituation) -> Action | None:
     w = s.workload
     if w is None or not w.is_true(condition_types.QUOTA_RESERVED) or not _must_not_run(s, w):
         return None
-    texts = [f"{c.name}: {c.message}" for c in w.status.admission_checks if c.state == "Pending" and c.message]
+    texts = [f"{c.name}: {c.message}" for c in w.status.admission_checks if c.state == CheckState.PENDING and c.message]
     if not texts or not start_stop.is_stopped(s, w):
         return None
     return RecordEvent(Event("Normal", event_reasons.UPDATED_ADMISSION_CHECK, "; ".join(texts)))

@@ -18,6 +18,7 @@ from msgspec import structs
 
 from job_controller.model import ObjectMeta, OwnerReference
 from queue_manager.api import condition_types, keys, policies, reasons
+from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Workload, WorkloadSpec
 from queue_manager.lifecycle import admission_checks, requeuing, rules, steps, transitions
 from queue_manager.lifecycle.settings import PodsReadySettings, Settings
@@ -239,9 +240,9 @@ def _stop_queue(policy: str) -> Move:
     return stop
 
 
-def _answer(state: str) -> Move:
+def _answer(state: CheckState) -> Move:
     def answer(life: LifeState) -> LifeState | None:
-        asked = admission_checks.in_state(Draft(life.workload, life.now), "Pending")
+        asked = admission_checks.in_state(Draft(life.workload, life.now), CheckState.PENDING)
         if not asked or phase(life.workload) != "Checked":
             return None
         answers = tuple(structs.replace(check, state=state) for check in asked)
@@ -265,8 +266,8 @@ MOVES: Mapping[str, Move] = MappingProxyType(
         "its queue is held": _stop_queue(policies.HOLD),
         "its queue is drained": _stop_queue(policies.HOLD_AND_DRAIN),
         "its queue is released": _stop_queue(policies.STOP_NONE),
-        "its admission checks are ready": _answer("Ready"),
-        "an admission check asks for a retry": _answer("Retry"),
-        "an admission check rejects it": _answer("Rejected"),
+        "its admission checks are ready": _answer(CheckState.READY),
+        "an admission check asks for a retry": _answer(CheckState.RETRY),
+        "an admission check rejects it": _answer(CheckState.REJECTED),
     }
 )

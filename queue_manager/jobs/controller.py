@@ -36,7 +36,6 @@ from queue_manager.scheduler.workload_controller import BY_OWNER
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 
 WORKERS = 10
-REJECTIONS = (400, 403, 409, 413, 422)  # statuses that reject the request itself: a retry gets the same answer
 CREATION_LATENCY = "kueue_workload_creation_latency_seconds"
 _BY_CLASS = "workload-priority-class"  # index of Jobs and of Workloads by the WorkloadPriorityClass that each names
 _BY_NAMESPACE = "namespace"
@@ -171,9 +170,9 @@ class JobQueueController:
         except Gone:
             return
         except ApiError as error:
-            if error.status == 404:
+            if error.is_not_found:
                 return
-            if error.status != 409 or (
+            if not error.is_conflict or (
                 isinstance(action, actions.CreateWorkload) and not await self._was_created_before(job, action)
             ):
                 self._report_rejection(job, error)
@@ -271,7 +270,7 @@ class JobQueueController:
 
     def _report_rejection(self, job: Job, error: ApiError) -> None:
         """Record an Event about a request that the API server will reject again; once for each text."""
-        if error.status in REJECTIONS:
+        if error.is_rejected or error.is_conflict:
             self._record_once(
                 job, Event("Warning", event_reasons.QUEUEING_REFUSED, f"Cannot be queued: {error.message}")
             )

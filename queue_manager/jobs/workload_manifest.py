@@ -1,6 +1,6 @@
 """The manifest of a Job's Workload, and whether a Workload matches its Job.
 
-The source is `constructWorkload` and `equivalentToWorkload` in Kueue's pkg/controller/jobframework.
+The source is `constructWorkload` and `EquivalentToWorkload` in Kueue's pkg/controller/jobframework.
 """
 
 from __future__ import annotations

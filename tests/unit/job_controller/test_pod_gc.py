@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from job_controller.model import Pod
-from job_controller.pod_gc import GcNode, Removal, end_patch, missing_nodes, out_of_quarantine, removals
+from job_controller.pod_gc import GcNode, Removal, failed_patch, missing_nodes, out_of_quarantine, removals
 from job_controller.stale_disruption import clearing_patch, stale_at
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
@@ -99,7 +99,7 @@ def test_ended_pods_stay_below_the_threshold_and_without_one(threshold: int) -> 
 
 def test_only_orphans_are_told_to_be_disrupted() -> None:
     orphan, other = (
-        end_patch(Removal(pod("a"), reason), at(7.5))  # type: ignore[arg-type]
+        failed_patch(Removal(pod("a"), reason), at(7.5))  # type: ignore[arg-type]
         for reason in ("orphaned", "unscheduled")
     )
     assert other == {"metadata": {"uid": "a"}, "status": {"phase": "Failed"}}
@@ -118,18 +118,18 @@ def test_only_orphans_are_told_to_be_disrupted() -> None:
 
 def test_an_orphan_keeps_the_first_cause_of_its_disruption() -> None:
     """KEP-3329: the condition is not updated if it is present with status True; False is no cause."""
-    assert end_patch(Removal(disrupted("Mine"), "orphaned"), at(7)) == {
+    assert failed_patch(Removal(disrupted("Mine"), "orphaned"), at(7)) == {
         "metadata": {"uid": "a"},
         "status": {"phase": "Failed"},
     }
     taken_back = pod("a", conditions=[("DisruptionTarget", "False")])
-    again = end_patch(Removal(taken_back, "orphaned"), at(7))
+    again = failed_patch(Removal(taken_back, "orphaned"), at(7))
     assert again is not None
     assert again["status"]["conditions"][0]["reason"] == "DeletionByPodGC"
 
 
 def test_pod_that_has_ended_keeps_its_end() -> None:
-    assert end_patch(Removal(pod("a", "Succeeded"), "orphaned"), at(0)) is None
+    assert failed_patch(Removal(pod("a", "Succeeded"), "orphaned"), at(0)) is None
 
 
 def disrupted(reason: str = "EvictionByEvictionAPI", phase: str = "Running", **more: Any) -> Pod:

@@ -11,7 +11,7 @@ import pytest
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT
 from job_controller.model import Pod
 from job_controller.pod_facts import completion_index
-from job_controller.pod_identity import Identities, Identity, at_first_sight, index_in_name, of_annotations
+from job_controller.pod_identity import Identities, Identity, initial_identity, index_in_name, of_annotations
 from queue_manager.api.resources import EVENTS, PODS
 from queue_manager.simulation.kubelet import PodScript
 from tests.unit.job_controller.build import UID, pod
@@ -57,7 +57,7 @@ def test_index_in_a_name(name: str, job: str, index: str | None) -> None:
 def test_index_at_first_sight(name: str, annotation: str | None, label: str | None, index: str | None) -> None:
     """The name counts if it is one of the Job's; else annotation and label, if they agree."""
     labels = {COMPLETION_INDEX: label} if label is not None else {}
-    seen = at_first_sight(pod(name, index=annotation, labels=labels), "j")
+    seen = initial_identity(pod(name, index=annotation, labels=labels), "j")
     assert seen == Identity(index, None, None)
 
 

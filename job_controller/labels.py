@@ -13,8 +13,8 @@ INDEX_FAILURE_COUNT: Final = "batch.kubernetes.io/job-index-failure-count"
 INDEX_IGNORED_FAILURE_COUNT: Final = "batch.kubernetes.io/job-index-ignored-failure-count"
 INDEX_VARIABLE: Final = "JOB_COMPLETION_INDEX"
 
-# The finalizer that keeps a finished pod until it is counted. Beside the built-in controller, Sluice uses one of its own:
-# the built-in controller removes TRACKING_FINALIZER from pods of Jobs that it does not manage (KEP-4368).
+# The finalizer that keeps a finished pod until it is counted. Beside the built-in controller, Sluice uses its own,
+# because the built-in controller removes TRACKING_FINALIZER from pods of Jobs that it does not manage (KEP-4368).
 TRACKING_FINALIZER: Final = "batch.kubernetes.io/job-tracking"
 OWN_TRACKING_FINALIZER: Final = "sluice/job-tracking"
 # A pod with either is counted: it may have been created when JobControllerOptions.manage had another value.

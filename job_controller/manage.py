@@ -77,7 +77,7 @@ def _settled(s: Situation) -> IndexSet:
 
 
 def _all_needed(s: Situation, settled: IndexSet) -> bool:
-    """Whether each active pod has an unsettled index of its own. Checked before sorting, since it nearly always holds."""
+    """Whether each active pod has an unsettled index of its own; the usual case, checked before sorting."""
     indexes = s.active_indexes
     if not indexes:
         return not s.active
@@ -98,7 +98,7 @@ def _with_common_backoff(s: Situation, missing: int, history: FailureHistory) ->
 
 
 def common_wait(s: Situation, history: FailureHistory) -> timedelta:
-    """How long the whole Job still delays new pods; zero with backoffLimitPerIndex, where each index has its own delay."""
+    """How long the whole Job still delays new pods; zero with backoffLimitPerIndex."""
     return backoff.remaining(history, s.now, *_backoff_bounds(s))
 
 

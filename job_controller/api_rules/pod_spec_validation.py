@@ -1,4 +1,4 @@
-"""Validation of a pod spec, in the order an API server goes through it."""
+"""Validation of a pod spec, in the order of upstream ValidatePodSpec."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _OPERATING_SYSTEMS = ("linux", "windows")
-_LONGEST = 2**31 - 1
+_MAX_SECONDS = 2**31 - 1
 _PLACEMENT = frozenset(
     ("affinity", "dnsConfig", "readinessGates", "schedulingGates", "topologySpreadConstraints", "hostUsers")
 )
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
-_SHARED = {"hostNetwork": ("net.",), "hostIPC": ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")}
+_HOST_SYSCTLS = {"hostNetwork": ("net.",), "hostIPC": ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")}
 _NAMED = frozenset(
     (
         "serviceAccountName",
@@ -55,7 +55,7 @@ _NAMED = frozenset(
 
 
 def validate_pod_spec(spec: Json, path: str = "spec", *, in_pod: bool = False) -> list[FieldError]:
-    """A defaulted pod spec; `in_pod` adds what holds for Pods but not for templates."""
+    """The errors of a defaulted pod spec. `in_pod` adds the rules for Pods that templates are exempt from."""
     volumes: set[str] = set()
     claims: set[str] = set()
     errors: list[FieldError] = []
@@ -65,7 +65,7 @@ def validate_pod_spec(spec: Json, path: str = "spec", *, in_pod: bool = False) -
         claims = {claim["name"] for claim in spec["resourceClaims"] if claim.get("name")}
         errors += _validate_claims(spec["resourceClaims"], f"{path}.resourceClaims")
     grace = spec.get("terminationGracePeriodSeconds", 30)
-    scope = ContainerScope(volumes, claims, in_pod, grace, own_users=spec.get("hostUsers") is False)
+    scope = ContainerScope(volumes, claims, in_pod, grace, user_namespace=spec.get("hostUsers") is False)
     errors += validate_containers(spec.get("containers"), scope, f"{path}.containers")
     if "initContainers" in spec:
         at = f"{path}.initContainers"
@@ -82,7 +82,7 @@ def validate_pod_spec(spec: Json, path: str = "spec", *, in_pod: bool = False) -
         errors += _validate_security(spec["securityContext"], f"{path}.securityContext")
         if spec["securityContext"].get("sysctls"):
             errors += _validate_sysctls(spec, f"{path}.securityContext.sysctls")
-    # Most pods have none of these, and this runs for every pod created.
+    # Skipped for most pods: this runs for every pod created.
     if not _PLACEMENT.isdisjoint(spec) or spec.get("dnsPolicy") == "None":
         errors += _validate_placement(spec, path)
     if not _NAMED.isdisjoint(spec):
@@ -139,11 +139,13 @@ def _validate_policies(spec: Json, path: str) -> list[FieldError]:
 def _validate_security(context: Json, path: str) -> list[FieldError]:
     given = [(field, context[field]) for field in ("fsGroup", "runAsUser", "runAsGroup") if field in context]
     given += [(f"supplementalGroups[{i}]", group) for i, group in enumerate(context.get("supplementalGroups") or ())]
-    return [invalid(f"{path}.{field}", number, ID_RANGE) for field, number in given if not 0 <= number <= _LONGEST]
+    return [invalid(f"{path}.{field}", number, ID_RANGE) for field, number in given if not 0 <= number <= _MAX_SECONDS]
 
 
 def _validate_sysctls(spec: Json, path: str) -> list[FieldError]:
-    """Names, and no settings of namespaces that the pod shares with its host; a slash separates as a dot does."""
+    """The errors of sysctls: malformed names, and settings of namespaces that the pod shares with its host. Slashes
+    separate like dots.
+    """
     errors: list[FieldError] = []
     for i, sysctl in enumerate(spec["securityContext"]["sysctls"]):
         name, at = sysctl.get("name", ""), f"{path}[{i}].name"
@@ -154,7 +156,7 @@ def _validate_sysctls(spec: Json, path: str) -> list[FieldError]:
         else:
             first = re.search("[./]", name)
             dotted = name.replace("/", ".") if first and first[0] == "/" else name
-            for field, prefixes in _SHARED.items():
+            for field, prefixes in _HOST_SYSCTLS.items():
                 if spec.get(field) and dotted.startswith(prefixes):
                     errors.append(invalid(at, name, f"may not be specified when '{field}' is true"))
     return errors
@@ -216,8 +218,8 @@ def _validate_names(spec: Json, path: str) -> list[FieldError]:
     for field in ("serviceAccountName", "nodeName"):
         errors += _subdomain(spec, field, path)
     deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= _LONGEST:
-        text = f"must be between 1 and {_LONGEST}, inclusive"
+    if deadline is not None and not 1 <= deadline <= _MAX_SECONDS:
+        text = f"must be between 1 and {_MAX_SECONDS}, inclusive"
         errors.append(invalid(f"{path}.activeDeadlineSeconds", deadline, text))
     for field in ("hostname", "subdomain"):
         if spec.get(field):

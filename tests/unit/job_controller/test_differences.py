@@ -56,7 +56,7 @@ def test_each_row_about_a_design_names_what_exists() -> None:
 
 
 @virtually
-async def test_a_job_is_complete_a_moment_after_its_last_pod() -> None:
+async def test_job_completes_within_200_ms_of_its_last_pod() -> None:
     """Row 1: the built-in controller looks a second after the first change."""
     cluster = Cluster()
     async with cluster.controllers(always(ends_after=5.0)):
@@ -186,7 +186,7 @@ def test_pod_of_a_settled_index_makes_room_for_an_open_one() -> None:
     ("manage", "by", "finalizer"),
     [("All", None, TRACKING_FINALIZER), ("ManagedBy", "sluice/job-controller", OWN_TRACKING_FINALIZER)],
 )
-def test_pods_left_behind_are_freed_at_the_start_whoever_tracked_them(
+def test_pods_left_behind_are_released_at_start_whoever_tracked_them(
     manage: str, by: str | None, finalizer: str
 ) -> None:
     """The built-in finalizer in place of the built-in controller, our own beside it; both are swept at the start."""

@@ -80,7 +80,7 @@ def test_a_job_is_synced_when_the_permit_is_given() -> None:
     assert len(world.pods()) == 3
 
 
-def test_a_job_that_waits_for_nothing_is_not_synced_when_the_permit_changes() -> None:
+def test_job_that_was_permitted_is_not_synced_when_the_permit_changes() -> None:
     allowance = Allowance(9)
     world = world_with(allowance, parallelism=3, completions=3)
     world.work()

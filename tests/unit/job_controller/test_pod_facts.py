@@ -45,7 +45,7 @@ SIDECAR = {"initContainers": [{"name": "side", "restartPolicy": "Always"}, {"nam
         ({}, {}, {}, 1),
     ],
 )  # fmt: skip
-def test_a_pod_finished_at_the_best_time_that_it_tells(
+def test_finish_time_is_the_most_precise_one_available(
     metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, Any], second: int
 ) -> None:
     """Containers and sidecars; else when it became unready; else its deletion; else its creation."""

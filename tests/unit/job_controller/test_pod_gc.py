@@ -78,7 +78,7 @@ def test_deleting_pod_that_was_never_bound_is_removed() -> None:
         (node("node", "node.kubernetes.io/out-of-service", ready=False), None, False),
     ],
 )
-def test_deleting_pod_of_a_dead_node_is_removed_only_when_the_node_is_declared_dead(
+def test_deleting_pod_is_removed_only_from_a_node_out_of_service(
     nodes: dict[str, GcNode], deleted: float | None, removed: bool
 ) -> None:
     found = removals([pod("a", deleted=deleted)], nodes, [])
@@ -97,7 +97,7 @@ def test_ended_pods_stay_below_the_threshold_and_without_one(threshold: int) -> 
     assert removals([pod("a", "Succeeded"), pod("b", "Failed")], node(), [], threshold) == []
 
 
-def test_only_orphans_are_told_to_be_disrupted() -> None:
+def test_only_orphaned_pods_get_disruption_target() -> None:
     orphan, other = (
         failed_patch(Removal(pod("a"), reason), at(7.5))  # type: ignore[arg-type]
         for reason in ("orphaned", "unscheduled")
@@ -128,7 +128,7 @@ def test_an_orphan_keeps_the_first_cause_of_its_disruption() -> None:
     assert again["status"]["conditions"][0]["reason"] == "DeletionByPodGC"
 
 
-def test_pod_that_has_ended_keeps_its_end() -> None:
+def test_terminal_pod_keeps_its_phase() -> None:
     assert failed_patch(Removal(pod("a", "Succeeded"), "orphaned"), at(0)) is None
 
 
@@ -139,7 +139,7 @@ def disrupted(reason: str = "EvictionByEvictionAPI", phase: str = "Running", **m
     return msgspec.convert({**msgspec.to_builtins(found), "status": status}, Pod)
 
 
-def test_announced_disruption_is_stale_after_two_minutes() -> None:
+def test_disruption_target_is_stale_after_two_minutes() -> None:
     assert stale_at(disrupted()) == at(120)
 
 
@@ -154,7 +154,7 @@ def test_announced_disruption_is_stale_after_two_minutes() -> None:
     ],
     ids=["by the kubelet", "ended", "being deleted", "not announced", "taken back"],
 )
-def test_disruption_that_goes_on_is_never_stale(kept: Pod) -> None:
+def test_disruption_in_progress_is_never_stale(kept: Pod) -> None:
     assert stale_at(kept) is None
 
 
@@ -207,7 +207,7 @@ async def report(cluster: Cluster, name: str, status: Tree) -> Tree:
 
 
 @virtually
-async def test_job_goes_on_after_its_node_has_vanished() -> None:
+async def test_job_continues_after_its_node_is_deleted() -> None:
     cluster = Cluster()
     policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
     async with keeping(cluster) as runtime:
@@ -271,7 +271,7 @@ async def test_ended_pods_beyond_the_threshold_are_deleted() -> None:
 
 
 @virtually
-async def test_disruption_that_never_came_is_cleared_after_two_minutes() -> None:
+async def test_stale_disruption_target_is_cleared_after_two_minutes() -> None:
     cluster = Cluster()
     async with keeping(cluster):
         await cluster.user.create(NODES, "", {"metadata": {"name": "n"}})
@@ -300,7 +300,7 @@ async def test_disruption_that_never_came_is_cleared_after_two_minutes() -> None
 
 
 @virtually
-async def test_disruption_announced_anew_has_its_two_minutes_from_then() -> None:
+async def test_renewed_disruption_target_is_stale_two_minutes_later() -> None:
     cluster = Cluster()
     async with keeping(cluster):
         await cluster.user.create(NODES, "", {"metadata": {"name": "n"}})

@@ -54,7 +54,7 @@ def test_index_in_a_name(name: str, job: str, index: str | None) -> None:
         ("adopted", "x", "x", "x"),
     ],
 )
-def test_index_at_first_sight(name: str, annotation: str | None, label: str | None, index: str | None) -> None:
+def test_index_of_a_pod_first_seen(name: str, annotation: str | None, label: str | None, index: str | None) -> None:
     """The name counts if it is one of the Job's; else annotation and label, if they agree."""
     labels = {COMPLETION_INDEX: label} if label is not None else {}
     seen = initial_identity(pod(name, index=annotation, labels=labels), "j")
@@ -66,7 +66,7 @@ def annotated(index: str | None = "0", failures: str | None = None, **more: Any)
     return pod("j-0-abcde", index=index, annotations=notes, **more)
 
 
-def test_identities_are_remembered_only_while_annotations_say_something_else() -> None:
+def test_identities_are_kept_only_while_annotations_differ() -> None:
     known = Identities()
     first, forged = annotated(failures="1"), annotated("1", failures="0")
     assert known.pod_changed(None, first) is None
@@ -82,7 +82,7 @@ def test_identities_are_remembered_only_while_annotations_say_something_else() -
     assert known._altered == {}, "the pod is gone"
 
 
-def test_a_pod_that_changes_hands_is_seen_for_the_first_time() -> None:
+def test_identity_of_a_pod_adopted_by_another_job() -> None:
     """The name of another Job's pod says nothing about this one."""
     known = Identities()
     free = annotated("0", owner=None)
@@ -95,7 +95,7 @@ def test_a_pod_that_changes_hands_is_seen_for_the_first_time() -> None:
     assert [completion_index(one) for one in known.restored("another", [elsewhere])] == [0]
 
 
-def test_a_creation_counts_as_it_was_asked_for() -> None:
+def test_identity_of_a_created_pod_is_that_of_the_request() -> None:
     """What the cache shows when the answer comes may be changed already, by a webhook or by somebody fast."""
     known = Identities()
     stored = annotated("1", failures="5")
@@ -168,7 +168,7 @@ def test_each_index_runs_once_though_an_annotation_is_forged(forgery: Callable[[
 
 
 @pytest.mark.parametrize(("forged", "pods"), [("0", 3), ("7", 3)])
-def test_an_index_has_its_tries_though_a_failure_count_is_forged(forged: str, pods: int) -> None:
+def test_index_is_retried_though_a_failure_count_is_forged(forged: str, pods: int) -> None:
     """A lower count would have it tried for ever, a higher one would fail it at once."""
 
     @virtually

@@ -101,7 +101,7 @@ def test_the_pod_that_failed_first_gives_the_message_in_any_order() -> None:
         assert "pod ns/early failed with exit code 2" in condition_texts(final(decision))[0]
 
 
-def test_ignored_failure_is_released_uncounted_but_delays_the_next_try() -> None:
+def test_ignored_failure_is_released_uncounted_but_delays_the_replacement() -> None:
     policy = {"rules": [on_codes("Ignore", "In", 7)]}
     decision = run(job(backoff_limit=0, pod_failure_policy=policy), pod("a", "Failed", exit_code=7), now=1)
     assert released(decision) == ["a"]
@@ -123,7 +123,7 @@ def test_fail_index_gives_the_index_up_at_its_first_failure() -> None:
     assert released(decision) == ["a"]
 
 
-def test_ignored_failure_of_an_index_does_not_use_up_its_tries() -> None:
+def test_ignored_failure_of_an_index_does_not_use_up_its_retries() -> None:
     from job_controller.decision import CreatePods
 
     policy = {"rules": [on_codes("Ignore", "In", 1)]}
@@ -214,7 +214,7 @@ def test_failure_beats_success_in_one_sync() -> None:
     assert condition_texts(final(decision))[-1].startswith("Failed=True/BackoffLimitExceeded")
 
 
-def test_a_standing_success_is_never_overturned() -> None:
+def test_recorded_success_is_never_overturned() -> None:
     conditions = [{"type": "SuccessCriteriaMet", "status": "True", "reason": "SuccessPolicy", "message": "m"}]
     job_ = indexed(2, backoff_limit=0, status={"conditions": conditions})
     decision = run(job_, pod("b", "Failed", 1))

@@ -18,7 +18,7 @@ def names(pods: Any) -> list[str]:
     return [p.metadata.name for p in pods]
 
 
-def test_pods_whose_loss_costs_least_go_first() -> None:
+def test_removal_order_by_state() -> None:
     order = [
         pod("unbound", "Pending", node=""),
         pod("pending", "Pending"),
@@ -53,13 +53,13 @@ def counted(name: str, app: tuple[int, ...], sidecar: int = 0, init: int = 0) ->
     return msgspec.convert(found, Pod)
 
 
-def test_the_container_restarted_most_often_counts_then_the_sidecar_and_never_an_init_container() -> None:
+def test_removal_order_by_restarts_of_containers_then_sidecars() -> None:
     order = [counted("a", (1, 5)), counted("b", (4, 4), sidecar=9), counted("d", (4,), sidecar=3)]
     order += [counted("e", (0, 4)), counted("c", (4, 0), init=8), counted("f", ())]
     assert names(removal_order(reversed(order))) == names(order)
 
 
-def test_a_pod_that_does_not_say_since_when_it_is_ready_goes_before_those_that_do() -> None:
+def test_pod_without_ready_time_is_removed_first() -> None:
     """As with the built-in controller: no time comes before any time."""
     silent = pod("a", conditions=[("Ready", "True")], created=1)
     assert names(removal_order([pod("b", ready=True, created=9), silent])) == ["a", "b"]
@@ -97,7 +97,7 @@ def test_wrong_and_doubled_indexes_are_removed() -> None:
 
 
 @pytest.mark.parametrize("index", [None, 3, 4])
-def test_an_index_that_the_job_does_not_have_is_removed_even_where_there_is_room(index: int | None) -> None:
+def test_pod_with_an_index_out_of_range_is_always_removed(index: int | None) -> None:
     assert deleted(run(indexed(3), pod("odd", index=index), pod("fine", index=2))) == ["odd"]
 
 

@@ -30,7 +30,7 @@ SUSPENDED: dict[str, Any] = {
 }
 
 
-def test_job_created_suspended_says_so_and_has_no_start_time() -> None:
+def test_job_created_suspended_has_the_condition_and_no_start_time() -> None:
     decision = run(job(suspend=True, started=None))
     status = final(decision)
     assert condition_texts(status) == ["Suspended=True/JobSuspended Job suspended"]
@@ -57,7 +57,7 @@ def test_job_is_not_suspended_while_a_pod_could_not_be_deleted() -> None:
     assert (status.active, status.start_time) == (1, at(0))
 
 
-def test_suspended_job_at_rest_is_left_alone() -> None:
+def test_suspended_job_without_changes_is_not_written() -> None:
     status = {"conditions": [SUSPENDED], "terminating": 0, "ready": 0, "uncountedTerminatedPods": {}}
     assert run(job(suspend=True, started=None, status=status)).steps == ()
 

@@ -53,7 +53,9 @@ def validate_metadata_update(new: Json, old: Json, path: str = "metadata") -> li
     if old.get("deletionTimestamp"):
         added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
         if added:
-            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {_go_strings(added)}"
+            detail = (
+                f"no new finalizers can be added if the object is being deleted, found new finalizers {_printed(added)}"
+            )
             errors.append(forbidden(f"{path}.finalizers", detail))
     errors += validate_label_map(new.get("labels"), f"{path}.labels")
     errors += validate_annotations(new.get("annotations"), f"{path}.annotations")
@@ -61,7 +63,7 @@ def validate_metadata_update(new: Json, old: Json, path: str = "metadata") -> li
     return errors
 
 
-def _go_strings(texts: list[str]) -> str:
+def _printed(texts: list[str]) -> str:
     """A list as Go's %#v prints it."""
     return "[]string{" + ", ".join(f'"{text}"' for text in texts) + "}"
 

@@ -1,4 +1,4 @@
-"""What an API store has seen happen to a Job and its pods, and what must be true of it at every write (S13 to S20)."""
+"""What an API store has seen of a Job and its pods, and the invariants that are checked at every write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tree = dict[str, Any]
 
 
 class Watched(Protocol):
-    """The world as the ledger needs it."""
+    """What the ledger reads of the world."""
 
     time: datetime
     seen_job: Tree | None
@@ -46,19 +46,22 @@ def count_of(tree: Tree) -> int:
 
 
 class Ledger:
-    """Told of each creation, pod state and status before the store takes it."""
+    """Called with each created pod, pod state and status before the store applies it."""
 
     def __init__(self) -> None:
-        self.noted: dict[str, str] = {}  # UID -> list it was noted in
+        self.noted: dict[str, str] = {}  # UID -> list it was recorded in
         self.ended: dict[str, str] = {}  # UID -> phase with which a tracked pod ended
         self.dropped: set[str] = set()  # UIDs of pods that the controller deleted while they ran
-        self.deleted: set[str] = set()  # UIDs of pods that anybody deleted
+        self.deleted: set[str] = set()  # UIDs of deleted pods
         self.finish: dict[str, tuple[int, int, datetime]] = {}  # UID -> index, failures with it, finish time
         self.index_of: dict[str, int] = {}
-        self.switched = False  # whether backoffLimitPerIndex was off at any time: its limits do not hold then
+        self.switched = False  # whether backoffLimitPerIndex was ever off: then its limits do not apply
 
     def creating(self, world: Watched, tree: Tree) -> None:
-        """S15, S16, S18, S20."""
+        """Checks a new pod: the Job is neither suspended nor ending, active (and with podReplacementPolicy Failed
+        terminating) pods are below parallelism, the index is valid, unsettled and without an active pod, and the
+        backoff is over.
+        """
         job = world.seen_job
         assert job is not None
         spec, status = job["spec"], job["status"]
@@ -94,7 +97,10 @@ class Ledger:
             self.ended.setdefault(uid, phase)
 
     def status_written(self, world: Watched, old_job: Tree, new_job: Tree) -> None:
-        """S13, S14, S16, S17, S19."""
+        """Checks a status: each pod is recorded once, counted after its release, and never if the controller deleted
+        it; completed and failed indexes are disjoint and in range; an index has at most backoffLimitPerIndex + 1
+        counted failures; the terminal condition follows an interim one when no pod is active, terminating or tracked.
+        """
         old, new, spec = old_job["status"], new_job["status"], new_job["spec"]
         for kind in ("succeeded", "failed"):
             before, after = ((status.get("uncountedTerminatedPods") or {}).get(kind, []) for status in (old, new))

@@ -126,7 +126,7 @@ def test_recorded_pod_is_not_recorded_twice_after_a_crash() -> None:
 
 
 def test_recorded_pod_that_still_exists_counts_once() -> None:
-    """Between noting and release it stands in the status and among the pods."""
+    """Between recording and release a pod is both in the status and among the pods."""
     succeeded = job(parallelism=2, completions=2, status={"uncountedTerminatedPods": {"succeeded": ["a"]}})
     decision = run(succeeded, pod("a", "Succeeded"))
     assert (created(decision), condition_texts(final(decision))) == ([None], [])
@@ -135,7 +135,7 @@ def test_recorded_pod_that_still_exists_counts_once() -> None:
 
 
 def test_running_pod_that_was_recorded_is_released() -> None:
-    """Its Job failed and took it along, and a crash left it so: it holds up the end of the Job no longer."""
+    """A failing Job recorded it before a crash. It must not delay the end of the Job."""
     target = {"type": "FailureTarget", "status": "True", "reason": "R", "message": "m"}
     told = job(status={"uncountedTerminatedPods": {"failed": ["a"]}, "conditions": [target]})
     assert released(run(told, pod("a"), pod("b"), pods_done=True)) == ["a"]
@@ -188,8 +188,9 @@ def test_one_status_records_at_most_the_limit_and_the_next_sync_follows() -> Non
 
 @pytest.mark.parametrize("limit", [3, 5])
 def test_status_that_a_crash_left_full_is_emptied_first(limit: int) -> None:
-    """Five pods were noted, not yet released; those that ended since come before them in the cache. Also when the
-    limit was lowered meanwhile."""
+    """Five pods are recorded and not released; pods that ended later precede them in the cache. Also with a lower
+    limit.
+    """
     pods = [pod(f"p{i}", "Succeeded") for i in range(12)]
     noted = [f"p{i}" for i in range(7, 12)]
     status = {"uncountedTerminatedPods": {"succeeded": noted}}
@@ -219,7 +220,7 @@ def test_indexes_beyond_the_new_completions_drop_out() -> None:
 
 
 def test_succeeded_is_not_lowered_where_the_api_rejects_it() -> None:
-    """completions were lowered from 4 to 2, and parallelism, before anybody looked, to 1."""
+    """completions was lowered from 4 to 2, and parallelism to 1, before a sync."""
     status = {"completedIndexes": "0,2-3", "succeeded": 3}
     decision = run(indexed(2, 1, status=status), pod("a", "Succeeded", 1))
     assert (final(decision).completed_indexes, final(decision).succeeded) == ("0,1", 3)
@@ -258,7 +259,7 @@ def test_active_and_ready_pods_are_reported() -> None:
 
 
 def test_cost_of_completed_indexes_depends_on_intervals_only() -> None:
-    """Written out they would end the controller, and all other Jobs with it."""
+    """Expanding two thousand million indexes would exhaust the memory of the controller."""
     most = 2**31 - 1
     done = f"0-{most - 5}"
     decision = run(

@@ -1,4 +1,4 @@
-"""Conditions of a Job: which one is read, and what a change of one keeps."""
+"""Conditions of a Job: which entry is read, and which fields an update keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller makes of failing writes, and of changes that nobody told it of in time."""
+"""Failing writes, and changes that the cache has not received."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_each_pod_is_an_event() -> None:
 
 
 def test_rejected_status_records_an_event_and_pod_counts_are_written() -> None:
-    """A status that breaks the API's rules already, by somebody else's hand, must not hide what runs."""
+    """A status that violates the rules already must not prevent the pod counts from being written."""
     world = World({"parallelism": 1, "completions": 1, "backoffLimit": 6})
     accept = world.update_job_status
     refused: list[Mapping[str, Any]] = []

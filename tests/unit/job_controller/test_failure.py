@@ -1,4 +1,4 @@
-"""When a Job fails, and how long it waits with the next try."""
+"""When a Job fails, and how long the replacement of a failed pod is delayed."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_replacement_waits_for_the_backoff_of_all_failures(ends: list[float], du
 
 @pytest.mark.parametrize("indexed_job", [False, True])
 def test_failure_in_the_far_future_delays_as_if_it_were_now(indexed_job: bool) -> None:
-    """Whoever may write a pod's status may write any time that a time can be."""
+    """Users who may write the status of pods can write any time."""
     never = (datetime.max.replace(tzinfo=UTC) - at(0)).total_seconds() - 1
     waiting = indexed(2, backoff_limit_per_index=3) if indexed_job else job(backoff_limit=99)
     decision = run(waiting, pod("p", "Failed", index=0 if indexed_job else None, ended=never))
@@ -173,7 +173,7 @@ def test_a_success_is_remembered_for_failures_that_come_to_light_later() -> None
 
 
 def test_a_finish_time_once_known_stays() -> None:
-    """A pod that is being deleted has failed when that began; its containers end later."""
+    """A pod being deleted fails when its deletion starts; its containers end later."""
     first = run(job(), pod("a", deleted=0, grace=30), now=1)
     ended = pod("a", "Failed", deleted=0, grace=30, ended=20)
     assert run(job(), ended, now=21, memory=first.memory).requeue_after is None
@@ -256,7 +256,7 @@ def test_recorded_interim_condition_is_not_written_again() -> None:
 
 
 def test_last_failed_pod_is_kept_until_replaced_with_limit_zero() -> None:
-    """Nothing else tells a controller that has been restarted how long to wait."""
+    """After a restart only this pod tells how long to wait."""
 
     def pruned(decision: Decision) -> list[str]:
         return [p.metadata.name for step in decision.steps if isinstance(step, PrunePods) for p in step.pods]

@@ -1,4 +1,4 @@
-"""Jobs that cannot be handled as they say get an Event that names the field; nothing else happens to them."""
+"""Jobs that cannot be handled as written get an Event that names the field."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_malformed_annotation_records_an_event_each_time_it_is_set() -> None:
     ("limit", "until"), [(None, "without end"), (3, "until spec.backoffLimit (3) ends the Job")], ids=["none", "three"]
 )
 def test_indexes_that_restart_in_their_pods_are_reported_once(limit: int | None, until: str) -> None:
-    """The pod of an index is restarted by its kubelet, so no failed pod is counted against the index."""
+    """The kubelet restarts the container, so no failed pod is counted against the index."""
     limits = {"backoff_limit": limit} if limit is not None else {}
     endless = indexed(2, backoff_limit_per_index=1, restart_policy="OnFailure", **limits)
     decision = run(endless, pod("a", index=0, restarts=2), pod("b", index=1))

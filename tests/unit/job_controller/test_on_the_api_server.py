@@ -32,7 +32,7 @@ Tree = dict[str, Any]
 
 
 class Cluster:
-    """The server, its one user, and every write that was made."""
+    """The server, one user, and a record of every write."""
 
     def __init__(self) -> None:
         self.clock = virtual_clock()
@@ -143,7 +143,7 @@ async def test_elastic_job_ends_although_parallelism_changed_too() -> None:
 
 @virtually
 async def test_pod_with_a_foreign_deleting_annotation_is_counted_once() -> None:
-    """By its template, say, or from a Job that has left it to this one in the midst of a deletion."""
+    """The annotation comes from the template, or from another Job that released the pod during a deletion."""
     cluster = Cluster()
     async with cluster.controllers(always()):
         spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}
@@ -167,7 +167,7 @@ async def test_terminal_event_is_recorded_however_many_pods_the_job_had() -> Non
 
 @virtually
 async def test_large_job_is_synced_less_often_except_at_its_end() -> None:
-    """Four hundred pods that end ten a second: the window of a second is two at first, for the last pods it is one."""
+    """400 pods that end ten per second: a window of 1 s is 2 s at first, and 1 s for the last pods."""
     cluster = Cluster()
     looks: list[tuple[float, int]] = []  # when the status was written, and the pods that still ran
     loop = asyncio.get_running_loop()
@@ -389,7 +389,7 @@ def managing(whom: Literal["All", "ManagedBy"]) -> JobControllerOptions:
 def test_pods_made_before_a_change_of_manage_are_counted_after_it(
     before: Literal["All", "ManagedBy"], after: Literal["All", "ManagedBy"]
 ) -> None:
-    """They carry the other finalizer, and are the Job's pods all the same."""
+    """They have the other finalizer and still belong to the Job."""
 
     @virtually
     async def story() -> None:

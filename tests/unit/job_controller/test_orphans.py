@@ -1,4 +1,4 @@
-"""Pods that nobody will count any more lose the tracking finalizer, and no others do (invariant L5)."""
+"""Pods that no sync will count lose the tracking finalizer, and no other pods do (BEHAVIOUR.md#b34-orphans)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Refused(Exception):
 
 
 class Story:
-    """A cluster with these pods; `known` is the Job in the cache, `stored` the one that the API server has."""
+    """A cluster with these pods; `known` is the cached Job, `stored` the live one."""
 
     def __init__(self, *pods: Pod, known: Job | None = None, stored: Job | None = None) -> None:
         self.pods = {p.metadata.key: p for p in pods}
@@ -57,12 +57,12 @@ class Story:
         if self.refusal is not None:
             raise Refused(self.refusal)
         found = self.pods[key]
-        assert patch["metadata"]["resourceVersion"] == found.metadata.resource_version  # it may just be adopted
+        assert patch["metadata"]["resourceVersion"] == found.metadata.resource_version  # another Job may be adopting it
         self.freed.append(key.name)
         return found
 
     def sweep(self) -> list[str]:
-        """The pods that are freed after each was told once."""
+        """The pods that are released after one change of each was reported."""
         for found in list(self.pods.values()):
             self.sweeper.pod_changed(None, found)
         return self.work()

@@ -1,4 +1,6 @@
-"""Lost pods and stale disruptions: decisions, and the controllers on the embedded API server in virtual time."""
+"""Pod garbage collection and stale disruptions: decisions, and the controllers on the embedded API server in virtual
+time.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,7 @@ def test_only_orphaned_pods_get_disruption_target() -> None:
 
 
 def test_an_orphan_keeps_the_first_cause_of_its_disruption() -> None:
-    """KEP-3329: the condition is not updated if it is present with status True; False is no cause."""
+    """KEP-3329: the condition is not updated if it is True already."""
     assert failed_patch(Removal(disrupted("Mine"), "orphaned"), at(7)) == {
         "metadata": {"uid": "a"},
         "status": {"phase": "Failed"},
@@ -160,7 +162,7 @@ def test_disruption_in_progress_is_never_stale(kept: Pod) -> None:
 
 def test_clearing_empties_reason_and_message() -> None:
     patch = clearing_patch(disrupted(), at(120.9))
-    assert patch["metadata"] == {"uid": "a", "resourceVersion": "1"}  # it may just have been announced anew
+    assert patch["metadata"] == {"uid": "a", "resourceVersion": "1"}  # the condition may have been renewed
     (condition,) = patch["status"]["conditions"]
     assert condition == {
         "type": "DisruptionTarget",

@@ -1,4 +1,4 @@
-"""What a pod was created for counts, whatever somebody writes into its annotations afterwards."""
+"""What a pod was created for counts, whatever its annotations say later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT
 from job_controller.model import Pod
 from job_controller.pod_facts import completion_index
-from job_controller.pod_identity import Identities, Identity, initial_identity, index_in_name, of_annotations
+from job_controller.pod_identity import Identities, Identity, index_in_name, initial_identity, of_annotations
 from queue_manager.api.resources import EVENTS, PODS
 from queue_manager.simulation.kubelet import PodScript
 from tests.unit.job_controller.build import UID, pod
@@ -55,7 +55,7 @@ def test_index_in_a_name(name: str, job: str, index: str | None) -> None:
     ],
 )
 def test_index_of_a_pod_first_seen(name: str, annotation: str | None, label: str | None, index: str | None) -> None:
-    """The name counts if it is one of the Job's; else annotation and label, if they agree."""
+    """The name counts if it has the form of the Job; else the annotation, if the label agrees."""
     labels = {COMPLETION_INDEX: label} if label is not None else {}
     seen = initial_identity(pod(name, index=annotation, labels=labels), "j")
     assert seen == Identity(index, None, None)
@@ -83,7 +83,7 @@ def test_identities_are_kept_only_while_annotations_differ() -> None:
 
 
 def test_identity_of_a_pod_adopted_by_another_job() -> None:
-    """The name of another Job's pod says nothing about this one."""
+    """A name in the form of another Job gives no index."""
     known = Identities()
     free = annotated("0", owner=None)
     adopted = annotated("3")
@@ -96,7 +96,7 @@ def test_identity_of_a_pod_adopted_by_another_job() -> None:
 
 
 def test_identity_of_a_created_pod_is_that_of_the_request() -> None:
-    """What the cache shows when the answer comes may be changed already, by a webhook or by somebody fast."""
+    """A webhook or a user may have changed the pod before the response arrives."""
     known = Identities()
     stored = annotated("1", failures="5")
     known.pod_changed(None, stored)
@@ -119,7 +119,7 @@ class Forger:
         return next(tree for tree in await self.cluster.pods() if tree["status"]["phase"] == "Running")
 
     async def forge(self, **annotations: str) -> None:
-        """Of the one pod that runs; names of annotations without their prefix, in snake case."""
+        """Change annotations of the only running pod; names without prefix, in snake case."""
         name = (await self.running())["metadata"]["name"]
         notes = {f"batch.kubernetes.io/job-{key.replace('_', '-')}": text for key, text in annotations.items()}
         await self.cluster.user.patch(PODS, "default", name, {"metadata": {"annotations": notes}})
@@ -142,7 +142,7 @@ FORGERIES: dict[str, Callable[[Forger], Any]] = {
 @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
 @pytest.mark.parametrize("restarted", [False, True], ids=["", "then restarted"])
 def test_each_index_runs_once_though_an_annotation_is_forged(forgery: Callable[[Forger], Any], restarted: bool) -> None:
-    """Index 0 ran twice, index 1 never, and the Job was Complete."""
+    """If annotations were believed, index 0 would run twice and index 1 never."""
 
     @virtually
     async def scenario() -> None:
@@ -169,7 +169,7 @@ def test_each_index_runs_once_though_an_annotation_is_forged(forgery: Callable[[
 
 @pytest.mark.parametrize(("forged", "pods"), [("0", 3), ("7", 3)])
 def test_index_is_retried_though_a_failure_count_is_forged(forged: str, pods: int) -> None:
-    """A lower count would have it tried for ever, a higher one would fail it at once."""
+    """A lower count would retry the index forever, a higher one would fail it at once."""
 
     @virtually
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Which pods are a Job's, which of them go first, and deletions that stopped half-way."""
+"""Which pods belong to a Job, which are deleted first, and deletions that failed half-way."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_of_pods_equal_in_all_else_the_lower_index_goes_first() -> None:
 
 
 def counted(name: str, app: tuple[int, ...], sidecar: int = 0, init: int = 0) -> Pod:
-    """A pod with these container restarts, of a sidecar, and of an init container that has ended."""
+    """A pod with these restarts: of containers, of a sidecar, and of a finished init container."""
     found = msgspec.to_builtins(pod(name, created=ord(name[0])))
     found["spec"]["initContainers"] = [{"name": "init"}, {"name": "side", "restartPolicy": "Always"}]
     found["status"]["containerStatuses"] = [{"name": str(i), "restartCount": n} for i, n in enumerate(app)]
@@ -60,7 +60,7 @@ def test_removal_order_by_restarts_of_containers_then_sidecars() -> None:
 
 
 def test_pod_without_ready_time_is_removed_first() -> None:
-    """As with the built-in controller: no time comes before any time."""
+    """As upstream: an absent time sorts before every time."""
     silent = pod("a", conditions=[("Ready", "True")], created=1)
     assert names(removal_order([pod("b", ready=True, created=9), silent])) == ["a", "b"]
 
@@ -159,7 +159,7 @@ def test_pods_are_adopted_and_released_by_the_selector() -> None:
 
 
 def test_a_pod_must_meet_all_of_a_selector_to_be_kept() -> None:
-    """As users write selectors with manualSelector, not only the one label that is generated."""
+    """With manualSelector a selector has more than the one generated label."""
     expressions = [{"key": "tier", "operator": "In", "values": ["a"]}]
     chosen = job(selector={"matchLabels": {CONTROLLER_UID: UID}, "matchExpressions": expressions})
     kept = pod("kept", labels={CONTROLLER_UID: UID, "tier": "a"})

@@ -192,7 +192,7 @@ def test_fields_that_are_off_are_dropped_unless_a_stored_job_has_them(
 
 
 class Switchable(Cluster):
-    """Cluster whose API server has switches."""
+    """A Cluster whose API server has switches."""
 
     def __init__(self, switches: Switches) -> None:
         super().__init__()

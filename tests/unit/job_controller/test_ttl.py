@@ -1,4 +1,4 @@
-"""When a finished Job deletes itself (spec 2.11)."""
+"""When a finished Job is deleted (BEHAVIOUR.md#b35-ttl)."""
 
 from __future__ import annotations
 

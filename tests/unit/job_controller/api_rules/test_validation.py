@@ -1,4 +1,4 @@
-"""Rules of Jobs and of metadata that the recorded requests do not reach."""
+"""Rules of Jobs and of metadata that the recorded requests do not cover."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_values_are_printed_as_go_prints_them(value: Any, text: str) -> None:
 
 
 def test_indexes_of_a_job_that_is_not_indexed_are_read_all_the_same() -> None:
-    """As a real server answers: what is wrong with them is said besides that they have no place there."""
+    """As measured on a real server: parse errors are reported beside the error about the completion mode."""
     stored = job()
     stored["spec"] |= {"completions": 2, "parallelism": 2}
     new = {**stored, "status": {"completedIndexes": "1,2", "failedIndexes": "1"}}

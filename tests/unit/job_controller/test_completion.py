@@ -192,10 +192,10 @@ def test_status_that_a_crash_left_full_is_emptied_first(limit: int) -> None:
     limit.
     """
     pods = [pod(f"p{i}", "Succeeded") for i in range(12)]
-    noted = [f"p{i}" for i in range(7, 12)]
-    status = {"uncountedTerminatedPods": {"succeeded": noted}}
+    recorded = [f"p{i}" for i in range(7, 12)]
+    status = {"uncountedTerminatedPods": {"succeeded": recorded}}
     decision = run(job(parallelism=12, completions=12, status=status), *pods, max_uncounted=limit)
-    assert released(decision) == noted
+    assert released(decision) == recorded
     assert final(decision).succeeded == 5
     assert decision.requeue_after == 0
 

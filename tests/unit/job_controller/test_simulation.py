@@ -158,7 +158,7 @@ def check_nothing_was_missed(world: World) -> None:
     conditions = world.job_tree["status"].get("conditions", ())
     taken_along = {"failed"} if any(c["type"] == "Failed" and c["status"] == "True" for c in conditions) else set()
     for uid, phase in ledger.ended.items():
-        assert ledger.noted.get(uid) in {phase.lower(), *taken_along} or uid in ledger.deleted
+        assert ledger.recorded.get(uid) in {phase.lower(), *taken_along} or uid in ledger.deleted
 
 
 @example({"parallelism": 2, "backoffLimit": 0}, [("succeed", 0), ("fail", 0), ("hear", 1)], [], set())

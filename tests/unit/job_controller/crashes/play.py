@@ -113,14 +113,14 @@ def _end(cluster: Cluster, writes: int, story: Story) -> End:
 
 def _faults(jobs: list[Any], ended: dict[str, str], story: Story) -> Iterator[str]:
     """Pods that were counted twice or not at all."""
-    noted: dict[str, str] = {}
+    recorded: dict[str, str] = {}
     for before, after in pairwise(jobs):
         for kind in ("succeeded", "failed"):
             lists = [set((job["status"].get("uncountedTerminatedPods") or {}).get(kind, ())) for job in (before, after)]
             for uid in sorted(lists[1] - lists[0]):
-                if uid in noted:
+                if uid in recorded:
                     yield f"pod {uid} was noted twice"
-                noted[uid] = kind
+                recorded[uid] = kind
     status = jobs[-1]["status"]
     if story.counts_pods:
         for kind, phase in (("succeeded", "Succeeded"), ("failed", "Failed")):

@@ -72,6 +72,7 @@ class IndexSet(Set[int]):
         return found
 
     def isdisjoint(self, other: Set[int]) -> bool:  # type: ignore[override]
+        """Whether the sets have no index in common."""
         if len(self) <= 4 * len(other):  # faster: implemented in C
             return frozenset(other).isdisjoint(self)
         return not any(map(self.__contains__, other))

@@ -25,8 +25,8 @@ def status_changes(old: JobStatus, new: JobStatus) -> Tree:
 def remove_finalizer(pod: Pod, *, this_version: bool = False) -> Tree:
     """Remove the tracking finalizer: a strategic merge patch, which leaves other finalizers alone.
 
-    The annotation labels.DELETING is removed with it, whoever wrote it: a finished pod that keeps it would be tracked
-    and counted again. With `this_version` the API server rejects the patch (409) if the pod has changed.
+    The annotation labels.DELETING is removed too: a finished pod that keeps it would be tracked and counted again. With
+    `this_version` the API server rejects the patch (409) if the pod has changed.
     """
     tracking = [finalizer for finalizer in pod.metadata.finalizers if finalizer in TRACKING_FINALIZERS]
     metadata: Tree = {"uid": pod.metadata.uid}

@@ -30,7 +30,7 @@ _DEFAULTS = {
 def invalid_job(job: Job) -> Event | None:
     """The Event about a Job that must not be synced; None for all others.
 
-    An invalid Job that is being deleted is synced all the same, to remove the finalizers of its pods.
+    An invalid Job that is being deleted is synced nevertheless, so that the finalizers of its pods are removed.
     """
     spec = job.spec
     if spec.completion_mode not in ("NonIndexed", "Indexed"):
@@ -52,7 +52,7 @@ def invalid_job(job: Job) -> Event | None:
 
 
 def warnings(job: Job) -> tuple[Event, ...]:
-    """The Events about a Job that is synced all the same. `job` lacks the fields that are switched off."""
+    """The Events about a Job that is synced nevertheless. `job` lacks the fields that are switched off."""
     spec = job.spec
     restart_policy = (spec.template.get("spec") or {}).get("restartPolicy", "")
     endless = endless_indexes(spec.backoff_limit_per_index, spec.backoff_limit, restart_policy)

@@ -96,6 +96,7 @@ class Condition(Record):
 
     @property
     def is_true(self) -> bool:
+        """Whether the status is True."""
         return self.status == "True"
 
 

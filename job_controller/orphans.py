@@ -29,18 +29,15 @@ class Orphans(NamedTuple):
 
 
 class OrphanQueue(Protocol):
+    """The work queue of the sweeper."""
+
     def add(self, key: Orphans) -> None:
         """Add the key unless it is queued already."""
         ...
 
-    """The work queue of the sweeper."""
-    ...
-
 
 class OrphanSweeper:
-    """The controller. The host calls `job_changed` and `pod_changed` for every change, and `sync` for keys of its own
-    queue.
-    """
+    """The controller. The host calls `job_changed` and `pod_changed` for every change, and `sync` for queued keys."""
 
     def __init__(self, cluster: Cluster, queue: OrphanQueue, options: JobControllerOptions) -> None:
         self._cluster = cluster

@@ -132,12 +132,11 @@ class AlwaysPermitted:
 
 
 class Metrics(Protocol):
+    """The registry of metrics."""
+
     def inc(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
         """Increment a counter."""
         ...
-
-    """The registry of metrics."""
-    ...
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add an observation to a histogram."""

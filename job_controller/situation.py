@@ -133,13 +133,8 @@ def assess(
     sorted_pods = join(parts, recorded, only_terminal, limit if indexed else None)
     completed = stored | sorted_pods.completed if sorted_pods.completed else stored
     active_indexes = frozenset(sorted_pods.indexes) if indexed else frozenset()
-    # A Job that is being deleted keeps Suspended=True, so without this check it would resume at every sync.
-    deleting = job.metadata.deletion_timestamp is not None
-    may_start = permitted and not spec.suspend
-    resumed = may_start and not deleting and conditions.is_true(status.conditions, SUSPENDED)
     stamp = now.replace(microsecond=0)
-    starts = resumed or (status.start_time is None and may_start)
-    start_time = stamp if starts else status.start_time
+    start_time, resumed = _start(job, stamp, permitted)
     failed = sorted_pods.failed
     outcomes = {pod.metadata.uid: _outcome(job, pod) for pod in failed}
     per_index = indexed and spec.backoff_limit_per_index is not None
@@ -178,6 +173,16 @@ def assess(
         permitted=permitted,
         ending_since=_ending_since(job),
     )
+
+
+def _start(job: Job, stamp: datetime, permitted: bool) -> tuple[datetime | None, bool]:
+    """startTime as this sync writes it, and whether this sync resumes the Job."""
+    # A Job that is being deleted keeps Suspended=True, so without this check it would resume at every sync.
+    deleting = job.metadata.deletion_timestamp is not None
+    may_start = permitted and not job.spec.suspend
+    resumed = may_start and not deleting and conditions.is_true(job.status.conditions, SUSPENDED)
+    starts = resumed or (job.status.start_time is None and may_start)
+    return (stamp if starts else job.status.start_time), resumed
 
 
 def _ending_since(job: Job) -> datetime | None:

@@ -26,7 +26,7 @@ def remaining(job: Job, now: datetime) -> float | None:
 
 
 class TtlController:
-    """The controller. The host calls `job_changed` for every change, and `sync` for the keys of its own queue."""
+    """The controller. The host calls `job_changed` for every change, and `sync` for queued keys."""
 
     def __init__(self, cluster: Cluster, queue: Queue, clock: Clock, metrics: Metrics) -> None:
         self._cluster = cluster

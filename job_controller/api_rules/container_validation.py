@@ -129,16 +129,7 @@ def validate_init_containers(containers: Json, regular: Json, scope: ContainerSc
 
 
 def _validate_common(container: Json, scope: ContainerScope, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    name, image = container.get("name", ""), container.get("image", "")
-    if not name:
-        errors.append(required(f"{path}.name"))
-    elif texts := names.dns_label(name):
-        errors += [invalid(f"{path}.name", name, text) for text in texts]
-    if not image:
-        errors.append(required(f"{path}.image"))
-    elif scope.in_pod and image != image.strip():
-        errors.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
+    errors = _validate_name_and_image(container, scope.in_pod, path)
     policy = container.get("terminationMessagePolicy", "")
     if policy not in _MESSAGE_POLICIES:
         errors.append(_one_of(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES))
@@ -157,6 +148,20 @@ def _validate_common(container: Json, scope: ContainerScope, path: str) -> list[
         errors += validate_resources(container["resources"], scope.claims, f"{path}.resources")
     if "securityContext" in container:
         errors += _validate_security(container["securityContext"], f"{path}.securityContext", scope.user_namespace)
+    return errors
+
+
+def _validate_name_and_image(container: Json, in_pod: bool, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    name, image = container.get("name", ""), container.get("image", "")
+    if not name:
+        errors.append(required(f"{path}.name"))
+    elif texts := names.dns_label(name):
+        errors += [invalid(f"{path}.name", name, text) for text in texts]
+    if not image:
+        errors.append(required(f"{path}.image"))
+    elif in_pod and image != image.strip():
+        errors.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
     return errors
 
 

@@ -178,7 +178,12 @@ def _default_volume(volume: Json) -> None:
         claim = volume["ephemeral"].get("volumeClaimTemplate")
         if claim is not None:
             claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
-    for source in volume.get("projected", {}).get("sources") or ():
+    if "projected" in volume:
+        _default_projected(volume["projected"])
+
+
+def _default_projected(projected: Json) -> None:
+    for source in projected.get("sources") or ():
         if "serviceAccountToken" in source:
             source["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_SECONDS)
         if "downwardAPI" in source:

@@ -30,7 +30,7 @@ RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _OPERATING_SYSTEMS = ("linux", "windows")
-_MAX_SECONDS = 2**31 - 1
+_INT32_MAX = 2**31 - 1
 _PLACEMENT = frozenset(
     ("affinity", "dnsConfig", "readinessGates", "schedulingGates", "topologySpreadConstraints", "hostUsers")
 )
@@ -79,9 +79,7 @@ def validate_pod_spec(spec: Json, path: str = "spec", *, in_pod: bool = False) -
     if "nodeSelector" in spec:
         errors += validate_label_map(spec["nodeSelector"], f"{path}.nodeSelector")
     if spec.get("securityContext"):
-        errors += _validate_security(spec["securityContext"], f"{path}.securityContext")
-        if spec["securityContext"].get("sysctls"):
-            errors += _validate_sysctls(spec, f"{path}.securityContext.sysctls")
+        errors += _validate_security(spec, f"{path}.securityContext")
     # Skipped for most pods: this runs for every pod created.
     if not _PLACEMENT.isdisjoint(spec) or spec.get("dnsPolicy") == "None":
         errors += _validate_placement(spec, path)
@@ -136,10 +134,12 @@ def _validate_policies(spec: Json, path: str) -> list[FieldError]:
     return errors
 
 
-def _validate_security(context: Json, path: str) -> list[FieldError]:
+def _validate_security(spec: Json, path: str) -> list[FieldError]:
+    context = spec["securityContext"]
     given = [(field, context[field]) for field in ("fsGroup", "runAsUser", "runAsGroup") if field in context]
     given += [(f"supplementalGroups[{i}]", group) for i, group in enumerate(context.get("supplementalGroups") or ())]
-    return [invalid(f"{path}.{field}", number, ID_RANGE) for field, number in given if not 0 <= number <= _MAX_SECONDS]
+    errors = [invalid(f"{path}.{field}", number, ID_RANGE) for field, number in given if not 0 <= number <= _INT32_MAX]
+    return errors + _validate_sysctls(spec, f"{path}.sysctls") if context.get("sysctls") else errors
 
 
 def _validate_sysctls(spec: Json, path: str) -> list[FieldError]:
@@ -218,8 +218,8 @@ def _validate_names(spec: Json, path: str) -> list[FieldError]:
     for field in ("serviceAccountName", "nodeName"):
         errors += _subdomain(spec, field, path)
     deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= _MAX_SECONDS:
-        text = f"must be between 1 and {_MAX_SECONDS}, inclusive"
+    if deadline is not None and not 1 <= deadline <= _INT32_MAX:
+        text = f"must be between 1 and {_INT32_MAX}, inclusive"
         errors.append(invalid(f"{path}.activeDeadlineSeconds", deadline, text))
     for field in ("hostname", "subdomain"):
         if spec.get(field):
@@ -230,16 +230,24 @@ def _validate_names(spec: Json, path: str) -> list[FieldError]:
         errors += _validate_alias(alias, f"{path}.hostAliases[{i}]")
     for field in ("priorityClassName", "runtimeClassName"):
         errors += _subdomain(spec, field, path)
-    policy = spec.get("preemptionPolicy")
-    if policy is not None and policy not in _PREEMPTION_POLICIES:
-        at = f"{path}.preemptionPolicy"
-        errors.append(not_supported(at, policy, _PREEMPTION_POLICIES) if policy else required(at))
+    errors += _validate_preemption_policy(spec.get("preemptionPolicy"), f"{path}.preemptionPolicy")
     if "overhead" in spec:
         errors += validate_resources({"limits": spec["overhead"]}, (), f"{path}.overhead")
-    if "os" in spec and spec["os"].get("name") not in _OPERATING_SYSTEMS:
-        name, at = spec["os"].get("name"), f"{path}.os"
-        errors.append(not_supported(at, name, _OPERATING_SYSTEMS) if name else required(f"{at}.name"))
+    if "os" in spec:
+        errors += _validate_operating_system(spec["os"].get("name"), f"{path}.os")
     return errors
+
+
+def _validate_preemption_policy(policy: str | None, path: str) -> list[FieldError]:
+    if policy is None or policy in _PREEMPTION_POLICIES:
+        return []
+    return [not_supported(path, policy, _PREEMPTION_POLICIES) if policy else required(path)]
+
+
+def _validate_operating_system(name: str | None, path: str) -> list[FieldError]:
+    if name in _OPERATING_SYSTEMS:
+        return []
+    return [not_supported(path, name, _OPERATING_SYSTEMS) if name else required(f"{path}.name")]
 
 
 def _subdomain(spec: Json, field: str, path: str) -> list[FieldError]:

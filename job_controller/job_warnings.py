@@ -22,7 +22,7 @@ from job_controller.model import Job
 from job_controller.pod_facts import INT32_MAX
 
 _DEFAULTS = {
-    BACKOFF_SECONDS: "the wait that the controller is configured with applies",
+    BACKOFF_SECONDS: "the configured backoff applies",
     FAILED_PODS_LIMIT: "all failed pods are kept",
 }
 
@@ -48,7 +48,7 @@ def invalid_job(job: Job) -> Event | None:
             if number is not None and number < 0:
                 wrong = f"spec.{field}: Invalid value: {number}: {NOT_NEGATIVE}"
                 break
-    return Event("Warning", reasons.EVENT_INVALID_JOB, f"{wrong}; the Job is left alone") if wrong else None
+    return Event("Warning", reasons.EVENT_INVALID_JOB, f"{wrong}; the Job is not synced") if wrong else None
 
 
 def warnings(job: Job) -> tuple[Event, ...]:
@@ -67,7 +67,7 @@ def endless_indexes(limit_per_index: int | None, limit: int | None, restart_poli
     """
     if limit_per_index is None or restart_policy != "OnFailure":
         return ""
-    until = "without end" if limit in (None, INT32_MAX) else f"until spec.backoffLimit ({limit}) ends the Job"
+    until = "forever" if limit in (None, INT32_MAX) else f"until spec.backoffLimit ({limit}) ends the Job"
     return (
         "spec.backoffLimitPerIndex: is not reached with restartPolicy OnFailure: a container that fails is restarted "
         f'in its pod {until}, and the index does not fail; use restartPolicy "Never"'

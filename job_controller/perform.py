@@ -56,7 +56,7 @@ def status_of(error: Exception) -> int:
 
 
 async def for_each(items: Iterable[T], do: Callable[[T], Awaitable[None]], concurrency: int) -> Errors:
-    """Call `do` for all items, `at_once` concurrently. Returns the errors in the order of the items."""
+    """Call `do` for all items, at most `concurrency` at a time. Returns the errors in the order of the items."""
     queue: Iterator[tuple[int, T]] = iter(enumerate(items))
     errors: dict[int, Exception] = {}
 

@@ -83,7 +83,7 @@ def mismatch_message(pod: Pod, identity: Identity) -> str:
     """The Event message about annotations that differ from the identity."""
     stated = of_annotations(pod.metadata.annotations)
     changed = [
-        f"metadata.annotations[{key}] says {_quoted(now)}, and counts as {_quoted(true)}"
+        f"metadata.annotations[{key}] is {_quoted(now)}, but {_quoted(true)} applies"
         for key, now, true in zip(KEYS, stated, identity, strict=True)
         if now != true
     ]
@@ -91,7 +91,7 @@ def mismatch_message(pod: Pod, identity: Identity) -> str:
 
 
 def _quoted(text: str | None) -> str:
-    return "nothing" if text is None else f'"{text}"'
+    return "none" if text is None else f'"{text}"'
 
 
 class Identities:

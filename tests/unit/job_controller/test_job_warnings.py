@@ -31,12 +31,12 @@ def without_selector() -> Job:
     [
         (job(completion_mode="Sorted"), "UnknownCompletionMode Skipped Job sync because completion mode is unknown"),
         (job(completion_mode="Indexed", completions=None),
-         "InvalidJob spec.completions: Required value: when completion mode is Indexed; the Job is left alone"),
-        (without_selector(), "InvalidJob spec.selector: Required value; the Job is left alone"),
+         "InvalidJob spec.completions: Required value: when completion mode is Indexed; the Job is not synced"),
+        (without_selector(), "InvalidJob spec.selector: Required value; the Job is not synced"),
         (job(parallelism=-1), "InvalidJob spec.parallelism: Invalid value: -1: must be greater than or equal to 0; "
-         "the Job is left alone"),
+         "the Job is not synced"),
         (job(backoff_limit=-2), "InvalidJob spec.backoffLimit: Invalid value: -2: must be greater than or equal to 0; "
-         "the Job is left alone"),
+         "the Job is not synced"),
     ],
     ids=["mode", "completions", "selector", "parallelism", "backoff limit"],
 )  # fmt: skip
@@ -62,7 +62,7 @@ def test_malformed_annotation_records_an_event_and_the_default_applies(text: str
     decision = run(slow, pod("a", "Failed", tracked=False), pod("b", "Failed", ended=0), now=0)
     assert events(decision) == [
         f'Warning InvalidAnnotation metadata.annotations[sluice/backoff-seconds]: Invalid value: "{text}": {WORDS}; '
-        "the wait that the controller is configured with applies",
+        "the configured backoff applies",
         f'Warning InvalidAnnotation metadata.annotations[sluice/failed-pods-limit]: Invalid value: "{text}": {WORDS}; '
         "all failed pods are kept",
     ]
@@ -79,7 +79,7 @@ def test_malformed_annotation_records_an_event_each_time_it_is_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "until"), [(None, "without end"), (3, "until spec.backoffLimit (3) ends the Job")], ids=["none", "three"]
+    ("limit", "until"), [(None, "forever"), (3, "until spec.backoffLimit (3) ends the Job")], ids=["none", "three"]
 )
 def test_indexes_that_restart_in_their_pods_are_reported_once(limit: int | None, until: str) -> None:
     """The kubelet restarts the container, so no failed pod is counted against the index."""

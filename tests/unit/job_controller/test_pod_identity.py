@@ -162,7 +162,7 @@ def test_each_index_runs_once_though_an_annotation_is_forged(forgery: Callable[[
         assert (status["completedIndexes"], status["succeeded"], status.get("failed", 0)) == ("0,1", 2, 0)
         assert indexes_run(cluster) == ["0", "1"]
         [told] = [event["message"] for event in events if event["reason"] == "PodAnnotationIgnored"]
-        assert told.endswith(', and counts as "0"')
+        assert told.endswith('but "0" applies')
 
     scenario()
 

@@ -25,7 +25,7 @@ FOREIGN = re.compile(
     r"\(spec[ :]|\bspec: \S+\.md|\bkueue\.md|\bjob-controller(-measured)?\.md|\binvariants\.md"
     r"|\b[Ii]nvariants? [A-Z]\d|\b[SL]\d{1,2}\b"
 )
-RULE = re.compile(r"^### B(\d+) (.+)$", re.MULTILINE)
+RULE = re.compile(r"^### [A-Z](\d+) (.+)$", re.MULTILINE)
 TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 

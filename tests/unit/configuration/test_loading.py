@@ -312,11 +312,20 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
         load(tmp_path / "binary.yaml")
 
 
-def test_importing_the_configuration_is_cheap() -> None:
-    """What takes long to import is left to those who need it."""
-    command = "import sys, queue_manager.configuration; print(*sys.modules)"
+def imported_with(module: str) -> set[str]:
+    command = f"import sys, {module}; print(*sys.modules)"
     answer = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
-    assert {"pydantic", "msgspec", "asyncio", "aiohttp"} & set(answer.stdout.split()) == set()
+    return set(answer.stdout.split())
+
+
+def test_importing_the_configuration_imports_no_asyncio_or_wire_types() -> None:
+    assert {"msgspec", "asyncio", "aiohttp"} & imported_with("queue_manager.configuration") == set()
+
+
+@pytest.mark.parametrize("command", ["ps", "queues", "submit", "drain", "release", "main", "arguments"])
+def test_commands_that_read_no_configuration_do_not_import_pydantic(command: str) -> None:
+    """It takes longer to import than they take to start."""
+    assert {"pydantic", "queue_manager.configuration"} & imported_with(f"queue_manager.cli.{command}") == set()
 
 
 @pytest.mark.parametrize("word", ["true", "yes", "On", "TRUE"])

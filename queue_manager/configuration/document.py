@@ -81,6 +81,11 @@ class Findings:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.places[path].line if path else 0
 
+    def sort(self) -> None:
+        """Bring the problems in the order in which the file has their fields."""
+        order = {path: index for index, path in enumerate(self.places)}
+        self.problems.sort(key=lambda problem: order.get(problem.field, -1))
+
     def raise_if_any(self) -> None:
         """Raise ConfigurationError if there are problems."""
         if self.problems:

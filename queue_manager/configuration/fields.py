@@ -211,6 +211,11 @@ def is_list(annotation: Any) -> bool:
     return typing.get_origin(core(annotation)) is tuple
 
 
+def is_word(annotation: Any) -> bool:
+    """Whether the annotation lists the allowed texts."""
+    return typing.get_origin(core(annotation)) is typing.Literal
+
+
 def section(annotation: Any) -> type[ConfigModel] | None:
     """The model of a section; None for what is no section."""
     plain = core(annotation)

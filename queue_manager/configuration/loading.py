@@ -71,6 +71,7 @@ def _written(document: yaml.MappingNode, findings: Findings) -> KueueConfig:
     for mistake in mistakes:
         if waiting or mistake.path not in WHILE_ON or not is_beyond(mistake, findings):
             report(mistake, findings)
+    findings.sort()
     for i, framework in enumerate(config.integrations.frameworks):
         if framework != "batch/job":
             findings.ignored.append(f"integrations.frameworks[{i}] ({framework}): {OTHER_KINDS.why}")

@@ -33,7 +33,7 @@ WANTED = {
     "quantity": "a quantity",
     "duration": durations.EXAMPLES,
     "model_type": "a mapping",
-    "mapping_type": "a mapping",
+    "dict_type": "a mapping",
     "tuple_type": "a list",
 }
 """What a value must be, by pydantic's type of error."""
@@ -50,7 +50,7 @@ class Mistake(NamedTuple):
 
 
 def validated(tree: dict[str, Any], findings: Findings) -> tuple[KueueConfig, list[Mistake]]:
-    """The configuration of a tree, with defaults in place of rejected values, and the mistakes in the order of the file."""
+    """The configuration of a tree, with defaults in place of rejected values, and the mistakes."""
     try:
         return KueueConfig.model_validate(tree), []
     except ValidationError as error:
@@ -58,8 +58,6 @@ def validated(tree: dict[str, Any], findings: Findings) -> tuple[KueueConfig, li
     mistakes = [_located(detail) for detail in details]
     for detail, mistake in zip(details, mistakes, strict=True):
         _take_out(tree, detail, mistake)
-    order = {path: index for index, path in enumerate(findings.places)}
-    mistakes.sort(key=lambda mistake: order[mistake.path])
     return KueueConfig.model_validate(tree), mistakes
 
 
@@ -75,9 +73,10 @@ def report(mistake: Mistake, findings: Findings) -> None:
 
 def is_beyond(mistake: Mistake, findings: Findings) -> bool:
     """Whether a value has the right type, but is out of bounds or none of the allowed words."""
+    node = findings.places[mistake.path].value
     if mistake.kind == "literal_error":
-        return findings.places[mistake.path].value.tag == STR
-    return mistake.kind in OUT_OF_RANGE
+        return node.tag == STR
+    return mistake.kind in OUT_OF_RANGE and not _exceeds_int32(json_value(node))
 
 
 def one_of(allowed: Iterable[str]) -> str:
@@ -120,15 +119,15 @@ def _take_out(tree: dict[str, Any], detail: ErrorDetails, mistake: Mistake) -> N
 def _message(kind: str, field: FieldInfo, node: yaml.Node) -> str:
     if node.tag == NULL:
         return "is empty; must have a value"
-    wanted = WANTED.get(kind, "")
+    if kind in OUT_OF_RANGE:
+        return f"{node.value} is out of range; must be {_bounds(field, json_value(node))}"
+    wanted = WANTED[kind]
     if not isinstance(node, yaml.ScalarNode):
         return f"{shown(node)}; must be {wanted}"
     text = node.value
-    if kind in OUT_OF_RANGE:
-        return f"{text} is out of range; must be {_bounds(field, json_value(node))}"
     if kind == "literal_error":
         return f'"{text}" is not supported; must be {one_of(_choices(field))}'
-    if json_value(node) is MISFIT:
+    if node.tag == FLOAT and json_value(node) is MISFIT and wanted not in ("a mapping", "a list"):
         return f"{text} has no form in JSON; must be {wanted}"
     if kind == "duration":
         return f'"{text}" is not a duration; must be {wanted}' if node.tag == STR else _without_unit(node)
@@ -148,15 +147,20 @@ def _choices(field: FieldInfo) -> tuple[str, ...]:
 
 def _bounds(field: FieldInfo, value: object) -> str:
     """What a number must be. Durations have no other bound than zero."""
-    if isinstance(value, int) and not -INT32 <= value < INT32:
+    if _exceeds_int32(value) and _bound(field, "lt"):
         return "a 32-bit integer"
-    marks = list(fields.metadata(field))
-    above, least, most = (
-        next((getattr(m, name) for m in marks if hasattr(m, name)), None) for name in ("gt", "ge", "le")
-    )
+    least, most = _bound(field, "ge"), _bound(field, "le")
     if most is not None:
         return f"{least}-{most}"
-    return f"greater than {above or 0}" if least is None else f"greater than or equal to {least or 0}"
+    return "greater than 0" if least is None else f"greater than or equal to {least or 0}"
+
+
+def _bound(field: FieldInfo, name: str) -> Any:
+    return next((getattr(mark, name) for mark in fields.metadata(field) if hasattr(mark, name)), None)
+
+
+def _exceeds_int32(value: object) -> bool:
+    return isinstance(value, int) and not -INT32 <= value < INT32
 
 
 def _instead(key: str, known: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ import yaml
 from queue_manager.configuration import fields
 from queue_manager.configuration.document import Findings, line_of, shown
 from queue_manager.configuration.fields import ConfigModel, Quantity
-from queue_manager.kube_yaml import FLOAT, INT, MERGE, NULL, STR, NotJson, to_json
+from queue_manager.kube_yaml import BOOL, FLOAT, INT, MERGE, NULL, STR, NotJson, to_json
 
 MISFIT: Any = object()
 """A collection where another value is expected, or a number that JSON cannot hold: no type accepts it."""
@@ -42,7 +42,8 @@ def read_section(node: yaml.MappingNode, model: type[ConfigModel], path: str, fi
 
 def _value(node: yaml.Node, annotation: Any, path: str, findings: Findings) -> Any:
     if isinstance(node, yaml.ScalarNode):
-        return node.value if annotation == Quantity and node.tag in (STR, INT, FLOAT) else json_value(node)
+        as_text = fields.is_word(annotation) or (annotation == Quantity and node.tag in (STR, INT, FLOAT))
+        return node.value if as_text else json_value(node)
     model, inner, is_list = fields.section(annotation), fields.element(annotation), fields.is_list(annotation)
     if isinstance(node, yaml.SequenceNode) and is_list:
         return _list(node, inner, path, findings)
@@ -63,9 +64,9 @@ def _list(node: yaml.SequenceNode, inner: Any, path: str, findings: Findings) ->
 
 
 def json_value(node: yaml.ScalarNode) -> Any:
-    """The value of a scalar as Kueue reads it; MISFIT if JSON cannot hold it."""
+    """The value of a scalar as Kueue reads it; MISFIT if JSON cannot hold it or its tag is none of JSON's types."""
     try:
-        return to_json(node)
+        return to_json(node) if node.tag in (STR, INT, FLOAT, BOOL, NULL) else MISFIT
     except NotJson:
         return MISFIT
 

@@ -52,13 +52,18 @@ class Mistake(NamedTuple):
 def validated(tree: dict[str, Any], findings: Findings) -> tuple[KueueConfig, list[Mistake]]:
     """The configuration of a tree, with defaults in place of rejected values, and the mistakes."""
     try:
-        return KueueConfig.model_validate(tree), []
+        return _validate(tree), []
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False, include_input=False)
     mistakes = [_located(detail) for detail in details]
     for detail, mistake in zip(details, mistakes, strict=True):
         _take_out(tree, detail, mistake)
-    return KueueConfig.model_validate(tree), mistakes
+    return _validate(tree), mistakes
+
+
+def _validate(tree: dict[str, Any]) -> KueueConfig:
+    """The names of fields in Python are unknown in a file."""
+    return KueueConfig.model_validate(tree, by_alias=True, by_name=False)
 
 
 def report(mistake: Mistake, findings: Findings) -> None:
@@ -102,7 +107,7 @@ def _located(detail: ErrorDetails) -> Mistake:
 
 
 def _take_out(tree: dict[str, Any], detail: ErrorDetails, mistake: Mistake) -> None:
-    """Elements of a list are replaced, so that the others keep their index."""
+    """Remove a rejected value. An element of a list is replaced, so that the others keep their index."""
     parent: Any = tree
     last: Any
     *way, last = detail["loc"]

@@ -28,6 +28,10 @@ def problems(text: str) -> list[str]:
         ("fooBar: 1", "f:3: fooBar: unknown field; allowed here: admissionFairSharing, clientConnection,"),
         ("waitForPodReady: {}", 'f:3: waitForPodReady: unknown field; did you mean "waitForPodsReady"?'),
         ("waitForPodsReady:\n  enable: true", "f:4: waitForPodsReady.enable: unknown field; only v1beta1 has it"),
+        (
+            "wait_for_pods_ready:\n  timeout: 5m",
+            "f:3: wait_for_pods_ready: unknown field; allowed here: ",
+        ),
         ("namespace: a\nnamespace: b", "f:4: namespace: given twice; line 3 has it already"),
         ("namespace: 5", 'f:3: namespace: 5 is an integer; must be a string, in quotes: "5"'),
         ("namespace: [a]", "f:3: namespace: is a list; must be a string"),
@@ -261,6 +265,23 @@ def test_fields_without_effect_are_named_once_and_never_silent() -> None:
         "featureGates[PartialAdmission]",
     ]
     assert all(": " in line for line in config.ignored)
+
+
+def test_bounds_of_waiting_count_only_while_it_is_on_and_types_always() -> None:
+    """As in Kueue, which decodes the section in any case and validates it only then."""
+    section = "waitForPodsReady: {timeout: -1s, requeuingStrategy: {timestamp: x, backoffBaseSeconds: -1}}\n"
+    assert loads(HEAD_V1BETA1 + section).wait_for_pods_ready is None
+    off = HEAD + "featureGates: {DisableWaitForPodsReady: true}\n"
+    assert loads(off + section).wait_for_pods_ready is None
+    assert fields(off + "waitForPodsReady: {timeout: soon, requeuingStrategy: {timestamp: 5}}\n") == [
+        "waitForPodsReady.timeout",
+        "waitForPodsReady.requeuingStrategy.timestamp",
+    ]
+
+
+@pytest.mark.parametrize("value", ["!!binary aGk=", "!foo x"])
+def test_a_string_with_another_tag_is_refused(value: str) -> None:
+    assert problems(f"{HEAD}namespace: {value}\n")[0].startswith("f:3: namespace: ")
 
 
 def test_the_gate_that_switches_waiting_off_is_not_ignored() -> None:

@@ -107,11 +107,12 @@ def test_a_default_in_the_schema_is_the_effective_one() -> None:
         "",
         HEAD_V1BETA1,
         HEAD_V1BETA1 + "waitForPodsReady: {enable: true, timeout: 90s}\n",
+        HEAD_V1BETA1 + "queueVisibility: {}\nfairSharing: {enable: true}\n",
         HEAD + "featureGates: {DisableWaitForPodsReady: true}\n",
         HEAD + "namespace: other\nclientConnection: {qps: 0.5}\n",
         everything_on(),
     ],
-    ids=["empty", "v1beta1", "v1beta1 waiting", "not waiting", "other namespace", "everything"],
+    ids=["empty", "v1beta1", "v1beta1 waiting", "v1beta1 fields", "not waiting", "other namespace", "everything"],
 )
 def test_the_effective_configuration_as_yaml_loads_to_itself(text: str) -> None:
     config = loads(text)
@@ -119,6 +120,13 @@ def test_the_effective_configuration_as_yaml_loads_to_itself(text: str) -> None:
     gates = {**config.feature_gates, **({} if config.wait_for_pods_ready else {"DisableWaitForPodsReady": True})}
     visible = config.visibility_server or KueueConfig().visibility_server
     assert again == config.model_copy(update={"feature_gates": gates, "visibility_server": visible})
+
+
+def test_fields_of_the_older_version_are_not_printed() -> None:
+    """The printed file is v1beta2, which does not have them."""
+    config = loads(HEAD_V1BETA1 + "integrations: {podOptions: {podSelector: {}}}\n")
+    assert "podOptions" not in as_yaml(config)
+    assert loads(as_yaml(config)).integrations.pod_options is None
 
 
 def test_names_on_the_wire_are_those_of_the_api() -> None:

@@ -16,15 +16,17 @@ from queue_manager.api.resources import (
 )
 from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace, ResourceFlavor, WorkloadPriorityClass
 from queue_manager.cli.connection import FORBIDDEN
+from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client, O
 from queue_manager.engine.transport import ApiError
+from queue_manager.lifecycle.settings import settings_of
 from queue_manager.visibility.obstacles import Queues
 
 NOT_FOUND = 404
 
 
-async def read_queues(client: Client, namespaces: Iterable[str]) -> Queues:
-    """The LocalQueues of these namespaces, and all that belongs to no namespace."""
+async def read_queues(client: Client, namespaces: Iterable[str], config: KueueConfig | None = None) -> Queues:
+    """The LocalQueues of these namespaces, and all that belongs to no namespace. `config`: of the queue manager."""
     chosen = sorted(set(namespaces))
     lists = [await _seen(client, LOCAL_QUEUES, LocalQueue, namespace) for namespace in chosen]
     local = None if None in lists else [queue for some in lists for queue in some or ()]
@@ -38,6 +40,7 @@ async def read_queues(client: Client, namespaces: Iterable[str]) -> Queues:
         classes=None if classes is None else frozenset(one.metadata.name for one in classes),
         namespaces={name: labels for name in chosen if (labels := await _labels(client, name)) is not None},
         cohorts=bool(await _seen(client, COHORTS, Object)),
+        rules=settings_of(config).resources if config is not None else None,
     )
 
 

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from job_controller.labels import CONTROLLER_UID
 from job_controller.times import timestamp
-from queue_manager.api.resources import EVENTS, PODS
+from queue_manager.api.resources import EVENTS, PODS, WORKLOADS
+from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
@@ -36,6 +37,7 @@ from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.inbox import is_pod_of
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
+from queue_manager.visibility.job_states import refused_shapes, twin_name
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.outlook import OutlookContext
@@ -64,8 +66,9 @@ async def _view(args: argparse.Namespace) -> JobView:
         target = await find(client, key)
         pods = await pods_of(client, target)
         events = await events_of(client, target, pods)
-        queues = await read_queues(client, [target.key.namespace])
         config = given or await published(client)
+        queues = await read_queues(client, [target.key.namespace], config)
+        alike = await alike_of(client, target.workload)
         failure = await failure_of(client, pods)
     found = obstacle(target.job, target.workload, queues, home)
     around = OutlookContext(found, home=home)
@@ -73,7 +76,9 @@ async def _view(args: argparse.Namespace) -> JobView:
         around = replace(around, settings=settings_of(config), options=config.job_controller.options())
     local, _ = queues.of(local_queue_of(target.job, target.workload))
     name = local.spec.cluster_queue if local is not None else ""
-    return job_view(target.job, target.workload, pods, events, around, now, cluster_queue=name, failure=failure)
+    return job_view(
+        target.job, target.workload, pods, events, around, now, cluster_queue=name, failure=failure, alike=alike
+    )
 
 
 def read_config(path: str) -> KueueConfig:
@@ -89,6 +94,14 @@ async def pods_of(client: Client, target: JobTarget) -> list[Pod]:
     meta = target.job.metadata
     pods = await client.list(PODS, meta.namespace, label_selector=f"{CONTROLLER_UID}={meta.uid}", type=Pod)
     return [pod for pod in pods if (owner := pod.metadata.controller) is not None and owner.uid == meta.uid]
+
+
+async def alike_of(client: Client, workload: Workload | None) -> str:
+    """A Job of the same shape that was tried and does not fit, while this Workload waits."""
+    if workload is None or workload.status.admission is not None or not workload.spec.active:
+        return ""
+    others = await client.list(WORKLOADS, workload.metadata.namespace, type=Workload)
+    return twin_name(workload, refused_shapes(others))
 
 
 async def failure_of(client: Client, pods: Sequence[Pod]) -> Failure | None:

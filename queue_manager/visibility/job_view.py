@@ -66,6 +66,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: str
     reason: str
     message: str
+    alike: str
     waiting_seconds: float | None
     running_seconds: float | None
     next: list[Next]
@@ -98,8 +99,10 @@ def job_view(
     *,
     cluster_queue: str = "",
     failure: Failure | None = None,
+    alike: str = "",
 ) -> JobView:
     """`cluster_queue`: that of its LocalQueue, while it has no quota. `failure`: of the pod that failed last.
+    `alike`: a Job of the same shape that was tried and does not fit.
 
     Raises ValueError if neither a Job nor a Workload is given.
     """
@@ -114,7 +117,9 @@ def job_view(
     pods = [believed(pod, name) for pod in pods]
     indexes = index_map(job, pods, around.options) if job is not None else None
     refusal = _refusal(told) if workload is None and state == "Pending" else None
-    reason, message = (refusal.reason, refusal.message) if refusal is not None else why(job, workload, state, now)
+    reason, message = (
+        (refusal.reason, refusal.message) if refusal is not None else why(job, workload, state, now, alike)
+    )
     waiting, running = spans(shown, workload, now)
     admission = workload.status.admission if workload is not None else None
     ref = workload.spec.priority_class_ref if workload is not None else None
@@ -131,6 +136,7 @@ def job_view(
         state=state,
         reason=reason,
         message=message,
+        alike=alike,
         waiting_seconds=waiting,
         running_seconds=running,
         next=outlook(job, workload, pods, indexes, state, around, now, refused=refusal is not None),

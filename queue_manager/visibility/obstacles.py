@@ -9,8 +9,8 @@ merely in use: the Job waits for that. The first rule that applies decides:
     its queue is missing, held or inactive        everything in that queue waits
     its queue has no quota for a resource         unless the configuration leaves the resource out
 
-Only the configuration of the queue manager knows which resources are left out. Before the scheduler has judged the
-Workload, the last one is therefore uncertain.
+Only the configuration of the queue manager says which resources are left out (`resources`). Where it cannot be read,
+the last rule is uncertain until the scheduler has judged the Workload, or another of the same shape.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from job_controller.model import Job, Key, ObjectMeta
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
+from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.consequences import queue_obstacle
+from queue_manager.visibility.job_states import is_judged
 from queue_manager.visibility.start_verdict import never, without_quota
 
 WAITS = "waits in its queue"
@@ -49,7 +51,7 @@ class Queues:
     """What is around a Job. None: this user may not read it, or the kind does not exist.
 
     `namespaces`: the labels of each namespace that could be read. `cohorts`: Cohort objects exist, whose quotas are
-    not known here.
+    not known here. `rules`: the configuration's `resources`.
     """
 
     local: Mapping[Key, LocalQueue] | None = None
@@ -58,6 +60,7 @@ class Queues:
     classes: frozenset[str] | None = None
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     cohorts: bool = False
+    rules: ResourceRules | None = None
 
     def of(self, key: Key) -> tuple[LocalQueue | None, ClusterQueue | None]:
         """The LocalQueue of this key and its ClusterQueue. ClusterQueues that may not be read count as open."""
@@ -80,7 +83,7 @@ def obstacle(job: Job | None, workload: Workload | None, queues: Queues, home: s
     text = queue_obstacle(key, local, above, home)
     if text:
         return Obstacle(f"waits: {text}")
-    return _of_resources(judged, workload, above) if above is not None and judged is not None else None
+    return _of_resources(judged, workload, above, queues.rules) if above is not None and judged is not None else None
 
 
 def local_queue_of(job: Job | None, workload: Workload | None) -> Key:
@@ -110,7 +113,7 @@ def _of_specs(job: Job, above: ClusterQueue | None, queues: Queues) -> Obstacle 
         return Obstacle(f"{text} (namespaceSelector)", "use another queue, or have an admin change it", never=True)
     if queues.cluster is None or queues.flavors is None or (queues.cohorts and above.spec.cohort_name):
         return None
-    text = never(job, above, queues.cluster.values(), queues.flavors)
+    text = never(job, above, queues.cluster.values(), queues.flavors, queues.rules or COUNT_ALL)
     return Obstacle(text, "ask for less, or have an admin change the queue", never=True) if text else None
 
 
@@ -123,14 +126,17 @@ def _selects(above: ClusterQueue, namespace: str, queues: Queues) -> bool:
     return own is None or label_selectors.matches(selector, own)
 
 
-def _of_resources(job: Job, workload: Workload | None, above: ClusterQueue) -> Obstacle | None:
-    names = ", ".join(without_quota(job, above)) if above.metadata.name else ""
+def _of_resources(
+    job: Job, workload: Workload | None, above: ClusterQueue, rules: ResourceRules | None
+) -> Obstacle | None:
+    names = ", ".join(without_quota(job, above, rules or COUNT_ALL)) if above.metadata.name else ""
     if not names:
         return None
     text = f"cannot start: ClusterQueue {above.metadata.name} has no quota for {names}"
     judged = workload.condition(condition_types.QUOTA_RESERVED) if workload is not None else None
-    if judged is None:
+    if judged is not None and is_judged(judged):
+        if judged.reason not in _NEVER:
+            return None
+    elif rules is None:
         return Obstacle(f"{text}, unless the configuration leaves that out", certain=False)
-    if judged.is_true or judged.reason not in _NEVER:
-        return None
     return Obstacle(text, "do not ask for it, or have an admin add a quota", never=True)

@@ -146,7 +146,7 @@ DEMAND = (
 
 
 def columns(now: datetime, tries: int) -> dict[str, tuple[output.TableColumn, ...]]:
-    """The tables with times. `tries`: how often the Workload held quota."""
+    """The tables with times. `tries`: of the Workload since it was last activated."""
     return {
         "indexes": (
             output.TableColumn("INDEX", lambda row: str(row.index), right=True),
@@ -171,7 +171,9 @@ def columns(now: datetime, tries: int) -> dict[str, tuple[output.TableColumn, ..
             output.TableColumn("ADMITTED", lambda row: stamp(row.admitted)),
             output.TableColumn("ENDED", lambda row: stamp(row.ended)),
             output.TableColumn("HELD QUOTA", lambda row: _held(row, now), right=True),
-            output.TableColumn("CAUSE", lambda row: gave_up(row.number) if row.cause == GAVE_UP else row.cause or "-"),
+            output.TableColumn(
+                "CAUSE", lambda row: gave_up(row.of_budget) if row.cause == GAVE_UP else row.cause or "-"
+            ),
             output.TableColumn("NEXT", lambda row: _next_try(row, now)),
         ),
         "history": (
@@ -206,7 +208,7 @@ def show(view: JobView, now: datetime) -> None:
 
 def picture(view: JobView, now: datetime) -> Group:
     parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
-    tables = columns(now, view.retries.tries)
+    tables = columns(now, view.retries.budget_tries)
     if view.indexes is not None:
         parts += [Text(), heading("INDEXES"), Text("\n".join(map_lines(view.indexes)))]
         if view.indexes.troubled:
@@ -251,7 +253,7 @@ def facts(view: JobView, now: datetime) -> Table:
     drawn.add_column(no_wrap=True, style="dim")
     drawn.add_column(overflow="fold")
     state = Text(view.state, style=STYLES.get(view.state, ""))
-    why = printable(gave_up(view.retries.tries) if view.reason == GAVE_UP else reason(view))
+    why = printable(gave_up(view.retries.budget_tries) if view.reason == GAVE_UP else reason(view))
     drawn.add_row("state", Text.assemble(state, f"  {why}" if why else ""))
     for i, following in enumerate(view.next):
         when = f"{ahead(following.at, now)} ({stamp(following.at)}): " if following.at is not None else ""
@@ -338,6 +340,10 @@ def _ran(row: PodRow, now: datetime) -> str:
 
 def _held(row: AttemptRow, now: datetime) -> str:
     return "-" if row.admitted is None else output.duration(((row.ended or now) - row.admitted).total_seconds())
+
+
+def _ended_by(row: AttemptRow) -> str:
+    return gave_up(row.of_budget) if row.cause == GAVE_UP else row.cause or "-"
 
 
 def _next_try(row: AttemptRow, now: datetime) -> str:

@@ -37,6 +37,7 @@ from queue_manager.api.types import Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling import workload_info
 from queue_manager.visibility import inbox
+from queue_manager.visibility.tries import budget_tries
 
 LOOKED_AT_WITHIN = timedelta(seconds=15)  # a new Job by its queue
 NOT_QUEUED = "NotQueued"
@@ -45,7 +46,8 @@ NOT_QUEUED = "NotQueued"
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A Job as `sluice ps` shows it. Times are in seconds; None: the phase was never entered.
 
-    `obstacle`: what stops its queue as a whole, with the command against it.
+    `tries`: those since its Workload was last activated. `obstacle`: what stops its queue as a whole, with the command
+    against it.
     """
 
     namespace: str
@@ -158,7 +160,7 @@ def job_row(job: Job, workload: Workload | None, now: datetime, alike: str = "")
         waiting_seconds=waiting,
         running_seconds=running,
         retries=_retries(workload),
-        tries=inbox.tries(workload) if workload is not None else 0,
+        tries=budget_tries(workload) if workload is not None else 0,
         reason=reason,
         message=message,
         alike=alike,

@@ -150,18 +150,21 @@ def works(job: Job) -> bool:
 
 
 def next_pod_at(job: Job, pods: Sequence[Pod], options: JobControllerOptions) -> datetime | None:
-    """When the Job as a whole may replace failed pods; None: nothing waits (spec job-controller.md 2.8)."""
+    """When the Job as a whole may replace failed pods; None: nothing waits."""
     job = effective(job, options.switches)
     if not works(job) or job.spec.backoff_limit_per_index is not None:
         return None
     if sum(map(is_active, pods)) >= job.spec.pods_at_once:
         return None
-    ended = [pod for pod in pods if is_terminal(pod)]
-    seen = backoff.extend(
-        backoff.FailureHistory(),
-        (pod for pod in ended if pod.status.phase == "Succeeded"),
-        (pod for pod in ended if pod.status.phase == "Failed"),
-    )
+    succeeded = [pod for pod in pods if pod.status.phase == "Succeeded"]
+    return backoff_end(job, succeeded, [pod for pod in pods if pod.status.phase == "Failed"], options)
+
+
+def backoff_end(
+    job: Job, succeeded: Iterable[Pod], failed: Iterable[Pod], options: JobControllerOptions
+) -> datetime | None:
+    """When the Job as a whole may replace these failed pods; None if a pod has succeeded since."""
+    seen = backoff.extend(backoff.FailureHistory(), succeeded, failed)
     if seen.last_failure is None:
         return None
     return seen.last_failure + backoff.delay(len(seen.failures), backoff.base_of(job, options), options.backoff_max)

@@ -11,7 +11,7 @@ from queue_manager.api.types import Workload
 from queue_manager.visibility.failures import failures
 from queue_manager.visibility.inbox import InboxRow, inbox, is_pod_of, last_warning, warned
 from queue_manager.visibility.wire_types import Pod
-from tests.unit.visibility.build import Tree, at, cond, event, evictions, pod, wire, workload
+from tests.unit.visibility.build import Tree, at, cond, event, evictions, job, pod, wire, workload
 
 LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
 GIVEN_UP = evictions(("PodsReadyTimeout", "WaitForStart", 2), ("Deactivated", "RequeuingLimitExceeded", 1))
@@ -154,6 +154,39 @@ def test_only_failures_of_the_tries_that_led_here_count() -> None:
     status = {**GIVEN_UP, "requeueHistory": {"attempts": tries}}
     assert crashed(exited("j-aaaaa", 4), status=status).why == "pods not ready"
     assert crashed(exited("j-aaaaa", 20), status=status).why == "crashes"
+
+
+def two_budgets() -> Tree:
+    """Two tries of 5 s each in two budgets."""
+    ends = ("PodsReadyTimeout", LIMIT, "PodsReadyTimeout", LIMIT)
+    tries = [
+        {"start": wire(start), "end": wire(start + 5), "reason": reason}
+        for start, reason in zip((0, 10, 40, 50), ends, strict=True)
+    ]
+    counts = evictions(("PodsReadyTimeout", "WaitForStart", 4), ("Deactivated", "RequeuingLimitExceeded", 2))
+    return {**counts, "requeueHistory": {"attempts": tries}}
+
+
+@pytest.mark.parametrize(
+    ("failed_at", "succeeded", "annotation", "why"),
+    [
+        ((1, 11), 0, "", "pods not ready"),  # replaced at 31, in the second budget
+        ((1, 11), 0, "30", "crashes"),  # at 71
+        ((1, 11, 12, 13), 0, "", "crashes"),  # at 93
+        ((1, 11, 12, 13), 1, "", "pods not ready"),  # at 23, if the success came before the last failure
+        ((1, 41), 0, "", "crashes"),
+    ],
+)
+def test_a_failure_whose_backoff_outlasts_the_tries_after_a_reactivation_is_why_they_had_no_pod(
+    failed_at: tuple[int, ...], succeeded: int, annotation: str, why: str
+) -> None:
+    its = deactivated(LIMIT, two_budgets())
+    annotations = {"sluice/backoff-seconds": annotation} if annotation else {}
+    pods = [exited(f"j-aaaa{seconds}", seconds) for seconds in failed_at]
+    jobs = [job(status={"succeeded": succeeded}, annotations=annotations)]
+    (row,) = inbox([its], [], at(60), failures=failures([its], pods, jobs))
+    assert (row.why, row.tries) == (why, 2)
+    assert bool(row.last_error) == (why == "crashes")
 
 
 def test_a_user_who_deactivates_a_job_is_the_cause_whatever_its_pods_did() -> None:

@@ -54,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _finish_delete(args: argparse.Namespace) -> int:
-    report = Report(args.output, dry_run=args.dry_run)
     async with connect(args.kubeconfig, args.context) as client:
-        await finish_delete(client, report, dry_run=args.dry_run)
+        with Report(args.output, dry_run=args.dry_run) as report:
+            await finish_delete(client, report, dry_run=args.dry_run)
     return report.end("nothing that is being deleted has the finalizer")
 
 

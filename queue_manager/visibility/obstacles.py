@@ -15,7 +15,6 @@ the last rule is uncertain until the scheduler has judged the Workload, or anoth
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -28,6 +27,7 @@ from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.consequences import queue_obstacle
 from queue_manager.visibility.job_states import is_judged
+from queue_manager.visibility.similar_names import similar_names
 from queue_manager.visibility.start_verdict import never, without_quota
 
 WAITS = "waits in its queue"
@@ -99,7 +99,7 @@ def _of_class(job: Job, workload: Workload | None, queues: Queues) -> Obstacle |
     name = job.metadata.labels.get(keys.PRIORITY_CLASS, "")
     if not name or workload is not None or queues.classes is None or name in queues.classes:
         return None
-    near = difflib.get_close_matches(name, sorted(queues.classes), n=1)
+    near = similar_names(name, queues.classes, 1)
     text = f"cannot start: there is no WorkloadPriorityClass {name}"
     text += f"; did you mean {near[0]}?" if near else ""
     return Obstacle(text, f"correct its label {keys.PRIORITY_CLASS}", never=True)

@@ -1,8 +1,9 @@
 """`sluice crds`: the definitions of the queue's kinds, for `kubectl apply -f -`, and the end of their deletion.
 
-Workloads, ClusterQueues and ResourceFlavors carry a finalizer that the queue manager takes off. Where none runs,
-`sluice crds | kubectl delete -f -` therefore waits without end. `sluice crds --finish-delete` takes the finalizer off
-the objects that are being deleted, and off no others.
+To remove the queue from a cluster and keep what runs, stop every `sluice manager` first: a manager stops each Job whose
+Workload is deleted. Workloads, ClusterQueues and ResourceFlavors carry a finalizer that only a manager removes, so that
+`sluice crds | kubectl delete -f -` then waits. `sluice crds --finish-delete` ends that: it removes the finalizer from
+the objects that are being deleted, and from no others.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.cli.acting import Report
-from queue_manager.cli.connection import connect
+from queue_manager.cli.connection import NOT_FOUND, connect
 from queue_manager.cli.exits import EXIT_OK
 from queue_manager.cli.targets import patch
 from queue_manager.engine.client import Client
@@ -41,7 +42,6 @@ KINDS = (
     ADMISSION_CHECKS,
     WORKLOAD_PRIORITY_CLASSES,
 )
-NOT_FOUND = 404
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,8 +15,9 @@ from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport import ApiError, Relay, Request, Response
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
+from queue_manager.visibility.obstacles import NOT_INSTALLED
 
-NOT_LOGGED_IN, FORBIDDEN = 401, 403
+NOT_LOGGED_IN, FORBIDDEN, NOT_FOUND = 401, 403, 404
 
 
 def one_namespace(args: argparse.Namespace) -> str:
@@ -102,6 +103,8 @@ async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str
     except ApiError as error:
         if error.status == NOT_LOGGED_IN:
             raise CommandRefused(f"the cluster of {path} does not accept our credentials (401): log in anew") from error
+        if error.status == NOT_FOUND and error.reason != "NotFound":  # not an object, but a path that is not served
+            raise CommandRefused(f"the cluster of {path} {NOT_INSTALLED}") from error
         advice = f"; {forbidden}" if forbidden and error.status == FORBIDDEN else ""
         raise CommandRefused(f"{error.status} {error.reason}: {error.message}{advice}") from error
     except CredentialsError as error:

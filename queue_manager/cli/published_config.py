@@ -9,7 +9,7 @@ import asyncio
 import logging
 
 from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES, Resource
-from queue_manager.cli.connection import FORBIDDEN
+from queue_manager.cli.connection import FORBIDDEN, NOT_FOUND
 from queue_manager.configuration import ConfigurationError, KueueConfig, loads
 from queue_manager.configuration.config_map import KEY
 from queue_manager.configuration.render import as_yaml
@@ -19,7 +19,7 @@ from queue_manager.engine.transport import ApiError
 log = logging.getLogger(__name__)
 
 NAMESPACE, NAME = "kueue-system", "kueue-manager-config"
-NOT_FOUND, EXISTS = 404, 409
+EXISTS = 409
 
 
 class Publisher:

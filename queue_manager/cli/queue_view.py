@@ -15,20 +15,23 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace, ResourceFlavor, WorkloadPriorityClass
-from queue_manager.cli.connection import FORBIDDEN
+from queue_manager.cli.connection import FORBIDDEN, NOT_FOUND
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client, O
 from queue_manager.engine.transport import ApiError
 from queue_manager.lifecycle.settings import settings_of
 from queue_manager.visibility.obstacles import Queues
 
-NOT_FOUND = 404
-
 
 async def read_queues(client: Client, namespaces: Iterable[str], config: KueueConfig | None = None) -> Queues:
     """The LocalQueues of these namespaces, and all that belongs to no namespace. `config`: of the queue manager."""
     chosen = sorted(set(namespaces))
-    lists = [await _seen(client, LOCAL_QUEUES, LocalQueue, namespace) for namespace in chosen]
+    try:
+        lists = [await _permitted(client, LOCAL_QUEUES, LocalQueue, namespace) for namespace in chosen]
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return Queues(installed=False)
     local = None if None in lists else [queue for some in lists for queue in some or ()]
     cluster = await _seen(client, CLUSTER_QUEUES, ClusterQueue)
     flavors = await _seen(client, RESOURCE_FLAVORS, ResourceFlavor)
@@ -44,11 +47,22 @@ async def read_queues(client: Client, namespaces: Iterable[str], config: KueueCo
     )
 
 
-async def _seen(client: Client, resource: Resource, type: type[O], namespace: str = "") -> list[O] | None:
+async def _permitted(client: Client, resource: Resource, type: type[O], namespace: str = "") -> list[O] | None:
+    """None: this user may not read them."""
     try:
         return await client.list(resource, namespace, type=type)
     except ApiError as error:
-        if error.status not in (FORBIDDEN, NOT_FOUND):
+        if error.status != FORBIDDEN:
+            raise
+        return None
+
+
+async def _seen(client: Client, resource: Resource, type: type[O]) -> list[O] | None:
+    """None: this user may not read them, or the kind does not exist."""
+    try:
+        return await _permitted(client, resource, type)
+    except ApiError as error:
+        if error.status != NOT_FOUND:
             raise
         return None
 

@@ -47,7 +47,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A Job as `sluice ps` shows it. Times are in seconds; None: the phase was never entered.
 
     `tries`: those since its Workload was last activated. `obstacle`: what stops its queue as a whole, with the command
-    against it.
+    against it, or what keeps a Job without a Workload from getting one.
     """
 
     namespace: str

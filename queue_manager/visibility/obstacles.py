@@ -3,6 +3,7 @@
 `obstacle` judges a Job by the queues, flavors and priority classes as they are now. It says nothing of quota that is
 merely in use: the Job waits for that. The first rule that applies decides:
 
+    the cluster does not have the queue's kinds
     its priority class does not exist             no Workload is created
     its namespace is not selected                 the ClusterQueue's namespaceSelector does not match
     it asks for more than the queue can ever have
@@ -31,6 +32,8 @@ from queue_manager.visibility.similar_names import similar_names
 from queue_manager.visibility.start_verdict import never, without_quota
 
 WAITS = "waits in its queue"
+INSTALL = "sluice crds | kubectl apply -f -"
+NOT_INSTALLED = f"has none of the queue's kinds; to install them: {INSTALL}"
 _NEVER = (reasons.NO_MATCHING_FLAVOR, reasons.EXCEEDS_MAX_QUOTA, reasons.MISCONFIGURED)
 
 
@@ -51,7 +54,8 @@ class Queues:
     """What is around a Job. None: this user may not read it, or the kind does not exist.
 
     `namespaces`: the labels of each namespace that could be read. `cohorts`: Cohort objects exist, whose quotas are
-    not known here. `rules`: the configuration's `resources`.
+    not known here. `installed`: the cluster has the kinds of the queue.
+    `rules`: the configuration's `resources`.
     """
 
     local: Mapping[Key, LocalQueue] | None = None
@@ -60,6 +64,7 @@ class Queues:
     classes: frozenset[str] | None = None
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     cohorts: bool = False
+    installed: bool = True
     rules: ResourceRules | None = None
 
     def of(self, key: Key) -> tuple[LocalQueue | None, ClusterQueue | None]:
@@ -73,6 +78,8 @@ class Queues:
 def obstacle(job: Job | None, workload: Workload | None, queues: Queues, home: str = "default") -> Obstacle | None:
     """What keeps a Job, or a Workload without one, from starting. `home`: the namespace of names without one."""
     key = local_queue_of(job, workload)
+    if key.name and not queues.installed:
+        return Obstacle(f"cannot start: the cluster {NOT_INSTALLED}", never=True)
     if not key.name or queues.local is None:
         return None
     local, above = queues.of(key)

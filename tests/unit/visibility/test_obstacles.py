@@ -10,7 +10,7 @@ from job_controller.model import Job
 from queue_manager.api import keys, messages
 from queue_manager.api.types import Workload
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
-from queue_manager.visibility.obstacles import Obstacle, Queues, obstacle
+from queue_manager.visibility.obstacles import NOT_INSTALLED, Obstacle, Queues, obstacle
 from tests.unit.visibility.build import cluster_queue, cond, flavor, job, local_queue, workload
 
 OPEN = cluster_queue(namespaceSelector={})
@@ -83,6 +83,8 @@ HELD = "waits: LocalQueue q is held (sluice release q)"
         (GPU, judged("WaitingForQuota"), queues(), None),
         (GPU, None, queues(cluster=None), None),
         (None, workload(), queues(stop="Hold"), HELD),
+        (job(), None, Queues(installed=False), f"cannot start: the cluster {NOT_INSTALLED}"),
+        (job(queue=""), None, Queues(installed=False), None),
         (job(annotations={keys.PREBUILT_WORKLOAD: "w"}, requests={"cpu": "64"}), None, queues(), None),
     ],
 )

@@ -18,6 +18,8 @@ from job_controller.pod_facts import LONG_AGO, completion_index, finish_time, is
 from job_controller.switches import effective
 from queue_manager.visibility.wire_types import ContainerStatus, Pod, Terminated
 
+RESTARTED = "Restarted"
+
 
 class PodRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One pod. `attempt` counts from 1: within its index for Indexed Jobs, within the Job otherwise."""
@@ -102,7 +104,9 @@ def trouble(pod: Pod) -> tuple[str, str]:
             return status.state.waiting.reason, status.state.waiting.message
     if pod.status.reason:  # the node ended the pod: the exit codes of its containers only follow from that
         return pod.status.reason, pod.status.message
-    ended = _bad_end(pod) or _bad_end_before(pod)
+    ended, before = _bad_end(pod), _bad_end_before(pod)
+    if ended is None and before is not None:
+        return RESTARTED, ": ".join(part for part in (f"after {before.reason}", before.message) if part)
     return (ended.reason, ended.message) if ended is not None else ("", "")
 
 

@@ -89,11 +89,10 @@ def _queue_of(meta: dict[str, Any]) -> object:
 def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
     """The Job as it will be sent, but for its namespace: with the queue of the command line where it names none."""
     tree = copy.deepcopy(manifest.tree)
-    kind = f"{tree.get('apiVersion')}/{tree.get('kind')}"
-    if kind != "batch/v1/Job":
-        raise CommandRefused(
-            f"{manifest.place('kind')}: only batch/v1 Jobs can be submitted, this is {kind}", EXIT_NEVER
-        )
+    version, kind = tree.get("apiVersion"), tree.get("kind")
+    if (version, kind) != ("batch/v1", "Job"):
+        what = f"is {version}/{kind}" if version and kind else "has no apiVersion and kind"
+        raise CommandRefused(f"{manifest.place('kind')}: only batch/v1 Jobs can be submitted, this {what}", EXIT_NEVER)
     meta = tree.setdefault("metadata", {})
     if not isinstance(meta, dict):
         raise CommandRefused(f"{manifest.place('metadata')}: metadata is a mapping with a name", EXIT_NEVER)

@@ -38,7 +38,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         code = "" if self.exit_code is None else f"exit {self.exit_code}"
         named = self.reason if self.reason != "Error" else ""
         head = f"{named} ({code})" if named and code else named or code
-        return ": ".join(part for part in (head, self.last_line or self.message) if part)
+        return ": ".join(part for part in (head, (self.last_line or self.message).strip()) if part)
 
 
 def newest_failure(pods: Iterable[Pod]) -> Failure | None:

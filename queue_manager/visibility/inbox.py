@@ -167,7 +167,7 @@ def action(why: str, job: str, failure: Failure | None = None, home: str = "defa
             return f"make room for its pods on a node, then: {again}"
         case "pods lost":
             return f"see why pods that ran are gone (sluice show {job}), then: {again}"
-    return f"see why its pods do not start (sluice show {job}), then: {again}"
+    return f"see why its pods are not ready (sluice show {job}), then: {again}"
 
 
 def _log(failure: Failure, home: str) -> str:
@@ -206,7 +206,7 @@ def newest_error(events: Sequence[Event]) -> str:
 
 def warned(event: Event | None) -> str:
     """Its message; of a BackOff without the pod's name and UID, which say nothing about the error."""
-    text = event.message if event is not None else ""
+    text = event.message.strip() if event is not None else ""
     return text.partition(" in pod ")[0] if text.startswith(RESTARTING) else text
 
 

@@ -199,3 +199,15 @@ def test_a_container_that_is_restarted_over_and_over_crashes_though_its_pod_is_g
     (row,) = inbox([deactivated(LIMIT)], [event("BackOff", "Pod/j-aaaaa", 1, type="Warning", message=message)], at(0))
     assert (row.why, row.last_error) == ("crashes", "Back-off restarting failed container m")
     assert row.action == "see why its containers end (sluice show j), then: sluice reactivate j"
+
+
+def test_an_error_has_no_newline_at_its_end() -> None:
+    pods = pod("j-aaaaa", "Failed", ended=10, owner="j", exit=3)
+    (failure,) = failures([deactivated(LIMIT)], [pods]).values()
+    assert replace(failure, message="boom\n").text == "exit 3: boom"
+    assert warned(event("Failed", "Pod/j-aaaaa", type="Warning", message="no such program\n")) == "no such program"
+
+
+def test_pods_that_run_and_are_not_ready_are_not_said_not_to_start() -> None:
+    (row,) = inbox([deactivated(LIMIT, GIVEN_UP)], [], at(0))
+    assert row.action == "see why its pods are not ready (sluice show j), then: sluice reactivate j"

@@ -34,10 +34,10 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.lifecycle.settings import settings_of
 from queue_manager.visibility.attempt_ladder import AttemptRow
 from queue_manager.visibility.failures import Failure, newest_failure
-from queue_manager.visibility.inbox import is_pod_of
+from queue_manager.visibility.inbox import is_pod_of, job_name
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
-from queue_manager.visibility.job_states import refused_shapes, twin_name
+from queue_manager.visibility.job_states import refused_shapes, refused_twin
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.outlook import OutlookContext
@@ -68,12 +68,13 @@ async def _view(args: argparse.Namespace) -> JobView:
         events = await events_of(client, target, pods)
         config = given or await published(client)
         queues = await read_queues(client, [target.key.namespace], config)
-        alike = await alike_of(client, target.workload)
+        twin = await twin_of(client, target.workload)
         failure = await failure_of(client, pods)
-    found = obstacle(target.job, target.workload, queues, home)
+    found = obstacle(target.job, twin or target.workload, queues, home)  # what is judged of one holds for both
     around = OutlookContext(found, home=home)
     if config is not None:
         around = replace(around, settings=settings_of(config), options=config.job_controller.options())
+    alike = job_name(twin) if twin is not None else ""
     local, _ = queues.of(local_queue_of(target.job, target.workload))
     name = local.spec.cluster_queue if local is not None else ""
     return job_view(
@@ -96,12 +97,12 @@ async def pods_of(client: Client, target: JobTarget) -> list[Pod]:
     return [pod for pod in pods if (owner := pod.metadata.controller) is not None and owner.uid == meta.uid]
 
 
-async def alike_of(client: Client, workload: Workload | None) -> str:
-    """A Job of the same shape that was tried and does not fit, while this Workload waits."""
+async def twin_of(client: Client, workload: Workload | None) -> Workload | None:
+    """A Workload of the same shape that was tried and does not fit, while this one waits."""
     if workload is None or workload.status.admission is not None or not workload.spec.active:
-        return ""
+        return None
     others = await client.list(WORKLOADS, workload.metadata.namespace, type=Workload)
-    return twin_name(workload, refused_shapes(others))
+    return refused_twin(workload, refused_shapes(others))
 
 
 async def failure_of(client: Client, pods: Sequence[Pod]) -> Failure | None:

@@ -20,7 +20,15 @@ def explained(text: str, error: yaml.MarkedYAMLError) -> str:
         return "a quoted text is not closed"
     if "cannot start any token" in problem and _character(text, error.problem_mark) == "\t":
         return "a tab cannot indent; use spaces"
+    if problem == "found undefined alias" and error.problem_mark is not None:
+        return f"{problem} {_alias(text, error.problem_mark)}"
     return problem
+
+
+def _alias(text: str, mark: yaml.Mark) -> str:
+    """`*name` as it stands there."""
+    rest = text.splitlines()[mark.line][mark.column :].split()
+    return rest[0].rstrip(",]}") if rest else ""
 
 
 def unclosed(text: str) -> str:

@@ -1,17 +1,23 @@
 """What commands that change something have in common: a line for each change as it is made, JSON at the end.
 
 Once nobody reads standard output any more (a broken pipe, a full disk), the command still makes all the changes that
-it was asked for, and reports the rest of them on standard error. A dry run changes nothing, so it just ends.
+it was asked for, and reports the rest of them on standard error. A dry run changes nothing, so it just ends. A command
+that is cut short (Ctrl-C, an API server that stops answering) reports the changes it has made before it ends.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
+from collections.abc import Awaitable
+from types import TracebackType
 
 import msgspec
 
+from job_controller.model import Key
 from queue_manager.cli import output
+from queue_manager.cli.connection import NoAnswer
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK
 from queue_manager.cli.streams import give_up, printable
 from queue_manager.engine.transport import ApiError
@@ -34,7 +40,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Report:
-    """Reports what was done, as it is done."""
+    """Reports what was done, as it is done. A context manager, for what is still to be printed if it is left early."""
 
     def __init__(self, form: str, *, dry_run: bool) -> None:
         self.rows: list[Done] = []
@@ -51,15 +57,38 @@ class Report:
     def failed(self, kind: str, namespace: str, name: str, error: ApiError) -> None:
         self.add(kind, namespace, name, "failed", f"{error.status} {error.reason}: {error.message}")
 
+    async def made(self, kind: str, key: Key, change: Awaitable[None]) -> bool:
+        """Whether the change was made; if not, or if nobody knows, its row is added here."""
+        try:
+            await change
+        except ApiError as error:
+            self.failed(kind, *key, error)
+            return False
+        except (asyncio.CancelledError, NoAnswer):
+            self.add(kind, *key, "failed", "cut short: it may have been changed or not")
+            raise
+        return True
+
+    def __enter__(self) -> Report:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self.rows and not self._dry_run:
+            self._print_json()
+
     def end(self, empty: str) -> int:
         """Print what is printed at the end; the exit code of the command."""
-        if not self._table:
-            if not self._written(output.as_json(self.rows)):
-                for row in self.rows:
-                    self._say(row)
-        elif not self.rows:
+        self._print_json()
+        if self._table and not self.rows:
             sys.stdout.write(empty + "\n")
         return max((_CODES.get(row.result, EXIT_OK) for row in self.rows), default=EXIT_OK)
+
+    def _print_json(self) -> None:
+        if not self._table and not self._written(output.as_json(self.rows)):
+            for row in self.rows:
+                self._say(row)
 
     def _say(self, row: Done) -> None:
         text = f"{line(row)}\n"

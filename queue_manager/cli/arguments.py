@@ -31,11 +31,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_crds(commands: Commands) -> None:
-    crds = commands.add_parser("crds", help="print the queue's CustomResourceDefinitions, for kubectl apply -f -")
+    crds = commands.add_parser(
+        "crds",
+        help="print the queue's CustomResourceDefinitions, for kubectl apply -f -",
+        epilog="To remove the queue and keep what runs: stop every `sluice manager` (while one runs, it stops each Job "
+        "whose Workload is deleted), then `sluice crds | kubectl delete -f -`, which waits, and in another terminal "
+        "`sluice crds --finish-delete`. Jobs that run go on; those that wait stay suspended.",
+    )
     crds.add_argument(
         "--finish-delete",
         action="store_true",
-        help="where `kubectl delete` of them hangs as no manager runs: take the queue's finalizer off what is deleted",
+        help="end a `kubectl delete` of them: remove the queue's finalizer from what is being deleted",
     )
     crds.add_argument("--dry-run", action="store_true", help="with --finish-delete: say what would be done")
     add_client_options(crds)

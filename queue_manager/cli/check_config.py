@@ -36,6 +36,9 @@ def read(file: str) -> KueueConfig:
     if file != "-":
         return load(file)
     try:
-        return loads(sys.stdin.read(), STDIN, own_namespace=own_namespace())
+        text = sys.stdin.read()
+        if not text.strip():  # the command before the pipe has failed
+            raise CommandRefused(f"{STDIN}: nothing in it", EXIT_NEVER)
+        return loads(text, STDIN, own_namespace=own_namespace())
     except UnicodeDecodeError as error:
         raise CommandRefused(f"{STDIN}: byte {error.start} is not UTF-8", EXIT_NEVER) from error

@@ -15,6 +15,7 @@ from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport import ApiError, Relay, Request, Response
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
+from queue_manager.visibility.obstacles import NOT_INSTALLED
 
 NOT_LOGGED_IN = 401
 
@@ -102,6 +103,8 @@ async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str
     except ApiError as error:
         if error.is_unauthorized:
             raise CommandRefused(f"the cluster of {path} does not accept our credentials (401): log in anew") from error
+        if error.is_not_found and error.reason != "NotFound":  # not an object, but a path that is not served
+            raise CommandRefused(f"the cluster of {path} {NOT_INSTALLED}") from error
         advice = f"; {forbidden}" if forbidden and error.is_forbidden else ""
         raise CommandRefused(f"{error.status} {error.reason}: {error.message}{advice}") from error
     except CredentialsError as error:

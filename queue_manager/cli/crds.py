@@ -1,8 +1,9 @@
 """`sluice crds`: the definitions of the queue's kinds, for `kubectl apply -f -`, and the end of their deletion.
 
-Workloads, ClusterQueues and ResourceFlavors carry a finalizer that the queue manager takes off. Where none runs,
-`sluice crds | kubectl delete -f -` therefore waits without end. `sluice crds --finish-delete` takes the finalizer off
-the objects that are being deleted, and off no others.
+To remove the queue from a cluster and keep what runs, stop every `sluice manager` first: a manager stops each Job whose
+Workload is deleted. Workloads, ClusterQueues and ResourceFlavors carry a finalizer that only a manager removes, so that
+`sluice crds | kubectl delete -f -` then waits. `sluice crds --finish-delete` ends that: it removes the finalizer from
+the objects that are being deleted, and from no others.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _finish_delete(args: argparse.Namespace) -> int:
-    report = Report(args.output, dry_run=args.dry_run)
     async with connect(args.kubeconfig, args.context) as client:
-        await finish_delete(client, report, dry_run=args.dry_run)
+        with Report(args.output, dry_run=args.dry_run) as report:
+            await finish_delete(client, report, dry_run=args.dry_run)
     return report.end("nothing that is being deleted has the finalizer")
 
 

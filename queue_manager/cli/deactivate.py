@@ -9,8 +9,8 @@ from queue_manager.api.resources import WORKLOADS
 from queue_manager.cli.acting import Report
 from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.reactivate import why_not
-from queue_manager.cli.targets import find_all, patch
-from queue_manager.engine.transport import ApiError
+from queue_manager.cli.targets import JobTarget, find_all, patch
+from queue_manager.engine.client import Client
 from queue_manager.visibility.consequences import on_deactivation
 from queue_manager.visibility.inbox import typed
 
@@ -20,21 +20,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> int:
-    report, home = Report(args.output, dry_run=args.dry_run), home_of(args)
+    home = home_of(args)
     async with connect(args.kubeconfig, args.context) as client:
-        for target in await find_all(client, args.jobs, args.namespace or home):
-            workload, refusal = target.workload, why_not(target)
-            if workload is None or refusal:
-                report.add("Job", *target.key, "refused", refusal)
-                continue
-            if not workload.spec.active:
-                report.add("Job", *target.key, "unchanged", "it is deactivated already")
-                continue
-            change = {"spec": {"active": False}}
-            try:
-                await patch(client, WORKLOADS, workload.metadata.key, change, dry_run=args.dry_run)
-            except ApiError as error:
-                report.failed("Job", *target.key, error)
-                continue
-            report.add("Job", *target.key, "deactivated", on_deactivation(workload, typed(workload, home)))
+        targets = await find_all(client, args.jobs, args.namespace or home)
+        with Report(args.output, dry_run=args.dry_run) as report:
+            for target in targets:
+                await deactivate(client, target, report, home, dry_run=args.dry_run)
     return report.end("")
+
+
+async def deactivate(client: Client, target: JobTarget, report: Report, home: str, *, dry_run: bool) -> None:
+    workload, refusal = target.workload, why_not(target)
+    if workload is None or refusal:
+        report.add("Job", *target.key, "refused", refusal)
+    elif not workload.spec.active:
+        report.add("Job", *target.key, "unchanged", "it is deactivated already")
+    else:
+        change = patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": False}}, dry_run=dry_run)
+        if await report.made("Job", target.key, change):
+            report.add("Job", *target.key, "deactivated", on_deactivation(workload, typed(workload, home)))

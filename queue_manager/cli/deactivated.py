@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Coroutine
+from typing import TypeVar
 
-from queue_manager.api.resources import EVENTS, PODS, WORKLOADS
+from job_controller.model import Job
+from queue_manager.api.resources import EVENTS, JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, home_of, one_namespace
 from queue_manager.cli.exits import EXIT_OK
 from queue_manager.cli.logs import with_log
+from queue_manager.cli.published_config import published
 from queue_manager.cli.targets import of_queue
+from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport import ApiError
@@ -19,6 +24,7 @@ from queue_manager.visibility.failures import Failure, failures
 from queue_manager.visibility.inbox import InboxRow, inbox
 from queue_manager.visibility.wire_types import Event, Pod
 
+T = TypeVar("T")
 LOGS = 100  # each costs a request
 
 COLUMNS = (
@@ -47,13 +53,24 @@ async def _rows(args: argparse.Namespace) -> list[InboxRow]:
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
         workloads = [w for w in await client.list(WORKLOADS, namespace, type=Workload) if not w.spec.active]
         events = await client.list(EVENTS, namespace, field_selector="type=Warning", type=Event) if workloads else []
-        failed = await with_logs(client, failures(workloads, await failed_pods(client, namespace) if workloads else ()))
+        failed = await with_logs(client, await failures_of(client, workloads, namespace))
         return await of_queue(client, inbox(workloads, events, now, home, failed), args)
 
 
-async def failed_pods(client: Client, namespace: str) -> list[Pod]:
+async def failures_of(client: Client, workloads: list[Workload], namespace: str) -> dict[str, Failure]:
+    """How the pods of these Workloads failed, as far as their Jobs and pods may be read."""
+    if not workloads:
+        return {}
+    pods = await _readable(client.list(PODS, namespace, field_selector="status.phase=Failed", type=Pod))
+    jobs = await _readable(client.list(JOBS, namespace, type=Job))
+    config = await published(client) or KueueConfig()
+    return failures(workloads, pods, jobs, config.job_controller.options())
+
+
+async def _readable(listed: Coroutine[None, None, list[T]]) -> list[T]:
+    """The list; empty where this user may not read it."""
     try:
-        return await client.list(PODS, namespace, field_selector="status.phase=Failed", type=Pod)
+        return await listed
     except ApiError as error:
         if not error.is_forbidden:
             raise

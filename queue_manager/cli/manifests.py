@@ -121,7 +121,8 @@ def _documents(name: str, text: str) -> Iterator[Manifest]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         kind = "not YAML: " if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) else ""
-        raise _Unreadable(f"{name}:{mark.line + 1 if mark else 1}: {kind}{explained(text, error)}") from error
+        line = min(mark.line, max(0, len(text.splitlines()) - 1)) + 1 if mark else 1
+        raise _Unreadable(f"{name}:{line}: {kind}{explained(text, error)}") from error
     except yaml.YAMLError as error:
         raise _Unreadable(f"{name}:1: {error}") from error
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Mapping
 
 import msgspec
 
@@ -20,6 +21,7 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.visibility.consequences import queue_obstacle
 from queue_manager.visibility.job_states import JobRow, JobState, job_rows
+from queue_manager.visibility.obstacles import Obstacle, obstacle
 from queue_manager.visibility.wording import plain
 
 STYLES = {
@@ -99,14 +101,30 @@ async def job_table(client: Client, namespace: str = "", home: str = "default") 
     now = SystemClock().now()
     workloads = await client.list(WORKLOADS, namespace, type=Workload)
     jobs = await client.list(JOBS, namespace, type=Job)
-    return await with_obstacles(client, job_rows(jobs, workloads, now), home)
+    taken_up = {owner.uid for workload in workloads if (owner := workload.metadata.controller) is not None}
+    new = [job for job in jobs if job.metadata.uid not in taken_up]
+    return await with_obstacles(client, job_rows(jobs, workloads, now), new, home)
 
 
-async def with_obstacles(client: Client, rows: list[JobRow], home: str) -> list[JobRow]:
-    """Rows of queues that are stopped say by what: the condition says only that they are inactive."""
+async def with_obstacles(client: Client, rows: list[JobRow], new: list[Job], home: str) -> list[JobRow]:
+    """Rows that wait say what stops their queue, of which the condition says only that it is inactive, and those
+    of `new` Jobs, which have no Workload, why they get none.
+    """
     stopped = {Key(row.namespace, row.queue) for row in rows if row.reason == reasons.SUSPENDED}
-    if not stopped:
+    waiting = {Key(row.namespace, row.name) for row in rows if row.state == "Pending"}
+    new = [job for job in new if job.metadata.key in waiting]
+    if not stopped and not new:
         return rows
-    queues = await read_queues(client, {key.namespace for key in stopped})
-    found = {key: queue_obstacle(key, *queues.of(key), home) for key in stopped} if queues.local is not None else {}
-    return [msgspec.structs.replace(row, obstacle=found.get(Key(row.namespace, row.queue), "")) for row in rows]
+    queues = await read_queues(client, {*(key.namespace for key in stopped), *(job.metadata.namespace for job in new)})
+    of_queues = {key: queue_obstacle(key, *queues.of(key), home) for key in stopped if queues.local is not None}
+    of_jobs = {job.metadata.key: obstacle(job, None, queues, home) for job in new}
+    return [msgspec.structs.replace(row, obstacle=_obstacle(row, of_queues, of_jobs)) for row in rows]
+
+
+def _obstacle(row: JobRow, of_queues: Mapping[Key, str], of_jobs: Mapping[Key, Obstacle | None]) -> str:
+    """A reason that the scheduler has found for this Job itself stands."""
+    found = of_jobs.get(Key(row.namespace, row.name))
+    if found is not None and found.certain:
+        return found.text
+    untold = row.state == "Pending" and row.reason in (reasons.SUSPENDED, reasons.PENDING_EVALUATION)
+    return of_queues.get(Key(row.namespace, row.queue), "") if untold else ""

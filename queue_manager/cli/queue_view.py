@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from job_controller.model import Key, Object
 from queue_manager.api.resources import (
@@ -17,13 +18,22 @@ from queue_manager.api.resources import (
 from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace, ResourceFlavor, WorkloadPriorityClass
 from queue_manager.engine.client import Client, O
 from queue_manager.engine.transport import ApiError
+from queue_manager.scheduling.resource_rules import ResourceRules
 from queue_manager.visibility.obstacles import Queues
 
+if TYPE_CHECKING:
+    from queue_manager.configuration import KueueConfig
 
-async def read_queues(client: Client, namespaces: Iterable[str]) -> Queues:
-    """The LocalQueues of these namespaces, and all that belongs to no namespace."""
+
+async def read_queues(client: Client, namespaces: Iterable[str], config: KueueConfig | None = None) -> Queues:
+    """The LocalQueues of these namespaces, and all that belongs to no namespace. `config`: of the queue manager."""
     chosen = sorted(set(namespaces))
-    lists = [await _seen(client, LOCAL_QUEUES, LocalQueue, namespace) for namespace in chosen]
+    try:
+        lists = [await _permitted(client, LOCAL_QUEUES, LocalQueue, namespace) for namespace in chosen]
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+        return Queues(installed=False)
     local = None if None in lists else [queue for some in lists for queue in some or ()]
     cluster = await _seen(client, CLUSTER_QUEUES, ClusterQueue)
     flavors = await _seen(client, RESOURCE_FLAVORS, ResourceFlavor)
@@ -35,14 +45,26 @@ async def read_queues(client: Client, namespaces: Iterable[str]) -> Queues:
         classes=None if classes is None else frozenset(one.metadata.name for one in classes),
         namespaces={name: labels for name in chosen if (labels := await _labels(client, name)) is not None},
         cohorts=bool(await _seen(client, COHORTS, Object)),
+        rules=_resource_rules(config) if config is not None else None,
     )
 
 
-async def _seen(client: Client, resource: Resource, type: type[O], namespace: str = "") -> list[O] | None:
+async def _permitted(client: Client, resource: Resource, type: type[O], namespace: str = "") -> list[O] | None:
+    """None: this user may not read them."""
     try:
         return await client.list(resource, namespace, type=type)
     except ApiError as error:
-        if not (error.is_forbidden or error.is_not_found):
+        if not error.is_forbidden:
+            raise
+        return None
+
+
+async def _seen(client: Client, resource: Resource, type: type[O]) -> list[O] | None:
+    """None: this user may not read them, or the kind does not exist."""
+    try:
+        return await _permitted(client, resource, type)
+    except ApiError as error:
+        if not error.is_not_found:
             raise
         return None
 
@@ -54,3 +76,10 @@ async def _labels(client: Client, namespace: str) -> dict[str, str] | None:
         if not (error.is_forbidden or error.is_not_found):
             raise
         return None
+
+
+def _resource_rules(config: KueueConfig) -> ResourceRules:
+    """Which requests count. The import takes 0.1 s: only commands that have a configuration pay for it."""
+    from queue_manager.lifecycle.settings import settings_of
+
+    return settings_of(config).resources

@@ -39,8 +39,8 @@ async def _run(args: argparse.Namespace) -> int:
         else:
             targets, empty = await find_all(client, args.jobs, namespace), ""
             queues = await VisibleQueues.read(client, [target.key.namespace for target in targets])
-        report = Report(args.output, dry_run=args.dry_run)
-        await reactivate(client, targets, queues, report, home, stagger=args.stagger, dry_run=args.dry_run)
+        with Report(args.output, dry_run=args.dry_run) as report:
+            await reactivate(client, targets, queues, report, home, stagger=args.stagger, dry_run=args.dry_run)
     return report.end(empty)
 
 
@@ -123,13 +123,10 @@ async def reactivate(
         if changed and stagger and not dry_run:
             await asyncio.sleep(stagger)
         changed += 1
-        try:
-            await patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": True}}, dry_run=dry_run)
-        except ApiError as error:
-            report.failed("Job", *target.key, error)
-            continue
-        note = on_reactivation(workload, queues.local(workload), queues.above(workload), home)
-        report.add("Job", *target.key, "reactivated", note)
+        change = patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": True}}, dry_run=dry_run)
+        if await report.made("Job", target.key, change):
+            note = on_reactivation(workload, queues.local(workload), queues.above(workload), home)
+            report.add("Job", *target.key, "reactivated", note)
 
 
 def why_not(target: JobTarget) -> str:

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from job_controller.labels import CONTROLLER_UID
 from job_controller.times import timestamp
-from queue_manager.api.resources import EVENTS, PODS
+from queue_manager.api.resources import EVENTS, PODS, WORKLOADS
+from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, home_of
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
@@ -33,9 +34,10 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.lifecycle.settings import settings_of
 from queue_manager.visibility.attempt_ladder import AttemptRow
 from queue_manager.visibility.failures import Failure, newest_failure
-from queue_manager.visibility.inbox import is_pod_of
+from queue_manager.visibility.inbox import is_pod_of, job_name
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
+from queue_manager.visibility.job_states import refused_shapes, refused_twin
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.outlook import OutlookContext
@@ -64,16 +66,20 @@ async def _view(args: argparse.Namespace) -> JobView:
         target = await find(client, key)
         pods = await pods_of(client, target)
         events = await events_of(client, target, pods)
-        queues = await read_queues(client, [target.key.namespace])
         config = given or await published(client)
+        queues = await read_queues(client, [target.key.namespace], config)
+        twin = await twin_of(client, target.workload)
         failure = await failure_of(client, pods)
-    found = obstacle(target.job, target.workload, queues, home)
+    found = obstacle(target.job, twin or target.workload, queues, home)  # what is judged of one holds for both
     around = OutlookContext(found, home=home)
     if config is not None:
         around = replace(around, settings=settings_of(config), options=config.job_controller.options())
+    alike = job_name(twin) if twin is not None else ""
     local, _ = queues.of(local_queue_of(target.job, target.workload))
     name = local.spec.cluster_queue if local is not None else ""
-    return job_view(target.job, target.workload, pods, events, around, now, cluster_queue=name, failure=failure)
+    return job_view(
+        target.job, target.workload, pods, events, around, now, cluster_queue=name, failure=failure, alike=alike
+    )
 
 
 def read_config(path: str) -> KueueConfig:
@@ -89,6 +95,14 @@ async def pods_of(client: Client, target: JobTarget) -> list[Pod]:
     meta = target.job.metadata
     pods = await client.list(PODS, meta.namespace, label_selector=f"{CONTROLLER_UID}={meta.uid}", type=Pod)
     return [pod for pod in pods if (owner := pod.metadata.controller) is not None and owner.uid == meta.uid]
+
+
+async def twin_of(client: Client, workload: Workload | None) -> Workload | None:
+    """A Workload of the same shape that was tried and does not fit, while this one waits."""
+    if workload is None or workload.status.admission is not None or not workload.spec.active:
+        return None
+    others = await client.list(WORKLOADS, workload.metadata.namespace, type=Workload)
+    return refused_twin(workload, refused_shapes(others))
 
 
 async def failure_of(client: Client, pods: Sequence[Pod]) -> Failure | None:
@@ -133,7 +147,7 @@ DEMAND = (
 
 
 def columns(now: datetime, tries: int) -> dict[str, tuple[output.TableColumn, ...]]:
-    """The tables with times. `tries`: how often the Workload held quota."""
+    """The tables with times. `tries`: of the Workload since it was last activated."""
     return {
         "indexes": (
             output.TableColumn("INDEX", lambda row: str(row.index), right=True),
@@ -158,7 +172,9 @@ def columns(now: datetime, tries: int) -> dict[str, tuple[output.TableColumn, ..
             output.TableColumn("ADMITTED", lambda row: stamp(row.admitted)),
             output.TableColumn("ENDED", lambda row: stamp(row.ended)),
             output.TableColumn("HELD QUOTA", lambda row: _held(row, now), right=True),
-            output.TableColumn("CAUSE", lambda row: gave_up(row.number) if row.cause == GAVE_UP else row.cause or "-"),
+            output.TableColumn(
+                "CAUSE", lambda row: gave_up(row.of_budget) if row.cause == GAVE_UP else row.cause or "-"
+            ),
             output.TableColumn("NEXT", lambda row: _next_try(row, now)),
         ),
         "history": (
@@ -193,7 +209,7 @@ def show(view: JobView, now: datetime) -> None:
 
 def picture(view: JobView, now: datetime) -> Group:
     parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
-    tables = columns(now, view.retries.tries)
+    tables = columns(now, view.retries.budget_tries)
     if view.indexes is not None:
         parts += [Text(), heading("INDEXES"), Text("\n".join(map_lines(view.indexes)))]
         if view.indexes.troubled:
@@ -238,7 +254,7 @@ def facts(view: JobView, now: datetime) -> Table:
     drawn.add_column(no_wrap=True, style="dim")
     drawn.add_column(overflow="fold")
     state = Text(view.state, style=STYLES.get(view.state, ""))
-    why = printable(gave_up(view.retries.tries) if view.reason == GAVE_UP else reason(view))
+    why = printable(gave_up(view.retries.budget_tries) if view.reason == GAVE_UP else reason(view))
     drawn.add_row("state", Text.assemble(state, f"  {why}" if why else ""))
     for i, following in enumerate(view.next):
         when = f"{ahead(following.at, now)} ({stamp(following.at)}): " if following.at is not None else ""
@@ -325,6 +341,10 @@ def _ran(row: PodRow, now: datetime) -> str:
 
 def _held(row: AttemptRow, now: datetime) -> str:
     return "-" if row.admitted is None else output.duration(((row.ended or now) - row.admitted).total_seconds())
+
+
+def _ended_by(row: AttemptRow) -> str:
+    return gave_up(row.of_budget) if row.cause == GAVE_UP else row.cause or "-"
 
 
 def _next_try(row: AttemptRow, now: datetime) -> str:

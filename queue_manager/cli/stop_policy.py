@@ -10,7 +10,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.cli.acting import Report
 from queue_manager.cli.connection import connect, home_of
-from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.cli.targets import QueueTarget, missing_queue, patch, queue_of
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError
@@ -50,7 +50,7 @@ async def find(client: Client, queue: QueueTarget, home: str) -> tuple[str, str]
     except ApiError as error:
         if not error.is_not_found:
             raise
-        raise CommandRefused(await missing_queue(client, queue, home)) from error
+        raise CommandRefused(await missing_queue(client, queue, home), EXIT_NEVER) from error
     try:
         above = await client.get(CLUSTER_QUEUES, "", local.spec.cluster_queue, type=ClusterQueue)
     except ApiError as error:

@@ -28,6 +28,7 @@ from queue_manager.cli.targets import check_local_queue
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError, Request, Response
+from queue_manager.visibility.job_states import is_judged, refused_shapes, refused_twin
 from queue_manager.visibility.obstacles import WAITS, Obstacle, Queues, obstacle
 
 
@@ -87,11 +88,10 @@ def _queue_of(meta: dict[str, Any]) -> object:
 def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
     """The Job as it will be sent, but for its namespace: with the queue of the command line where it names none."""
     tree = copy.deepcopy(manifest.tree)
-    kind = f"{tree.get('apiVersion')}/{tree.get('kind')}"
-    if kind != "batch/v1/Job":
-        raise CommandRefused(
-            f"{manifest.place('kind')}: only batch/v1 Jobs can be submitted, this is {kind}", EXIT_NEVER
-        )
+    version, kind = tree.get("apiVersion"), tree.get("kind")
+    if (version, kind) != ("batch/v1", "Job"):
+        what = f"is {version}/{kind}" if version and kind else "has no apiVersion and kind"
+        raise CommandRefused(f"{manifest.place('kind')}: only batch/v1 Jobs can be submitted, this {what}", EXIT_NEVER)
     meta = tree.setdefault("metadata", {})
     if not isinstance(meta, dict):
         raise CommandRefused(f"{manifest.place('metadata')}: metadata is a mapping with a name", EXIT_NEVER)
@@ -128,7 +128,9 @@ async def submit(
             code = code if _is_refusal(answer.status) else EXIT_ERROR
     if problems:
         raise CommandRefused("\n  ".join(["nothing was submitted:", *problems]), code)
-    queues = await read_queues(client, {job["metadata"]["namespace"] for _, job in jobs})
+    from queue_manager.cli.published_config import published  # imports pydantic: 0.1 s, not for Jobs that are refused
+
+    queues = await read_queues(client, {job["metadata"]["namespace"] for _, job in jobs}, await published(client))
     created: list[Job] = []
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=False)
@@ -186,7 +188,10 @@ def explain(manifest: Manifest, answer: Response) -> list[str]:
 
 
 async def judged(client: Client, jobs: Sequence[Job]) -> dict[str, Workload]:
-    """The Workloads of these Jobs by Job UID, once the scheduler has judged them all or SCHEDULER_SECONDS are over."""
+    """Workloads that the scheduler has judged, by Job UID, once it has judged all or SCHEDULER_SECONDS are over.
+
+    Each is the Job's own, or another of the same shape: what the scheduler says of one holds for both.
+    """
     found: dict[str, Workload] = {}
     with suppress(TimeoutError, ApiError):  # a user may submit Jobs, and read no Workloads
         async with asyncio.timeout(SCHEDULER_SECONDS):
@@ -196,11 +201,16 @@ async def judged(client: Client, jobs: Sequence[Job]) -> dict[str, Workload]:
 
 
 async def _judged(client: Client, job: Job) -> Workload:
-    selector = f"{keys.JOB_UID}={job.metadata.uid}"
+    selector, namespace, twins = f"{keys.JOB_UID}={job.metadata.uid}", job.metadata.namespace, None
     while True:
-        for workload in await client.list(WORKLOADS, job.metadata.namespace, label_selector=selector, type=Workload):
-            if workload.condition(condition_types.QUOTA_RESERVED) is not None:
+        for workload in await client.list(WORKLOADS, namespace, label_selector=selector, type=Workload):
+            if is_judged(workload.condition(condition_types.QUOTA_RESERVED)):
                 return workload
+            if twins is None:  # once: a namespace may have many Workloads
+                twins = refused_shapes(await client.list(WORKLOADS, namespace, type=Workload))
+            twin = refused_twin(workload, twins)
+            if twin is not None:
+                return twin
         await asyncio.sleep(POLL_SECONDS)
 
 

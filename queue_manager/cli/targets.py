@@ -7,7 +7,6 @@ the namespace, or a ClusterQueue: cq/NAME.
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,11 +16,12 @@ from queue_manager.api import keys
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
 from queue_manager.api.types import LocalQueue, Workload
 from queue_manager.cli.connection import home_of
-from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, CommandRefused
+from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.engine.client import Client, O
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.inbox import InboxRow
 from queue_manager.visibility.job_states import JobRow, workloads_by_job
+from queue_manager.visibility.similar_names import similar_names
 
 CLUSTER_QUEUE_PREFIXES = ("cq/", "clusterqueue/")
 FIELD_MANAGER = "sluice"
@@ -105,7 +105,7 @@ async def find(client: Client, key: Key) -> JobTarget:
     if workload is not None:
         return JobTarget(await _job_of(client, workload), workload)
     if job is None:
-        raise CommandRefused(_missing(key, await _jobs_in_sight(client, key.namespace)), EXIT_ERROR)
+        raise CommandRefused(_missing(key, await _jobs_in_sight(client, key.namespace)), EXIT_NEVER)
     return JobTarget(job, None)
 
 
@@ -151,7 +151,7 @@ def _missing(key: Key, jobs: Sequence[Key]) -> str:
     elsewhere = [str(other) for other in jobs if other.name == key.name]
     if elsewhere:
         return f"{text}; there is {', '.join(elsewhere)}"
-    near = difflib.get_close_matches(key.name, [other.name for other in jobs if other.namespace == key.namespace], n=3)
+    near = similar_names(key.name, [other.name for other in jobs if other.namespace == key.namespace])
     return f"{text}; did you mean {' or '.join(near)}?" if near else f"{text}; `sluice ps` lists them all"
 
 
@@ -219,7 +219,7 @@ def similar_queues(queue: QueueTarget, others: Sequence[QueueTarget]) -> list[Qu
     """Those of the same name, of either kind and in any namespace; else up to three with a similar name."""
     same = [other for other in others if other.key.name == queue.key.name]
     names = [other.key.name for other in others if other.resource == queue.resource] or [o.key.name for o in others]
-    near = difflib.get_close_matches(queue.key.name, dict.fromkeys(names), n=3)
+    near = similar_names(queue.key.name, names)
     return same or [other for name in near for other in others if other.key.name == name]
 
 

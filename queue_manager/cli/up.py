@@ -40,7 +40,7 @@ ROOT = "every Job can change anything on this machine; start sluice as an ordina
 
 
 def run(args: argparse.Namespace) -> int:
-    data_dir = expanded(args.data_dir) if args.data_dir else default_data_dir()
+    data_dir = directory(args.data_dir)
     options = ClusterOptions(
         data_dir=data_dir.absolute(), nodes=args.nodes, cpu=args.cpu or "", memory=args.memory or "", port=args.port
     )
@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise CommandRefused(f"port {options.port} of this machine is taken; choose another --port") from error
-        raise CommandRefused(f"cannot start: {error}") from error
+        where = f"{error.filename}: " if error.filename else ""
+        raise CommandRefused(f"cannot start: {where}{error.strerror or error}") from error
 
 
 def served(data_dir: Path) -> str:
@@ -78,6 +79,14 @@ def served(data_dir: Path) -> str:
     except (OSError, ValueError):
         return ""
     return f", which serves {url.scheme}://{url.netloc.rpartition('@')[2]} (export KUBECONFIG={quote(str(path))})"
+
+
+def directory(chosen: str | None) -> Path:
+    """Where the cluster lives. CommandRefused if that is something else than a directory."""
+    path = expanded(chosen) if chosen else default_data_dir()
+    if path.exists() and not path.is_dir():
+        raise CommandRefused(f"--data-dir {path}: not a directory", EXIT_NEVER)
+    return path
 
 
 def expanded(path: str) -> Path:

@@ -4,10 +4,10 @@ A Lease names its holder, who renews it every `retryPeriod`. Whoever has not see
 states may take it; of several who try, the API server lets one win, by resourceVersion. Times are measured by each
 candidate for itself, on a clock that nobody sets: those in the Lease are for people, and clocks of machines differ.
 
-A leader that could not renew for `renewDeadline`, which is shorter than the Lease lasts, stops before another begins,
-and stands for election again. That is not enough for a process that did not run meanwhile (SIGSTOP, a machine that
-slept): it would send what it was about to send, as one of two leaders. So every write goes through a `Fence`, which
-reads the clock once more.
+A leader that has had no answer to a renewal for `renewDeadline`, which is shorter than the Lease lasts, stops before
+another begins, and stands for election again. That is not enough for a process that did not run meanwhile (SIGSTOP, a
+machine that slept): it would send what it was about to send, as one of two leaders. So every write goes through a
+`Fence`, which reads the clock once more.
 """
 
 from __future__ import annotations
@@ -80,25 +80,31 @@ class Election:
         self._retry = settings.retry_period.total_seconds()
         self._seen: Json = {}  # the Lease's spec, and since when it has been that
         self._since = 0.0
-        self._renewed = -math.inf
+        self._renewed = -math.inf  # when the last renewal that was answered was sent
+        self._answered = -math.inf
 
     @property
     def leads(self) -> bool:
         """Nobody else may lead yet. Counted from before the renewal was sent: nobody can have seen it earlier."""
-        return self._now() < self._renewed + self._duration
+        return self._now() < self._ends
+
+    @property
+    def _ends(self) -> float:
+        """When another may lead, if we do not renew."""
+        return self._renewed + self._duration
 
     async def win(self) -> None:
         """Wait until we lead. Raises CannotStart if that cannot come."""
         holder = ""
         while not await self._try():
-            if self._holder not in ("", holder):
+            if self._holder not in ("", holder, self.name):  # our own from an earlier term may be left
                 holder = self._holder
                 self._told(f"waits: {holder} leads, by the lease {self.namespace}/{self.lease}")
             await asyncio.sleep(self._retry * (1 + JITTER * self._rng.random()))
 
     async def keep(self) -> None:
         """Renew for ever. Raises LeadershipLost."""
-        while (left := self._renewed + self._deadline - self._now()) > 0:
+        while (left := min(self._answered + self._deadline, self._ends) - self._now()) > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await asyncio.sleep(self._retry)
@@ -130,6 +136,7 @@ class Election:
             lease = await self._read()
             if not self._may_take(lease, began):
                 return False
+            sent = self._now()
             self._seen = (await self._write(lease, self.name, self._duration))["spec"]
         except ApiError as error:
             if not error.is_conflict:  # else another was faster
@@ -138,7 +145,7 @@ class Election:
         except OSError as error:
             log.warning("no answer about the lease", extra={"lease": self.lease, "error": str(error)})
             return False
-        self._since = self._renewed = began
+        self._since, self._renewed, self._answered = sent, sent, self._now()
         return True
 
     async def _read(self) -> Json | None:

@@ -16,16 +16,20 @@ import msgspec
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.requeue_history import MOST
-from queue_manager.visibility.inbox import tries
+from queue_manager.visibility.tries import tries
 from queue_manager.visibility.wire_types import Event
 
 _SAME = timedelta(seconds=2)  # an event is written a moment after the condition it tells of
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One time with quota. `ended` None: it holds it now. `next_try`: when it was, or will be, in line again."""
+    """One time with quota. `ended` None: it holds it now. `next_try`: when it was, or will be, in line again.
+
+    `number` counts all attempts, `of_budget` those since the Workload was last activated.
+    """
 
     number: int
+    of_budget: int = 0
     admitted: datetime | None
     ended: datetime | None
     cause: str
@@ -41,7 +45,17 @@ def attempts(workload: Workload, events: Iterable[Event]) -> list[AttemptRow]:
     followed = [_followed(rung, after) for rung, after in pairwise(rungs)]
     rungs = [*followed[1 - MOST :], _finished(rungs[-1], workload)]
     first = total - len(rungs) + 1
-    return [msgspec.structs.replace(rung, number=first + i) for i, rung in enumerate(rungs)]
+    return _of_budgets([msgspec.structs.replace(rung, number=first + i) for i, rung in enumerate(rungs)])
+
+
+def _of_budgets(rungs: list[AttemptRow]) -> list[AttemptRow]:
+    """A deactivation ends a budget of retries."""
+    begun, found = 0, []
+    for rung in rungs:
+        found.append(msgspec.structs.replace(rung, of_budget=rung.number - begun))
+        if rung.cause.startswith(reasons.DEACTIVATED):
+            begun = rung.number
+    return found
 
 
 def _followed(rung: AttemptRow, after: AttemptRow) -> AttemptRow:

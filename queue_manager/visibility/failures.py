@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
 
 from job_controller.disruption_target import DISRUPTION_TARGET
+from job_controller.model import Job
+from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import finish_time
-from queue_manager.api import reasons
+from job_controller.switches import effective
 from queue_manager.api.types import Workload
-from queue_manager.visibility.pod_attempts import failed_container
+from queue_manager.visibility.pod_attempts import backoff_end, failed_container, next_of_index
+from queue_manager.visibility.tries import budget
 from queue_manager.visibility.wire_types import Pod
 
 OOM_KILLED = "OOMKilled"
@@ -35,14 +38,18 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         code = "" if self.exit_code is None else f"exit {self.exit_code}"
         named = self.reason if self.reason != "Error" else ""
         head = f"{named} ({code})" if named and code else named or code
-        return ": ".join(part for part in (head, self.last_line or self.message) if part)
+        return ": ".join(part for part in (head, (self.last_line or self.message).strip()) if part)
 
 
-def newest_failure(pods: Iterable[Pod], since: datetime | None = None) -> Failure | None:
-    """That of the pod that failed last, and not before `since`. Disrupted pods did not fail by themselves."""
+def newest_failure(pods: Iterable[Pod]) -> Failure | None:
+    """That of the pod that failed last. Disrupted pods did not fail by themselves."""
+    newest = _newest(pods)
+    return None if newest is None else _failure(newest)
+
+
+def _newest(pods: Iterable[Pod]) -> Pod | None:
     failed = [pod for pod in pods if pod.status.phase == "Failed" and not _disrupted(pod)]
-    newest = max(failed, key=lambda pod: (finish_time(pod), pod.metadata.name), default=None)
-    return None if newest is None or (since is not None and finish_time(newest) < since) else _failure(newest)
+    return max(failed, key=lambda pod: (finish_time(pod), pod.metadata.name), default=None)
 
 
 def _disrupted(pod: Pod) -> bool:
@@ -63,28 +70,52 @@ def _failure(pod: Pod) -> Failure:
     )
 
 
-def failures(workloads: Iterable[Workload], pods: Iterable[Pod]) -> dict[str, Failure]:
-    """The newest failure of each Workload's Job by Workload UID, in the tries that led to its last deactivation."""
+def failures(
+    workloads: Iterable[Workload],
+    pods: Iterable[Pod],
+    jobs: Iterable[Job] = (),
+    options: JobControllerOptions | None = None,
+) -> dict[str, Failure]:
+    """The newest failure of each Workload's Job by Workload UID, where it led to the last deactivation.
+
+    `pods`: the failed ones. `jobs`: as far as they may be read.
+    """
+    by_uid = {job.metadata.uid: job for job in jobs}
     by_job: dict[str, list[Pod]] = {}
     for pod in pods:
         owner = pod.metadata.controller
         if owner is not None:
             by_job.setdefault(owner.uid, []).append(pod)
-    found: Mapping[str, Failure | None] = {
-        workload.metadata.uid: newest_failure(by_job.get(owner.uid, ()), first_try(workload))
-        for workload in workloads
-        if (owner := workload.metadata.controller) is not None
-    }
-    return {uid: failure for uid, failure in found.items() if failure is not None}
+    found: dict[str, Failure] = {}
+    for workload in workloads:
+        owner = workload.metadata.controller
+        failed = by_job.get(owner.uid, []) if owner is not None else []
+        newest = _newest(failed)
+        if owner is None or newest is None:
+            continue
+        replaced = _replaced_at(by_uid.get(owner.uid), newest, failed, options or JobControllerOptions())
+        if _led_here(workload, finish_time(newest), replaced):
+            found[workload.metadata.uid] = _failure(newest)
+    return found
 
 
-def first_try(workload: Workload) -> datetime | None:
-    """When the first try began of those that led to the newest deactivation; None if no try is recorded."""
-    history = workload.status.requeue_history
-    attempts = history.attempts if history is not None else ()
-    start = None
-    for number, attempt in enumerate(reversed(attempts)):
-        if number and attempt.reason.startswith(reasons.DEACTIVATED):
-            break
-        start = attempt.start
-    return start
+def _led_here(workload: Workload, failed: datetime, replaced: datetime) -> bool:
+    """Whether a pod that failed then kept the pods from being ready in the tries since the last activation.
+
+    It did if it failed in them, or if the Job's backoff after it outlasted them, so that they had no pod in its place.
+    """
+    attempts = budget(workload)
+    if not attempts:
+        return True
+    start, end = attempts[0].start, attempts[-1].end
+    return start is None or failed >= start or (end is not None and replaced >= end)
+
+
+def _replaced_at(job: Job | None, newest: Pod, failed: Sequence[Pod], options: JobControllerOptions) -> datetime:
+    """The earliest time at which the Job can have replaced this pod."""
+    if job is None:
+        return finish_time(newest)
+    if effective(job, options.switches).spec.backoff_limit_per_index is not None:
+        return next_of_index(job, newest, options)
+    in_a_row = [newest] if job.status.succeeded else failed  # when it succeeded is not known
+    return backoff_end(job, (), in_a_row, options) or finish_time(newest)

@@ -16,6 +16,7 @@ import msgspec
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.visibility.failures import OOM_KILLED, Failure
+from queue_manager.visibility.tries import budget_tries
 from queue_manager.visibility.wire_types import Event
 
 LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
@@ -26,7 +27,10 @@ RESTARTING = "Back-off restarting failed container"  # how the kubelet's BackOff
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One deactivated Workload. `why` is a class of causes, `reason` and `message` are the API's words."""
+    """One deactivated Workload. `why` is a class of causes, `reason` and `message` are the API's words.
+
+    `tries`: those since it was last activated.
+    """
 
     namespace: str
     name: str
@@ -84,7 +88,7 @@ def _row(
         why=why,
         reason=evicted.reason if evicted is not None else "",
         message=evicted.message if evicted is not None else "",
-        tries=tries(workload),
+        tries=budget_tries(workload),
         exit_code=failure.exit_code if failure is not None else None,
         last_error=failure.text if failure is not None else warned(event),
         since=since,
@@ -144,26 +148,6 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
     return _UNREADY.get(most.underlying_cause or reasons.WAIT_FOR_START, most.underlying_cause or "")
 
 
-def tries(workload: Workload) -> int:
-    """How often it held quota and lost it again. A user's word about a waiting Workload is no try."""
-    stats = workload.status.scheduling_stats
-    if stats is None:
-        return 0
-    lost = sum(
-        e.count or 0 for e in stats.evictions if (e.reason, e.underlying_cause or "") != (reasons.DEACTIVATED, "")
-    )
-    return lost - 1 if _gave_up_waiting(workload) else lost
-
-
-def _gave_up_waiting(workload: Workload) -> bool:
-    """It was deactivated in its backoff: counted like an eviction, but no try had begun."""
-    evicted, history = workload.condition(condition_types.EVICTED), workload.status.requeue_history
-    if evicted is None or not evicted.is_true or not evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO):
-        return False
-    last = history.attempts[-1].end if history is not None and history.attempts else None
-    return last is not None and evicted.last_transition_time is not None and last < evicted.last_transition_time
-
-
 def action(why: str, job: str, failure: Failure | None = None, home: str = "default") -> str:
     """What an operator would do next. `job`: as an argument of a command."""
     again = f"sluice reactivate {job}"
@@ -183,7 +167,7 @@ def action(why: str, job: str, failure: Failure | None = None, home: str = "defa
             return f"make room for its pods on a node, then: {again}"
         case "pods lost":
             return f"see why pods that ran are gone (sluice show {job}), then: {again}"
-    return f"see why its pods do not start (sluice show {job}), then: {again}"
+    return f"see why its pods are not ready (sluice show {job}), then: {again}"
 
 
 def _log(failure: Failure, home: str) -> str:
@@ -222,7 +206,7 @@ def newest_error(events: Sequence[Event]) -> str:
 
 def warned(event: Event | None) -> str:
     """Its message; of a BackOff without the pod's name and UID, which say nothing about the error."""
-    text = event.message if event is not None else ""
+    text = event.message.strip() if event is not None else ""
     return text.partition(" in pod ")[0] if text.startswith(RESTARTING) else text
 
 

@@ -32,11 +32,13 @@ from enum import StrEnum
 import msgspec
 
 from job_controller import conditions
-from job_controller.model import Job
+from job_controller.model import Condition, Job, Key
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
+from queue_manager.scheduling import workload_info
 from queue_manager.visibility import inbox
+from queue_manager.visibility.tries import budget_tries
 
 LOOKED_AT_WITHIN = timedelta(seconds=15)  # a new Job by its queue
 NOT_QUEUED = "NotQueued"
@@ -68,7 +70,8 @@ _ORDER = tuple(JobState)
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A Job as `sluice ps` shows it. Times are in seconds; None: the phase was never entered.
 
-    `obstacle`: what stops its queue as a whole, with the command against it.
+    `tries`: those since its Workload was last activated. `obstacle`: what stops its queue as a whole, with the command
+    against it, or what keeps a Job without a Workload from getting one.
     """
 
     namespace: str
@@ -94,9 +97,9 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def job_rows(jobs: Iterable[Job], workloads: Iterable[Workload], now: datetime) -> list[JobRow]:
     """Rows ordered by namespace, then by what a person looks for first: running, waiting, ended."""
     by_job = workloads_by_job(workloads)
-    refused = _refused(by_job.values())
+    refused = refused_shapes(by_job.values())
     seen = ((job, by_job.get(job.metadata.uid)) for job in jobs)
-    rows = [job_row(job, its, now, _alike(job, its, refused)) for job, its in seen]
+    rows = [job_row(job, its, now, twin_name(its, refused)) for job, its in seen]
     return sorted(rows, key=lambda row: (row.namespace, _ORDER.index(row.state), -row.priority, row.name))
 
 
@@ -108,31 +111,41 @@ def workloads_by_job(workloads: Iterable[Workload]) -> dict[str, Workload]:
     return {owner.uid: w for w in ordered if (owner := w.metadata.controller) is not None}
 
 
-def _alike(job: Job, workload: Workload | None, refused: Mapping[bytes, str]) -> str:
-    """Another Job of its shape that does not fit."""
-    if workload is None or not refused or workload.is_true(condition_types.QUOTA_RESERVED):
-        return ""
-    name = refused.get(_shape(workload), "")
-    return name if name != job.metadata.name else ""
+Shape = tuple[Key, bytes]
 
 
-def _refused(workloads: Iterable[Workload]) -> dict[bytes, str]:
-    """By shape, the Job of a Workload that was tried and does not fit: others of its shape are not tried then."""
-    found: dict[bytes, str] = {}
+def twin_name(workload: Workload | None, refused: Mapping[Shape, Workload]) -> str:
+    """The Job of the `refused_twin`; empty if there is none."""
+    twin = refused_twin(workload, refused) if workload is not None else None
+    return inbox.job_name(twin) if twin is not None else ""
+
+
+def refused_shapes(workloads: Iterable[Workload]) -> dict[Shape, Workload]:
+    """Workloads that were tried and do not fit, by shape. The scheduler does not try others of these shapes."""
+    found: dict[Shape, Workload] = {}
     for workload in workloads:
         waits = workload.condition(condition_types.QUOTA_RESERVED)
-        if waits is not None and waits.reason in _NO_FIT and waits.message != messages.EQUIVALENT_MESSAGE:
-            found.setdefault(_shape(workload), inbox.job_name(workload))
+        over = not workload.spec.active or workload.is_true(condition_types.FINISHED)
+        if waits is None or over or waits.reason not in _NO_FIT or waits.message == messages.EQUIVALENT_MESSAGE:
+            continue
+        found.setdefault(_shape(workload), workload)
     return found
 
 
 _NO_FIT = (reasons.WAITING_FOR_QUOTA, reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)
 
 
-def _shape(workload: Workload) -> bytes:
-    """Workloads of one shape fit or do not fit together. Narrower than the scheduler's: of one LocalQueue only."""
-    spec = workload.spec
-    return msgspec.json.encode((workload.local_queue, spec.priority or 0, spec.pod_sets), order="sorted")
+def refused_twin(workload: Workload, refused: Mapping[Shape, Workload]) -> Workload | None:
+    """Another Workload of the same shape, of `refused`, while this one has no quota."""
+    if not refused or workload.is_true(condition_types.QUOTA_RESERVED):
+        return None
+    twin = refused.get(_shape(workload))
+    return twin if twin is not None and twin.metadata.uid != workload.metadata.uid else None
+
+
+def _shape(workload: Workload) -> Shape:
+    """The scheduler's shape, within one LocalQueue: other LocalQueues may lead to another ClusterQueue."""
+    return workload.local_queue, workload_info.info(workload).shape
 
 
 def job_row(job: Job, workload: Workload | None, now: datetime, alike: str = "") -> JobRow:
@@ -155,7 +168,7 @@ def job_row(job: Job, workload: Workload | None, now: datetime, alike: str = "")
         waiting_seconds=waiting,
         running_seconds=running,
         retries=_retries(workload),
-        tries=inbox.tries(workload) if workload is not None else 0,
+        tries=budget_tries(workload) if workload is not None else 0,
         reason=reason,
         message=message,
         alike=alike,
@@ -243,7 +256,7 @@ def why(job: Job | None, workload: Workload | None, state: JobState, now: dateti
     if state in (JobState.PENDING, JobState.RESERVED):
         kind = condition_types.QUOTA_RESERVED if state == JobState.PENDING else condition_types.ADMITTED
         waiting = workload.condition(kind)
-        if waiting is None and state == JobState.PENDING:  # the scheduler writes to the first, and to one of each shape
+        if state == JobState.PENDING and not is_judged(waiting):  # the scheduler writes to the first of each shape only
             behind = f"waits behind others in {workload.spec.queue_name}"
             return reasons.PENDING_EVALUATION, f"{alike} asks for the same and does not fit" if alike else behind
         return (waiting.reason, waiting.message) if waiting and waiting.status == "False" else ("", "")
@@ -251,6 +264,11 @@ def why(job: Job | None, workload: Workload | None, state: JobState, now: dateti
         ready = workload.condition(condition_types.PODS_READY)
         return (ready.reason, ready.message) if ready and ready.status == "False" else ("", "")
     return "", ""
+
+
+def is_judged(reserved: Condition | None) -> bool:
+    """Whether the scheduler has tried the Workload, by its QuotaReserved condition."""
+    return reserved is not None and reserved.message != messages.PENDING_EVALUATION_MESSAGE
 
 
 def spans(job: Job, workload: Workload | None, now: datetime) -> tuple[float | None, float | None]:

@@ -20,6 +20,7 @@ from queue_manager.visibility.job_history import Step, history
 from queue_manager.visibility.job_states import JobState, job_state, spans, state_without_job, why
 from queue_manager.visibility.outlook import Next, OutlookContext, outlook
 from queue_manager.visibility.pod_attempts import PodRow, pod_rows
+from queue_manager.visibility.tries import budget_tries, tries
 from queue_manager.visibility.wire_types import Event, Pod
 
 
@@ -32,10 +33,11 @@ class EvictionCountRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Requeues since the last (re)activation, when the next is due, and all tries and evictions so far."""
+    """Requeues and `budget_tries` since the last activation, when the next is due, all tries and evictions so far."""
 
     requeues: int
     tries: int
+    budget_tries: int
     requeue_at: datetime | None
     evictions: list[EvictionCountRow]
     attempts: list[AttemptRow]
@@ -66,6 +68,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: JobState
     reason: str
     message: str
+    alike: str
     waiting_seconds: float | None
     running_seconds: float | None
     next: list[Next]
@@ -98,8 +101,10 @@ def job_view(
     *,
     cluster_queue: str = "",
     failure: Failure | None = None,
+    alike: str = "",
 ) -> JobView:
     """`cluster_queue`: that of its LocalQueue, while it has no quota. `failure`: of the pod that failed last.
+    `alike`: a Job of the same shape that was tried and does not fit.
 
     Raises ValueError if neither a Job nor a Workload is given.
     """
@@ -114,7 +119,9 @@ def job_view(
     pods = [believed(pod, name) for pod in pods]
     indexes = index_map(job, pods, around.options) if job is not None else None
     refusal = _refusal(told) if workload is None and state == JobState.PENDING else None
-    reason, message = (refusal.reason, refusal.message) if refusal is not None else why(job, workload, state, now)
+    reason, message = (
+        (refusal.reason, refusal.message) if refusal is not None else why(job, workload, state, now, alike)
+    )
     waiting, running = spans(shown, workload, now)
     admission = workload.status.admission if workload is not None else None
     ref = workload.spec.priority_class_ref if workload is not None else None
@@ -131,6 +138,7 @@ def job_view(
         state=state,
         reason=reason,
         message=message,
+        alike=alike,
         waiting_seconds=waiting,
         running_seconds=running,
         next=outlook(job, workload, pods, indexes, state, around, now, refused=refusal is not None),
@@ -163,11 +171,12 @@ def _refusal(events: Sequence[Event]) -> Event | None:
 
 def _retries(workload: Workload | None, events: Sequence[Event]) -> Retries:
     if workload is None:
-        return Retries(requeues=0, tries=0, requeue_at=None, evictions=[], attempts=[])
+        return Retries(requeues=0, tries=0, budget_tries=0, requeue_at=None, evictions=[], attempts=[])
     state, stats = workload.status.requeue_state, workload.status.scheduling_stats
     return Retries(
         requeues=(state.count or 0) if state is not None else 0,
-        tries=inbox.tries(workload),
+        tries=tries(workload),
+        budget_tries=budget_tries(workload),
         requeue_at=state.requeue_at if state is not None else None,
         evictions=[
             EvictionCountRow(reason=e.reason or "", cause=e.underlying_cause or "", count=e.count or 0)

@@ -3,19 +3,19 @@
 `obstacle` judges a Job by the queues, flavors and priority classes as they are now. It says nothing of quota that is
 merely in use: the Job waits for that. The first rule that applies decides:
 
+    the cluster does not have the queue's kinds
     its priority class does not exist             no Workload is created
     its namespace is not selected                 the ClusterQueue's namespaceSelector does not match
     it asks for more than the queue can ever have
     its queue is missing, held or inactive        everything in that queue waits
     its queue has no quota for a resource         unless the configuration leaves the resource out
 
-Only the configuration of the queue manager knows which resources are left out. Before the scheduler has judged the
-Workload, the last one is therefore uncertain.
+Only the configuration of the queue manager says which resources are left out (`resources`). Where it cannot be read,
+the last rule is uncertain until the scheduler has judged the Workload, or another of the same shape.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -25,10 +25,15 @@ from job_controller.model import Job, Key, ObjectMeta
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
+from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.consequences import queue_obstacle
+from queue_manager.visibility.job_states import is_judged
+from queue_manager.visibility.similar_names import similar_names
 from queue_manager.visibility.start_verdict import never, without_quota
 
 WAITS = "waits in its queue"
+INSTALL = "sluice crds | kubectl apply -f -"
+NOT_INSTALLED = f"has none of the queue's kinds; to install them: {INSTALL}"
 _NEVER = (reasons.NO_MATCHING_FLAVOR, reasons.EXCEEDS_MAX_QUOTA, reasons.MISCONFIGURED)
 
 
@@ -49,7 +54,8 @@ class Queues:
     """What is around a Job. None: this user may not read it, or the kind does not exist.
 
     `namespaces`: the labels of each namespace that could be read. `cohorts`: Cohort objects exist, whose quotas are
-    not known here.
+    not known here. `installed`: the cluster has the kinds of the queue.
+    `rules`: the configuration's `resources`.
     """
 
     local: Mapping[Key, LocalQueue] | None = None
@@ -58,6 +64,8 @@ class Queues:
     classes: frozenset[str] | None = None
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     cohorts: bool = False
+    installed: bool = True
+    rules: ResourceRules | None = None
 
     def of(self, key: Key) -> tuple[LocalQueue | None, ClusterQueue | None]:
         """The LocalQueue of this key and its ClusterQueue. ClusterQueues that may not be read count as open."""
@@ -70,6 +78,8 @@ class Queues:
 def obstacle(job: Job | None, workload: Workload | None, queues: Queues, home: str = "default") -> Obstacle | None:
     """What keeps a Job, or a Workload without one, from starting. `home`: the namespace of names without one."""
     key = local_queue_of(job, workload)
+    if key.name and not queues.installed:
+        return Obstacle(f"cannot start: the cluster {NOT_INSTALLED}", never=True)
     if not key.name or queues.local is None:
         return None
     local, above = queues.of(key)
@@ -80,7 +90,7 @@ def obstacle(job: Job | None, workload: Workload | None, queues: Queues, home: s
     text = queue_obstacle(key, local, above, home)
     if text:
         return Obstacle(f"waits: {text}")
-    return _of_resources(judged, workload, above) if above is not None and judged is not None else None
+    return _of_resources(judged, workload, above, queues.rules) if above is not None and judged is not None else None
 
 
 def local_queue_of(job: Job | None, workload: Workload | None) -> Key:
@@ -96,7 +106,7 @@ def _of_class(job: Job, workload: Workload | None, queues: Queues) -> Obstacle |
     name = job.metadata.labels.get(keys.PRIORITY_CLASS, "")
     if not name or workload is not None or queues.classes is None or name in queues.classes:
         return None
-    near = difflib.get_close_matches(name, sorted(queues.classes), n=1)
+    near = similar_names(name, queues.classes, 1)
     text = f"cannot start: there is no WorkloadPriorityClass {name}"
     text += f"; did you mean {near[0]}?" if near else ""
     return Obstacle(text, f"correct its label {keys.PRIORITY_CLASS}", never=True)
@@ -110,7 +120,7 @@ def _of_specs(job: Job, above: ClusterQueue | None, queues: Queues) -> Obstacle 
         return Obstacle(f"{text} (namespaceSelector)", "use another queue, or have an admin change it", never=True)
     if queues.cluster is None or queues.flavors is None or (queues.cohorts and above.spec.cohort_name):
         return None
-    text = never(job, above, queues.cluster.values(), queues.flavors)
+    text = never(job, above, queues.cluster.values(), queues.flavors, queues.rules or COUNT_ALL)
     return Obstacle(text, "ask for less, or have an admin change the queue", never=True) if text else None
 
 
@@ -123,14 +133,17 @@ def _selects(above: ClusterQueue, namespace: str, queues: Queues) -> bool:
     return own is None or label_selectors.matches(selector, own)
 
 
-def _of_resources(job: Job, workload: Workload | None, above: ClusterQueue) -> Obstacle | None:
-    names = ", ".join(without_quota(job, above)) if above.metadata.name else ""
+def _of_resources(
+    job: Job, workload: Workload | None, above: ClusterQueue, rules: ResourceRules | None
+) -> Obstacle | None:
+    names = ", ".join(without_quota(job, above, rules or COUNT_ALL)) if above.metadata.name else ""
     if not names:
         return None
     text = f"cannot start: ClusterQueue {above.metadata.name} has no quota for {names}"
     judged = workload.condition(condition_types.QUOTA_RESERVED) if workload is not None else None
-    if judged is None:
+    if judged is not None and is_judged(judged):
+        if judged.reason not in _NEVER:
+            return None
+    elif rules is None:
         return Obstacle(f"{text}, unless the configuration leaves that out", certain=False)
-    if judged.is_true or judged.reason not in _NEVER:
-        return None
     return Obstacle(text, "do not ask for it, or have an admin add a quota", never=True)

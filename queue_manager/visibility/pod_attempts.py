@@ -18,6 +18,8 @@ from job_controller.pod_facts import LONG_AGO, completion_index, finish_time, is
 from job_controller.switches import effective
 from queue_manager.visibility.wire_types import ContainerStatus, Pod, Terminated
 
+RESTARTED = "Restarted"
+
 
 class PodRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One pod. `attempt` counts from 1: within its index for Indexed Jobs, within the Job otherwise."""
@@ -102,7 +104,9 @@ def trouble(pod: Pod) -> tuple[str, str]:
             return status.state.waiting.reason, status.state.waiting.message
     if pod.status.reason:  # the node ended the pod: the exit codes of its containers only follow from that
         return pod.status.reason, pod.status.message
-    ended = _bad_end(pod) or _bad_end_before(pod)
+    ended, before = _bad_end(pod), _bad_end_before(pod)
+    if ended is None and before is not None:
+        return RESTARTED, ": ".join(part for part in (f"after {before.reason}", before.message) if part)
     return (ended.reason, ended.message) if ended is not None else ("", "")
 
 
@@ -150,18 +154,21 @@ def works(job: Job) -> bool:
 
 
 def next_pod_at(job: Job, pods: Sequence[Pod], options: JobControllerOptions) -> datetime | None:
-    """When the Job as a whole may replace failed pods; None: nothing waits (spec job-controller.md 2.8)."""
+    """When the Job as a whole may replace failed pods; None: nothing waits."""
     job = effective(job, options.switches)
     if not works(job) or job.spec.backoff_limit_per_index is not None:
         return None
     if sum(map(is_active, pods)) >= job.spec.pods_at_once:
         return None
-    ended = [pod for pod in pods if is_terminal(pod)]
-    seen = backoff.extend(
-        backoff.FailureHistory(),
-        (pod for pod in ended if pod.status.phase == "Succeeded"),
-        (pod for pod in ended if pod.status.phase == "Failed"),
-    )
+    succeeded = [pod for pod in pods if pod.status.phase == "Succeeded"]
+    return backoff_end(job, succeeded, [pod for pod in pods if pod.status.phase == "Failed"], options)
+
+
+def backoff_end(
+    job: Job, succeeded: Iterable[Pod], failed: Iterable[Pod], options: JobControllerOptions
+) -> datetime | None:
+    """When the Job as a whole may replace these failed pods; None if a pod has succeeded since."""
+    seen = backoff.extend(backoff.FailureHistory(), succeeded, failed)
     if seen.last_failure is None:
         return None
     return seen.last_failure + backoff.delay(len(seen.failures), backoff.base_of(job, options), options.backoff_max)

@@ -1,5 +1,9 @@
 """One row per ClusterQueue: how many wait, how many run, and how much of each quota is in use. Pure.
 
+All of that is reckoned from one list of Workloads, so that the numbers of a row fit together. The status of a
+ClusterQueue says the same, but of another moment. What a Workload uses is what its assignment says, less the pods
+that have given back their quota (reclaimablePods).
+
 What a ClusterQueue lends is not recorded anywhere. A cohort knows how much its members borrow (B), and each member how
 much of its quota it may lend and does not use itself (U). So member i lends at least B minus the U of all others, and
 at most the smaller of B and its own U. With one possible lender both are the same.
@@ -9,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -57,7 +62,7 @@ def queue_rows(
     workloads: Iterable[Workload],
     now: datetime,
 ) -> list[QueueRow]:
-    """Rows by name. Counts and waits come from the Workloads, quota in use from the ClusterQueue's status."""
+    """Rows by name."""
     feeds: dict[str, list[LocalQueue]] = {}
     target: dict[tuple[str, str], str] = {}
     for queue in local_queues:
@@ -65,6 +70,7 @@ def queue_rows(
         target[queue.metadata.key] = queue.spec.cluster_queue
     waiting: dict[str, list[datetime]] = {}
     admitted: dict[str, int] = {}
+    used: dict[str, Usage] = {}
     for workload in workloads:
         name = target.get(workload.local_queue, "")
         if workload.is_true(condition_types.FINISHED):
@@ -72,10 +78,11 @@ def queue_rows(
         if workload.status.admission is not None:
             home = workload.status.admission.cluster_queue
             admitted[home] = admitted.get(home, 0) + 1
+            _add(used.setdefault(home, {}), usage(workload))
         elif workload.spec.active:
             waiting.setdefault(name, []).append(workload.metadata.creation_timestamp or now)
     named = {queue.metadata.name: queue for queue in cluster_queues}
-    quotas = _quotas(named.values())
+    quotas = _quotas(named.values(), used)
     return [
         _row(queue, feeds.get(name, []), waiting.get(name, []), admitted.get(name, 0), quotas[name], now)
         for name, queue in sorted(named.items())
@@ -109,39 +116,73 @@ def _row(
 # --- quota -------------------------------------------------------------------------------------------------
 
 
-def _quotas(queues: Iterable[ClusterQueue]) -> dict[str, list[QuotaRow]]:
-    """The quota rows of each ClusterQueue by its name."""
-    cohorts: dict[str, list[ClusterQueue]] = {}
-    found = {}
-    for queue in queues:
-        cohorts.setdefault(queue.spec.cohort_name or f"/{queue.metadata.name}", []).append(queue)
-    for members in cohorts.values():
-        borrowed = [_borrowed(member) for member in members]
-        spare = {member.metadata.name: _spare(member) for member in members}
-        for member in members:
-            found[member.metadata.name] = [
-                _quota(member, fr, quota, sum(one.get(fr, 0) for one in borrowed), spare)
-                for fr, quota in _specs(member)
-            ]
+Usage = dict[FlavorResource, int]
+
+
+class _Member(NamedTuple):
+    """A ClusterQueue with what it uses, borrows, and does not use of what it may lend."""
+
+    queue: ClusterQueue
+    used: Usage
+    borrowed: Usage
+    spare: Usage
+
+
+def usage(workload: Workload) -> Usage:
+    """The quota that a Workload holds by its status.admission."""
+    admission, found = workload.status.admission, Usage()
+    reclaimed = {pods.name: pods.count for pods in workload.status.reclaimable_pods}
+    for assigned in admission.pod_set_assignments if admission is not None else ():
+        count = assigned.count or 0
+        running = max(0, count - reclaimed.get(assigned.name, 0))
+        for resource, quantity in assigned.resource_usage.items():
+            fr = FlavorResource(assigned.flavors.get(resource, ""), resource)
+            all_of_it = amount(resource, quantity)
+            _add(found, {fr: all_of_it * running // count if count else all_of_it})
     return found
 
 
-def _quota(
-    queue: ClusterQueue,
-    fr: FlavorResource,
-    quota: ResourceQuota,
-    borrowed: int,
-    spare: Mapping[str, Mapping[FlavorResource, int]],
-) -> QuotaRow:
-    """`borrowed`: by the whole cohort. `spare`: what each member of it may lend and does not use."""
-    own = spare[queue.metadata.name].get(fr, 0)
-    others = sum(one.get(fr, 0) for one in spare.values()) - own
+def _add(total: Usage, more: Usage) -> None:
+    for fr, value in more.items():
+        total[fr] = total.get(fr, 0) + value
+
+
+def _quotas(queues: Iterable[ClusterQueue], used: Mapping[str, Usage]) -> dict[str, list[QuotaRow]]:
+    """The quota rows of each ClusterQueue by its name. `used`: by name."""
+    cohorts: dict[str, list[_Member]] = {}
+    found = {}
+    for queue in queues:
+        name = queue.metadata.name
+        cohorts.setdefault(queue.spec.cohort_name or f"/{name}", []).append(_member(queue, used.get(name, {})))
+    for members in cohorts.values():
+        for member in members:
+            rows = [_quota(member, fr, quota, members) for fr, quota in _specs(member.queue)]
+            found[member.queue.metadata.name] = rows
+    return found
+
+
+def _member(queue: ClusterQueue, used: Usage) -> _Member:
+    """Spare is what is not used of its own quota, as far as it may be lent; nothing without a cohort."""
+    borrowed, spare = Usage(), Usage()
+    for fr, quota in _specs(queue) if queue.spec.cohort_name else ():
+        nominal = amount(fr.resource, quota.nominal_quota)
+        most = nominal if quota.lending_limit is None else amount(fr.resource, quota.lending_limit)
+        borrowed[fr] = max(0, used.get(fr, 0) - nominal)
+        spare[fr] = max(0, min(most, nominal - used.get(fr, 0)))
+    return _Member(queue, used, borrowed, spare)
+
+
+def _quota(member: _Member, fr: FlavorResource, quota: ResourceQuota, members: Sequence[_Member]) -> QuotaRow:
+    """`members`: of its cohort, itself included."""
+    borrowed = sum(one.borrowed.get(fr, 0) for one in members)
+    own = member.spare.get(fr, 0)
+    others = sum(one.spare.get(fr, 0) for one in members) - own
     return QuotaRow(
         flavor=fr.flavor,
         resource=fr.resource,
-        used=text(fr.resource, _used(queue).get(fr, 0)),
+        used=text(fr.resource, member.used.get(fr, 0)),
         nominal=_text(quota.nominal_quota),
-        borrowed=text(fr.resource, _borrowed(queue).get(fr, 0)),
+        borrowed=text(fr.resource, member.borrowed.get(fr, 0)),
         borrowing_limit=None if quota.borrowing_limit is None else _text(quota.borrowing_limit),
         lent_at_least=text(fr.resource, max(0, min(borrowed - others, own))),
         lent_at_most=text(fr.resource, min(borrowed, own)),
@@ -156,33 +197,6 @@ def _specs(queue: ClusterQueue) -> list[tuple[FlavorResource, ResourceQuota]]:
         for flavor in group.flavors
         for quota in flavor.resources
     ]
-
-
-def _used(queue: ClusterQueue) -> dict[FlavorResource, int]:
-    return {
-        FlavorResource(usage.name, resource.name): amount(resource.name, resource.total)
-        for usage in queue.status.flavors_reservation or ()
-        for resource in usage.resources
-    }
-
-
-def _borrowed(queue: ClusterQueue) -> dict[FlavorResource, int]:
-    return {
-        FlavorResource(usage.name, resource.name): amount(resource.name, resource.borrowed or 0)
-        for usage in queue.status.flavors_reservation or ()
-        for resource in usage.resources
-    }
-
-
-def _spare(queue: ClusterQueue) -> dict[FlavorResource, int]:
-    """What is not used of its own quota, as far as it may be lent; nothing without a cohort."""
-    used = _used(queue)
-    found = {}
-    for fr, quota in _specs(queue) if queue.spec.cohort_name else ():
-        nominal = amount(fr.resource, quota.nominal_quota)
-        most = nominal if quota.lending_limit is None else amount(fr.resource, quota.lending_limit)
-        found[fr] = max(0, min(most, nominal - used.get(fr, 0)))
-    return found
 
 
 def _text(quantity: Quantity) -> str:

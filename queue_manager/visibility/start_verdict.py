@@ -1,8 +1,8 @@
 """Can this Job ever start? Judged from specs alone, as if nothing else ran. Pure.
 
 Resources of one resource group share a flavor, so a Job fits if, in each group, one flavor has room for all that it
-asks for there: the sums per flavor are the scheduler's. The verdict is given only where it is certain. It is silent
-where the configuration may count resources differently than we see (then the scheduler will tell).
+asks for there: the sums per flavor are the scheduler's. The verdict is given only where it is certain. Requests count
+as the configuration of the queue manager says (`rules`); where that is not known, all of them count as they stand.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from queue_manager.scheduling.flavor_matching import refusal
 from queue_manager.scheduling.pod_requests import pod_requests
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
+from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.scheduling.workload_info import PODS
 
 
@@ -30,7 +31,13 @@ class Excess(NamedTuple):
     limit: int
 
 
-def never(job: Job, queue: ClusterQueue, others: Iterable[ClusterQueue], flavors: Mapping[str, ResourceFlavor]) -> str:
+def never(
+    job: Job,
+    queue: ClusterQueue,
+    others: Iterable[ClusterQueue],
+    flavors: Mapping[str, ResourceFlavor],
+    rules: ResourceRules = COUNT_ALL,
+) -> str:
     """Why the Job can never start in this ClusterQueue, in a few words; empty: it may.
 
     `others`: all ClusterQueues, for what may be borrowed of them. `flavors`: by name.
@@ -38,7 +45,7 @@ def never(job: Job, queue: ClusterQueue, others: Iterable[ClusterQueue], flavors
     cohort = queue.spec.cohort_name
     state = SchedulerState()
     try:
-        asked = least(job)
+        asked = least(job, rules)
         for one in (*(other for other in others if cohort and other.spec.cohort_name == cohort), queue):
             state.set_queue(one)
         node = state.queues[queue.metadata.name].node
@@ -53,10 +60,12 @@ def never(job: Job, queue: ClusterQueue, others: Iterable[ClusterQueue], flavors
     return ""
 
 
-def without_quota(job: Job, queue: ClusterQueue) -> list[str]:
-    """Resources that the Job asks for and the ClusterQueue has no quota for."""
+def without_quota(job: Job, queue: ClusterQueue, rules: ResourceRules = COUNT_ALL) -> list[str]:
+    """Resources that the Job requests, that count, and that the ClusterQueue has no quota for."""
+    if rules.ignore_undeclared:
+        return []
     try:
-        asked = least(job)
+        asked = least(job, rules)
     except ValueError:
         return []
     return sorted(resource for resource, amount in asked.items() if amount and resource not in _covered(queue))
@@ -66,9 +75,9 @@ def _covered(queue: ClusterQueue) -> set[str]:
     return {resource for group in queue.spec.resource_groups for resource in group.covered_resources}
 
 
-def least(job: Job) -> Amounts:
-    """What all pods that run at once ask for together; with partial admission, the fewest that may."""
-    single = pod_requests(job.spec.template.get("spec") or {})
+def least(job: Job, rules: ResourceRules = COUNT_ALL) -> Amounts:
+    """The requests of all pods that run at once, added up; with partial admission, of the fewest that may."""
+    single = rules.apply(pod_requests(job.spec.template.get("spec") or {}))
     return {resource: amount * smallest_count(job) for resource, amount in single.items()}
 
 

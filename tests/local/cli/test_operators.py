@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from job_controller.model import Job, Pod
-from queue_manager.api.resources import JOBS, PODS
+from queue_manager.api.resources import JOBS, PODS, WORKLOADS
+from queue_manager.api.types import Workload
 from tests.local.cli.conftest import User
 from tests.local.cluster.conftest import Up, sluice, until
 
 MISSING = "[/no/such/program]"
+# Runs its arguments as a command that SIGINT ends, also where the tests run in the background and ignore it.
+WITH_SIGINT = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 async def test_a_job_that_never_gets_ready_comes_into_the_inbox_and_back_in_line(user: Callable[..., User]) -> None:
@@ -83,6 +93,29 @@ async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_th
     assert "it is active" in me.says("reactivate", "one")
 
 
+async def test_ctrl_c_between_two_changes_reports_the_first_and_makes_no_second(user: Callable[..., User]) -> None:
+    me = user()
+    for name in ("one", "two"):
+        me.submit(name)
+        me.says("deactivate", name)
+    command = "queue_manager.cli.main reactivate --all -q user-queue --stagger 10m -o json --kubeconfig"
+    argv = [sys.executable, "-c", WITH_SIGINT, sys.executable, "-m", *command.split(), str(me.up.kubeconfig)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        async with me.up.client() as client:
+
+            async def begun() -> bool:
+                return any(w.spec.active for w in await client.list(WORKLOADS, "default", type=Workload))
+
+            await until(begun, "one is reactivated")
+            process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    (row,) = json.loads(out)
+    assert row["result"] in ("reactivated", "failed")  # in the second case, it was interrupted before the answer
+    (left,) = me.json("deactivated")
+    assert {row["name"], left["name"]} == {"one", "two"}
+
+
 async def test_a_held_queue_starts_nothing_a_drained_one_stops_all_a_released_one_goes_on(
     user: Callable[..., User],
 ) -> None:
@@ -131,12 +164,14 @@ async def test_what_makes_no_sense_is_refused_and_what_is_not_there_is_an_error(
         (("show", "end"), "no Job end in namespace default; did you mean ends?"),
         (("show", "elsewhere/ends"), "there is default/ends"),
         (("reactivate", "nothing-like-it"), "`sluice ps` lists them all"),
+        (("deactivate", "nothing-like-it"), "`sluice ps` lists them all"),
+        (("hold", "cq/cluster-quee"), "did you mean cq/cluster-queue?"),
         (("hold", "cluster-queue"), "did you mean cq/cluster-queue?"),
         (("hold", "cq/user-queue"), "did you mean user-queue?"),
         (("reactivate", "--all", "-q", "nope"), "no LocalQueue nope in namespace default; `sluice queues` lists them"),
     ):
         done = me.run(*arguments)
-        assert (done.returncode, done.stdout) == (2 if "-q" in arguments else 3, ""), arguments
+        assert (done.returncode, done.stdout) == (2, ""), arguments
         assert hint in done.stderr
     for arguments in (("reactivate",), ("reactivate", "--all"), ("reactivate", "ends", "--all", "-q", "user-queue")):
         assert me.run(*arguments).returncode == 2
@@ -207,6 +242,16 @@ async def test_submit_and_show_say_the_same_of_a_job_that_cannot_start(
 
     await until(judged, "the queue has judged the Job")
     assert me.json("show", "hello")["next"][0]["what"].startswith(f"{says}; ")
+    second = me.run("submit", "-f", "-", "-o", "json", stdin=text.replace("name: hello", "name: second"))
+    assert (second.returncode, json.loads(second.stdout)[0]["note"]) == (2, says)
+    assert me.json("show", "second")["next"][0]["what"].startswith(f"{says}; ")
+    if "WorkloadPriorityClass" not in says:
+        await until(lambda: behind(me), "ps names the first")
+
+
+async def behind(me: User) -> bool:
+    rows = {row["name"]: row for row in me.json("ps")}
+    return bool(rows["second"]["message"] == "hello asks for the same and does not fit")
 
 
 def test_check_config_prints_every_mistake_with_its_line_or_the_whole_configuration(tmp_path: Path) -> None:

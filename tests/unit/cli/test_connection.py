@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from queue_manager.api.resources import JOBS
 from queue_manager.cli import up
 from queue_manager.cli.connection import connect, find_kubeconfig
-from queue_manager.cli.exits import EXIT_ERROR, CommandRefused
+from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, CommandRefused
 from queue_manager.cli.main import main
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.http_transport import HttpTransport
@@ -240,3 +241,40 @@ def test_a_cluster_that_runs_already_is_named_without_its_token(home: Path) -> N
     assert up.served(home) == ""
     put(home / "kubeconfig", KUBECONFIG.replace("127.0.0.1:1", "user:secret@127.0.0.1:1/secret"))
     assert up.served(home) == f", which serves http://127.0.0.1:1 (export KUBECONFIG={home}/kubeconfig)"
+
+
+async def test_a_cluster_without_the_kinds_of_the_queue_is_named_with_the_command_that_installs_them(
+    home: Path,
+) -> None:
+    """A real server answers with this text for a path that it does not serve."""
+    path = put(home / "config")
+    with pytest.raises(CommandRefused) as refused:
+        async with connect(str(path), None):
+            raise ApiError.of(404, b"404 page not found\n")
+    said = f"the cluster of {path} has none of the queue's kinds; to install them: sluice crds | kubectl apply -f -"
+    assert str(refused.value) == said
+
+
+async def test_an_object_that_is_not_there_is_not_blamed_on_the_kinds(home: Path) -> None:
+    with pytest.raises(CommandRefused, match="404 NotFound: no such"):
+        async with connect(str(put(home / "config")), None):
+            raise ApiError.of(404, b'{"reason": "NotFound", "message": "no such"}')
+
+
+@pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to("/dev/null")])
+def test_a_data_directory_that_is_no_directory_is_said_to_be_none(
+    tmp_path: Path, make: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path / "file")
+    assert main(["up", "--data-dir", str(tmp_path / "file")]) == EXIT_NEVER
+    assert capsys.readouterr().err == f"sluice up: --data-dir {tmp_path}/file: not a directory\n"
+
+
+def test_a_configuration_of_which_nothing_came_through_the_pipe_is_not_valid(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of `kubectl get cm WRONG -o yaml | sluice check-config -`."""
+    for text in ("", " \n"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        assert main(["check-config", "-"]) == EXIT_NEVER
+        assert capsys.readouterr() == ("", "sluice check-config: <stdin>: nothing in it\n")

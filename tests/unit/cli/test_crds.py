@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 from queue_manager.api import keys
-from queue_manager.api.resources import CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOADS, Resource
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, RESOURCE_FLAVORS, WORKLOADS, Resource
 from queue_manager.cli.acting import Report
 from queue_manager.cli.crds import finish_delete
+from queue_manager.cli.main import main
 from queue_manager.engine.client import Client
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
@@ -85,3 +86,25 @@ async def test_where_the_kinds_are_not_known_nothing_is_to_be_done() -> None:
     report = Report("table", dry_run=False)
     await finish_delete(bare, report, dry_run=False)
     assert report.rows == []
+
+
+def test_the_help_says_how_to_remove_the_queue_without_ending_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """A manager that still runs stops each Job whose Workload is deleted."""
+    with pytest.raises(SystemExit):
+        main(["crds", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    steps = ("stop every `sluice manager`", "`sluice crds | kubectl delete -f -`", "`sluice crds --finish-delete`")
+    assert sorted(steps, key=said.index) == list(steps)
+
+
+async def test_a_running_job_goes_on_when_the_finalizers_are_removed(client: Client) -> None:
+    """Without a manager, nothing stops it: neither the Job nor what it says is changed."""
+    spec = {"suspend": False, "template": TEMPLATE}
+    job = await client.create(JOBS, "default", {"metadata": {"name": "runs"}, "spec": spec})
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "runs", "uid": job["metadata"]["uid"]}
+    owned = {"name": "goes", "finalizers": OURS, "ownerReferences": [{**reference, "controller": True}]}
+    await client.create(WORKLOADS, "default", {"metadata": owned, "spec": WORKLOAD})
+    await client.delete(WORKLOADS, "default", "goes")
+    await finish_delete(client, Report("table", dry_run=False), dry_run=False)
+    assert await left(client, WORKLOADS) == {}
+    assert await client.get(JOBS, "default", "runs") == job

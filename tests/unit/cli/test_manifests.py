@@ -137,7 +137,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: &a [*a]\n", "/f.yaml:1: cannot be sent to an API server: yaml: the value of an anchor contains itself"),
         ("- a\n- b\n", "/f.yaml:1: a manifest is a mapping with apiVersion and kind"),
         ("just words\n", "/f.yaml:1: a manifest is a mapping with apiVersion and kind"),
-        ("a: 1\nb: [1\n", "/f.yaml:3: "),
+        ("a: 1\nb: [1\n", "/f.yaml:2: "),
         ("a: *nowhere\n", "/f.yaml:1: found undefined alias"),
         ("a: 1\nb: 2\na: 3\n", "/f.yaml:3: a is given twice; line 1 has it already"),
         ("b: 1\na: .inf\n", "/f.yaml:2: cannot be sent to an API server: json: unsupported value: +Inf"),

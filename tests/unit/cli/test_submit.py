@@ -17,8 +17,11 @@ from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAME
 from queue_manager.cli import main, manifests
 from queue_manager.cli import submit as submit_module
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, CommandRefused
+from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
 from queue_manager.cli.targets import check_local_queue
+from queue_manager.configuration import KueueConfig
+from queue_manager.configuration.kueue_config import Resources
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError, Request, Response
@@ -202,16 +205,49 @@ async def test_a_resource_without_quota_is_what_the_scheduler_says_it_is(
     assert (row.note, row.never) == (note, judged == "NoMatchingFlavor")
 
 
+async def test_a_resource_without_quota_is_certain_at_once_where_the_configuration_is_published(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No scheduler answers, as for the second Job of a shape."""
+    monkeypatch.setattr(submit_module, "SCHEDULER_SECONDS", 0.0)
+    await queues(client)
+    await Publisher(client).publish(KueueConfig())
+    (row,) = await send(client, tmp_path, job("other").replace("cpu: ", "memory: "))
+    assert (row.note, row.never) == ("cannot start: ClusterQueue cq has no quota for memory", True)
+    excluding = KueueConfig(resources=Resources(exclude_resource_prefixes=("memory",)))
+    await Publisher(client).publish(excluding)
+    (row,) = await send(client, tmp_path, job("excluded").replace("cpu: ", "memory: "))
+    assert (row.note, row.never) == ("waits in its queue", False)
+
+
+async def test_what_the_scheduler_says_of_one_job_holds_for_the_next_of_its_shape(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tries one of each shape, and writes no condition to the others."""
+    monkeypatch.setattr(submit_module, "SCHEDULER_SECONDS", 10.0)
+    monkeypatch.setattr(submit_module, "POLL_SECONDS", 0.01)
+    await queues(client)
+    for name, reason in (("first", "NoMatchingFlavor"), ("second", "")):
+        sent = asyncio.create_task(send(client, tmp_path, job(name).replace("cpu: ", "memory: ")))
+        await judge(client, name, reason)
+        (row,) = await sent
+        assert (row.note, row.never) == ("cannot start: ClusterQueue cq has no quota for memory", True)
+
+
 async def judge(client: Client, name: str, reason: str) -> None:
+    """Create the Workload of the Job, and write the scheduler's condition to it if there is a reason."""
     while name not in await names(client):
         await asyncio.sleep(0)
     uid = (await client.get(JOBS, "default", name))["metadata"]["uid"]
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"memory": "1"}}}
+    template = {"metadata": {"labels": {"job-name": name}}, "spec": {"containers": [container]}}
     sets = [{"name": "main", "count": 1, "template": template}]
-    meta = {"name": "w", "labels": {keys.JOB_UID: uid}}
+    meta = {"name": name, "labels": {keys.JOB_UID: uid}}
     await client.create(WORKLOADS, "default", {"metadata": meta, "spec": {"queueName": "q", "podSets": sets}})
+    if not reason:
+        return
     waits = {"type": "QuotaReserved", "status": "False", "reason": reason, "message": "", "lastTransitionTime": STAMP}
-    await client.patch(WORKLOADS, "default", "w", {"status": {"conditions": [waits]}}, subresource="status")
+    await client.patch(WORKLOADS, "default", name, {"status": {"conditions": [waits]}}, subresource="status")
 
 
 async def test_a_queue_that_takes_no_jobs_of_the_namespace_is_not_blamed_on_a_resource(
@@ -323,7 +359,7 @@ async def test_the_command_line_fills_in_queue_and_namespace_and_overrides_neith
     [
         ("apiVersion: v1\nkind: Pod\n", r"f.yaml:2: only batch/v1 Jobs can be submitted, this is v1/Pod"),
         ("apiVersion: batch/v1\nkind: Job\nmetadata: a\n", r"f.yaml:3: metadata is a mapping"),
-        ("a: 1\n", r"f.yaml:1: only batch/v1 Jobs can be submitted, this is None/None"),
+        ("a: 1\n", r"f.yaml:1: only batch/v1 Jobs can be submitted, this has no apiVersion and kind"),
     ],
 )
 def test_what_is_no_job_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 from job_controller.model import Key
 from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.cli.targets import key_of, queue_of
+from queue_manager.visibility.similar_names import similar_names
 
 
 @pytest.mark.parametrize("name", ["", "default/", "/x", "/", "a/b/c"])
@@ -33,3 +34,10 @@ def test_a_name_is_of_the_namespace_given_unless_it_has_one() -> None:
 def test_a_queue_is_typed_with_its_namespace_unless_that_is_meant_anyway(home: str, typed: str) -> None:
     assert queue_of("n/a", "x").argument(home) == typed
     assert queue_of("cq/a", "x").argument(home) == "cq/a"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("reserch", ["research"]), ("prime", ["primes"]), ("resn", []), ("nothing", [])]
+)
+def test_only_names_that_are_really_similar_are_suggested(typed: str, meant: list[str]) -> None:
+    assert similar_names(typed, ["primes", "research", "hello"]) == meant

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from queue_manager.cli import manifests
@@ -14,12 +16,13 @@ LIST, MAPPING = ('the list opened with "[" is not closed', 'the mapping opened w
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        ("a: [1\n", 2, LIST),
-        ("a: [\n", 2, LIST),
-        ("a: {b: 1\n", 2, MAPPING),
+        ("a: [1,", 1, LIST),
+        ("a: [1\n", 1, LIST),
+        ("a: [\n", 1, LIST),
+        ("a: {b: 1\n", 1, MAPPING),
         ("a: [1, {b: 2\nc: 3\n", 2, MAPPING),
-        ("a: [{b: 2}, 3\n", 2, LIST),
-        ('a: "x\n', 2, "a quoted text is not closed"),
+        ("a: [{b: 2}, 3\n", 1, LIST),
+        ('a: "x\n', 1, "a quoted text is not closed"),
         ("a:\n\tb: 1\n", 2, "a tab cannot indent; use spaces"),
         ("a: b: c\n", 1, "mapping values are not allowed in this context"),
     ],
@@ -36,3 +39,10 @@ def test_a_configuration_is_told_the_same() -> None:
     with pytest.raises(ConfigurationError) as refused:
         loads("a: [1\n", "f")
     assert str(refused.value) == f"f:1: not YAML: {LIST}; a Configuration is a YAML mapping"
+
+
+def test_an_alias_that_names_nothing_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text("a: 1\nb: [*nowhere, 1]\n")
+    with pytest.raises(CommandRefused, match=r"f.yaml:2: found undefined alias \*nowhere$"):
+        manifests.read(str(file))

@@ -27,11 +27,13 @@ LONGEST_RETRY = RETRY * 2.2  # with its jitter
 
 
 class Line(Relay):
-    """A way to the API server that can be cut, slow, or lose answers."""
+    """A way to the API server that can be cut, slow, stall, or lose answers."""
 
     def __init__(self, inner: Transport, rng: Random | None = None) -> None:
         super().__init__(inner)
         self.cut = False
+        self.open = asyncio.Event()
+        self.open.set()
         self._rng = rng
 
     async def request(self, request: Request) -> Response:
@@ -43,6 +45,7 @@ class Line(Relay):
     async def _pass(self) -> None:
         if self._rng is not None:
             await asyncio.sleep(self._rng.choice((0.0, 0.1, 3.0)))
+        await self.open.wait()
         if self.cut:
             raise ConnectionError("cut")
 
@@ -191,6 +194,44 @@ def test_a_short_failure_costs_nothing() -> None:
             await asyncio.sleep(2 * RETRY)
         assert first.election.leads
         assert second.won_at is None
+
+    story(play)
+
+
+@pytest.mark.parametrize("phase", [0.0, 0.3, 0.7, 1.0, 1.4, 1.9])
+@pytest.mark.parametrize("length", [4.0, 6.0])
+def test_stalls_of_the_api_server_with_two_seconds_between_them_cost_nothing(phase: float, length: float) -> None:
+    """A renewal that takes as long as the stall is one all the same: the deadline begins anew when it is answered."""
+
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first, second = await leader_and_other(enter)
+        await asyncio.sleep(phase)
+        for _ in range(3):
+            first.line.open.clear()
+            await asyncio.sleep(length)
+            first.line.open.set()
+            await asyncio.sleep(2)
+        await asyncio.sleep(LASTS)
+        assert first.election.leads
+        assert not first.task.done()
+        assert second.won_at is None
+
+    story(play)
+
+
+def test_who_lost_the_lead_for_want_of_an_answer_does_not_wait_for_itself() -> None:
+    """The Lease still names it when it stands for election again."""
+
+    async def play(world: World, enter: Callable[[str], Candidate]) -> None:
+        first = enter("a")
+        await first.won()
+        first.line.cut = True
+        await asyncio.wait([first.task])
+        again = asyncio.create_task(first.election.win())
+        await asyncio.sleep(3 * LONGEST_RETRY)
+        first.line.cut = False
+        await again
+        assert first.heard == []
 
     story(play)
 

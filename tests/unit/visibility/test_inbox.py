@@ -11,7 +11,7 @@ from queue_manager.api.types import Workload
 from queue_manager.visibility.failures import failures
 from queue_manager.visibility.inbox import InboxRow, inbox, is_pod_of, last_warning, warned
 from queue_manager.visibility.wire_types import Pod
-from tests.unit.visibility.build import Tree, at, cond, event, evictions, pod, wire, workload
+from tests.unit.visibility.build import Tree, at, cond, event, evictions, job, pod, wire, workload
 
 LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
 GIVEN_UP = evictions(("PodsReadyTimeout", "WaitForStart", 2), ("Deactivated", "RequeuingLimitExceeded", 1))
@@ -156,6 +156,39 @@ def test_only_failures_of_the_tries_that_led_here_count() -> None:
     assert crashed(exited("j-aaaaa", 20), status=status).why == "crashes"
 
 
+def two_budgets() -> Tree:
+    """Two tries of 5 s each in two budgets."""
+    ends = ("PodsReadyTimeout", LIMIT, "PodsReadyTimeout", LIMIT)
+    tries = [
+        {"start": wire(start), "end": wire(start + 5), "reason": reason}
+        for start, reason in zip((0, 10, 40, 50), ends, strict=True)
+    ]
+    counts = evictions(("PodsReadyTimeout", "WaitForStart", 4), ("Deactivated", "RequeuingLimitExceeded", 2))
+    return {**counts, "requeueHistory": {"attempts": tries}}
+
+
+@pytest.mark.parametrize(
+    ("failed_at", "succeeded", "annotation", "why"),
+    [
+        ((1, 11), 0, "", "pods not ready"),  # replaced at 31, in the second budget
+        ((1, 11), 0, "30", "crashes"),  # at 71
+        ((1, 11, 12, 13), 0, "", "crashes"),  # at 93
+        ((1, 11, 12, 13), 1, "", "pods not ready"),  # at 23, if the success came before the last failure
+        ((1, 41), 0, "", "crashes"),
+    ],
+)
+def test_a_failure_whose_backoff_outlasts_the_tries_after_a_reactivation_is_why_they_had_no_pod(
+    failed_at: tuple[int, ...], succeeded: int, annotation: str, why: str
+) -> None:
+    its = deactivated(LIMIT, two_budgets())
+    annotations = {"sluice/backoff-seconds": annotation} if annotation else {}
+    pods = [exited(f"j-aaaa{seconds}", seconds) for seconds in failed_at]
+    jobs = [job(status={"succeeded": succeeded}, annotations=annotations)]
+    (row,) = inbox([its], [], at(60), failures=failures([its], pods, jobs))
+    assert (row.why, row.tries) == (why, 2)
+    assert bool(row.last_error) == (why == "crashes")
+
+
 def test_a_user_who_deactivates_a_job_is_the_cause_whatever_its_pods_did() -> None:
     row = crashed(exited("j-aaaaa", 10), reason="Deactivated")
     assert (row.why, row.last_error, row.action) == ("by a user", "exit 3", "sluice reactivate j")
@@ -166,3 +199,15 @@ def test_a_container_that_is_restarted_over_and_over_crashes_though_its_pod_is_g
     (row,) = inbox([deactivated(LIMIT)], [event("BackOff", "Pod/j-aaaaa", 1, type="Warning", message=message)], at(0))
     assert (row.why, row.last_error) == ("crashes", "Back-off restarting failed container m")
     assert row.action == "see why its containers end (sluice show j), then: sluice reactivate j"
+
+
+def test_an_error_has_no_newline_at_its_end() -> None:
+    pods = pod("j-aaaaa", "Failed", ended=10, owner="j", exit=3)
+    (failure,) = failures([deactivated(LIMIT)], [pods]).values()
+    assert replace(failure, message="boom\n").text == "exit 3: boom"
+    assert warned(event("Failed", "Pod/j-aaaaa", type="Warning", message="no such program\n")) == "no such program"
+
+
+def test_pods_that_run_and_are_not_ready_are_not_said_not_to_start() -> None:
+    (row,) = inbox([deactivated(LIMIT, GIVEN_UP)], [], at(0))
+    assert row.action == "see why its pods are not ready (sluice show j), then: sluice reactivate j"

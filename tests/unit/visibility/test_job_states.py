@@ -233,3 +233,29 @@ def test_a_job_that_is_not_tried_names_the_one_that_asks_for_the_same_and_does_n
     }
     assert rows["same"].message == "first asks for the same and does not fit"
     assert rows["larger"].message == "waits behind others in q"
+
+
+def test_jobs_of_one_shape_are_alike_though_their_pods_bear_their_own_names() -> None:
+    """As the Job controller's defaults write them into each template."""
+    waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
+    workloads = [workload("first", conditions=[waits]), workload("same")]
+    for its in workloads:
+        marks = {"batch.kubernetes.io/job-name": its.metadata.name, "controller-uid": its.metadata.uid}
+        its.spec.pod_sets[0].template["metadata"] = {"labels": marks}
+    rows = {row.name: row for row in job_rows([job("first"), job("same")], workloads, at(0))}
+    assert rows["same"].message == "first asks for the same and does not fit"
+
+
+@pytest.mark.parametrize("over", [{"active": False}, {"conditions": [cond("Finished")]}])
+def test_a_job_that_waits_no_more_is_not_named_as_one_that_does_not_fit(over: dict) -> None:
+    waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
+    past = workload("past", **{**over, "conditions": [waits, *over.get("conditions", [])]})
+    rows = {row.name: row for row in job_rows([job("past"), job("same")], [past, workload("same")], at(0))}
+    assert rows["same"].message == "waits behind others in q"
+
+
+def test_what_the_queue_has_not_tried_yet_waits_behind_others_whatever_its_condition_says() -> None:
+    """So after a release, behind the head of a StrictFIFO queue."""
+    untried = cond("QuotaReserved", "False", "PendingEvaluation", messages.PENDING_EVALUATION_MESSAGE)
+    row = job_row(job(), workload(conditions=[untried]), at(60))
+    assert (row.reason, row.message) == IN_LINE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from job_controller.model import Job
@@ -456,3 +457,17 @@ def test_the_cause_of_a_job_without_workload_is_quoted_from_its_newest_warning()
     seen = job_view(job(created=50), None, [], [warning], OutlookContext(), at(60))
     assert (seen.state, seen.reason, seen.message) == ("Pending", warning.reason, '"urgnt" not found')
     assert [step.what for step in seen.next] == [REFUSED_EVENT]
+
+
+def test_a_job_gives_up_after_the_tries_since_it_was_last_activated() -> None:
+    """In all, it was tried four times."""
+    ends = ("PodsReadyTimeout", LIMIT) * 2
+    tries = [{"start": wire(9 * i), "end": wire(9 * i + 5), "reason": reason} for i, reason in enumerate(ends)]
+    counts = evictions(("PodsReadyTimeout", "WaitForStart", 4))
+    given_up = [cond("Evicted", reason=LIMIT, seconds=32)]
+    its = workload(active=False, conditions=given_up, status={**counts, "requeueHistory": {"attempts": tries}})
+    seen = view(job(), its)
+    assert (seen.retries.tries, seen.retries.budget_tries) == (4, 2)
+    assert [rung.of_budget for rung in seen.retries.attempts] == [1, 2, 1, 2]
+    again = msgspec.structs.replace(its, spec=msgspec.structs.replace(its.spec, active=True))
+    assert view(job(), again).retries.budget_tries == 0

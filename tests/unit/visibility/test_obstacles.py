@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from job_controller.model import Job
-from queue_manager.api import keys
+from queue_manager.api import keys, messages
 from queue_manager.api.types import Workload
-from queue_manager.visibility.obstacles import Obstacle, Queues, obstacle
+from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
+from queue_manager.visibility.obstacles import NOT_INSTALLED, Obstacle, Queues, obstacle
 from tests.unit.visibility.build import cluster_queue, cond, flavor, job, local_queue, workload
 
 OPEN = cluster_queue(namespaceSelector={})
@@ -36,7 +37,8 @@ def labelled(name: str) -> Job:
 
 
 def judged(reason: str) -> Workload:
-    return workload(conditions=[cond("QuotaReserved", "False", reason)])
+    message = messages.PENDING_EVALUATION_MESSAGE if reason == "PendingEvaluation" else ""
+    return workload(conditions=[cond("QuotaReserved", "False", reason, message)])
 
 
 HUGE, GPU = job(requests={"cpu": "64"}), job(requests={"cpu": "1", "gpu": "1"})
@@ -71,9 +73,18 @@ HELD = "waits: LocalQueue q is held (sluice release q)"
         (job(queue="nope"), None, Queues(), None),
         (GPU, None, queues(), f"{NO_QUOTA}, unless the configuration leaves that out"),
         (GPU, judged("NoMatchingFlavor"), queues(), NO_QUOTA),
+        (GPU, judged("PendingEvaluation"), queues(), f"{NO_QUOTA}, unless the configuration leaves that out"),
+        (GPU, None, queues(rules=COUNT_ALL), NO_QUOTA),
+        (GPU, judged("PendingEvaluation"), queues(rules=COUNT_ALL), NO_QUOTA),
+        (GPU, judged("WaitingForQuota"), queues(rules=COUNT_ALL), None),
+        (GPU, None, queues(rules=ResourceRules(excluded_prefixes=("gpu",))), None),
+        (GPU, None, queues(rules=ResourceRules(ignore_undeclared=True)), None),
+        (HUGE, None, queues(rules=ResourceRules(excluded_prefixes=("cpu",))), None),
         (GPU, judged("WaitingForQuota"), queues(), None),
         (GPU, None, queues(cluster=None), None),
         (None, workload(), queues(stop="Hold"), HELD),
+        (job(), None, Queues(installed=False), f"cannot start: the cluster {NOT_INSTALLED}"),
+        (job(queue=""), None, Queues(installed=False), None),
         (job(annotations={keys.PREBUILT_WORKLOAD: "w"}, requests={"cpu": "64"}), None, queues(), None),
     ],
 )

@@ -38,7 +38,7 @@ def indexed(completions: int, **more: object) -> Job:
         (pod(phase="Succeeded", exit=0), "Succeeded", 0, "", ""),
         (pod(phase="Failed", exit=137, reason="OOMKilled"), "Failed", 137, "OOMKilled", ""),
         (pod(phase="Failed", exit=143, verdict="Terminated"), "Failed", 143, "Terminated", ""),
-        (pod(ready=True, before="NodeShutdown"), "Ready", None, "NodeShutdown", ""),
+        (pod(ready=True, before="NodeShutdown"), "Ready", None, "Restarted", "after NodeShutdown"),
         (pod(ready=True, before="Error"), "Ready", None, "", ""),
     ],
 )

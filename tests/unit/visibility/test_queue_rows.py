@@ -1,10 +1,12 @@
-"""Rows of ClusterQueues: counts from Workloads, quota from the status."""
+"""Rows of ClusterQueues: counts and quota in use, all from Workloads."""
 
 from __future__ import annotations
 
-from queue_manager.api.types import ClusterQueue
+from typing import Any
+
+from queue_manager.api.types import ClusterQueue, Workload
 from queue_manager.cli import queues as cells
-from queue_manager.visibility.queue_rows import QuotaRow, queue_rows
+from queue_manager.visibility.queue_rows import QueueRow, QuotaRow, queue_rows
 from tests.unit.visibility.build import ADMISSION, admitted, at, cluster_queue, cond, local_queue, workload
 
 
@@ -28,42 +30,63 @@ def test_what_holds_quota_counts_where_it_was_admitted_even_if_its_queue_points_
     assert [(row.name, row.admitted) for row in rows] == [("cq", 1), ("new", 0)]
 
 
-def test_quota_in_use_is_that_of_the_status_and_zero_before_there_is_one() -> None:
-    reserved = [{"name": "f", "resources": [{"name": "cpu", "total": "1500m"}]}]
+def holder(queue: str, cpu: str, **more: Any) -> Workload:
+    """A Workload that holds so much cpu of the ClusterQueue, for 4 pods."""
+    flavors = {"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": cpu}, "count": 4}
+    status = {"admission": {"clusterQueue": queue, "podSetAssignments": [flavors]}, **more}
+    return workload(f"in-{queue}", conditions=admitted(), status=status)
+
+
+def test_quota_in_use_is_what_the_counted_workloads_hold_whatever_the_status_said_before() -> None:
+    """The status of a ClusterQueue is of another moment than the list of Workloads."""
+    reserved = [{"name": "f", "resources": [{"name": "cpu", "total": "4", "borrowed": "0"}]}]
     used = cluster_queue("used", status={"flavorsReservation": reserved})
-    rows = queue_rows([used, cluster_queue("new")], [], [], at(0))
-    assert [row.quotas for row in rows] == [
-        [QuotaRow(flavor="f", resource="cpu", used="0", nominal="4")],
-        [QuotaRow(flavor="f", resource="cpu", used="1500m", nominal="4")],
+    over = workload("over", conditions=[*admitted(), cond("Finished")], status={"admission": ADMISSION})
+    rows = queue_rows([used, cluster_queue("new")], [], [holder("used", "1500m"), over], at(0))
+    assert [(row.name, row.admitted, row.quotas) for row in rows] == [
+        ("new", 0, [QuotaRow(flavor="f", resource="cpu", used="0", nominal="4")]),
+        ("used", 1, [QuotaRow(flavor="f", resource="cpu", used="1500m", nominal="4")]),
     ]
 
 
-def shared(name: str, used: str = "0", borrowed: str = "0", **limits: str) -> ClusterQueue:
-    """A member of cohort c with 4 cpu, as its status says."""
-    reserved = [{"name": "f", "resources": [{"name": "cpu", "total": used, "borrowed": borrowed}]}]
+def test_pods_that_have_given_back_their_quota_use_none() -> None:
+    some = holder("cq", "2", reclaimablePods=[{"name": "main", "count": 3}])
+    (row,) = queue_rows([cluster_queue()], [], [some], at(0))
+    assert row.quotas[0].used == "500m"
+
+
+Member = tuple[ClusterQueue, Workload]
+
+
+def shared(name: str, used: str = "0", **limits: str) -> Member:
+    """A member of cohort c with 4 cpu, and what uses so much there."""
     quota = {"name": "cpu", "nominalQuota": "4", **limits}
     groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}]
-    return cluster_queue(name, cohortName="c", resourceGroups=groups, status={"flavorsReservation": reserved})
+    return cluster_queue(name, cohortName="c", resourceGroups=groups), holder(name, used)
 
 
-def quotas(*queues: ClusterQueue) -> list[tuple[str, str, str]]:
-    rows = [(row, row.quotas[0]) for row in queue_rows(queues, [], [], at(0))]
+def rows_of(*members: Member) -> list[QueueRow]:
+    return queue_rows([queue for queue, _ in members], [], [holds for _, holds in members], at(0))
+
+
+def quotas(*members: Member) -> list[tuple[str, str, str]]:
+    rows = [(row, row.quotas[0]) for row in rows_of(*members)]
     assert all(row.cohort == "c" for row, _ in rows)
     return [(row.name, q.borrowed, f"{q.lent_at_least}-{q.lent_at_most}") for row, q in rows]
 
 
 def test_what_is_borrowed_was_lent_by_the_only_one_that_had_it_to_spare() -> None:
-    assert quotas(shared("a", "6", "2"), shared("b", "1")) == [("a", "2", "0-0"), ("b", "0", "2-2")]
+    assert quotas(shared("a", "6"), shared("b", "1")) == [("a", "2", "0-0"), ("b", "0", "2-2")]
 
 
 def test_which_of_several_lent_it_is_known_only_between_bounds() -> None:
-    rows = quotas(shared("a", "8", "4"), shared("b", "1"), shared("c", lendingLimit="2"))
+    rows = quotas(shared("a", "8"), shared("b", "1"), shared("c", lendingLimit="2"))
     assert rows == [("a", "4", "0-0"), ("b", "0", "2-3"), ("c", "0", "1-2")]
 
 
 def test_a_quota_tells_its_shares_and_limits_where_there_are_any() -> None:
-    limited = shared("a", "6", "2", borrowingLimit="3")
-    rows = queue_rows([limited, shared("b", lendingLimit="3")], [], [], at(0))
+    limited = shared("a", "6", borrowingLimit="3")
+    rows = rows_of(limited, shared("b", lendingLimit="3"))
     assert [cells.quotas(row) for row in rows] == [
         "cpu ██████████ 6/4, borrowed 2 of 3",
         "cpu ░░░░░░░░░░ 0/4, lent 2 of 3",

@@ -1,0 +1,45 @@
+"""What a command that changes something reports when it is cut short."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from job_controller.model import Key
+from queue_manager.cli.acting import Report
+from queue_manager.cli.connection import NoAnswer
+
+
+async def change(error: BaseException | None = None) -> None:
+    if error is not None:
+        raise error
+
+
+async def reactivate_two(form: str, error: BaseException) -> None:
+    """The second change is cut short."""
+    with Report(form, dry_run=False) as report:
+        if await report.made("Job", Key("default", "one"), change()):
+            report.add("Job", "default", "one", "reactivated", "back in line")
+        await report.made("Job", Key("default", "two"), change(error))
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), NoAnswer("gone")])
+async def test_a_command_that_is_cut_short_says_what_it_has_done_and_what_it_may_have_done(
+    error: BaseException, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(type(error)):
+        await reactivate_two("json", error)
+    said = capsys.readouterr()
+    rows = [(row["name"], row["result"]) for row in json.loads(said.out)]
+    assert (rows, said.err) == ([("one", "reactivated"), ("two", "failed")], "")
+
+
+async def test_a_table_has_no_second_copy_of_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(NoAnswer):
+        await reactivate_two("table", NoAnswer("gone"))
+    assert capsys.readouterr() == (
+        "default/one reactivated: back in line\n",
+        "default/two failed: cut short: it may have been changed or not\n",
+    )

@@ -1,0 +1,116 @@
+"""What `sluice ps` says of Jobs whose queue is stopped, or that no queue takes up."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from queue_manager.api import keys, messages
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.cli import ps
+from queue_manager.cli.ps import job_table
+from queue_manager.engine.client import Client
+from queue_manager.engine.transport import ApiError
+from queue_manager.local.cluster import install_crds
+from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.in_process import LocalTransport
+from queue_manager.local.storage.store import Store
+
+STAMP = "2026-01-01T00:00:00Z"
+TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+TOO_LARGE = messages.insufficient_capacity("cpu", "f", "0", "6", "1")
+HELD = "LocalQueue q is held (sluice release q)"
+WAITS = "waits behind others in q"
+
+
+class Clock:
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def bare(monkeypatch: pytest.MonkeyPatch) -> Client:
+    """Of a cluster without the kinds of the queue."""
+    clock = Clock()
+    monkeypatch.setattr(ps, "SystemClock", lambda: clock)
+    return Client(LocalTransport(ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock)))
+
+
+@pytest.fixture
+async def client(bare: Client) -> Client:
+    """With the LocalQueue q, which is held."""
+    await install_crds(bare)
+    await bare.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": {"namespaceSelector": {}}})
+    queue = {"clusterQueue": "cq", "stopPolicy": "Hold"}
+    await bare.create(LOCAL_QUEUES, "default", {"metadata": {"name": "q"}, "spec": queue})
+    return bare
+
+
+async def submit(client: Client, name: str, status: dict[str, Any] | None = None, **labels: str) -> dict[str, Any]:
+    """A queued Job; with a status, it has started."""
+    meta = {"name": name, "labels": {keys.QUEUE_NAME: "q", **labels}}
+    spec = {"suspend": status is None, "template": TEMPLATE}
+    job = await client.create(JOBS, "default", {"metadata": meta, "spec": spec})
+    if status is not None:
+        status = {"startTime": STAMP, **status}
+        await client.patch(JOBS, "default", name, {"status": status}, subresource="status")
+    return job
+
+
+async def take_up(client: Client, job: dict[str, Any], reason: str = "", message: str = "") -> None:
+    """Create its Workload; with a reason, the scheduler has written why it waits."""
+    meta = job["metadata"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"], "controller": True}
+    own = {"name": meta["name"], "labels": {keys.JOB_UID: meta["uid"]}, "ownerReferences": [owner]}
+    spec = {"queueName": "q", "podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}
+    await client.create(WORKLOADS, "default", {"metadata": own, "spec": spec})
+    if reason:
+        waits = {"type": "QuotaReserved", "status": "False", "reason": reason, "message": message}
+        status = {"conditions": [{**waits, "lastTransitionTime": STAMP}]}
+        await client.patch(WORKLOADS, "default", meta["name"], {"status": status}, subresource="status")
+
+
+async def reasons(client: Client) -> dict[str, str]:
+    return {row.name: ps.reason(row) for row in await job_table(client)}
+
+
+async def test_a_held_queue_is_the_reason_only_of_jobs_that_wait_for_it(client: Client) -> None:
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "gone"}
+    ends = [{**failed, "lastTransitionTime": STAMP}, {**failed, "type": "FailureTarget", "lastTransitionTime": STAMP}]
+    await take_up(client, await submit(client, "held"), "Suspended", "LocalQueue q is inactive")
+    await take_up(client, await submit(client, "untried"))
+    await take_up(client, await submit(client, "huge"), "ExceedsMaxQuota", TOO_LARGE)
+    await take_up(client, await submit(client, "runs", {"active": 1, "ready": 1}))
+    await take_up(client, await submit(client, "failed", {"failed": 1, "conditions": ends}))
+    assert await reasons(client) == {
+        "held": HELD,
+        "untried": HELD,
+        "huge": "asks 6 cpu, queue limit 1",
+        "runs": "",
+        "failed": "BackoffLimitExceeded: gone",
+    }
+
+
+async def test_a_job_that_no_queue_takes_up_says_why_at_once(client: Client) -> None:
+    """Before it has been left alone for long enough to say so."""
+    await client.patch(LOCAL_QUEUES, "default", "q", {"spec": {"stopPolicy": "None"}})
+    await submit(client, "mistyped", **{keys.PRIORITY_CLASS: "urgnt"})
+    await submit(client, "new")
+    await take_up(client, await submit(client, "waits", **{keys.PRIORITY_CLASS: "deleted"}))
+    assert await reasons(client) == {
+        "mistyped": "cannot start: there is no WorkloadPriorityClass urgnt",
+        "new": "",
+        "waits": WAITS,
+    }
+
+
+async def test_a_cluster_without_the_kinds_is_no_empty_one(bare: Client) -> None:
+    """`connect` says what to do about this error."""
+    await submit(bare, "lost")
+    with pytest.raises(ApiError) as refused:
+        await job_table(bare)
+    assert (refused.value.status, refused.value.reason) == (404, "")

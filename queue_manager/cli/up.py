@@ -31,7 +31,8 @@ from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbag
 from queue_manager.local.agent.cgroups import Cgroups, delegated
 from queue_manager.local.agent.sweep import left_behind
 from queue_manager.local.cluster import AtWork, ClusterOptions, LocalCluster
-from queue_manager.local.storage.journal import PODS, DataDirectoryInUse
+from queue_manager.local.storage.data_directory import PODS
+from queue_manager.local.storage.journal import DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable
 from queue_manager.operator import probes
 from queue_manager.operator.preflight import CannotStart

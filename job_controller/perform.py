@@ -38,7 +38,7 @@ Errors = list[Exception]
 
 
 class StatusConflict(Exception):
-    """The Job has changed since it was read: decide again."""
+    """The Job has changed or was deleted since it was read: read it and decide again."""
 
 
 class PermitWithdrawn(Exception):
@@ -136,7 +136,7 @@ class Performer:
         try:
             written = await self._cluster.update_job_status(job, changes)
         except Exception as error:
-            if status_of(error) == CONFLICT:
+            if status_of(error) in (CONFLICT, NOT_FOUND):  # a Job that is not found was deleted, or made again
                 raise StatusConflict(str(error)) from error
             if status_of(error) == REFUSED:
                 self._refused(job, changes, error)

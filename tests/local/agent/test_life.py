@@ -280,7 +280,13 @@ async def test_a_probe_that_hangs_counts_as_failed(world: World) -> None:
             "readinessProbe",
             {"exec": {"command": ["/no/such/probe"]}},
             "Readiness probe errored and resulted in unknown state: "
-            "[Errno 2] No such file or directory: '/no/such/probe'",
+            'exec: "/no/such/probe": stat /no/such/probe: no such file or directory',
+        ),
+        (
+            "readinessProbe",
+            {"exec": {"command": ["nosuchprobe"]}},
+            "Readiness probe errored and resulted in unknown state: "
+            'exec: "nosuchprobe": executable file not found in $PATH',
         ),
     ],
 )

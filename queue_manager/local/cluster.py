@@ -196,8 +196,7 @@ class LocalCluster:
         self._report("controllers", "queue manager, Job controller, placement, garbage collector")
         self._report("nodes", describe_nodes(self._nodes))
         if first_queue is not None and (quota := await first_queue.ensure()):
-            what = f"{quota.cpu} cpu, {quota.memory} memory"
-            self._report("queue", f"default/{LOCAL_QUEUE} → {CLUSTER_QUEUE} (quota {what})")
+            self._report("queue", f"default/{LOCAL_QUEUE} → {CLUSTER_QUEUE} (quota {quota})")
 
 
 def _limit(config: KueueConfig) -> RateLimit | None:

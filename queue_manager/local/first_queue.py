@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from job_controller import quantities
 from job_controller.json_tree import Json
@@ -120,9 +120,9 @@ class FirstQueue:
 
     def _report(self, queue: ClusterQueue, quota: Quota, others: Mapping[str, Json]) -> None:
         message = quota_message(quota, self._nodes, others)
-        type: Literal["Normal", "Warning"] = "Warning" if "0" in quota else "Normal"
-        self._events.event(queue, type, QUOTA_CHANGED, message)
-        if type == "Warning":
+        is_used_up = "0" in quota
+        self._events.event(queue, "Warning" if is_used_up else "Normal", QUOTA_CHANGED, message)
+        if is_used_up:
             log.warning("nothing is left for the first queue", extra={"key": CLUSTER_QUEUE, "quota": message})
 
 

@@ -183,7 +183,7 @@ def say_left_behind(data_dir: Path) -> None:
     """Processes of pods whose data directory was removed while they ran."""
     for folder, found in left_behind(data_dir / PODS).items():
         processes = "1 process" if len(found) == 1 else f"{len(found)} processes"
-        oldest = f"the oldest runs for {duration(found[0].age())}: {shorten(found[0].command, MAX_COMMAND)}"
+        oldest = f"the oldest has run for {duration(found[0].age())}: {shorten(found[0].command, MAX_COMMAND)}"
         numbers = " ".join(str(process.pid) for process in sorted(found, key=lambda process: process.pid))
         what = f"{processes} of a cluster whose folder {folder} is gone"
         say("!", "left behind", f"{what}, {oldest}; to end: kill -9 {numbers}")

@@ -37,8 +37,8 @@ async def test_what_a_removed_cluster_left_is_reported_with_age_and_command(
         (line,) = [line for line in capsys.readouterr().out.splitlines() if str(tmp_path) in line]
         pids = " ".join(str(pid) for pid in sorted(p.pid for p in found))
         assert re.fullmatch(
-            rf"! left behind  3 processes of a cluster whose folder {tmp_path}/gone is gone, the oldest has run for \d+s: "
-            rf"/bin/sh -c sleep 1000; true; to end: kill -9 {pids}",
+            rf"! left behind  3 processes of a cluster whose folder {tmp_path}/gone is gone, the oldest has run "
+            rf"for \d+s: /bin/sh -c sleep 1000; true; to end: kill -9 {pids}",
             line,
         )
     finally:

@@ -49,11 +49,11 @@ lint: $(STAMP) ## ruff (format and lint) and the import contracts
 types: $(STAMP) ## mypy, strict
 	@$(BIN)/mypy
 
-crds: $(STAMP) ## write from the code: config/crds, config/kueue_config.schema.json, config/METRICS.md and queue_manager/workloads/LIFECYCLE.md
+crds: $(STAMP) ## write from the code: config/crds, config/kueue_config.schema.json, config/METRICS.md and queue_manager/lifecycle/LIFECYCLE.md
 	@$(BIN)/python -m queue_manager.api.crd_generation config/crds
 	@$(BIN)/python -m queue_manager.configuration.json_schema config/kueue_config.schema.json
 	@$(BIN)/python -m queue_manager.api.metric_families config/METRICS.md
-	@$(BIN)/python -m queue_manager.lifecycle.diagram
+	@$(BIN)/python -m queue_manager.jobs.lifecycle_page
 
 control-plane: ## provide kube-apiserver, etcd and kubectl for the tests that compare with them
 	@$(PYTHON) tests/control_plane/provide.py

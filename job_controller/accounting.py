@@ -1,19 +1,18 @@
-"""Counting each finished pod exactly once (spec 2.3).
+"""Counting each finished pod exactly once (KEP-2307, upstream trackJobStatusAndRemoveFinalizers).
 
-A pod goes through these states, each of them readable from the API alone:
+A pod passes through these states, each of them readable from the API alone (BEHAVIOUR.md#b21-counting):
 
-    tracked                 carries the finalizer, so it cannot vanish
-    tracked and noted       its UID stands in status.uncountedTerminatedPods (or its index in completedIndexes)
-    noted                   the finalizer is gone; the UID waits to become a number
-    counted                 succeeded or failed went up by one as the UID left the list, in one write
+    tracked               carries the tracking finalizer, so it cannot disappear
+    tracked and recorded  its UID is in status.uncountedTerminatedPods (or its index in status.completedIndexes)
+    recorded              the finalizer is removed; the UID is not yet part of a counter
+    counted               one status write removed the UID from the list and incremented succeeded or failed
 
-Each arrow is one API write, and whoever finds a pod in a state can take the next arrow without knowing how it got
-there. A UID that is noted and has no tracked pod any more moves to the counter; a tracked pod that is
-noted already is not noted again. What is noted as failed stays failed.
+Each transition is one API write, and depends only on the current state. So a controller that restarts continues where
+the last one stopped: a recorded UID without a tracked pod moves into the counter, and a tracked pod that is recorded
+already is not recorded again. A pod recorded as failed stays failed, whatever its phase becomes.
 
-Pods that are deleted because there are too many of them leave this sequence at its start: they lose the
-finalizer first, so that nobody counts them. Should their deletion then fail they carry a mark (labels.DELETING)
-by which they are found and tracked again, so that a pod that runs on is still counted when it ends.
+Surplus and suspended pods are deleted uncounted: they lose the finalizer before they are deleted. If the deletion then
+fails, the annotation labels.DELETING identifies the pod; it is tracked again, so that its result is counted.
 """
 
 from __future__ import annotations
@@ -36,7 +35,11 @@ from job_controller.verdict import Verdict
 
 @dataclass(slots=True)
 class PodAccounting:
-    """What this sync notes: new UIDs, policy actions taken, and the pods that may lose their finalizer."""
+    """What this sync records: UIDs and indexes that are new in status, actions of the pod failure policy, and the pods
+    whose finalizer can be removed.
+
+    `full`: the status has reached options.max_uncounted; the remaining pods follow in the next sync.
+    """
 
     succeeded: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -46,68 +49,73 @@ class PodAccounting:
     full: bool = False
 
 
-def settle(s: Situation, verdict: Verdict | None, keep: Set[str], removed: Set[str]) -> PodAccounting:
-    """Note every tracked pod that has ended, up to the limit of one status.
+def record_finished(s: Situation, verdict: Verdict | None, keep: Set[str], removed: Set[str]) -> PodAccounting:
+    """Record every tracked pod that has finished, up to options.max_uncounted UIDs and indexes.
 
-    Those that are noted already come first: a controller that died between noting and releasing may have left the
-    status full, and only their release makes room.
+    Pods that are recorded already come first: a controller that stopped between recording and releasing may have left
+    the status full, and only removing their finalizers makes room.
 
-    `keep`: failed pods that must stay until they are replaced. `removed`: UIDs that this sync deletes because
-    the Job ends.
+    `keep`: UIDs of failed pods that stay uncounted until they are replaced (BEHAVIOUR.md#b27-per-index). `removed`:
+    UIDs of pods that this sync deletes because the Job ends.
     """
-    ledger = PodAccounting()
-    pods: Sequence[Pod] = s.loose
+    accounts = PodAccounting()
+    pods: Sequence[Pod] = s.countable
     if s.active and (s.deleting or verdict is not None):
         pods = sorted(s.tracked, key=completion_index) if s.indexed else s.tracked
-    noted = {*s.uncounted.succeeded, *s.uncounted.failed}
-    if noted:
-        pods = sorted(pods, key=lambda pod: pod.metadata.uid not in noted)
+    recorded = {*s.uncounted.succeeded, *s.uncounted.failed}
+    if recorded:
+        pods = sorted(pods, key=lambda pod: pod.metadata.uid not in recorded)
     for pod in pods:
-        if _is_over(s, pod, verdict, keep, noted, removed):
-            if len(noted) + len(ledger.indexes) >= s.options.max_uncounted and pod.metadata.uid not in noted:
-                ledger.full = True
+        if _is_final(s, pod, verdict, keep, recorded, removed):
+            if len(recorded) + len(accounts.indexes) >= s.options.max_uncounted and pod.metadata.uid not in recorded:
+                accounts.full = True
                 break
-            ledger.release.append(pod)
-            _note(s, pod, verdict, ledger, noted)
-    return ledger
+            accounts.release.append(pod)
+            _record(s, pod, verdict, accounts, recorded)
+    return accounts
 
 
-def _is_over(
-    s: Situation, pod: Pod, verdict: Verdict | None, keep: Set[str], noted: Set[str], removed: Set[str]
+def _is_final(
+    s: Situation, pod: Pod, verdict: Verdict | None, keep: Set[str], recorded: Set[str], removed: Set[str]
 ) -> bool:
-    """Whether nothing more is to be learned from the pod."""
+    """Whether the result of the pod is final, so that its finalizer can be removed."""
     uid = pod.metadata.uid
-    if s.deleting or pod.status.phase == "Succeeded" or uid in noted:
+    if s.deleting or pod.status.phase == "Succeeded" or uid in recorded:
         return True
     if verdict is not None:
         return uid in removed or not is_active(pod)
     return is_failed(pod, s.only_terminal) and uid not in keep
 
 
-def _note(s: Situation, pod: Pod, verdict: Verdict | None, ledger: PodAccounting, noted: set[str]) -> None:
+def _record(s: Situation, pod: Pod, verdict: Verdict | None, accounts: PodAccounting, recorded: set[str]) -> None:
+    """Record the pod in status unless it is recorded already, has no valid index, or does not count."""
     uid = pod.metadata.uid
-    if uid in noted:
+    if uid in recorded:
         return
     index = completion_index(pod) if s.indexed else 0
     if not 0 <= index < (s.completions if s.indexed and s.completions is not None else 1):
         return
     if pod.status.phase == "Succeeded":
         if not s.indexed:
-            ledger.succeeded.append(uid)
-            noted.add(uid)
+            accounts.succeeded.append(uid)
+            recorded.add(uid)
         elif index not in s.stored_completed:
-            ledger.indexes.add(index)
+            accounts.indexes.add(index)
     elif _has_failed(s, pod, verdict):
         outcome = _outcome(s, pod)
         if outcome.action is not None:
-            ledger.actions[outcome.action] += 1
+            accounts.actions[outcome.action] += 1
         if outcome.action != IGNORE:
-            ledger.failed.append(uid)
-            noted.add(uid)
+            accounts.failed.append(uid)
+            recorded.add(uid)
 
 
 def _has_failed(s: Situation, pod: Pod, verdict: Verdict | None) -> bool:
-    """A failing Job takes its running pods along as failures; one that succeeds, or is deleted, does not."""
+    """Whether the pod counts as failed.
+
+    When the Job fails, its running pods count as failed too. When it succeeds or is deleted, only pods that failed by
+    themselves do.
+    """
     if verdict is not None and verdict.type == "Failed":
         return True
     if s.deleting or (verdict is not None and verdict.deletes_pods):
@@ -116,21 +124,22 @@ def _has_failed(s: Situation, pod: Pod, verdict: Verdict | None) -> bool:
 
 
 def _outcome(s: Situation, pod: Pod) -> PolicyOutcome:
+    """The outcome of the pod failure policy; evaluated here for pods that `s.outcomes` lacks."""
     known = s.outcomes.get(pod.metadata.uid)
     return known if known is not None else evaluate(s.job.spec.pod_failure_policy, pod)
 
 
-def noted_status(s: Situation, ledger: PodAccounting, failed_indexes: IndexSet) -> JobStatus:
-    """The status to be written before any finalizer comes off.
+def recorded_status(s: Situation, accounts: PodAccounting, failed_indexes: IndexSet) -> JobStatus:
+    """The status to write before any finalizer is removed.
 
-    UIDs without a tracked pod are counted, new ones noted, indexes merged. Conditions and numbers of pods are the
-    caller's.
+    UIDs without a tracked pod move into the counters, new UIDs are added, indexes are merged. Conditions and the
+    numbers of active, ready and terminating pods are set by the caller.
     """
     known = bool(s.uncounted.succeeded or s.uncounted.failed)
     tracked = {pod.metadata.uid for pod in s.tracked} if known else set()
     uncounted = UncountedTerminatedPods(
-        succeeded=(*(u for u in s.uncounted.succeeded if u in tracked), *ledger.succeeded),
-        failed=(*(u for u in s.uncounted.failed if u in tracked), *ledger.failed),
+        succeeded=(*(u for u in s.uncounted.succeeded if u in tracked), *accounts.succeeded),
+        failed=(*(u for u in s.uncounted.failed if u in tracked), *accounts.failed),
     )
     status = s.job.status
     gone_succeeded = sum(u not in tracked for u in s.uncounted.succeeded)
@@ -147,14 +156,17 @@ def noted_status(s: Situation, ledger: PodAccounting, failed_indexes: IndexSet) 
 
 
 def _succeeded(s: Situation) -> int:
-    """The number of completed indexes. It falls as completions do, which the API allows only as long as parallelism is
-    the same (spec 1.7, 8): where that has been changed since, the number stays, or nothing could be written at all."""
+    """status.succeeded of an Indexed Job: the number of completed indexes.
+
+    It falls when completions is lowered. The API accepts a lower value only while completions equals parallelism
+    (BEHAVIOUR.md#b7-status-validation); otherwise the old value is kept, because every status write would be rejected.
+    """
     done = len(s.completed)
     return done if s.completions == s.job.spec.pods_at_once else max(done, s.job.status.succeeded)
 
 
 def counted_status(status: JobStatus, released: Set[str], indexed: bool) -> JobStatus:
-    """The status after the finalizers of these pods came off: their UIDs become numbers."""
+    """The status after the finalizers of the `released` UIDs were removed: these UIDs move into the counters."""
     uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
     succeeded = tuple(u for u in uncounted.succeeded if u not in released)
     failed = tuple(u for u in uncounted.failed if u not in released)
@@ -166,8 +178,12 @@ def counted_status(status: JobStatus, released: Set[str], indexed: bool) -> JobS
     )
 
 
-def concluded_status(s: Situation, status: JobStatus, verdict: Verdict) -> JobStatus:
-    """The final status. A Job that never ran gets its startTime here: a finished Job must have one."""
+def terminal_status(s: Situation, status: JobStatus, verdict: Verdict) -> JobStatus:
+    """The status with the terminal condition.
+
+    A finished Job must have a startTime (BEHAVIOUR.md#b7-status-validation): a Job that never started gets one here.
+    Only a suspended Job with completions=0 may finish without. completionTime is the transition time of Complete.
+    """
     start = s.start_time
     if start is None and not (s.suspended and s.completions == 0):
         start = s.stamp
@@ -181,7 +197,7 @@ def concluded_status(s: Situation, status: JobStatus, verdict: Verdict) -> JobSt
 
 
 def pod_counts(s: Situation, old: JobStatus, new: JobStatus) -> list[Count]:
-    """Metrics of pods that became numbers between two statuses (spec 3.2)."""
+    """Increments of job_pods_finished_total for the pods that moved into the counters between two statuses."""
     mode = s.job.spec.completion_mode
     succeeded = len(s.completed) - len(s.stored_completed) if s.indexed else new.succeeded - old.succeeded
     if s.indexed and old.completed_indexes == new.completed_indexes:
@@ -195,7 +211,7 @@ def pod_counts(s: Situation, old: JobStatus, new: JobStatus) -> list[Count]:
 
 
 def index_counts(s: Situation, failed_indexes: Set[int]) -> list[Count]:
-    """Metrics of indexes that this sync settled."""
+    """Increments of job_finished_indexes_total for the indexes settled by this sync; empty unless Indexed."""
     if not s.indexed:
         return []
     limit = "perIndex" if s.per_index else "global"
@@ -210,9 +226,9 @@ def index_counts(s: Situation, failed_indexes: Set[int]) -> list[Count]:
     ]
 
 
-def action_counts(ledger: PodAccounting) -> list[Count]:
-    """Metrics of what the pod failure policy did."""
+def action_counts(accounts: PodAccounting) -> list[Count]:
+    """Increments of pod_failures_handled_by_failure_policy_total for the failures that this sync records."""
     return [
         Count("pod_failures_handled_by_failure_policy_total", {"action": action}, number)
-        for action, number in sorted(ledger.actions.items())
+        for action, number in sorted(accounts.actions.items())
     ]

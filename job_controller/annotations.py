@@ -1,4 +1,4 @@
-"""Reading numbers that users write as text: in annotations, labels and requirements of labels."""
+"""Integers that users write as text, in annotations, labels and label selectors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 
 from job_controller.model import Job
 
-DIGITS = 9
-_integer = re.compile(r"([+-]?)0*([0-9]{1,19})", re.ASCII).fullmatch  # bounded: int() refuses more than 4300 digits
+MAX_DIGITS = 9  # of whole_number, so that values fit in 32 bits
+_integer = re.compile(r"([+-]?)0*([0-9]{1,19})", re.ASCII).fullmatch  # bounded: int() rejects more than 4300 digits
 
 
 def integer(text: str, bits: int = 32) -> int | None:
-    """The signed number as Go's strconv reads it into so many bits; None if it is none, or does not fit."""
+    """The integer as Go's strconv.ParseInt reads it into `bits` bits; None if the text is malformed or out of range."""
     match = _integer(text)
     if match is None:
         return None
@@ -20,6 +20,6 @@ def integer(text: str, bits: int = 32) -> int | None:
 
 
 def whole_number(job: Job, annotation: str) -> int | None:
-    """The number in an annotation, of at most DIGITS digits; None if it has none that can be read."""
+    """The non-negative integer in an annotation of a Job, of at most MAX_DIGITS digits; None if absent or malformed."""
     text = job.metadata.annotations.get(annotation, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= DIGITS else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else None

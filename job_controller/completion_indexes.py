@@ -1,4 +1,7 @@
-"""Indexes of an Indexed Job: which succeeded, which failed, which one comes next (spec 2.2.15, 2.6, 2.7)."""
+"""Indexes of an Indexed Job: which are completed, which failed, which needs the next pod (KEP-3850).
+
+An index is settled if it succeeded or failed for good. See BEHAVIOUR.md#b27-per-index.
+"""
 
 from __future__ import annotations
 
@@ -17,31 +20,37 @@ from job_controller.pod_failure_policy import FAIL_INDEX, PolicyOutcome
 
 
 def stored_completed(job: Job) -> IndexSet:
-    """Indexes in status.completedIndexes that the Job (still) has."""
+    """The indexes of status.completedIndexes that are below spec.completions."""
     return _numbers(job.status.completed_indexes, job.spec.completions or 0)
 
 
 def stored_failed(job: Job) -> IndexSet:
-    """Indexes in status.failedIndexes that the Job (still) has."""
+    """The indexes of status.failedIndexes that are below spec.completions."""
     return _numbers(job.status.failed_indexes or "", job.spec.completions or 0)
 
 
-# A large Job is looked at many times between two changes of its indexes.
+# Cached: a large Job is synced many times between two changes of its indexes.
 @lru_cache(maxsize=32)
 def _numbers(text: str, completions: int) -> IndexSet:
     return IndexSet(parse_intervals(text, completions))
 
 
 def exhausts_index(pod: Pod, outcome: PolicyOutcome, limit: int) -> bool:
-    """Whether the failure of this pod fails its index: backoffLimitPerIndex=1 allows the pods with counts 0 and 1."""
+    """Whether the failure of this pod fails its index for good (upstream isIndexFailed).
+
+    `limit` is backoffLimitPerIndex. It is compared with the failures before this pod: limit 1 allows two pods, whose
+    annotations count 0 and 1 failures.
+    """
     return outcome.action == FAIL_INDEX or (outcome.counts and failure_count(pod) >= limit)
 
 
 def last_failures(failed: Iterable[Pod], *settled: Container[int]) -> dict[int, Pod]:
-    """Per unsettled index the failed pod that carries the failure counts for the next one.
+    """For each unsettled index without an active pod, the failed pod that carries the failure counts for its
+    replacement.
 
-    Settled are indexes that have an active pod, succeeded or failed. The last failed pod of any other index keeps
-    its finalizer, and stays uncounted, until its replacement is active: only so do the counts survive.
+    `settled`: containers of the indexes that are active, succeeded or failed. The pod returned for an index keeps its
+    finalizer, and stays uncounted, until its replacement is active; otherwise the failure counts would be lost
+    (upstream getPodsWithDelayedDeletionPerIndex).
     """
     last: dict[int, Pod] = {}
     for pod in failed:
@@ -55,6 +64,7 @@ def last_failures(failed: Iterable[Pod], *settled: Container[int]) -> dict[int, 
 
 
 def _follows(pod: Pod, current: Pod) -> bool:
+    """Whether `pod` is the later attempt of the two: more failures before it, else finished later."""
     mine = failure_count(pod) + ignored_count(pod)
     other = failure_count(current) + ignored_count(current)
     if mine != other:
@@ -63,12 +73,16 @@ def _follows(pod: Pod, current: Pod) -> bool:
 
 
 def free_indexes(completions: int, settled: IndexSet, taken: Container[int]) -> Iterator[int]:
-    """The indexes that need a pod, lowest first: neither settled nor taken by a pod."""
+    """The indexes below `completions` that need a pod, lowest first: neither settled nor taken by a pod."""
     return filterfalse(taken.__contains__, settled.missing(completions))
 
 
 def replacement(index: int, replaced: Pod | None, outcome: PolicyOutcome | None) -> PodPlan:
-    """The pod for an index of a Job with backoffLimitPerIndex: the counts of the one it replaces, and one more."""
+    """The plan for the next pod of an index of a Job with backoffLimitPerIndex.
+
+    Its counts are those of the failed pod that it replaces plus one: ignored failures if the pod failure policy ignored
+    that failure, failures otherwise. Without a failed pod the count is 0.
+    """
     if replaced is None:
         return PodPlan(index=index, failures=0)
     failures, ignored = failure_count(replaced), ignored_count(replaced)
@@ -78,5 +92,5 @@ def replacement(index: int, replaced: Pod | None, outcome: PolicyOutcome | None)
 
 
 def index_delay(history: FailureHistory, replaced: Pod | None, now: datetime, base: float, maximum: float) -> timedelta:
-    """How long an index still has to wait for its next pod."""
+    """How long an index still delays its next pod; zero without a failed pod. `base` and `maximum` in seconds."""
     return remaining_of_index(history, replaced, now, base, maximum) if replaced is not None else timedelta(0)

@@ -14,7 +14,7 @@ Conditions = tuple[Condition, ...]
 
 
 def find(conditions: Sequence[Condition], type: str) -> Condition | None:
-    """The condition of this type; a true one if several were written."""
+    """The condition of this type, None if absent. Of several entries of one type the first with status True."""
     found = None
     for condition in conditions:
         if condition.type == type:
@@ -25,11 +25,12 @@ def find(conditions: Sequence[Condition], type: str) -> Condition | None:
 
 
 def is_true(conditions: Sequence[Condition], type: str) -> bool:
+    """Whether an entry of this type has status True."""
     return any(c.type == type and c.status == "True" for c in conditions)
 
 
 def finished(status: JobStatus) -> Condition | None:
-    """The terminal condition of a finished Job."""
+    """The terminal condition (Complete or Failed with status True); None if the Job is unfinished."""
     for condition in status.conditions:
         if condition.type in (COMPLETE, FAILED) and condition.status == "True":
             return condition
@@ -37,10 +38,11 @@ def finished(status: JobStatus) -> Condition | None:
 
 
 def put(conditions: Conditions, type: str, status: str, reason: str, message: str, now: datetime) -> Conditions:
-    """The conditions with this one added, or changed where it stands; the same tuple if it says so already.
+    """The conditions with this one added or updated in place; the same tuple if nothing changes.
 
-    `now` is in whole seconds. It becomes the probe time with any change, and the transition time with a change of
-    status. An entry a user wrote with another status is overwritten, not joined by a second one of its type.
+    `now` has whole seconds. Every change sets lastProbeTime; only a change of status sets lastTransitionTime. An
+    existing entry with another status, for example FailureTarget=False written by a user, is updated instead of
+    duplicated.
     """
     wanted = Condition(
         type=type, status=status, reason=reason, message=message, last_probe_time=now, last_transition_time=now

@@ -1,18 +1,17 @@
-"""What one sync of a Job is to do: data, in the order in which it must happen.
+"""The result of one sync of a Job: steps as data, in the order in which they must be written.
 
-The order is what makes a crash between any two writes harmless:
+This order makes a crash between any two writes harmless (BEHAVIOUR.md#b13-sync-order):
 
-    track    pods of which an earlier deletion stopped half-way become ordinary pods again
-    write    a verdict that will delete pods is announced before they go
-    delete   pods go, or
-    create   come, before the status that speaks of them
-    write    finished pods are noted in status (uncounted, indexes), with the verdict on the Job
-    release  only then do their finalizers come off
-    prune    failed pods beyond the Job's limit are deleted: they are noted, and nobody looks at a Job that has ended
-    write    what is noted moves into the counters; last of all comes the terminal condition
+    track    pods whose deletion failed after their finalizer was removed get the finalizer back
+    write    the interim condition, if pods will be deleted because the Job ends
+    delete   pods; or
+    create   pods, before the status that counts them as active
+    write    finished pods are recorded in status (uncounted UIDs, indexes), together with the interim condition
+    release  the finalizers of the recorded pods are removed
+    prune    recorded failed pods beyond sluice/failed-pods-limit are deleted, before the Job can finish
+    write    recorded UIDs move into the counters; the terminal condition comes with the last such write
 
-A step that fails for one object ends the sequence after that step: the rest is decided anew from what is then
-true.
+If a step fails for one object, the sequence ends after that step, and the next decision starts from the actual state.
 """
 
 from __future__ import annotations
@@ -25,12 +24,15 @@ from typing import Literal
 from job_controller.backoff import FailureHistory
 from job_controller.model import JobStatus, Pod
 from job_controller.pod_sorting import Parts
-from job_controller.times import Since
+from job_controller.times import WaitStart
 
 
 @dataclass(frozen=True, slots=True)
 class PodPlan:
-    """A pod to create. index and failures are None where the Job has no such thing."""
+    """A pod to create. `index` is None unless the Job is Indexed, `failures` is None without backoffLimitPerIndex.
+
+    `failures` and `ignored` are the failure counts to write into the annotations of the pod.
+    """
 
     index: int | None = None
     failures: int | None = None
@@ -39,6 +41,8 @@ class PodPlan:
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """An Event to record about the Job."""
+
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
@@ -46,23 +50,22 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class JobMemory:
-    """What the controller keeps of a Job (by UID) between syncs. Losing it loses nothing that matters.
+    """What the controller keeps of a Job (by UID) between syncs. Losing it costs time, not correctness.
 
-    parts: the pods as they were last sorted, to be taken over where they have not changed. told: complaints about the
-    Job that were made already. status_at: when status was last written. start: of the
-    Situation.
+    `parts`: the pods as last sorted; unchanged parts are reused. `reported`: the warnings that were recorded as Events
+    already. `status_at`: when the status was last written. `start`: see Situation.
     """
 
     history: FailureHistory = field(default_factory=FailureHistory)
     parts: Parts = field(default=(), compare=False)
-    told: frozenset[Event] = frozenset()
+    reported: frozenset[Event] = frozenset()
     status_at: datetime | None = None
-    start: Since | None = None
+    start: WaitStart | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """An addition to a metric counter (name without prefix)."""
+    """An increment of a counter metric; `name` lacks the prefix."""
 
     name: str
     labels: Mapping[str, str]
@@ -71,14 +74,14 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class TrackPods:
-    """Put the tracking finalizer back."""
+    """Add the tracking finalizer again."""
 
     pods: tuple[Pod, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePods:
-    """With `release` the finalizer comes off first: the pods shall never be counted."""
+    """Delete pods. With `release` the finalizer is removed first, so that they are never counted."""
 
     pods: tuple[Pod, ...]
     release: bool
@@ -86,13 +89,15 @@ class DeletePods:
 
 @dataclass(frozen=True, slots=True)
 class CreatePods:
+    """Create these pods."""
+
     plans: tuple[PodPlan, ...]
     reason: str  # label of job_pods_creation_total
 
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Events and counts are for after the write has succeeded."""
+    """Write the status. `events` and `counts` are recorded after the write has succeeded."""
 
     status: JobStatus
     events: tuple[Event, ...] = ()
@@ -101,7 +106,7 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePods:
-    """Take the tracking finalizer off pods that are noted in status. Counts are for after that."""
+    """Remove the tracking finalizer of pods that are recorded in status; then add `counts`."""
 
     pods: tuple[Pod, ...]
     counts: tuple[Count, ...] = ()
@@ -109,7 +114,7 @@ class ReleasePods:
 
 @dataclass(frozen=True, slots=True)
 class PrunePods:
-    """Delete pods that are long counted."""
+    """Delete failed pods that are counted or recorded."""
 
     pods: tuple[Pod, ...]
 
@@ -119,7 +124,11 @@ Step = TrackPods | DeletePods | CreatePods | WriteStatus | ReleasePods | PrunePo
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The steps of one sync. requeue_after is in seconds, None if nothing but a change can matter."""
+    """The steps of one sync.
+
+    `events` are recorded before the steps. `requeue_after` is in seconds; None if only a change can require another
+    sync. `action` is the label of the sync metrics (BEHAVIOUR.md#b33-metrics).
+    """
 
     steps: tuple[Step, ...] = ()
     events: tuple[Event, ...] = ()

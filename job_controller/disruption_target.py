@@ -1,8 +1,7 @@
-"""The pod condition DisruptionTarget: the cluster ends the pod, for a reason that is not the pod's own (KEP-3329).
+"""The pod condition DisruptionTarget: the cluster terminates the pod for a reason outside of it (KEP-3329).
 
-Several components may want the same pod gone. The first one that says so is the cause; a later one deletes the pod
-all the same, and leaves the condition alone as long as it is True. Every component that writes the condition asks
-`is_announced` before.
+Several components may terminate the same pod. The first one writes its reason; as long as the condition is True, later
+ones delete the pod without changing the condition. So every component calls `is_announced` before it writes.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ DISRUPTION_TARGET = "DisruptionTarget"
 
 
 def is_announced(conditions: Iterable[tuple[str, str]]) -> bool:
-    """Whether a cause stands on the pod. `conditions`: type and status of each."""
+    """Whether DisruptionTarget is True. `conditions`: type and status of each condition of the pod."""
     return (DISRUPTION_TARGET, "True") in conditions
 
 
 def announcement(reason: str, message: str, now: datetime) -> dict[str, Any]:
-    """The condition that announces a disruption, as JSON."""
+    """The condition DisruptionTarget=True as JSON, for a strategic merge patch of the pod status."""
     return {
         "type": DISRUPTION_TARGET,
         "status": "True",

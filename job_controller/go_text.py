@@ -1,4 +1,4 @@
-"""Texts as Go programs print them, which clients of Kubernetes match on."""
+"""Text as Go programs print it; clients of Kubernetes match on these messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESCAPES = {
 
 
 def quote(text: str) -> str:
-    """Go's %q: printable characters as they are, others escaped."""
+    """The text as Go's %q prints it: in double quotes, non-printable characters escaped."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(_ESCAPES.get(char) or (char if char.isprintable() else _escape(char)) for char in text) + '"'

@@ -1,4 +1,7 @@
-"""A set of completion indexes that costs what its text costs: a status of one line may list two thousand million."""
+"""A set of completion indexes stored as intervals.
+
+Its cost depends on the number of intervals, not of indexes: one short text in status may list 2*10^9 indexes.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,26 @@ from job_controller.intervals import Interval, Intervals, compress, expand, inte
 
 
 class IndexSet(Set[int]):
-    """Immutable. Everything but iteration costs the intervals, or what the set is compared with; nobody should iterate
-    over all."""
+    """An immutable set of completion indexes.
+
+    Every operation except iteration costs time proportional to the intervals, or to the set it is compared with. Do not
+    iterate over a whole set.
+    """
 
     def __init__(self, intervals: Iterable[Interval] = ()) -> None:
-        """The intervals are sorted and do not touch (intervals.parse_intervals)."""
+        """The intervals are sorted and do not touch, as intervals.parse_intervals returns them."""
         self.intervals: Intervals = list(intervals)
         self._firsts = [first for first, _ in self.intervals]
         self._size = sum(last - first + 1 for first, last in self.intervals)
 
     @classmethod
     def of(cls, indexes: Iterable[int]) -> IndexSet:
-        """Those that are indexes: negative ones, of pods that have none, are left out."""
+        """The set of these indexes. Negative ones (pods without a valid index) are left out."""
         return cls(compress(index for index in sorted(indexes) if index >= 0))
 
     @cached_property
     def text(self) -> str:
-        """As status stores it."""
+        """The text of the set as status stores it (BEHAVIOUR.md#b8-index-text)."""
         return intervals_to_text(self.intervals)
 
     def __contains__(self, index: object) -> bool:
@@ -54,7 +60,7 @@ class IndexSet(Set[int]):
         return IndexSet(joined)
 
     def common(self, other: IndexSet) -> int:
-        """How many indexes are in both."""
+        """The number of indexes in both sets."""
         found = i = j = 0
         while i < len(self.intervals) and j < len(other.intervals):
             (first, last), (begins, ends) = self.intervals[i], other.intervals[j]
@@ -66,12 +72,13 @@ class IndexSet(Set[int]):
         return found
 
     def isdisjoint(self, other: Set[int]) -> bool:  # type: ignore[override]
-        if len(self) <= 4 * len(other):  # a walk in C
+        """Whether the sets have no index in common."""
+        if len(self) <= 4 * len(other):  # faster: implemented in C
             return frozenset(other).isdisjoint(self)
         return not any(map(self.__contains__, other))
 
     def missing(self, end: int) -> Iterator[int]:
-        """The indexes below `end` that are not in here, lowest first."""
+        """The indexes below `end` that are not in the set, lowest first."""
         begins = 0
         for first, last in self.intervals:
             yield from range(begins, min(first, end))

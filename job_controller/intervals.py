@@ -1,11 +1,10 @@
-"""Completion indexes as text ("0-3,5") and as sorted intervals.
+"""Completion indexes as text ("0-3,5") and as sorted intervals (BEHAVIOUR.md#b8-index-text).
 
-An interval is a pair (first, last), both included. Lists of intervals are sorted, do not overlap and do not
-touch, so a Job of 100 000 indexes that all succeeded is one pair, and every operation costs the number of
-intervals, not of indexes (spec: job-controller.md, section 1.7).
+An interval is a pair (first, last), both included. Lists of intervals are sorted, do not overlap and do not touch: a
+Job of 100 000 indexes that all succeeded is one pair, and every operation costs time proportional to the intervals.
 
-Two readers exist on purpose: `check` refuses what is malformed (status and successPolicy validation), `parse_intervals`
-takes what it can get (the controller must go on whatever stands in a status).
+There are two readers: `check` rejects malformed text (validation of status and successPolicy); `parse_intervals` skips
+malformed fragments, because the controller must work with any stored status.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ _is_integer = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
 
 
 class BadIndexes(ValueError):
-    """An index string that cannot be right; the text is what the API server says about it."""
+    """An invalid index text; the message is that of the API server."""
 
 
 def check(text: str, completions: int) -> int:
-    """How many indexes a well-formed text lists. Raises BadIndexes."""
+    """The number of indexes in a well-formed text. Raises BadIndexes (upstream validateIndexesFormat)."""
     total = 0
     previous: int | None = None
     for fragment in text.split(",") if text else ():
-        # The common case at once: a status may list 50 000 single indexes.
+        # Fast path: a status may list 50 000 single indexes.
         if _is_plain(fragment) and (index := int(fragment)) < completions:
             first = last = index
         else:
@@ -72,7 +71,7 @@ def _index(text: str, completions: int) -> int:
 
 
 def first_overlap(one: str, other: str, completions: int) -> int | None:
-    """The first index that both texts list; malformed fragments are passed over."""
+    """The first index that both texts list, None if there is none; malformed fragments are skipped."""
     left, right = _well_formed(one, completions), _well_formed(other, completions)
     return overlap(left, right)
 
@@ -88,9 +87,12 @@ def _well_formed(text: str, completions: int) -> Intervals:
 
 
 def parse_intervals(text: str, completions: int) -> Intervals:
-    """The indexes below `completions` a text lists; malformed or backward fragments are skipped."""
+    """The indexes below `completions` that a text lists (upstream parseIndexesFromString).
+
+    Malformed and non-increasing fragments are skipped; reading stops at the first index that is too large.
+    """
     found: Intervals = []
-    end = -2  # of the last interval found
+    end = -2  # last index of the previous interval
     for fragment in text.split(",") if text else ():
         if _is_plain(fragment):
             first = last = int(fragment)
@@ -112,7 +114,7 @@ def parse_intervals(text: str, completions: int) -> Intervals:
 
 
 def intervals_to_text(intervals: Iterable[Interval]) -> str:
-    """Text of intervals: a run of two as "a,b", longer ones as "a-c"."""
+    """The text of intervals: two consecutive indexes as "a,b", three or more as "a-c"."""
     return ",".join(
         f"{first}-{last}" if last > first + 1 else f"{first},{last}" if last > first else str(first)
         for first, last in intervals
@@ -120,7 +122,7 @@ def intervals_to_text(intervals: Iterable[Interval]) -> str:
 
 
 def compress(indexes: Iterable[int]) -> Intervals:
-    """Intervals of ascending indexes; repeated ones count once."""
+    """The intervals of ascending indexes; repeated indexes count once."""
     found: Intervals = []
     start = end = -2
     for index in indexes:
@@ -136,12 +138,13 @@ def compress(indexes: Iterable[int]) -> Intervals:
 
 
 def expand(intervals: Iterable[Interval]) -> Iterator[int]:
+    """Every index of the intervals, ascending."""
     for first, last in intervals:
         yield from range(first, last + 1)
 
 
 def overlap(one: Sequence[Interval], other: Sequence[Interval]) -> int | None:
-    """The first index in both, if any."""
+    """The first index in both lists of intervals; None if there is none."""
     i = j = 0
     while i < len(one) and j < len(other):
         if one[i][0] <= other[j][1] and other[j][0] <= one[i][1]:

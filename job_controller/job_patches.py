@@ -1,4 +1,4 @@
-"""The patches a Job controller sends."""
+"""Bodies of the PATCH requests that the Job controller sends."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from job_controller.pod_manifest import Tree, owner_reference
 
 
 def status_changes(old: JobStatus, new: JobStatus) -> Tree:
-    """Merge patch from one status to another: only what differs, null for what is no more.
+    """The merge patch from one status to another: fields that differ, with null for removed ones.
 
-    Zero counters are left out, as the API leaves them out; ready, terminating and failedIndexes are not.
+    Counters that are zero are omitted, as in the API; ready, terminating and failedIndexes are written as 0 and "".
     """
     before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
     changes = {name: after.get(name) for name in (*after, *before) if before.get(name) != after.get(name)}
@@ -22,10 +22,11 @@ def status_changes(old: JobStatus, new: JobStatus) -> Tree:
     return changes
 
 
-def release(pod: Pod, *, this_version: bool = False) -> Tree:
-    """Take the finalizer off: strategic merge, so that other finalizers may come and go meanwhile.
+def remove_finalizer(pod: Pod, *, this_version: bool = False) -> Tree:
+    """Remove the tracking finalizer: a strategic merge patch, which leaves other finalizers alone.
 
-    A mark goes with it, wherever it is from: a pod that is done would be tracked, and counted, again and again.
+    The annotation labels.DELETING is removed too: a finished pod that keeps it would be tracked and counted again. With
+    `this_version` the API server rejects the patch (409) if the pod has changed.
     """
     tracking = [finalizer for finalizer in pod.metadata.finalizers if finalizer in TRACKING_FINALIZERS]
     metadata: Tree = {"uid": pod.metadata.uid}
@@ -39,31 +40,32 @@ def release(pod: Pod, *, this_version: bool = False) -> Tree:
 
 
 def begin_deletion(pod: Pod) -> Tree:
-    """Take the finalizer off a pod that is to be deleted uncounted, and mark it.
+    """Remove the finalizer of a pod that will be deleted uncounted, and set the annotation labels.DELETING.
 
-    Refused (409) if the pod has changed meanwhile: it may just have succeeded.
+    The API server rejects the patch (409) if the pod has changed since it was read, for example because it has
+    succeeded.
     """
-    patch = release(pod, this_version=True)
+    patch = remove_finalizer(pod, this_version=True)
     patch["metadata"]["annotations"] = {DELETING: "true"}
     return patch
 
 
-def track(pod: Pod, finalizer: str) -> Tree:
-    """The reverse of begin_deletion."""
+def add_finalizer(pod: Pod, finalizer: str) -> Tree:
+    """Add the finalizer again and remove the annotation: the reverse of begin_deletion."""
     return {
         "metadata": {"uid": pod.metadata.uid, "finalizers": [finalizer], "annotations": {DELETING: None}},
     }
 
 
 def adopt(job: Job, pod: Pod, finalizer: str) -> Tree:
-    """Make an ownerless pod the Job's, and track it from now on."""
+    """Make the Job the controller of a pod without one, and add the tracking finalizer."""
     return {
         "metadata": {"uid": pod.metadata.uid, "ownerReferences": [owner_reference(job)], "finalizers": [finalizer]},
     }
 
 
-def let_go(job: Job, pod: Pod) -> Tree:
-    """Owner reference and finalizer go in one patch."""
-    patch = release(pod)
+def release_pod(job: Job, pod: Pod) -> Tree:
+    """Remove the owner reference of the Job and the finalizer in one patch."""
+    patch = remove_finalizer(pod)
     patch["metadata"]["ownerReferences"] = [{"$patch": "delete", "uid": job.metadata.uid}]
     return patch

@@ -1,18 +1,20 @@
-"""Events about Jobs that this controller cannot handle as they say, or whose fields work against each other.
+"""Events about Jobs that this controller cannot handle as written, or whose fields contradict each other.
 
 Each message names the field. An Event is recorded once for each Job and message, and again after a restart.
 
-    InvalidJob, UnknownCompletionMode   the Job is left alone. An API server refuses such Jobs; one that is newer
-                                        than this code, or of another make, may store them
-    InvalidAnnotation                   an annotation of ours cannot be read and counts as absent
-    IndexNeverFails                     backoffLimitPerIndex with restartPolicy OnFailure: the kubelet retries, so the
-                                        limit of the index is not reached
+    InvalidJob, UnknownCompletionMode   the Job is not synced. An API server rejects such Jobs, but a newer or different
+                                        one may store them
+    InvalidAnnotation                   an annotation of Sluice is malformed and counts as absent
+    IndexNeverFails                     backoffLimitPerIndex with restartPolicy OnFailure: the kubelet restarts the
+                                        container, so the limit of the index is not reached
+
+See BEHAVIOUR.md#b40-invalid-jobs.
 """
 
 from __future__ import annotations
 
 from job_controller import reasons
-from job_controller.annotations import DIGITS, whole_number
+from job_controller.annotations import MAX_DIGITS, whole_number
 from job_controller.decision import Event
 from job_controller.go_text import NOT_NEGATIVE
 from job_controller.labels import BACKOFF_SECONDS, FAILED_PODS_LIMIT
@@ -20,13 +22,16 @@ from job_controller.model import Job
 from job_controller.pod_facts import INT32_MAX
 
 _DEFAULTS = {
-    BACKOFF_SECONDS: "the wait that the controller is configured with applies",
+    BACKOFF_SECONDS: "the configured backoff applies",
     FAILED_PODS_LIMIT: "all failed pods are kept",
 }
 
 
-def unmanageable(job: Job) -> Event | None:
-    """Why the Job must be left alone. Not once it is being deleted: its pods must be freed."""
+def invalid_job(job: Job) -> Event | None:
+    """The Event about a Job that must not be synced; None for all others.
+
+    An invalid Job that is being deleted is synced nevertheless, so that the finalizers of its pods are removed.
+    """
     spec = job.spec
     if spec.completion_mode not in ("NonIndexed", "Indexed"):
         return Event("Warning", reasons.EVENT_UNKNOWN_COMPLETION_MODE, reasons.UNKNOWN_COMPLETION_MODE_MESSAGE)
@@ -43,36 +48,41 @@ def unmanageable(job: Job) -> Event | None:
             if number is not None and number < 0:
                 wrong = f"spec.{field}: Invalid value: {number}: {NOT_NEGATIVE}"
                 break
-    return Event("Warning", reasons.EVENT_INVALID_JOB, f"{wrong}; the Job is left alone") if wrong else None
+    return Event("Warning", reasons.EVENT_INVALID_JOB, f"{wrong}; the Job is not synced") if wrong else None
 
 
-def advice(job: Job) -> tuple[Event, ...]:
-    """The Events about a Job that is handled all the same. `job` is without what is switched off."""
+def warnings(job: Job) -> tuple[Event, ...]:
+    """The Events about a Job that is synced nevertheless. `job` lacks the fields that are switched off."""
     spec = job.spec
     restart_policy = (spec.template.get("spec") or {}).get("restartPolicy", "")
     endless = endless_indexes(spec.backoff_limit_per_index, spec.backoff_limit, restart_policy)
-    events = _about_annotations(job)
+    events = _annotation_warnings(job)
     return (*events, Event("Warning", reasons.EVENT_INDEX_NEVER_FAILS, endless)) if endless else events
 
 
 def endless_indexes(limit_per_index: int | None, limit: int | None, restart_policy: str) -> str:
-    """What to know of a Job whose indexes are retried in their pods, beyond backoffLimitPerIndex; "" of others."""
+    """The warning about a Job whose containers are restarted in place, so that backoffLimitPerIndex is not reached.
+
+    `limit_per_index` and `limit` are backoffLimitPerIndex and backoffLimit. Returns "" for Jobs without this conflict.
+    """
     if limit_per_index is None or restart_policy != "OnFailure":
         return ""
-    until = "without end" if limit in (None, INT32_MAX) else f"until spec.backoffLimit ({limit}) ends the Job"
+    until = "forever" if limit in (None, INT32_MAX) else f"until spec.backoffLimit ({limit}) ends the Job"
     return (
         "spec.backoffLimitPerIndex: has no effect with restartPolicy OnFailure: a container that fails is restarted "
         f'in its pod {until}, and the index does not fail; use restartPolicy "Never"'
     )
 
 
-def _about_annotations(job: Job) -> tuple[Event, ...]:
-    """One for each of our annotations that cannot be read."""
+def _annotation_warnings(job: Job) -> tuple[Event, ...]:
+    """One Event for each annotation of Sluice that is malformed."""
     found = []
     for annotation, default in _DEFAULTS.items():
         text = job.metadata.annotations.get(annotation)
         if text is not None and whole_number(job, annotation) is None:
             field = f"metadata.annotations[{annotation}]"
-            message = f'{field}: Invalid value: "{text}": must be a whole number of at most {DIGITS} digits; {default}'
+            message = (
+                f'{field}: Invalid value: "{text}": must be a whole number of at most {MAX_DIGITS} digits; {default}'
+            )
             found.append(Event("Warning", reasons.EVENT_INVALID_ANNOTATION, message))
     return tuple(found)

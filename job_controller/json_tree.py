@@ -1,7 +1,7 @@
 """The type of decoded JSON.
 
-Rules about whole objects (defaults, validation, patches) work on JSON trees as they came over the wire. Decisions work
-on the Structs of `model`.
+Rules about whole objects (defaults, validation, patches) work on JSON trees as received. Decisions work on the Structs
+of `model`.
 """
 
 from __future__ import annotations

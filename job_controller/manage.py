@@ -1,7 +1,8 @@
-"""How many pods a running Job should have, and which to create or remove (spec 2.6).
+"""How many pods an unfinished Job should have, and which to create or delete (upstream manageJob).
 
-Two deliberate differences from the built-in controller: an index that waits for its backoff does not occupy
-a place that a later index could use, and pods of indexes that are settled go before useful ones.
+The rules are in BEHAVIOUR.md#b23-pod-count. Two deliberate differences from upstream: an index in backoff does not
+occupy a place that a later index can use, and pods of settled indexes are deleted before all others (DIFFERENCES.md,
+rows 4 and 15).
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from job_controller.situation import Situation
 
 @dataclass(frozen=True, slots=True)
 class PodChanges:
-    """Pods to remove (without ever counting them) or to create, never both. wait: seconds until more is due."""
+    """Pods to delete uncounted, or pods to create; never both.
+
+    `wait`: seconds until the next sync is needed, None if only a change can require one.
+    """
 
     remove: tuple[Pod, ...] = ()
     create: tuple[PodPlan, ...] = ()
@@ -32,7 +36,10 @@ class PodChanges:
 
 
 def wanted_active(s: Situation) -> int:
-    """How many pods should be active; of a work queue that has had a success, no more than there are (spec 2.6)."""
+    """The number of pods that should be active.
+
+    A work queue (completions is null) creates no more pods after its first success.
+    """
     parallelism = s.job.spec.pods_at_once
     if s.completions is None:
         return len(s.active) if s.succeeded_count > 0 else parallelism
@@ -40,11 +47,11 @@ def wanted_active(s: Situation) -> int:
 
 
 def manage(s: Situation, history: FailureHistory) -> PodChanges:
-    """What to do with the pods of a Job that goes on."""
+    """Which pods to create or delete for a Job that has neither failed nor succeeded; `history` gives its backoff."""
     if s.suspended:
         return PodChanges(remove=s.active)
     wanted = wanted_active(s)
-    remove = _too_many(s, wanted)
+    remove = _surplus(s, wanted)
     if remove:
         return PodChanges(remove=tuple(remove[: s.options.max_deletes]))
     missing = wanted - len(s.active) - (len(s.terminating) if s.only_terminal else 0)
@@ -53,23 +60,24 @@ def manage(s: Situation, history: FailureHistory) -> PodChanges:
     return _per_index(s, missing, history) if s.per_index else _with_common_backoff(s, missing, history)
 
 
-def _too_many(s: Situation, wanted: int) -> list[Pod]:
+def _surplus(s: Situation, wanted: int) -> list[Pod]:
+    """The active pods to delete, in order; empty if each active pod is needed."""
     if not s.indexed:
         return surplus(s.active, wanted)
     settled = _settled(s)
-    if len(s.active) <= wanted and _all_useful(s, settled):
+    if len(s.active) <= wanted and _all_needed(s, settled):
         return []
     return surplus_indexed(s.active, wanted, s.completions or 0, settled)
 
 
 def _settled(s: Situation) -> IndexSet:
-    """Indexes that need no pod any more."""
+    """The indexes that need no more pods: succeeded or failed for good."""
     failed = s.failed_indexes(s.failed)
     return s.completed | failed if failed else s.completed
 
 
-def _all_useful(s: Situation, settled: IndexSet) -> bool:
-    """Whether each pod serves an open index of its own: nearly always, so this is asked before sorting."""
+def _all_needed(s: Situation, settled: IndexSet) -> bool:
+    """Whether each active pod has an unsettled index of its own; the usual case, checked before sorting."""
     indexes = s.active_indexes
     if not indexes:
         return not s.active
@@ -78,32 +86,34 @@ def _all_useful(s: Situation, settled: IndexSet) -> bool:
 
 
 def _with_common_backoff(s: Situation, missing: int, history: FailureHistory) -> PodChanges:
+    """The pods to create if the backoff applies to the whole Job."""
     wait = common_wait(s, history)
     if wait:
         return PodChanges(wait=wait.total_seconds())
     number = min(missing, s.options.max_creates)
     if not s.indexed:
         return PodChanges(create=(PodPlan(),) * number, wait=_next_batch(missing, number))
-    plans = [PodPlan(index=index) for index in islice(_free(s), number)]
+    plans = [PodPlan(index=index) for index in islice(_free_indexes(s), number)]
     return PodChanges(create=tuple(plans), wait=_next_batch(missing, number))
 
 
 def common_wait(s: Situation, history: FailureHistory) -> timedelta:
-    """How long the whole Job still has to wait with new pods; indexes that are limited for themselves wait alone."""
-    return backoff.remaining(history, s.now, *_scale(s))
+    """How long the whole Job still delays new pods; zero with backoffLimitPerIndex."""
+    return backoff.remaining(history, s.now, *_backoff_bounds(s))
 
 
 def _next_batch(missing: int, number: int) -> float | None:
+    """Seconds until the next batch: 0 if options.max_creates left some pods for it, None otherwise."""
     return 0.0 if missing > number else None
 
 
 def _per_index(s: Situation, missing: int, history: FailureHistory) -> PodChanges:
-    """The lowest free indexes whose own backoff is over."""
+    """The pods to create with backoffLimitPerIndex: the lowest free indexes whose own backoff is over."""
     number = min(missing, s.options.max_creates)
-    scale = _scale(s)
+    scale = _backoff_bounds(s)
     plans: list[PodPlan] = []
     waits: list[timedelta] = []
-    for index in _free(s):
+    for index in _free_indexes(s):
         if len(plans) == number:
             break
         old = s.waiting.get(index)
@@ -116,13 +126,14 @@ def _per_index(s: Situation, missing: int, history: FailureHistory) -> PodChange
     return PodChanges(create=tuple(plans), wait=wait_for if wait_for is not None else _next_batch(missing, number))
 
 
-def _free(s: Situation) -> Iterator[int]:
-    """The indexes that may get a pod now, lowest first."""
+def _free_indexes(s: Situation) -> Iterator[int]:
+    """The indexes that can get a pod now, lowest first."""
     taken = set(s.active_indexes)
     if s.only_terminal:
         taken |= {completion_index(pod) for pod in s.terminating}
     return free_indexes(s.completions or 0, _settled(s), taken)
 
 
-def _scale(s: Situation) -> tuple[float, float]:
+def _backoff_bounds(s: Situation) -> tuple[float, float]:
+    """Base and maximum of the backoff in seconds."""
     return backoff.base_of(s.job, s.options), s.options.backoff_max

@@ -1,7 +1,7 @@
-"""Wire types: the fields of Job and Pod that decisions need, decoded straight from JSON.
+"""Wire types: the fields of Job and Pod that decisions need, decoded directly from JSON.
 
-Unknown fields are skipped while decoding, so a record is small (well under 2 KB a pod) and a newer API
-server does no harm. Field names are the API's in snake case.
+Unknown fields are skipped while decoding, so a record stays small (well under 2 KB per pod) and fields of a newer API
+server are ignored. Field names are those of the API in snake case; https://kubernetes.io/docs/reference describes them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgspec
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """Base of all wire types: immutable, keyword-only, camelCase on the wire.
+    """Base of all wire types: immutable, keyword-only, camelCase in JSON.
 
-    Immutable trees have no cycles, so the garbage collector need not walk a hundred thousand of them.
+    Immutable records contain no reference cycles, so the garbage collector does not track them (gc=False).
     """
 
 
@@ -31,6 +31,8 @@ class Key(NamedTuple):
 
 
 class OwnerReference(Record):
+    """metav1.OwnerReference."""
+
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -39,11 +41,13 @@ class OwnerReference(Record):
 
     @property
     def is_job(self) -> bool:
-        """Whether the owner is a Job of Kubernetes; other API groups have a kind Job too."""
+        """Whether the owner is a Job of the API group batch; other groups have a kind Job too."""
         return self.kind == "Job" and self.api_version.partition("/")[0] == "batch"
 
 
 class ObjectMeta(Record):
+    """metav1.ObjectMeta."""
+
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -60,11 +64,12 @@ class ObjectMeta(Record):
 
     @property
     def key(self) -> Key:
+        """Namespace and name."""
         return Key(self.namespace, self.name)
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that manages this object, if there is one."""
+        """The owner reference with controller=true, None if absent (metav1.GetControllerOf)."""
         for owner in self.owner_references:
             if owner.controller:
                 return owner
@@ -72,7 +77,7 @@ class ObjectMeta(Record):
 
 
 class Object(Record):
-    """What every API object has."""
+    """The fields that every API object has."""
 
     api_version: str = ""
     kind: str = ""
@@ -80,6 +85,8 @@ class Object(Record):
 
 
 class Condition(Record):
+    """batch/v1 JobCondition; also used for conditions of pods and nodes."""
+
     type: str
     status: str
     reason: str = ""
@@ -89,16 +96,21 @@ class Condition(Record):
 
     @property
     def is_true(self) -> bool:
+        """Whether the status is True."""
         return self.status == "True"
 
 
 class LabelSelectorRequirement(Record):
+    """metav1.LabelSelectorRequirement."""
+
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
 
 class LabelSelector(Record):
+    """metav1.LabelSelector."""
+
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
@@ -107,36 +119,50 @@ class LabelSelector(Record):
 
 
 class OnExitCodes(Record):
+    """batch/v1 PodFailurePolicyOnExitCodesRequirement."""
+
     operator: str
     values: tuple[int, ...] = ()
     container_name: str | None = None
 
 
 class OnPodCondition(Record):
+    """batch/v1 PodFailurePolicyOnPodConditionsPattern."""
+
     type: str
     status: str = "True"
 
 
 class PodFailurePolicyRule(Record):
+    """batch/v1 PodFailurePolicyRule."""
+
     action: str
     on_exit_codes: OnExitCodes | None = None
     on_pod_conditions: tuple[OnPodCondition, ...] = ()
 
 
 class PodFailurePolicy(Record):
+    """batch/v1 PodFailurePolicy. An API server stores an empty list of rules as null."""
+
     rules: tuple[PodFailurePolicyRule, ...] | None = ()
 
 
 class SuccessPolicyRule(Record):
+    """batch/v1 SuccessPolicyRule."""
+
     succeeded_indexes: str | None = None
     succeeded_count: int | None = None
 
 
 class SuccessPolicy(Record):
+    """batch/v1 SuccessPolicy."""
+
     rules: tuple[SuccessPolicyRule, ...] = ()
 
 
 class JobSpec(Record):
+    """batch/v1 JobSpec. `template` stays JSON: pods are created from it, nothing decodes it."""
+
     parallelism: int | None = None
     completions: int | None = None
     active_deadline_seconds: int | None = None
@@ -151,21 +177,24 @@ class JobSpec(Record):
     success_policy: SuccessPolicy | None = None
     managed_by: str | None = None
     selector: LabelSelector | None = None
-    # The pod template as it stands on the wire: pods are made from it unread.
     template: dict[str, Any] = {}
 
     @property
     def pods_at_once(self) -> int:
-        """parallelism; 1 where it is left open, as an API server would fill it in."""
+        """parallelism, with the default of the API (1) if it is absent."""
         return 1 if self.parallelism is None else self.parallelism
 
 
 class UncountedTerminatedPods(Record):
+    """batch/v1 UncountedTerminatedPods: UIDs of finished pods that are not yet part of a counter."""
+
     succeeded: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
 
 
 class JobStatus(Record):
+    """batch/v1 JobStatus."""
+
     conditions: tuple[Condition, ...] = ()
     start_time: datetime | None = None
     completion_time: datetime | None = None
@@ -180,6 +209,8 @@ class JobStatus(Record):
 
 
 class Job(Object):
+    """batch/v1 Job."""
+
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
@@ -188,16 +219,22 @@ class Job(Object):
 
 
 class TerminatedState(Record):
+    """core/v1 ContainerStateTerminated."""
+
     exit_code: int = 0
     reason: str = ""
     finished_at: datetime | None = None
 
 
 class ContainerState(Record):
+    """core/v1 ContainerState, of which only `terminated` is read."""
+
     terminated: TerminatedState | None = None
 
 
 class ContainerStatus(Record):
+    """core/v1 ContainerStatus."""
+
     name: str = ""
     ready: bool = False
     restart_count: int = 0
@@ -205,18 +242,22 @@ class ContainerStatus(Record):
 
 
 class ContainerSpec(Record):
-    """Only what decides whether an init container is a sidecar."""
+    """core/v1 Container: the fields that tell whether an init container is a sidecar (restartPolicy Always)."""
 
     name: str = ""
     restart_policy: str | None = None
 
 
 class PodSpec(Record):
+    """core/v1 PodSpec."""
+
     node_name: str = ""
     init_containers: tuple[ContainerSpec, ...] = ()
 
 
 class PodStatus(Record):
+    """core/v1 PodStatus."""
+
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
@@ -226,5 +267,7 @@ class PodStatus(Record):
 
 
 class Pod(Object):
+    """core/v1 Pod."""
+
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()

@@ -1,4 +1,4 @@
-"""What an admin can tune about the Job controller."""
+"""The options of the Job controller."""
 
 from __future__ import annotations
 
@@ -18,10 +18,19 @@ from job_controller.switches import ALL_ON, Switches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobControllerOptions:
-    """Times are in seconds.
+    """The options of the Job controller.
 
-    manage: "All" replaces the built-in controller (embedded cluster); "ManagedBy" handles only Jobs whose
-    spec.managedBy names us, beside the built-in controller.
+    manage              "All" replaces the built-in controller (embedded cluster); "ManagedBy" runs beside it and
+                        handles only Jobs whose spec.managedBy is OWN_MANAGER (KEP-4368)
+    backoff_base        seconds before the first replacement of a failed pod
+    backoff_max         seconds, the longest delay
+    sync_batch_period   seconds in which changes of pods are collected before a Job is synced again
+    max_uncounted       finished pods (UIDs and indexes) that one status write records
+    max_creates         pods created by one sync
+    max_deletes         surplus pods deleted by one sync
+    writes_in_flight    concurrent requests about the pods of one Job
+    concurrent_syncs    Jobs synced concurrently; read by the host
+    switches            features that are switched off
     """
 
     manage: Literal["All", "ManagedBy"] = "All"
@@ -37,16 +46,16 @@ class JobControllerOptions:
 
     @property
     def finalizer(self) -> str:
-        """The finalizer that new pods are tracked by."""
+        """The tracking finalizer of the pods that this controller creates or adopts."""
         return TRACKING_FINALIZER if self.manage == "All" else OWN_TRACKING_FINALIZER
 
     @property
-    def sweeps(self) -> frozenset[str]:
-        """The finalizers that nobody but us takes off pods whose Job is gone."""
+    def swept_finalizers(self) -> frozenset[str]:
+        """The tracking finalizers that only this controller removes from pods without a Job (orphans.py)."""
         return TRACKING_FINALIZERS if self.manage == "All" else frozenset((OWN_TRACKING_FINALIZER,))
 
     def manages(self, job: Job) -> bool:
-        """Whether this controller, and no other, is responsible for the Job (spec 1.8)."""
+        """Whether this controller is responsible for the Job (BEHAVIOUR.md#b11-managed-by)."""
         manager = job.spec.managed_by
         if self.manage == "ManagedBy":
             return manager == OWN_MANAGER

@@ -1,8 +1,8 @@
-"""Taking the tracking finalizer off pods that nobody will count any more (spec 2.1, 9).
+"""Removing the tracking finalizer from pods that no sync will count (upstream syncOrphanPod, BEHAVIOUR.md#b34-orphans).
 
-Such are pods whose Job is gone or has finished, and pods that have no controller. Without this, they could
-never be deleted. It works from what the cache tells of each pod, so a start finds what was left behind by the
-last run. Before a finalizer goes the Job is read live: the cache may not know it yet.
+These are pods whose Job is deleted or finished, and pods without a controller. With the finalizer they could not be
+deleted. Candidates come from the pod cache, so a start finds what the last run left behind. The Job is read live before
+a finalizer is removed, because the cache may not have a new Job yet.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 from job_controller import conditions, job_patches
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
-from job_controller.perform import CONFLICT, NOT_FOUND, each, status_of
+from job_controller.perform import CONFLICT, NOT_FOUND, for_each, status_of
 from job_controller.ports import Cluster
 
 
 class Orphans(NamedTuple):
-    """What one sweep is about: all pods of a Job by UID, or one pod without controller."""
+    """The key of one sweep: all pods of a Job by UID, or one pod without a controller."""
 
     namespace: str
     job: str = ""
@@ -29,19 +29,24 @@ class Orphans(NamedTuple):
 
 
 class OrphanQueue(Protocol):
-    def add(self, key: Orphans) -> None: ...
+    """The work queue of the sweeper."""
+
+    def add(self, key: Orphans) -> None:
+        """Add the key unless it is queued already."""
+        ...
 
 
 class OrphanSweeper:
-    """`job_changed` and `pod_changed` are told of every change, `sync` works on keys of its own queue."""
+    """The controller. The host calls `job_changed` and `pod_changed` for every change, and `sync` for queued keys."""
 
     def __init__(self, cluster: Cluster, queue: OrphanQueue, options: JobControllerOptions) -> None:
         self._cluster = cluster
         self._queue = queue
         self._options = options
-        self._sweeps = options.sweeps
+        self._finalizers = options.swept_finalizers
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
+        """Enqueue the tracked pods of a Job that finished or was deleted (`new` is None)."""
         job = new if new is not None else old
         if job is not None and (new is None or conditions.finished(new.status) is not None):
             meta = job.metadata
@@ -49,6 +54,7 @@ class OrphanSweeper:
                 self._queue.add(Orphans(meta.namespace, job=meta.name, uid=meta.uid))
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Enqueue a tracked pod that has no controller, or whose Job is finished or gone."""
         if new is None or not self._is_tracked(new):
             return
         meta = new.metadata
@@ -61,36 +67,39 @@ class OrphanSweeper:
                 self._queue.add(Orphans(meta.namespace, job=owner.name, uid=owner.uid))
 
     async def sync(self, orphans: Orphans) -> None:
-        """Free these pods if they are orphans indeed. Raises what should be repeated."""
+        """Remove the finalizers if the pods are still orphans. Raises errors that the host should retry."""
         if orphans.pod:
             pod = self._cluster.pod(Key(orphans.namespace, orphans.pod))
             if pod is not None and self._is_tracked(pod) and pod.metadata.controller is None:
-                await self._free(pod)
+                await self._remove_finalizer(pod)
             return
         key = Key(orphans.namespace, orphans.job)
-        if self._in_good_hands(self._cluster.job(key), orphans.uid):
+        if self._will_be_counted(self._cluster.job(key), orphans.uid):
             return
-        if self._in_good_hands(await self._cluster.read_job(key), orphans.uid):
+        if self._will_be_counted(await self._cluster.read_job(key), orphans.uid):
             return
         tracked = [pod for pod in self._cluster.pods_of(orphans.uid) if self._is_tracked(pod)]
-        errors = await each(tracked, self._free, min(len(tracked), self._options.writes_in_flight))
+        errors = await for_each(tracked, self._remove_finalizer, min(len(tracked), self._options.writes_in_flight))
         if errors:
             raise errors[0]
 
-    def _in_good_hands(self, job: Job | None, uid: str) -> bool:
-        """Whether this Job exists and somebody will still count its pods."""
+    def _will_be_counted(self, job: Job | None, uid: str) -> bool:
+        """Whether this Job exists under that UID and its pods will still be counted."""
         if job is None or job.metadata.uid != uid:
             return False
         return not self._options.manages(job) or conditions.finished(job.status) is None
 
-    async def _free(self, pod: Pod) -> None:
-        """Only in the version we know: the pod may be adopted at this moment. Its next change tells us again."""
+    async def _remove_finalizer(self, pod: Pod) -> None:
+        """Remove the finalizer if the pod has not changed: another Job may be adopting it.
+
+        A conflict is not retried, because the change that caused it enqueues the pod again.
+        """
         try:
-            patch = job_patches.release(pod, this_version=True)
+            patch = job_patches.remove_finalizer(pod, this_version=True)
             await self._cluster.patch_pod(pod.metadata.key, patch)
         except Exception as error:
             if status_of(error) not in (NOT_FOUND, CONFLICT):
                 raise
 
     def _is_tracked(self, pod: Pod) -> bool:
-        return not self._sweeps.isdisjoint(pod.metadata.finalizers)
+        return not self._finalizers.isdisjoint(pod.metadata.finalizers)

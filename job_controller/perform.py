@@ -1,4 +1,4 @@
-"""Carrying out a Decision: the writes of one sync, step by step."""
+"""Carrying out a Decision: the API writes of one sync, step by step."""
 
 from __future__ import annotations
 
@@ -31,50 +31,50 @@ from job_controller.ports import Cluster, Events, Metrics, PodPermits
 log = logging.getLogger(__name__)
 
 METRICS_PREFIX = "job_controller_"
-NOT_FOUND, CONFLICT, REFUSED = 404, 409, 422  # HTTP; refused: the API server holds the object impossible
+NOT_FOUND, CONFLICT, UNPROCESSABLE = 404, 409, 422  # HTTP status codes; 422: the object is invalid
 
 T = TypeVar("T")
 Errors = list[Exception]
 
 
 class StatusConflict(Exception):
-    """The Job has changed or was deleted since it was read: read it and decide again."""
+    """The Job has changed (409) or was deleted (404) since it was read: the caller must read it and decide again."""
 
 
 class PermitWithdrawn(Exception):
-    """The Job lost the permit to have new pods between the decision to create them and the creation."""
+    """The Job lost its permit for new pods after the decision to create them."""
 
 
 class NoLabels(Exception):
-    """The template has no labels, so nobody could find its pods."""
+    """The pod template has no labels, so no selector can match its pods."""
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status of an error of the cluster port; 0 if there was no answer."""
+    """The HTTP status of an error of the cluster port; 0 if there was no response."""
     status = getattr(error, "status", 0)
     return status if isinstance(status, int) else 0
 
 
-async def each(items: Iterable[T], do: Callable[[T], Awaitable[None]], at_once: int) -> Errors:
-    """Do it to all items, so many at a time. The errors, in the order of the items."""
+async def for_each(items: Iterable[T], do: Callable[[T], Awaitable[None]], concurrency: int) -> Errors:
+    """Call `do` for all items, at most `concurrency` at a time. Returns the errors in the order of the items."""
     queue: Iterator[tuple[int, T]] = iter(enumerate(items))
     errors: dict[int, Exception] = {}
 
-    async def hand() -> None:
+    async def worker() -> None:
         for number, item in queue:
             try:
                 await do(item)
             except Exception as error:
                 errors[number] = error
 
-    async with asyncio.TaskGroup() as hands:
-        for _ in range(at_once):
-            hands.create_task(hand())
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(concurrency):
+            workers.create_task(worker())
     return [errors[number] for number in sorted(errors)]
 
 
 class Performer:
-    """Writes for one Job at a time; keeps which Jobs had trouble creating pods, and what pods were created for."""
+    """Writes for one Job at a time. Remembers which Jobs failed to create pods, and what pods were created for."""
 
     def __init__(
         self,
@@ -91,13 +91,17 @@ class Performer:
         self._events = events
         self._metrics = metrics
         self._options = options
-        self._troubled: set[str] = set()  # UIDs of Jobs whose last creation failed
+        self._failing_creations: set[str] = set()  # UIDs of Jobs whose last creation failed
 
     def forget(self, uid: str) -> None:
-        self._troubled.discard(uid)
+        """Drop what is kept for the Job with this UID."""
+        self._failing_creations.discard(uid)
 
     async def perform(self, job: Job, decision: Decision) -> Errors:
-        """Carry out the steps until one fails. Raises StatusConflict, or the error of a status write."""
+        """Carry out the steps until one fails. Returns the errors of that step, or an empty list.
+
+        Raises StatusConflict, or the error of a status write.
+        """
         self._report(job, decision.events)
         for step in decision.steps:
             if isinstance(step, WriteStatus):
@@ -113,21 +117,21 @@ class Performer:
             case CreatePods():
                 return await self._create(job, step)
             case DeletePods(pods, release):
-                return await self._each(pods, lambda pod: self._delete(job, pod, release))
+                return await self._for_each(pods, lambda pod: self._delete(job, pod, release))
             case PrunePods(pods):
-                return await self._each(pods, lambda pod: self._delete(job, pod, False))
+                return await self._for_each(pods, lambda pod: self._delete(job, pod, False))
             case ReleasePods(pods, counts):
-                errors = await self._each(pods, self._release)
+                errors = await self._for_each(pods, self._release)
                 if not errors:
                     self._count_all(counts)
                 return errors
             case TrackPods(pods):
-                return await self._each(pods, self._track)
+                return await self._for_each(pods, self._track)
             case WriteStatus():
                 return []
 
-    async def _each(self, items: Sequence[T], do: Callable[[T], Awaitable[None]]) -> Errors:
-        return await each(items, do, min(len(items), self._options.writes_in_flight))
+    async def _for_each(self, items: Sequence[T], do: Callable[[T], Awaitable[None]]) -> Errors:
+        return await for_each(items, do, min(len(items), self._options.writes_in_flight))
 
     # --- status ---
 
@@ -136,52 +140,56 @@ class Performer:
         try:
             written = await self._cluster.update_job_status(job, changes)
         except Exception as error:
-            if status_of(error) in (CONFLICT, NOT_FOUND):  # a Job that is not found was deleted, or made again
+            if status_of(error) in (CONFLICT, NOT_FOUND):
                 raise StatusConflict(str(error)) from error
-            if status_of(error) == REFUSED:
-                self._refused(job, changes, error)
-                await self._write_numbers(job, changes)
+            if status_of(error) == UNPROCESSABLE:
+                self._report_rejected_status(job, changes, error)
+                await self._write_pod_counts(job, changes)
             raise
         self._report(job, step.events)
         self._count_all(step.counts)
         return written
 
-    def _refused(self, job: Job, changes: Mapping[str, object], error: Exception) -> None:
-        """A status that the API server holds impossible is a bug, here or there: never silent."""
-        log.error("status refused", extra={"job": str(job.metadata.key), "changes": changes, "error": str(error)})
+    def _report_rejected_status(self, job: Job, changes: Mapping[str, object], error: Exception) -> None:
+        """Log and record an Event about a rejected status: a bug in this code, or a newer validation rule."""
+        log.error("status rejected", extra={"job": str(job.metadata.key), "changes": changes, "error": str(error)})
         self._events.event(job, "Warning", reasons.EVENT_STATUS_REFUSED, str(error))
 
-    async def _write_numbers(self, job: Job, changes: Mapping[str, object]) -> None:
-        """Of a refused status at least the numbers of pods, so that people see what runs."""
-        numbers = {name: changes[name] for name in ("active", "ready", "terminating") if name in changes}
-        if numbers and numbers != changes:
+    async def _write_pod_counts(self, job: Job, changes: Mapping[str, object]) -> None:
+        """Write at least the pod counts of a rejected status, so that users see what runs."""
+        counts = {name: changes[name] for name in ("active", "ready", "terminating") if name in changes}
+        if counts and counts != changes:
             try:
-                await self._cluster.update_job_status(job, numbers)
+                await self._cluster.update_job_status(job, counts)
             except Exception as error:
-                log.warning("numbers refused too", extra={"job": str(job.metadata.key), "error": str(error)})
+                log.warning("pod counts rejected too", extra={"job": str(job.metadata.key), "error": str(error)})
 
     # --- creation ---
 
     async def _create(self, job: Job, step: CreatePods) -> Errors:
-        """Create the pods; after a failure, in batches that start with one and double (spec 2.6)."""
+        """Create the pods.
+
+        If the last creation for this Job failed, the first batch has one pod and each following batch twice as many
+        (upstream manageJob, SlowStartInitialBatchSize); otherwise the first batch has options.writes_in_flight pods.
+        """
         uid = job.metadata.uid
         if not (job.spec.template.get("metadata") or {}).get("labels"):
             self._events.event(
                 job, "Warning", reasons.EVENT_CREATE_FAILED, f"Error creating: {reasons.NO_LABELS_MESSAGE}"
             )
             return [NoLabels(reasons.NO_LABELS_MESSAGE)]
-        size = 1 if uid in self._troubled else self._options.writes_in_flight
+        size = 1 if uid in self._failing_creations else self._options.writes_in_flight
         start = 0
         while start < len(step.plans):
             batch = step.plans[start : start + size]
-            errors = await self._each(batch, lambda plan: self._create_one(job, plan, step.reason))
+            errors = await self._for_each(batch, lambda plan: self._create_one(job, plan, step.reason))
             if errors:
                 if not any(isinstance(error, PermitWithdrawn) for error in errors):
-                    self._troubled.add(uid)
+                    self._failing_creations.add(uid)
                 return errors
             start += size
             size = min(size * 2, self._options.max_creates)
-        self._troubled.discard(uid)
+        self._failing_creations.discard(uid)
         return []
 
     async def _create_one(self, job: Job, plan: PodPlan, reason: str) -> None:
@@ -222,10 +230,10 @@ class Performer:
         self._events.event(job, "Normal", reasons.EVENT_DELETED, f"Deleted pod: {pod.metadata.name}")
 
     async def _release(self, pod: Pod) -> None:
-        await self._patch(pod, job_patches.release(pod))
+        await self._patch(pod, job_patches.remove_finalizer(pod))
 
     async def _track(self, pod: Pod) -> None:
-        await self._patch(pod, job_patches.track(pod, self._options.finalizer))
+        await self._patch(pod, job_patches.add_finalizer(pod, self._options.finalizer))
 
     async def _patch(self, pod: Pod, patch: Mapping[str, object]) -> None:
         try:
@@ -234,7 +242,7 @@ class Performer:
             if status_of(error) != NOT_FOUND:
                 raise
 
-    # --- what is told ---
+    # --- Events and metrics ---
 
     def _report(self, job: Job, events: Iterable[Event]) -> None:
         for event in events:
@@ -249,7 +257,7 @@ class Performer:
 
 
 def is_namespace_terminating(error: Exception) -> bool:
-    """The pod was refused because its namespace is going away, and the Job with it."""
+    """Whether the request was rejected because the namespace is being deleted (cause NamespaceTerminating)."""
     body = getattr(error, "body", None)
     details = body.get("details") if isinstance(body, Mapping) else None
     causes = details.get("causes") if isinstance(details, Mapping) else None

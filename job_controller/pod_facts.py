@@ -1,4 +1,4 @@
-"""What one pod says about itself: phase, readiness, index, failure counts, when it finished."""
+"""Facts about one pod: phase, readiness, index, failure counts, finish time (BEHAVIOUR.md#b20-failed-pods)."""
 
 from __future__ import annotations
 
@@ -9,27 +9,30 @@ from datetime import UTC, datetime, timedelta
 from job_controller.labels import COMPLETION_INDEX, TRACKING_FINALIZERS
 from job_controller.model import ContainerStatus, Job, Pod
 
-LONG_AGO = datetime.min.replace(tzinfo=UTC)  # in place of a time that is not there, where times are compared
+LONG_AGO = datetime.min.replace(tzinfo=UTC)  # replaces an absent time in comparisons
 INT32_MAX = 2**31 - 1
-_number = re.compile(r"[+]?0*([0-9]{1,10})", re.ASCII).fullmatch  # bounded: int() refuses more than 4300 digits
+_number = re.compile(r"[+]?0*([0-9]{1,10})", re.ASCII).fullmatch  # bounded: int() rejects more than 4300 digits
 
 ENDED = ("Succeeded", "Failed")
 
 
 def is_terminal(pod: Pod) -> bool:
+    """Whether the phase is Succeeded or Failed."""
     return pod.status.phase in ENDED
 
 
 def is_active(pod: Pod) -> bool:
+    """Whether the pod is neither terminal nor being deleted (upstream IsPodActive)."""
     return pod.metadata.deletion_timestamp is None and not is_terminal(pod)
 
 
 def is_tracked(pod: Pod) -> bool:
-    """Whether a pod of a Job that we manage is still to be counted, or just noted as uncounted."""
+    """Whether the pod has a tracking finalizer: it is not counted yet, or recorded as uncounted."""
     return not TRACKING_FINALIZERS.isdisjoint(pod.metadata.finalizers)
 
 
 def is_ready(pod: Pod) -> bool:
+    """Whether the condition Ready is True."""
     for condition in pod.status.conditions:
         if condition.type == "Ready":
             return condition.status == "True"
@@ -37,15 +40,15 @@ def is_ready(pod: Pod) -> bool:
 
 
 def replaces_only_failed(job: Job) -> bool:
-    """podReplacementPolicy is Failed, which a podFailurePolicy implies."""
+    """Whether podReplacementPolicy is Failed, which a podFailurePolicy implies (KEP-3939)."""
     return job.spec.pod_replacement_policy == "Failed" or job.spec.pod_failure_policy is not None
 
 
 def is_failed(pod: Pod, only_terminal: bool) -> bool:
-    """Whether the pod counts as failed (spec 2.4).
+    """Whether the pod counts as failed (upstream isPodFailed, BEHAVIOUR.md#b20-failed-pods).
 
-    `only_terminal` (replaces_only_failed of its Job): a pod being deleted has not failed until it has ended;
-    without it, it has failed as soon as its deletion begins.
+    `only_terminal` is replaces_only_failed of its Job. With it a pod that is being deleted fails only when its phase
+    becomes Failed; without it, as soon as its deletion begins.
     """
     if pod.status.phase == "Failed":
         return True
@@ -53,10 +56,11 @@ def is_failed(pod: Pod, only_terminal: bool) -> bool:
 
 
 def failed_by_itself(pod: Pod, only_terminal: bool, since: datetime | None) -> bool:
-    """Failed (is_failed), and not because its Job deleted it, as a Job may whose end is decided `since` then.
+    """Whether the pod failed (is_failed) for a reason other than its deletion by the ending Job.
 
-    Pods that a Job deletes because it succeeds are no failures of the Job, also when a crash left them with
-    their finalizer until they ended. None: it has not ended yet, so whoever deletes its pods, it is not the Job.
+    `since` is when the end of the Job was decided, None if it was not. Pods that a Job deletes because it has succeeded
+    are no failures, even if a crash left their finalizer until they ended. A pod failed by itself if its deletion was
+    requested before `since`, or if it had failed before its deletion.
     """
     if not is_failed(pod, only_terminal):
         return False
@@ -67,50 +71,56 @@ def failed_by_itself(pod: Pod, only_terminal: bool, since: datetime | None) -> b
 
 
 def deletion_requested(pod: Pod) -> datetime | None:
-    """When the deletion began: deletionTimestamp lies the grace period ahead of it."""
+    """When the deletion was requested: deletionTimestamp minus the grace period. None if it was not."""
     stamp = pod.metadata.deletion_timestamp
     return stamp and stamp - grace_period(pod.metadata.deletion_grace_period_seconds or 0)
 
 
 def grace_period(seconds: int) -> timedelta:
-    """How far ahead of its request a deletion lies: as an API server computes it, in 64 bits of nanoseconds. Of more
-    than 292 years not much is left, but any number that a pod may have is taken back as it was added."""
+    """The grace period that an API server adds to the request time to get deletionTimestamp.
+
+    It computes in 64 bits of nanoseconds, so more than 292 years overflow. The same overflow here yields the request
+    time for any stored number.
+    """
     nanoseconds = (seconds * 10**9 + 2**63) % 2**64 - 2**63
     return timedelta(microseconds=nanoseconds // 1000)
 
 
 def completion_index(pod: Pod) -> int:
-    """The index the pod works on; -1 if it has none that can be read."""
+    """The index the pod works on; -1 if the annotation is absent or malformed (upstream getCompletionIndex)."""
     text = pod.metadata.annotations.get(COMPLETION_INDEX)
     if text is None:
         return -1
-    if text.isascii() and text.isdecimal() and len(text) < 10:  # nearly always
+    if text.isascii() and text.isdecimal() and len(text) < 10:  # the common case
         return int(text)
     return _int32(text, otherwise=-1)
 
 
 def count_annotation(pod: Pod, name: str) -> int:
-    """A failure count stored on the pod; unreadable, negative and too large ones are 0 (spec 2.7)."""
+    """A failure count stored on the pod; 0 if malformed, negative or beyond 32 bits (BEHAVIOUR.md#b27-per-index)."""
     text = pod.metadata.annotations.get(name)
     if text is None:
         return 0
-    if len(text) < 10 and text.isdecimal() and text.isascii():  # nearly always
+    if len(text) < 10 and text.isdecimal() and text.isascii():  # the common case
         return int(text)
     return _int32(text, otherwise=0)
 
 
 def _int32(text: str, otherwise: int) -> int:
-    """As Go reads a number into 32 bits."""
+    """The number as Go parses it into 32 bits, or `otherwise`."""
     match = _number(text)
     number = int(match[1]) if match is not None else otherwise
     return number if number <= INT32_MAX else otherwise
 
 
 def finish_time(pod: Pod) -> datetime:
-    """When the pod ended (spec 2.8): its last container; else when it stopped being ready; else when its
-    deletion began; else when it was created."""
+    """When the pod finished (upstream getFinishedTime).
+
+    The latest finishedAt of its containers if all have one; else when it became unready; else when its deletion was
+    requested; else when it was created.
+    """
     statuses = pod.status.container_statuses
-    if len(statuses) == 1 and not pod.spec.init_containers:  # nearly always
+    if len(statuses) == 1 and not pod.spec.init_containers:  # the common case
         only = statuses[0].state.terminated
         if only is not None and only.finished_at is not None:
             return only.finished_at

@@ -1,7 +1,7 @@
-"""spec.podFailurePolicy: what one failed pod means for its Job (spec 2.9).
+"""spec.podFailurePolicy: how one failed pod affects its Job (KEP-3329, BEHAVIOUR.md#b29-pod-failure-policy).
 
-The rules stand in order and the first that matches decides. A rule with an action or operator that this code
-does not know is passed over, so that a newer API server does no harm.
+Rules are evaluated in order and the first match decides. A rule with an unknown action or operator is skipped, so that
+rules of a newer API server do no harm.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ FAIL_JOB = "FailJob"
 
 
 class PolicyOutcome(NamedTuple):
-    """action is None when no rule matched: the failure counts, but no rule is credited with it."""
+    """The action of the matching rule, and with FailJob the message of the condition.
+
+    `action` is None if no rule matched: the failure counts, but under no action of the metrics.
+    """
 
     action: str | None = None
-    message: str = ""  # only with FailJob
+    message: str = ""
 
     @property
     def counts(self) -> bool:
+        """Whether the failure counts against backoffLimit and in status.failed."""
         return self.action != IGNORE
 
 
@@ -31,49 +35,49 @@ COUNTED = PolicyOutcome()
 
 
 def evaluate(policy: PodFailurePolicy | None, pod: Pod) -> PolicyOutcome:
-    """What the policy says about a failed pod."""
+    """The outcome of the policy for a failed pod (upstream matchPodFailurePolicy)."""
     if policy is None:
         return COUNTED
     for number, rule in enumerate(policy.rules or ()):
         if rule.action in (COUNT, IGNORE, FAIL_INDEX, FAIL_JOB):
-            found = _match(rule, pod)
-            if found is not None:
-                message = f"{found} matching FailJob rule at index {number}" if rule.action == FAIL_JOB else ""
+            description = _match(rule, pod)
+            if description is not None:
+                message = f"{description} matching FailJob rule at index {number}" if rule.action == FAIL_JOB else ""
                 return PolicyOutcome(rule.action, message)
     return COUNTED
 
 
 def _match(rule: PodFailurePolicyRule, pod: Pod) -> str | None:
-    """What about the pod fits the rule, as the message says it."""
+    """The part of the message that describes the match, None if the rule does not match."""
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if rule.on_exit_codes is not None:
         return _match_exit_codes(rule.on_exit_codes, pod, name)
     return _match_conditions(rule.on_pod_conditions, pod, name)
 
 
-def _match_exit_codes(wanted: OnExitCodes, pod: Pod, name: str) -> str | None:
+def _match_exit_codes(requirement: OnExitCodes, pod: Pod, name: str) -> str | None:
     for container in (*pod.status.container_statuses, *pod.status.init_container_statuses):
-        if wanted.container_name is not None and container.name != wanted.container_name:
+        if requirement.container_name is not None and container.name != requirement.container_name:
             continue
         ended = container.state.terminated
-        if ended is None or ended.exit_code == 0 or not _fits(wanted, ended.exit_code):
+        if ended is None or ended.exit_code == 0 or not _matches_exit_code(requirement, ended.exit_code):
             continue
         return f"Container {container.name} for pod {name} failed with exit code {ended.exit_code}"
     return None
 
 
-def _fits(wanted: OnExitCodes, code: int) -> bool:
-    match wanted.operator:
+def _matches_exit_code(requirement: OnExitCodes, code: int) -> bool:
+    match requirement.operator:
         case "In":
-            return code in wanted.values
+            return code in requirement.values
         case "NotIn":
-            return code not in wanted.values
+            return code not in requirement.values
         case _:
             return False
 
 
-def _match_conditions(wanted: tuple[OnPodCondition, ...], pod: Pod, name: str) -> str | None:
+def _match_conditions(requirement: tuple[OnPodCondition, ...], pod: Pod, name: str) -> str | None:
     for condition in pod.status.conditions:
-        if any(condition.type == w.type and condition.status == w.status for w in wanted):
+        if any(condition.type == w.type and condition.status == w.status for w in requirement):
             return f"Pod {name} has condition {condition.type}"
     return None

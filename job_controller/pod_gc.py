@@ -1,19 +1,17 @@
-"""Pods that nobody will ever end: found out, marked Failed, deleted for good (spec section 4).
+"""Pod garbage collection: marking pods Failed and deleting them where no other component will (upstream
+pkg/controller/podgc).
 
-Four kinds of them, in the order in which they are looked for:
-
-    terminated      ended pods beyond a number that the cluster keeps: evicted ones first, then the oldest
-    out-of-service  being deleted, on a node that is not ready and that an admin has declared dead by its taint
-    orphaned        bound to a node that is gone
+    terminated      terminal pods beyond the threshold: evicted pods first, then the oldest
+    out-of-service  being deleted, on a node that is not ready and has the taint node.kubernetes.io/out-of-service
+    orphaned        bound to a node that does not exist
     unscheduled     being deleted, and never bound
 
-A node that is missing may only not be known yet. So it is in quarantine first, and only if it was missing all
-that time and the API server confirms it are its pods orphans. Quarantine is forgotten at a restart, which
-costs its length once more and nothing else.
+A missing node may only be absent from the cache. So it is quarantined first; its pods are orphaned if it was missing
+throughout QUARANTINE and a live read confirms that. The quarantine is kept in memory and starts again after a restart.
 
-A pod is marked before it is deleted: the Job controller waits for a phase, and a deletion that fails is
-repeated next time. Only orphans get the condition DisruptionTarget, unless it names another cause already; pods that
-had ended keep their own end.
+A pod is marked Failed before it is deleted, because the Job controller waits for a terminal phase; a deletion that
+fails is repeated in the next round. Only orphaned pods get the condition DisruptionTarget, unless it is True already.
+Terminal pods keep their phase. See BEHAVIOUR.md#b36-pod-gc.
 """
 
 from __future__ import annotations
@@ -26,16 +24,16 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from job_controller.disruption_target import announcement, is_announced
 from job_controller.model import Condition, Key, Object, Pod, Record
-from job_controller.perform import CONFLICT, NOT_FOUND, each, status_of
+from job_controller.perform import CONFLICT, NOT_FOUND, for_each, status_of
 from job_controller.pod_facts import LONG_AGO, is_terminal
 from job_controller.ports import Clock, Metrics
 
 log = logging.getLogger(__name__)
 
-PERIOD = 20.0  # seconds between two rounds
+PERIOD_SECONDS = 20.0
 QUARANTINE = timedelta(seconds=40)
-TERMINATED_THRESHOLD = 12_500
-DELETIONS_AT_ONCE = 20
+TERMINATED_THRESHOLD = 12_500  # pods
+MAX_CONCURRENT_DELETIONS = 20
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 DELETION_BY_POD_GC = "DeletionByPodGC"
@@ -48,49 +46,59 @@ Reason = Literal["terminated", "out-of-service", "orphaned", "unscheduled"]
 
 
 class NodeTaint(Record):
+    """core/v1 Taint, of which only the key is read."""
+
     key: str = ""
 
 
 class GcNodeSpec(Record):
+    """core/v1 NodeSpec, of which only the taints are read."""
+
     taints: tuple[NodeTaint, ...] = ()
 
 
 class NodeStatus(Record):
+    """core/v1 NodeStatus, of which only the conditions are read."""
+
     conditions: tuple[Condition, ...] = ()
 
 
 class GcNode(Object):
-    """What decides about the pods of a node."""
+    """The fields of a node that decide about its pods."""
 
     spec: GcNodeSpec = GcNodeSpec()
     status: NodeStatus = NodeStatus()
 
 
 class Removal(NamedTuple):
+    """A pod to remove, and the label `reason` of the metrics."""
+
     pod: Pod
     reason: Reason
 
 
-Missing = Mapping[str, datetime]  # node name -> since when it is missing
+Missing = Mapping[str, datetime]  # node name -> when it was first missing
 
 
 def missing_nodes(before: Missing, pods: Iterable[Pod], nodes: Collection[str], now: datetime) -> Missing:
-    """Nodes that pods name and that do not exist, with the time when each was first missed."""
+    """The nodes that pods are bound to and that are not in the cache, with the time when each was first missing."""
     named = dict.fromkeys(pod.spec.node_name for pod in pods if pod.spec.node_name)
     return {name: before.get(name, now) for name in named if name not in nodes}
 
 
 def out_of_quarantine(missing: Missing, now: datetime) -> list[str]:
-    """Nodes missing for so long that the API server should be asked."""
+    """The nodes that were missing for at least QUARANTINE, to be confirmed by a live read."""
     return [name for name, since in missing.items() if now - since >= QUARANTINE]
 
 
 def removals(
     pods: Sequence[Pod], nodes: Mapping[str, GcNode], gone: Collection[str], threshold: int = TERMINATED_THRESHOLD
 ) -> list[Removal]:
-    """What is to be removed, each pod once. `gone`: nodes that are known not to exist. Threshold 0: keep all."""
+    """The pods to remove, each once. `gone`: nodes confirmed not to exist. `threshold`: terminal pods to keep; 0 keeps
+    all.
+    """
     found: dict[str, Removal] = {}
-    for pod in _beyond(pods, threshold):
+    for pod in _over_threshold(pods, threshold):
         found.setdefault(pod.metadata.uid, Removal(pod, "terminated"))
     for reason, holds in _RULES:
         for pod in pods:
@@ -99,15 +107,16 @@ def removals(
     return list(found.values())
 
 
-def _beyond(pods: Iterable[Pod], threshold: int) -> list[Pod]:
-    """Ended pods above the threshold; those that are being deleted already are neither counted nor asked again."""
+def _over_threshold(pods: Iterable[Pod], threshold: int) -> list[Pod]:
+    """The terminal pods beyond the threshold. Pods that are being deleted neither count nor are deleted again."""
     ended = [pod for pod in pods if is_terminal(pod) and pod.metadata.deletion_timestamp is None]
     if threshold <= 0 or len(ended) <= threshold:
         return []
-    return sorted(ended, key=_dispensable)[: len(ended) - threshold]
+    return sorted(ended, key=_removal_key)[: len(ended) - threshold]
 
 
-def _dispensable(pod: Pod) -> tuple[bool, datetime, str]:
+def _removal_key(pod: Pod) -> tuple[bool, datetime, str]:
+    """Sort key: evicted pods first, then by creation time."""
     evicted = pod.status.phase == "Failed" and pod.status.reason == "Evicted"
     return not evicted, pod.metadata.creation_timestamp or LONG_AGO, pod.metadata.uid
 
@@ -135,8 +144,8 @@ _RULES: tuple[tuple[Reason, Callable[[Pod, Mapping[str, GcNode], Collection[str]
 )
 
 
-def end_patch(removal: Removal, now: datetime) -> dict[str, Any] | None:
-    """The status patch (strategic merge) that ends the pod before it is deleted; None if it has ended."""
+def failed_patch(removal: Removal, now: datetime) -> dict[str, Any] | None:
+    """The status patch (strategic merge) that sets phase=Failed before the deletion; None for a terminal pod."""
     pod, reason = removal
     if is_terminal(pod):
         return None
@@ -147,72 +156,80 @@ def end_patch(removal: Removal, now: datetime) -> dict[str, Any] | None:
 
 
 class PodKeeper(Protocol):
-    """Pods and nodes as these controllers need them: cached reads, live writes that raise errors with a status."""
+    """The port of this file and stale_disruption.py: cached reads, live writes whose errors have a `status`."""
 
-    def pods(self) -> Sequence[Pod]: ...
-
-    def pod(self, key: Key) -> Pod | None: ...
-
-    def nodes(self) -> Mapping[str, GcNode]: ...
-
-    async def node_exists(self, name: str) -> bool:
-        """By what the API server says now."""
+    def pods(self) -> Sequence[Pod]:
+        """All pods of the cache."""
         ...
 
-    async def patch_pod_status(self, key: Key, patch: Mapping[str, Any]) -> Pod: ...
+    def pod(self, key: Key) -> Pod | None:
+        """The pod as the cache has it, None if absent."""
+        ...
+
+    def nodes(self) -> Mapping[str, GcNode]:
+        """All nodes of the cache by name."""
+        ...
+
+    async def node_exists(self, name: str) -> bool:
+        """Whether the API server has the node now, bypassing the cache."""
+        ...
+
+    async def patch_pod_status(self, key: Key, patch: Mapping[str, Any]) -> Pod:
+        """Strategic merge patch of the status subresource."""
+        ...
 
     async def delete_pod_now(self, key: Key, uid: str) -> None:
-        """With no grace."""
+        """Delete the pod with this UID with grace period 0."""
         ...
 
 
 class PodGc:
-    """Removes such pods in rounds: `run` as a task."""
+    """The collector. The host runs `run` as a task."""
 
     def __init__(
-        self, keeper: PodKeeper, clock: Clock, metrics: Metrics, *, threshold: int = TERMINATED_THRESHOLD
+        self, cluster: PodKeeper, clock: Clock, metrics: Metrics, *, threshold: int = TERMINATED_THRESHOLD
     ) -> None:
-        self._keeper = keeper
+        self._cluster = cluster
         self._clock = clock
         self._metrics = metrics
         self._threshold = threshold
         self._missing: Missing = {}
 
     async def run(self) -> None:
-        """A round at once and then every PERIOD, until cancelled."""
+        """Run a round at once and then every PERIOD_SECONDS, until cancelled."""
         while True:
             await self.round()
-            await asyncio.sleep(PERIOD)
+            await asyncio.sleep(PERIOD_SECONDS)
 
     async def round(self) -> None:
-        """One look at all pods. What cannot be removed is counted, logged, and met again next time."""
+        """Remove what is due among all pods. Failed removals are counted, logged, and tried again in the next round."""
         now = self._clock.now()
-        nodes = self._keeper.nodes()
-        self._missing = missing_nodes(self._missing, self._keeper.pods(), nodes, now)
+        nodes = self._cluster.nodes()
+        self._missing = missing_nodes(self._missing, self._cluster.pods(), nodes, now)
         gone = [name for name in out_of_quarantine(self._missing, now) if not await self._exists(name)]
-        found = removals(self._keeper.pods(), nodes, gone, self._threshold)
-        await each(found, self._remove, min(len(found), DELETIONS_AT_ONCE))
+        found = removals(self._cluster.pods(), nodes, gone, self._threshold)
+        await for_each(found, self._remove, min(len(found), MAX_CONCURRENT_DELETIONS))
 
     async def _exists(self, node: str) -> bool:
-        """A node that cannot be asked for is taken to exist."""
+        """Whether the node exists; True if the request fails, so that nothing is deleted."""
         try:
-            return await self._keeper.node_exists(node)
+            return await self._cluster.node_exists(node)
         except Exception as error:
-            log.warning("a missing node cannot be confirmed", extra={"node": node, "error": str(error)})
+            log.warning("cannot confirm that a node is missing", extra={"node": node, "error": str(error)})
             return True
 
     async def _remove(self, removal: Removal) -> None:
         meta = removal.pod.metadata
         labels = {"namespace": meta.namespace, "reason": removal.reason}
         try:
-            patch = end_patch(removal, self._clock.now())
+            patch = failed_patch(removal, self._clock.now())
             if patch is not None:
-                await self._keeper.patch_pod_status(meta.key, patch)
-            await self._keeper.delete_pod_now(meta.key, meta.uid)
+                await self._cluster.patch_pod_status(meta.key, patch)
+            await self._cluster.delete_pod_now(meta.key, meta.uid)
         except Exception as error:
-            if status_of(error) == NOT_FOUND or (status_of(error) == CONFLICT and self._keeper.pod(meta.key) is None):
+            if status_of(error) == NOT_FOUND or (status_of(error) == CONFLICT and self._cluster.pod(meta.key) is None):
                 return
             self._metrics.inc(ERRORS, labels)
-            log.warning("a lost pod cannot be removed", extra={"pod": str(meta.key), "error": str(error)})
+            log.warning("cannot remove pod", extra={"pod": str(meta.key), "error": str(error)})
             return
         self._metrics.inc(DELETED, labels)

@@ -1,16 +1,17 @@
-"""What a pod was created for: its completion index, and how many pods of that index failed before it.
+"""What a pod was created for: its completion index, and the failure counts of that index
+(BEHAVIOUR.md#b16-pod-identity).
 
-Both stand in annotations of the pod, and whoever may update pods can change them. An index could then succeed that
-never ran, and another one run twice. So an annotation counts as it was when this controller saw the pod first; what
-is written there later is reported and changes nothing.
+Both are annotations, which anyone who may update pods can change. An index could then count as succeeded without having
+run, or run twice. So an annotation counts as it was when this controller first saw the pod. Later changes are reported
+and ignored.
 
-    created here        the pod has what it was created with
-    seen first later    (after a restart of the controller, taken over from another one, or adopted) a name of the form
-                        that the Job gives its pods tells the index, for a name cannot be changed. Under any other name
-                        the annotation tells it, and there is no index if the label of the same key disagrees. Counts
-                        of failures stand nowhere else, and are taken as they are
+    created by this process   the annotations that were sent in the create request
+    first seen otherwise      (after a restart, from another controller, adopted) the index in the name, if the name has
+                              the form that the Job gives its pods, because names are immutable. Otherwise the
+                              annotation, and no index if the label with the same key disagrees. Failure counts are
+                              stored nowhere else and are taken as they are
 
-Only pods whose annotations say something else than that are remembered.
+Only pods whose annotations differ from their identity are kept in memory.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from job_controller.pod_manifest import index_prefix
 
 P = TypeVar("P", bound=Pod)
 
-SUFFIX_LENGTH = 5  # random characters behind a generateName
+SUFFIX_LENGTH = 5  # random characters that the API server appends to generateName
 _indexed_name = re.compile(r".*-(0|[1-9][0-9]{0,9})-", re.ASCII).fullmatch
 
 
 class Identity(NamedTuple):
-    """The annotations of a pod that say what it was created for; None where one is absent."""
+    """The annotations that say what a pod was created for; None where one is absent."""
 
     completion_index: str | None
     failures: str | None
@@ -43,13 +44,13 @@ KEYS = (COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT)
 
 
 def of_annotations(annotations: Mapping[str, str]) -> Identity:
-    """What the annotations say now."""
+    """The identity that the annotations state now."""
     get = annotations.get
     return Identity(get(COMPLETION_INDEX), get(INDEX_FAILURE_COUNT), get(INDEX_IGNORED_FAILURE_COUNT))
 
 
-def at_first_sight(pod: Pod, job_name: str) -> Identity:
-    """What counts of a pod that this controller has not created, or has forgotten since."""
+def initial_identity(pod: Pod, job_name: str) -> Identity:
+    """The identity of a pod that this process has neither created nor seen before."""
     stated = of_annotations(pod.metadata.annotations)
     index = index_in_name(pod.metadata.name, job_name)
     if index is None and pod.metadata.labels.get(COMPLETION_INDEX, stated.completion_index) == stated.completion_index:
@@ -58,15 +59,15 @@ def at_first_sight(pod: Pod, job_name: str) -> Identity:
 
 
 def index_in_name(pod_name: str, job_name: str) -> str | None:
-    """The index in a name that the Job gives its pods, `<job>-<index>-<random>`; None if it is no such name."""
+    """The index in a pod name of the form `<job>-<index>-<random>`, None for other names."""
     stem = pod_name[:-SUFFIX_LENGTH]
     found = _indexed_name(stem)
     return found[1] if found is not None and stem == index_prefix(job_name, int(found[1])) else None
 
 
 def believed(pod: P, job_name: str) -> P:
-    """The pod as a controller takes it that has not seen it before."""
-    identity = at_first_sight(pod, job_name)
+    """The pod with the identity that a controller assumes which sees it for the first time."""
+    identity = initial_identity(pod, job_name)
     return pod if identity == of_annotations(pod.metadata.annotations) else with_identity(pod, identity)
 
 
@@ -78,11 +79,11 @@ def with_identity(pod: P, identity: Identity) -> P:
     return msgspec.structs.replace(pod, metadata=metadata)
 
 
-def disagreement(pod: Pod, identity: Identity) -> str:
-    """The message about annotations of the pod that do not say what it was created for."""
+def mismatch_message(pod: Pod, identity: Identity) -> str:
+    """The Event message about annotations that differ from the identity."""
     stated = of_annotations(pod.metadata.annotations)
     changed = [
-        f"metadata.annotations[{key}] says {_quoted(now)}, and counts as {_quoted(true)}"
+        f"metadata.annotations[{key}] is {_quoted(now)}, but {_quoted(true)} applies"
         for key, now, true in zip(KEYS, stated, identity, strict=True)
         if now != true
     ]
@@ -90,18 +91,23 @@ def disagreement(pod: Pod, identity: Identity) -> str:
 
 
 def _quoted(text: str | None) -> str:
-    return "nothing" if text is None else f'"{text}"'
+    return "none" if text is None else f'"{text}"'
 
 
 class Identities:
-    """The identities of pods of Jobs. `pod_changed` must be called with every change before the pods are asked for."""
+    """The identities of the pods of all Jobs.
+
+    `pod_changed` must be called for every change before `restored` is called for the pods of that Job.
+    """
 
     def __init__(self) -> None:
-        self._altered: dict[str, dict[str, Identity]] = {}  # by UID of the Job and of the pod; true identities
+        self._altered: dict[str, dict[str, Identity]] = {}  # identities by UID of the Job and of the pod
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> Identity | None:
-        """Take note of a pod that was added (no old), changed, or deleted (no new). Returns its identity if the
-        annotations have just begun to say something else."""
+        """Handle a pod that was added (`old` is None), changed, or deleted (`new` is None).
+
+        Returns its identity if this change made the annotations differ from it, None otherwise.
+        """
         if old is not None and new is not None and _same(old, new):
             return None
         before, after = _job_of(old), _job_of(new)
@@ -111,15 +117,15 @@ class Identities:
         if new is None or after is None:
             return None
         if old is None or before is None:
-            return self._note(after.uid, new, at_first_sight(new, after.name))
+            return self._note(after.uid, new, initial_identity(new, after.name))
         return self._note(after.uid, new, self._of(after.uid, old))
 
     def created(self, job_uid: str, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Take note of a pod, as it is now, that was created with these annotations."""
+        """Handle the response to a create request with these annotations; `pod` is its latest version."""
         self._note(job_uid, pod, of_annotations(annotations))
 
     def restored(self, job_uid: str, pods: Sequence[Pod]) -> Sequence[Pod]:
-        """The pods of a Job, with annotations that tell the truth. O(1) if nobody has changed any."""
+        """The pods of a Job with the annotations of their identity. O(1) if no annotation differs."""
         altered = self._altered.get(job_uid)
         if altered is None:
             return pods
@@ -135,9 +141,9 @@ class Identities:
             self._forget(job_uid, uid)
             return None
         known = self._altered.setdefault(job_uid, {})
-        is_news = uid not in known
+        is_new = uid not in known
         known[uid] = identity
-        return identity if is_news else None
+        return identity if is_new else None
 
     def _forget(self, job_uid: str, uid: str) -> None:
         known = self._altered.get(job_uid)
@@ -146,7 +152,7 @@ class Identities:
 
 
 def _same(old: Pod, new: Pod) -> bool:
-    """Nearly always."""
+    """Whether annotations and owners are unchanged, which is nearly always the case."""
     before, after = old.metadata, new.metadata
     return before.annotations == after.annotations and before.owner_references == after.owner_references
 

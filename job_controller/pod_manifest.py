@@ -1,4 +1,4 @@
-"""The manifest of a pod that a Job creates (spec 1.9)."""
+"""The manifest of a pod that a Job creates (upstream GetPodFromTemplate, BEHAVIOUR.md#b15-pod-manifest)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from job_controller.decision import PodPlan
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, INDEX_VARIABLE
 from job_controller.model import Job
 
-# A name has 63 characters, 5 of them are the API server's random ones.
-_PREFIX_LENGTH = 58
+_PREFIX_LENGTH = 58  # characters: 63 of a name minus 5 that the API server appends
 
-Tree = dict[str, Any]  # a JSON object that is about to be sent
+Tree = dict[str, Any]  # a JSON object to send
 
 
 def manifest(job: Job, plan: PodPlan, finalizer: str) -> Tree:
-    """The pod to POST. The template is shared where it is not changed: the caller only encodes the result."""
+    """The body of the create request for a pod of this Job.
+
+    Parts of the template that are not changed are shared with it, so the caller must not modify the result.
+    """
     template = job.spec.template
     metadata: Tree = template.get("metadata") or {}
     labels = dict(metadata.get("labels") or {})
@@ -46,7 +48,7 @@ def manifest(job: Job, plan: PodPlan, finalizer: str) -> Tree:
 
 
 def owner_reference(job: Job) -> Tree:
-    """That of an object which the Job manages, and which goes with it."""
+    """The owner reference of an object that the Job controls and that is deleted with it."""
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -58,12 +60,13 @@ def owner_reference(job: Job) -> Tree:
 
 
 def index_prefix(name: str, index: int) -> str:
-    """`<name>-<index>-`, of which the API server must not cut the index."""
+    """`<name>-<index>-`, with the name cut so that the API server does not cut the index."""
     tail = f"-{index}-"
     return name[: _PREFIX_LENGTH - len(tail)] + tail
 
 
 def _add_index(spec: Tree, name: str, index: int) -> None:
+    """Set the hostname and the environment variable JOB_COMPLETION_INDEX."""
     spec["hostname"] = f"{name}-{index}"
     for group in ("initContainers", "containers"):
         if spec.get(group):

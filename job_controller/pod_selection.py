@@ -1,4 +1,7 @@
-"""Which pods belong to a Job, and which of them go first when there are too many (spec 2.2.9, 2.6)."""
+"""Which pods belong to a Job, and which are deleted first if there are too many.
+
+See BEHAVIOUR.md#b14-owned-pods and BEHAVIOUR.md#b24-removal-order.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from job_controller.model import Job, LabelSelector, LabelSelectorRequirement, P
 from job_controller.pod_facts import completion_index
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
-_NO_TIME = datetime.max.replace(tzinfo=UTC)  # goes before every time, as with the built-in controller
+_NO_TIME = datetime.max.replace(tzinfo=UTC)  # sorts before every time, as upstream
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Label selector semantics of the API: no selector matches nothing, an empty one everything."""
+    """Whether the selector matches the labels: None matches nothing, an empty selector everything."""
     if selector is None:
         return False
     if any(labels.get(name) != value for name, value in selector.match_labels.items()):
@@ -38,7 +41,7 @@ def _meets(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> 
 
 
 class Claims(NamedTuple):
-    """Pods that are the Job's, and those whose owner reference must change."""
+    """The pods that belong to the Job, the pods to adopt, and the pods to release."""
 
     owned: tuple[Pod, ...]
     adopt: tuple[Pod, ...]
@@ -46,45 +49,47 @@ class Claims(NamedTuple):
 
 
 def claims(job: Job, owned: Iterable[Pod], orphans: Iterable[Pod]) -> Claims:
-    """Sort pods of this Job's UID, and pods without a controller, by what the selector says.
+    """Classify the pods controlled by this Job's UID (`owned`) and the pods without a controller (`orphans`) by the
+    selector.
 
-    A Job being deleted neither adopts nor releases; a pod being deleted is not adopted.
+    A Job being deleted neither adopts nor releases; a pod being deleted is not adopted (upstream
+    PodControllerRefManager.ClaimPods).
     """
     selector = job.spec.selector
     deleting = job.metadata.deletion_timestamp is not None
     owned = tuple(owned)
-    if selector is None:  # no API server stores such a Job: it is left alone
+    if selector is None:  # invalid, see job_warnings.invalid_job
         return Claims(owned, (), ())
-    mine = _matching(selector, owned)
+    matching = _matching(selector, owned)
     release: list[Pod] = []
-    if len(mine) < len(owned) and not deleting:
+    if len(matching) < len(owned) and not deleting:
         release = [pod for pod in owned if not matches(selector, pod.metadata.labels)]
     adopt = (
         []
         if deleting
         else [p for p in orphans if p.metadata.deletion_timestamp is None and matches(selector, p.metadata.labels)]
     )
-    return Claims(tuple(mine), tuple(adopt), tuple(release))
+    return Claims(tuple(matching), tuple(adopt), tuple(release))
 
 
 def _matching(selector: LabelSelector, pods: Sequence[Pod]) -> Sequence[Pod]:
-    if len(selector.match_labels) == 1 and not selector.match_expressions:  # nearly always
+    if len(selector.match_labels) == 1 and not selector.match_expressions:  # the common case
         [(name, value)] = selector.match_labels.items()
         return [pod for pod in pods if pod.metadata.labels.get(name) == value]
     return [pod for pod in pods if matches(selector, pod.metadata.labels)]
 
 
 def removal_order(pods: Iterable[Pod]) -> list[Pod]:
-    """The pods, those whose loss costs least first.
+    """The pods in the order in which surplus ones are deleted (upstream ActivePodsWithRanks).
 
-    Unassigned before bound, pending before running, unready before ready; then the one ready for a shorter
-    time, with more restarts (of its containers, then of its sidecars), created later. Of equal ones, as with the
-    built-in controller, those of the lower completion index; the UID makes the order total.
+    Unassigned before bound; Pending before Unknown before Running; unready before ready; then ready for a shorter time,
+    more restarts (of containers, then of sidecars), created later. Remaining ties go by lower completion index, then by
+    UID.
     """
-    return sorted(pods, key=_worth)
+    return sorted(pods, key=_removal_key)
 
 
-def _worth(pod: Pod) -> tuple[bool, int, bool, float, int, int, float, int, str]:
+def _removal_key(pod: Pod) -> tuple[bool, int, bool, float, int, int, float, int, str]:
     statuses = pod.status.container_statuses
     restarts = statuses[0].restart_count if len(statuses) == 1 else max((s.restart_count for s in statuses), default=0)
     ready_since = _ready_since(pod)
@@ -115,13 +120,16 @@ def _ready_since(pod: Pod) -> datetime | None:
 
 
 def surplus(pods: Sequence[Pod], wanted: int) -> list[Pod]:
-    """The active pods to remove so that `wanted` are left."""
+    """The active pods to delete so that `wanted` remain."""
     extra = len(pods) - wanted
     return removal_order(pods)[:extra] if extra > 0 else []
 
 
 def surplus_indexed(pods: Sequence[Pod], wanted: int, completions: int, settled: Set[int]) -> list[Pod]:
-    """As surplus, for an Indexed Job: first those that serve no open index, and all but the best of each index."""
+    """The active pods of an Indexed Job to delete so that at most `wanted` remain.
+
+    First the pods that serve no unsettled index, and all but the last in removal order of each index.
+    """
     best: dict[int, Pod] = {}
     needless: list[Pod] = []
     for pod in removal_order(pods):

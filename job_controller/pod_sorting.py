@@ -1,9 +1,8 @@
-"""The pods of a Job, sorted (spec 2.2, steps 10 and 11).
+"""The pods of a Job, sorted by state, with unchanged parts reused from the last sync.
 
-A Job may have a hundred thousand pods, and all of them are looked at in each sync, though few have changed since the
-last one. So they are sorted in parts of some dozens, and a part of which no pod has changed is taken over from the
-last sync: what that costs is a comparison of object identities. What is known of a part depends on nothing
-but its pods; whatever depends on the Job is worked out for the few pods that are `loose`.
+A Job may have 100 000 pods of which few change between two syncs. So the pods are sorted in parts of PODS_PER_PART, and
+a part whose pods are identical objects to those of the last sync is reused: its cost is comparing object identities. A
+part depends on nothing but its pods. What depends on the Job is computed for the few `countable` pods only.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from job_controller.labels import COMPLETION_INDEX, DELETING, TRACKING_FINALIZER
 from job_controller.model import Pod
 from job_controller.pod_facts import ENDED, completion_index, is_failed, is_ready
 
-SIZE = 64  # pods in a part
+PODS_PER_PART = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some pods of a Job. One can be in several of these.
+    """Some pods of a Job. A pod can be in several of these lists.
 
-    active      neither ended nor being deleted; of them so many are ready, and work on these indexes
-    terminating being deleted, and not ended
-    tracked     carry our finalizer: each of them is still to be counted, or just noted as uncounted
-    loose       tracked and not active: only they can be over while the Job goes on; they worked on these indexes
-    interrupted lost the finalizer for a deletion that did not happen
+    active      neither terminal nor being deleted; `ready` of them are ready; `indexes` are their indexes
+    terminating being deleted, and not terminal
+    tracked     with a tracking finalizer
+    countable   tracked and not active: the pods that can count as finished; `countable_indexes` are their indexes
+    interrupted without the finalizer and marked with labels.DELETING: their deletion failed
     """
 
     pods: tuple[Pod, ...] = ()
@@ -35,8 +34,8 @@ class Part:
     indexes: Sequence[int] = ()
     terminating: Sequence[Pod] = ()
     tracked: Sequence[Pod] = ()
-    loose: Sequence[Pod] = ()
-    loose_indexes: Sequence[int] = ()
+    countable: Sequence[Pod] = ()
+    countable_indexes: Sequence[int] = ()
     interrupted: Sequence[Pod] = ()
 
 
@@ -45,11 +44,11 @@ Parts = Sequence[Part]
 
 @dataclass(slots=True)
 class Sorted:
-    """All pods of a Job. As in Part, the loose ones of an Indexed Job by index, and
+    """All pods of a Job; lists as in Part. The countable pods of an Indexed Job are sorted by index.
 
-    succeeded   of an Indexed Job only those with an index that it has
-    failed      likewise; both are not noted anywhere yet
-    completed   the indexes of those that succeeded
+    succeeded   countable pods that succeeded and are not recorded; of an Indexed Job those with a valid index
+    failed      likewise, pods that failed
+    completed   the indexes of the succeeded pods
     """
 
     active: list[Pod] = field(default_factory=list)
@@ -57,8 +56,8 @@ class Sorted:
     indexes: list[int] = field(default_factory=list)
     terminating: list[Pod] = field(default_factory=list)
     tracked: list[Pod] = field(default_factory=list)
-    loose: list[Pod] = field(default_factory=list)
-    loose_indexes: list[int] = field(default_factory=list)
+    countable: list[Pod] = field(default_factory=list)
+    countable_indexes: list[int] = field(default_factory=list)
     interrupted: list[Pod] = field(default_factory=list)
     succeeded: list[Pod] = field(default_factory=list)
     failed: list[Pod] = field(default_factory=list)
@@ -66,10 +65,10 @@ class Sorted:
 
 
 def split(pods: tuple[Pod, ...], before: Parts = ()) -> Parts:
-    """The pods in parts; unchanged ones are those of the last time. O(pods)."""
+    """The pods in parts of PODS_PER_PART; unchanged parts are taken from `before`. O(pods)."""
     found: list[Part] = []
-    for number, start in enumerate(range(0, len(pods), SIZE)):
-        some = pods[start : start + SIZE]
+    for number, start in enumerate(range(0, len(pods), PODS_PER_PART)):
+        some = pods[start : start + PODS_PER_PART]
         known = before[number] if number < len(before) else None
         found.append(known if known is not None and known.pods == some else _part(some))
     return found
@@ -79,9 +78,9 @@ def _part(pods: tuple[Pod, ...]) -> Part:
     active: list[Pod] = []
     terminating: list[Pod] = []
     tracked: list[Pod] = []
-    loose: list[Pod] = []
+    countable: list[Pod] = []
     interrupted: list[Pod] = []
-    untracked = TRACKING_FINALIZERS.isdisjoint  # is_tracked, without a call of ours for each of so many pods
+    untracked = TRACKING_FINALIZERS.isdisjoint  # inlined is_tracked: this loop runs for each pod
     for pod in pods:
         meta = pod.metadata
         runs = pod.status.phase not in ENDED
@@ -91,15 +90,17 @@ def _part(pods: tuple[Pod, ...]) -> Part:
         if not untracked(meta.finalizers):
             tracked.append(pod)
             if not runs:
-                loose.append(pod)
+                countable.append(pod)
         elif DELETING in meta.annotations and meta.deletion_timestamp is None:
             interrupted.append(pod)
     ready = sum(map(is_ready, active))
-    return Part(pods, active, ready, _indexes(active), terminating, tracked, loose, _indexes(loose), interrupted)
+    return Part(
+        pods, active, ready, _indexes(active), terminating, tracked, countable, _indexes(countable), interrupted
+    )
 
 
 def _indexes(pods: Sequence[Pod]) -> list[int]:
-    """The completion indexes of these pods, -1 for none."""
+    """The completion indexes of these pods, -1 for an invalid one."""
     texts = [pod.metadata.annotations.get(COMPLETION_INDEX, "") for pod in pods]
     all_of_them = "".join(texts)
     if all(texts) and all_of_them.isdecimal() and all_of_them.isascii() and max(map(len, texts)) < 10:
@@ -107,8 +108,12 @@ def _indexes(pods: Sequence[Pod]) -> list[int]:
     return list(map(completion_index, pods))
 
 
-def join(parts: Parts, noted: Set[str], only_terminal: bool, completions: int | None) -> Sorted:
-    """noted: UIDs that status lists as uncounted. completions: of an Indexed Job; None if it is none."""
+def join(parts: Parts, recorded: Set[str], only_terminal: bool, completions: int | None) -> Sorted:
+    """The parts combined.
+
+    `recorded`: UIDs in status.uncountedTerminatedPods. `completions`: None unless the Job is Indexed. A running pod
+    whose UID is recorded, by a failed Job or by another writer of the status, is countable too.
+    """
     found = Sorted()
     for part in parts:
         found.active += part.active
@@ -116,24 +121,24 @@ def join(parts: Parts, noted: Set[str], only_terminal: bool, completions: int | 
         found.indexes += part.indexes
         found.terminating += part.terminating
         found.tracked += part.tracked
-        found.loose += part.loose
-        found.loose_indexes += part.loose_indexes
+        found.countable += part.countable
+        found.countable_indexes += part.countable_indexes
         found.interrupted += part.interrupted
     if completions is not None:
-        order = sorted(range(len(found.loose)), key=found.loose_indexes.__getitem__)
-        found.loose = [found.loose[place] for place in order]
-        found.loose_indexes = [found.loose_indexes[place] for place in order]
-    _find_ends(found, noted, only_terminal, completions)
-    running = noted - {pod.metadata.uid for pod in found.loose} if noted else noted
-    if running:  # noted with a Job that failed, or by whoever else wrote the status; mostly their pods are gone
+        order = sorted(range(len(found.countable)), key=found.countable_indexes.__getitem__)
+        found.countable = [found.countable[place] for place in order]
+        found.countable_indexes = [found.countable_indexes[place] for place in order]
+    _find_finished(found, recorded, only_terminal, completions)
+    running = recorded - {pod.metadata.uid for pod in found.countable} if recorded else recorded
+    if running:  # mostly empty: the pods of most recorded UIDs are gone
         active = {pod.metadata.uid for pod in found.active} & running
-        found.loose += [pod for pod in found.tracked if pod.metadata.uid in active]
+        found.countable += [pod for pod in found.tracked if pod.metadata.uid in active]
     return found
 
 
-def _find_ends(found: Sorted, noted: Set[str], only_terminal: bool, completions: int | None) -> None:
-    for pod, index in zip(found.loose, found.loose_indexes, strict=True):
-        if pod.metadata.uid in noted:
+def _find_finished(found: Sorted, recorded: Set[str], only_terminal: bool, completions: int | None) -> None:
+    for pod, index in zip(found.countable, found.countable_indexes, strict=True):
+        if pod.metadata.uid in recorded:
             continue
         if completions is not None and not 0 <= index < completions:
             continue

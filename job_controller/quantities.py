@@ -1,7 +1,8 @@
-"""Kubernetes quantities ("500m", "1.5Gi", "1e3") as exact integers, and their canonical text.
+"""Kubernetes quantities ("500m", "1.5Gi", "1e3") as exact integers, and their canonical text (upstream
+resource.Quantity).
 
-Amounts are integers of some unit: milli for cpu, whole units for everything else. Fractions of a unit count as
-a whole one (asking for a little means getting some), amounts beyond 64 bits count as the largest that fits.
+Amounts are integers: milli for cpu, whole units for all other resources. Fractions of a unit are rounded away from
+zero, amounts beyond 64 bits saturate.
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 INT64_MAX = 2**63 - 1
-MALFORMED = (
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"  # Go's wording
-)
+MALFORMED = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 Style = Literal["decimal", "binary", "exponent"]
 
@@ -25,12 +24,12 @@ _DECIMAL_TEXT = {0: "", **{exponent: suffix for suffix, exponent in _DECIMAL.ite
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BINARY_TEXT = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
 _NANO = 10**9
-# A decimal exponent this large can only mean zero, saturation or an attempt to fill the memory.
+# Larger decimal exponents yield zero or saturate anyway; computing them would exhaust memory.
 _LARGEST_EXPONENT = 400
 
 
 class MalformedQuantity(ValueError):
-    """The text is no quantity."""
+    """The value is no quantity. The message is that of Go's resource.ParseQuantity; `text` is the value."""
 
     def __init__(self, text: object) -> None:
         super().__init__(MALFORMED)
@@ -38,24 +37,24 @@ class MalformedQuantity(ValueError):
 
 
 class Quantity(NamedTuple):
-    """An exact value, in billionths, and the style it was written in."""
+    """An exact value in units of 10^-9, and the format it was written in (resource.Format)."""
 
     nano: int
     style: Style
 
     def scaled(self, exponent: int) -> int:
-        """The value in units of 10**exponent (-9..0), rounded away from zero, kept within 64 bits."""
+        """The value in units of 10**exponent (-9..0), rounded away from zero, saturated at 64 bits."""
         amount = _round_up(self.nano, 10 ** (9 + exponent))
         return max(-INT64_MAX, min(INT64_MAX, amount))
 
     def rounded(self, decimals: int) -> Quantity:
-        """With so many decimals (0..9) at most, rounded away from zero."""
+        """The value rounded away from zero to at most so many decimals (0..9)."""
         unit = 10 ** (9 - decimals)
         return Quantity(_round_up(self.nano, unit) * unit, self.style)
 
 
 def quantity(value: str | int | float) -> Quantity:
-    """Parse a quantity as JSON may carry it (text or number). Raises MalformedQuantity."""
+    """Parse a quantity from a JSON string or number. Raises MalformedQuantity."""
     return _parse(value if isinstance(value, str) else _number_text(value))
 
 
@@ -94,24 +93,28 @@ def _round_up(amount: int, divisor: int) -> int:
 
 
 def parse(value: str | int | float, resource: str = "") -> int:
-    """The amount of a named resource: cpu in milli, anything else in units. Raises MalformedQuantity."""
+    """The amount of a named resource: cpu in milli, all others in units. Raises MalformedQuantity."""
     return quantity(value).scaled(-3 if resource == "cpu" else 0)
 
 
 def to_text(amount: int, resource: str = "") -> str:
-    """The text of an amount as `parse` returns it: bytes that are divisible by 1024 with a binary suffix, all other
-    amounts with a decimal one (`resources.ResourceQuantity` of Kueue, except that it shows such bytes as digits)."""
+    """The text of an amount as `parse` returns it.
+
+    Byte amounts divisible by 1024 get a binary suffix, all others a decimal one, as in resources.ResourceQuantity of
+    Kueue. Kueue writes other byte amounts as plain digits.
+    """
     if resource == "cpu":
         return canonical(Quantity(amount * 10**6, "decimal"))
     return canonical(Quantity(amount * _NANO, "binary" if is_bytes(resource) and amount % 1024 == 0 else "decimal"))
 
 
 def is_bytes(resource: str) -> bool:
+    """Whether the resource is measured in bytes."""
     return resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-")
 
 
 def canonical(value: Quantity) -> str:
-    """The one text an API server stores for a value: no fraction, the largest suffix that keeps it exact."""
+    """The canonical text that an API server stores: no fraction, the largest suffix that keeps the value exact."""
     nano, style = value
     if nano == 0:
         return "0"
@@ -130,10 +133,10 @@ def canonical(value: Quantity) -> str:
 
 @lru_cache(maxsize=4096)
 def canonical_text(text: str) -> str:
-    """A quantity rewritten as an API server stores resources: to milli, in canonical form."""
+    """A quantity as an API server stores resources: at most milli, canonical. Raises MalformedQuantity."""
     return canonical(_parse(text).rounded(3))
 
 
 def exact(value: str | int | float) -> Fraction:
-    """The exact value, for comparisons across styles. Raises MalformedQuantity."""
+    """The exact value, to compare quantities of different formats. Raises MalformedQuantity."""
     return Fraction(quantity(value).nano, _NANO)

@@ -1,4 +1,7 @@
-"""Condition types, reasons and messages of Jobs, and their events. All of them are API (spec 1.1, 2.2, 3.1)."""
+"""Condition types, reasons and messages of Jobs, and their Events (batch/v1 types.go, upstream job_controller.go).
+
+Clients match on these texts, so they are part of the API (BEHAVIOUR.md#b32-events).
+"""
 
 from __future__ import annotations
 
@@ -37,14 +40,14 @@ EVENT_RESUMED: Final = "Resumed"
 EVENT_COMPLETED: Final = "Completed"
 EVENT_TOO_MANY_SUCCEEDED: Final = "TooManySucceededPods"
 EVENT_UNKNOWN_COMPLETION_MODE: Final = "UnknownCompletionMode"
-# Ours: the Job makes no sense to this controller, or one of its annotations.
+# The reasons below are of Sluice. The Job is invalid, or one of its annotations.
 EVENT_INVALID_JOB: Final = "InvalidJob"
 EVENT_INVALID_ANNOTATION: Final = "InvalidAnnotation"
-# Ours: restartPolicy OnFailure makes backoffLimitPerIndex idle.
+# restartPolicy OnFailure prevents backoffLimitPerIndex from being reached.
 EVENT_INDEX_NEVER_FAILS: Final = "IndexNeverFails"
-# Ours: somebody has changed an annotation that says what a pod was created for; it counts as it was.
+# An annotation that says what a pod was created for was changed; the original value counts.
 EVENT_POD_ANNOTATION_IGNORED: Final = "PodAnnotationIgnored"
-# Ours: the API server refused a status of ours (a bug, or a rule newer than this code). Never silent.
+# The API server rejected a status: a bug in this controller, or a newer validation rule.
 EVENT_STATUS_REFUSED: Final = "StatusUpdateRefused"
 
 COMPLETED_MESSAGE: Final = "Job completed"

@@ -1,8 +1,9 @@
-"""Disruptions that were announced and never came (spec section 4).
+"""Clearing the condition DisruptionTarget of pods whose disruption did not happen (upstream syncStalePodDisruption,
+KEP-3329).
 
-Whoever is about to take a pod away says so first: condition DisruptionTarget. If it is not deleted within two
-minutes nobody will: the condition becomes False, or a failure of the pod long after would be taken for a
-disruption. Not so where the kubelet said it, which ends the pod itself.
+A component that is about to delete a pod sets DisruptionTarget=True first. If the pod is not deleted within
+STALE_AFTER, the condition is set to False; otherwise a later failure of the pod would count as a disruption. The
+condition of the kubelet is left alone, because the kubelet terminates the pod itself.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BY_KUBELET = "TerminationByKubelet"
 
 
 def stale_at(pod: Pod) -> datetime | None:
-    """When its announced disruption will be stale; None if none is announced, or it has begun."""
+    """When the condition becomes stale; None if it is not True, or the pod is terminal or being deleted."""
     if pod.metadata.deletion_timestamp is not None or is_terminal(pod):
         return None
     for condition in pod.status.conditions:
@@ -33,7 +34,7 @@ def stale_at(pod: Pod) -> datetime | None:
 
 
 def clearing_patch(pod: Pod, now: datetime) -> dict[str, Any]:
-    """Strategic merge patch of status, for this version of the pod only: it may just have been announced anew."""
+    """The status patch (strategic merge) for this version of the pod only: the condition may have been renewed."""
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "False",
@@ -49,21 +50,22 @@ def clearing_patch(pod: Pod, now: datetime) -> dict[str, Any]:
 
 
 class StaleDisruptions:
-    """`pod_changed` is told of every change, `sync` works on keys of its own queue."""
+    """The controller. The host calls `pod_changed` for every change, and `sync` for queued keys."""
 
-    def __init__(self, keeper: PodKeeper, queue: Queue, clock: Clock) -> None:
-        self._keeper = keeper
+    def __init__(self, cluster: PodKeeper, queue: Queue, clock: Clock) -> None:
+        self._cluster = cluster
         self._queue = queue
         self._clock = clock
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Enqueue the pod for the time when its condition becomes stale."""
         due = stale_at(new) if new is not None else None
         if new is not None and due is not None:
             self._queue.add_after(new.metadata.key, max(0.0, (due - self._clock.now()).total_seconds()))
 
     async def sync(self, key: Key) -> None:
-        """Clear the condition if its time is over. Raises what should be repeated, conflicts too."""
-        pod = self._keeper.pod(key)
+        """Clear the condition if it is stale. Raises errors that the host should retry, including conflicts."""
+        pod = self._cluster.pod(key)
         due = stale_at(pod) if pod is not None else None
         if pod is None or due is None:
             return
@@ -72,7 +74,7 @@ class StaleDisruptions:
             self._queue.add_after(key, (due - now).total_seconds())
             return
         try:
-            await self._keeper.patch_pod_status(key, clearing_patch(pod, now))
+            await self._cluster.patch_pod_status(key, clearing_patch(pod, now))
         except Exception as error:
             if status_of(error) != NOT_FOUND:
                 raise

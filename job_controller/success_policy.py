@@ -1,4 +1,6 @@
-"""spec.successPolicy: when an Indexed Job has succeeded before all its indexes have (spec 2.10)."""
+"""spec.successPolicy: success of an Indexed Job before all its indexes succeed (KEP-3998,
+BEHAVIOUR.md#b30-success-policy).
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,23 @@ from job_controller.model import SuccessPolicy, SuccessPolicyRule
 
 
 def matched(policy: SuccessPolicy | None, succeeded: IndexSet, completions: int) -> str | None:
-    """The message of the first rule that holds, or None. Rules that list no valid index are passed over."""
+    """The message of the first rule that matches, None if none does (upstream matchSuccessPolicy).
+
+    A rule whose succeededIndexes list no index below `completions` is skipped.
+    """
     if policy is None or not succeeded:
         return None
     for number, rule in enumerate(policy.rules):
-        if _holds(rule, succeeded, completions):
+        if _matches(rule, succeeded, completions):
             return f"Matched rules at index {number}"
     return None
 
 
-def _holds(rule: SuccessPolicyRule, succeeded: IndexSet, completions: int) -> bool:
+def _matches(rule: SuccessPolicyRule, succeeded: IndexSet, completions: int) -> bool:
     if rule.succeeded_indexes is None:
         return rule.succeeded_count is not None and len(succeeded) >= rule.succeeded_count
     listed = IndexSet(parse_intervals(rule.succeeded_indexes, completions))
     if not listed:
         return False
-    enough = len(listed) if rule.succeeded_count is None else min(len(listed), rule.succeeded_count)
-    return len(succeeded) >= enough and listed.common(succeeded) >= enough
+    needed = len(listed) if rule.succeeded_count is None else min(len(listed), rule.succeeded_count)
+    return len(succeeded) >= needed and listed.common(succeeded) >= needed

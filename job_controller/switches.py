@@ -1,14 +1,14 @@
-"""Switches: what a Job means while backoffLimitPerIndex or podFailurePolicy is switched off.
+"""How a Job is handled while backoffLimitPerIndex or podFailurePolicy is switched off.
 
 The rules are those of the feature gates of these fields (KEP-3850 and KEP-3329, "Feature Enablement and Rollback"):
 
-    off     the Job is handled as if the fields were not there: failures count against backoffLimit alone,
-            failedIndexes vanishes from status and the indexes it listed run again
-    on      the fields count from then on. A pod's own failure count is kept on the pod, so it resumes where it was;
-            what failed meanwhile stays in status.failed and belongs to no index
+    off     the Job is handled as if the fields were absent: failures count against backoffLimit alone, failedIndexes is
+            removed from status, and the indexes it listed run again
+    on      the fields apply from then on. A pod keeps its failure count in its annotations and continues from there;
+            failures in between stay in status.failed and belong to no index
 
-Nothing else is remembered, so it makes no difference whether the process restarts in between. What an API server
-does with the fields while they are off is in api_rules/dropped_fields.py.
+No other state is kept, so a restart in between makes no difference. What an API server does with the fields while they
+are off is in api_rules/dropped_fields.py. See BEHAVIOUR.md#b38-switches.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import msgspec
 from job_controller.model import Job, PodFailurePolicy, PodFailurePolicyRule
 from job_controller.pod_failure_policy import FAIL_INDEX
 
-# In place of a rule that does not apply: it matches nothing, and the rules behind it keep their numbers.
-_NO_RULE = PodFailurePolicyRule(action="")
+# Replaces a rule that does not apply: it matches nothing, and later rules keep their index.
+_DISABLED_RULE = PodFailurePolicyRule(action="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
-    """Parts of the Job API that an admin can switch off."""
+    """Features of the Job API that an admin can switch off."""
 
     backoff_limit_per_index: bool = True
     pod_failure_policy: bool = True
@@ -36,7 +36,7 @@ ALL_ON = Switches()
 
 
 def effective(job: Job, switches: Switches) -> Job:
-    """The Job as it is to be understood: without the fields that are switched off."""
+    """The Job without the fields that are switched off."""
     if switches == ALL_ON:
         return job
     spec = job.spec
@@ -51,5 +51,6 @@ def effective(job: Job, switches: Switches) -> Job:
 
 
 def _without_indexes(policy: PodFailurePolicy) -> PodFailurePolicy:
-    rules = tuple(_NO_RULE if rule.action == FAIL_INDEX else rule for rule in policy.rules or ())
+    """The policy with its FailIndex rules disabled; the other rules keep their position."""
+    rules = tuple(_DISABLED_RULE if rule.action == FAIL_INDEX else rule for rule in policy.rules or ())
     return PodFailurePolicy(rules=rules)

@@ -1,15 +1,15 @@
-"""decide: what one sync of a Job is to do.
+"""What one sync of a Job does (upstream syncJob, BEHAVIOUR.md#b13-sync-order).
 
-A pure function of the Job, its pods, what is remembered, and the time. It works out the whole sequence of steps in
-the belief that every write succeeds; decision.py says in which order and why. When a step fails, the
-controller asks again with what is then true and `pods_done`: nothing more is created or deleted in that
-sync, but what did happen is written down.
+`decide` is a pure function of the Job, its pods, the memory of the last sync, and the time. It returns all steps under
+the assumption that every write succeeds; decision.py explains their order. If a step fails, the controller calls it
+again with the new state and `pods_done`: then no more pods are created or deleted, but the status of what happened is
+written.
 
-    look      sort the pods                                      situation.py
-    judge     has the Job failed or succeeded?                   verdict.py
-    manage    otherwise: too many pods, or too few?              manage.py, pod_selection.py
-    settle    note the pods that ended                           accounting.py
-    conclude  the terminal condition, when nothing is left open
+    assess            classify the pods                                  situation.py, pod_sorting.py
+    decide_verdict    has the Job failed or succeeded?                   verdict.py
+    manage            otherwise: which pods to create or delete          manage.py, pod_selection.py
+    record_finished   record the finished pods                           accounting.py
+    terminal_status   the terminal condition, when all pods are counted  accounting.py
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import finish_time, is_ready, is_tracked
 from job_controller.pod_failure_policy import evaluate
-from job_controller.situation import Situation, look
+from job_controller.situation import Situation, assess
 from job_controller.switches import effective
-from job_controller.verdict import Verdict, completed, deadline_in, judge, standing
+from job_controller.verdict import Verdict, completed, deadline_in, decide_verdict, recorded_verdict
 
 DEFAULTS = JobControllerOptions()
-# While one batch of pods follows the other, their number is told no more often than this: a status for each batch of
-# 5 000 pods is ten writes that hold the creation up.
-PROGRESS = timedelta(seconds=1)
+# The shortest interval between two status writes that only update the number of pods during creation: a write after
+# each of the ten batches of 5 000 pods would delay the creation.
+PROGRESS_INTERVAL = timedelta(seconds=1)
 
 
 def decide(
@@ -63,34 +63,37 @@ def decide(
     pods_done: bool = False,
     permitted: bool = True,
 ) -> Decision:
-    """The steps for an unfinished Job (spec 2.2).
+    """The steps for an unfinished Job.
 
-    pods: all pods whose controller is this very Job. memory: of the previous Decision for this UID, None at
-    first. now: aware. pods_done: create and delete nothing (after a step that failed). permitted: the Job may have
-    new pods; without the permit the Job counts as not started, and the pods that it has are left alone.
+    pods        all pods whose controller is this Job (by UID)
+    memory      of the previous Decision for this UID, None if there is none
+    now         timezone-aware
+    pods_done   create and delete nothing: a step of this sync has failed
+    permitted   the Job may have new pods. Without the permit the Job counts as not started and its pods are not
+                changed
     """
-    wrong = job_warnings.unmanageable(job)
-    understood = effective(job, options.switches)
-    told = frozenset((wrong,) if wrong is not None else job_warnings.advice(understood))
-    new = _in_order(told - memory.told if memory is not None else told)
-    if wrong is not None:
+    invalid = job_warnings.invalid_job(job)
+    effective_job = effective(job, options.switches)
+    reported = frozenset((invalid,) if invalid is not None else job_warnings.warnings(effective_job))
+    new = _in_order(reported - memory.reported if memory is not None else reported)
+    if invalid is not None:
         return Decision(
-            events=new, memory=JobMemory(memory.history if memory is not None else FailureHistory(), told=told)
+            events=new, memory=JobMemory(memory.history if memory is not None else FailureHistory(), reported=reported)
         )
     owned = tuple(pods)
     before = memory or JobMemory()
-    s = look(understood, owned, now, options, before.parts, before.start, permitted)
-    memory = JobMemory(_history(s, owned, memory), s.parts, told, before.status_at, s.start)
-    verdict = judge(s)
+    s = assess(effective_job, owned, now, options, before.parts, before.start, permitted)
+    memory = JobMemory(_history(s, owned, memory), s.parts, reported, before.status_at, s.start)
+    verdict = decide_verdict(s)
     plan = PodChanges()
     if not pods_done:
         if verdict is not None:
             plan = PodChanges(remove=s.active)
         elif not s.deleting:
             plan = manage(s, memory.history)
-        stray = _to_track_again(s, plan)
-        if stray:
-            return Decision(steps=(TrackPods(stray),), events=new, memory=memory, requeue_after=0.0)
+        to_track = _to_track(s, plan)
+        if to_track:
+            return Decision(steps=(TrackPods(to_track),), events=new, memory=memory, requeue_after=0.0)
     return _steps(s, memory, verdict, plan, owned, pods_done, new)
 
 
@@ -98,51 +101,59 @@ def _in_order(events: Iterable[Event]) -> tuple[Event, ...]:
     return tuple(sorted(events, key=lambda event: event.message))
 
 
-def _to_track_again(s: Situation, plan: PodChanges) -> tuple[Pod, ...]:
-    """Pods whose deletion stopped half-way, unless they are to be deleted still."""
+def _to_track(s: Situation, plan: PodChanges) -> tuple[Pod, ...]:
+    """Pods whose deletion failed after their finalizer was removed, unless this sync deletes them."""
     removed = {pod.metadata.uid for pod in plan.remove}
     return tuple(pod for pod in s.interrupted if pod.metadata.uid not in removed)
 
 
 def _history(s: Situation, pods: Sequence[Pod], memory: JobMemory | None) -> backoff.FailureHistory:
-    """The history of failures with this sync's pods. Without a memory it starts from all pods that still exist, and
-    from the number of those that do not."""
-    history = memory.history if memory is not None else backoff.FailureHistory(lost=_lost(s, pods))
+    """The failure history with the pods of this sync.
+
+    Without a memory it starts from all pods that exist and from the number of counted failures whose pods are gone.
+    """
+    history = (
+        memory.history if memory is not None else backoff.FailureHistory(deleted_failures=_deleted_failures(s, pods))
+    )
     if s.per_index:
-        return backoff.noticing(history, s.waiting.values(), s.now)
-    return backoff.not_ahead(_extended(history, s, pods, memory), s.now)
+        return backoff.with_future_finishes(history, s.waiting.values(), s.now)
+    return backoff.without_future_times(_extended(history, s, pods, memory), s.now)
 
 
 def _extended(
     history: FailureHistory, s: Situation, pods: Sequence[Pod], memory: JobMemory | None
 ) -> backoff.FailureHistory:
+    """The history with the new finished pods, and without a memory with all finished pods that exist."""
     succeeded, failed = s.succeeded, s.failed
     if memory is None:
-        failed = (*failed, *_ended(pods, "Failed"))
+        failed = (*failed, *_in_phase(pods, "Failed"))
         if failed:
-            succeeded = (*succeeded, *_ended(pods, "Succeeded"))
+            succeeded = (*succeeded, *_in_phase(pods, "Succeeded"))
     if not failed and not history.failures:
-        # A success matters only to failures before it. Those still to come ended later, or their pods exist.
+        # A success only resets earlier failures. Later failures are still to be added, and their pods exist.
         return history if not succeeded else backoff.extend(history, _last(succeeded), ())
     return backoff.extend(history, succeeded, failed)
 
 
-def _lost(s: Situation, pods: Sequence[Pod]) -> int:
-    """Failures that stand in status and have no pod any more; 0 if there was a success, for who knows which came after
-    it."""
+def _deleted_failures(s: Situation, pods: Sequence[Pod]) -> int:
+    """The number of counted failures whose pods are gone.
+
+    0 after a success, because it is unknown which failures came later.
+    """
     counted = s.job.status.failed + len(s.uncounted.failed)
     if s.per_index or s.succeeded_count or not counted:
         return 0
     policy, new = s.job.spec.pod_failure_policy, s.outcomes
-    kept = [pod for pod in _ended(pods, "Failed") if pod.metadata.uid not in new and evaluate(policy, pod).counts]
+    kept = [pod for pod in _in_phase(pods, "Failed") if pod.metadata.uid not in new and evaluate(policy, pod).counts]
     return max(0, counted - len(kept))
 
 
-def _ended(pods: Sequence[Pod], phase: str) -> list[Pod]:
+def _in_phase(pods: Sequence[Pod], phase: str) -> list[Pod]:
     return [pod for pod in pods if pod.status.phase == phase and pod.metadata.deletion_timestamp is None]
 
 
 def _last(pods: Sequence[Pod]) -> tuple[Pod, ...]:
+    """The pod that finished last."""
     return (max(pods, key=finish_time),)
 
 
@@ -153,8 +164,9 @@ def _steps(
     plan: PodChanges,
     owned: Sequence[Pod],
     pods_done: bool,
-    complained: tuple[Event, ...],
+    warnings: tuple[Event, ...],
 ) -> Decision:
+    """The steps and the status writes once verdict and pod changes are known."""
     job = s.job
     ending = verdict is not None
     removed = {pod.metadata.uid for pod in plan.remove}
@@ -162,30 +174,30 @@ def _steps(
     verdict = verdict or completed(s, active)
     failed_indexes = s.failed_indexes([pod for pod in s.failed if s.failed_by_itself(pod)])
     keep = {pod.metadata.uid for pod in s.waiting.values()} if verdict is None else set()
-    ledger = accounting.settle(s, verdict, keep, removed if ending else set())
+    accounts = accounting.record_finished(s, verdict, keep, removed if ending else set())
 
-    noted = accounting.noted_status(s, ledger, failed_indexes)
-    status, events = _next_status(s, noted, plan, active, verdict, ending=ending)
+    recorded = accounting.recorded_status(s, accounts, failed_indexes)
+    status, events = _next_status(s, recorded, plan, active, verdict, ending=ending)
 
     steps: list[Step] = []
-    announced: JobStatus | None = None
-    if ending and plan.remove and standing(job) is None:
-        announced = _announcement(s, status)
-        steps.append(WriteStatus(announced))
+    interim: JobStatus | None = None
+    if ending and plan.remove and recorded_verdict(job) is None:
+        interim = _interim_status(s, status)
+        steps.append(WriteStatus(interim))
     if plan.remove:
         steps.append(DeletePods(plan.remove, release=not ending))
     if plan.create:
         steps.append(CreatePods(plan.create, _creation_reason(s)))
-    if status != (announced or job.status) and not _soon_outdated(s, memory, status, plan):
+    if status != (interim or job.status) and not _is_progress_only(s, memory, status, plan):
         counts = [*accounting.index_counts(s, failed_indexes), *accounting.pod_counts(s, job.status, status)]
         steps.append(WriteStatus(status, events, tuple(counts)))
-    if ledger.release:
-        # An ignored failure may leave no trace in status: its count belongs to the pod's release.
-        steps.append(ReleasePods(tuple(ledger.release), tuple(accounting.action_counts(ledger))))
-    final, final_events, final_counts = _after_release(s, status, ledger, verdict)
+    if accounts.release:
+        # An ignored failure is not recorded in status, so its action is counted when the finalizer is removed.
+        steps.append(ReleasePods(tuple(accounts.release), tuple(accounting.action_counts(accounts))))
+    final, final_events, final_counts = _after_release(s, status, accounts, verdict)
     limit = whole_number(job, FAILED_PODS_LIMIT)
     wait = common_wait(s, memory.history).total_seconds() if limit == 0 and verdict is None else 0.0
-    prune = _to_prune(owned, ledger, 1 if wait else limit)
+    prune = _to_prune(owned, accounts, 1 if wait else limit)
     if prune and not pods_done:
         steps.append(PrunePods(prune))
     if final != status:
@@ -193,31 +205,34 @@ def _steps(
     written = any(isinstance(step, WriteStatus) for step in steps)
     return Decision(
         steps=tuple(steps),
-        events=complained,
+        events=warnings,
         memory=replace(memory, status_at=s.now) if written else memory,
-        requeue_after=_requeue(s, verdict, plan, ledger, wait),
+        requeue_after=_requeue(s, verdict, plan, accounts, wait),
         action=_action(s, plan, ending, pods_done),
     )
 
 
-def _soon_outdated(s: Situation, memory: JobMemory, status: JobStatus, plan: PodChanges) -> bool:
-    """Whether nothing but the number of pods is new, and the next batch will change it before long."""
+def _is_progress_only(s: Situation, memory: JobMemory, status: JobStatus, plan: PodChanges) -> bool:
+    """Whether only the number of pods has changed and the next batch of creations follows at once.
+
+    Such a status is written at most every PROGRESS_INTERVAL.
+    """
     if not plan.create or plan.wait != 0 or memory.status_at is None:
         return False
     known = s.job.status
     same = msgspec.structs.replace(status, active=known.active, ready=known.ready) == known
-    return same and timedelta(0) <= s.now - memory.status_at < PROGRESS
+    return same and timedelta(0) <= s.now - memory.status_at < PROGRESS_INTERVAL
 
 
 def _next_status(
-    s: Situation, noted: JobStatus, plan: PodChanges, active: int, verdict: Verdict | None, *, ending: bool
+    s: Situation, recorded: JobStatus, plan: PodChanges, active: int, verdict: Verdict | None, *, ending: bool
 ) -> tuple[JobStatus, tuple[Event, ...]]:
-    """What is noted, with pods and conditions as they are once the plan is carried out; and the Events of that."""
+    """The recorded status with pod counts and conditions as after the plan, and the Events of its write."""
     status = msgspec.structs.replace(
-        noted,
+        recorded,
         active=active,
         ready=s.active_ready - sum(map(is_ready, plan.remove)),
-        terminating=len(s.terminating) + _lingering(plan.remove, ending),
+        terminating=len(s.terminating) + _remaining(plan.remove, ending),
         start_time=s.start_time,
     )
     status, events = _suspension(s, status, verdict)
@@ -226,21 +241,26 @@ def _next_status(
     return status, events
 
 
-def _announcement(s: Situation, status: JobStatus) -> JobStatus:
-    """The verdict alone, before any pod is deleted for it: after a crash in between, nobody could tell the pods
-    that died with the Job from those that led to its end."""
+def _interim_status(s: Situation, status: JobStatus) -> JobStatus:
+    """The stored status with the interim condition, to be written before pods are deleted because the Job ends.
+
+    After a crash in between, the pods that were deleted with the Job could not be told from those that failed it.
+    """
     return msgspec.structs.replace(
         s.job.status, conditions=status.conditions, failed_indexes=status.failed_indexes, start_time=s.start_time
     )
 
 
-def _lingering(removed: Sequence[Pod], ending: bool) -> int:
-    """How many deleted pods are still there afterwards: not those without finalizer that no node knows."""
+def _remaining(removed: Sequence[Pod], ending: bool) -> int:
+    """The number of deleted pods that still exist afterwards: all but unbound pods without a finalizer."""
     return sum(ending or bool(pod.spec.node_name) or len(pod.metadata.finalizers) > 1 for pod in removed)
 
 
 def _suspension(s: Situation, status: JobStatus, verdict: Verdict | None) -> tuple[JobStatus, tuple[Event, ...]]:
-    """Suspended is set once no pod is active, and cleared on resume. startTime follows (spec 2.2.17)."""
+    """The condition Suspended and startTime (KEP-2232, BEHAVIOUR.md#b26-suspension).
+
+    Suspended is set once no pod is active, and cleared on resume; startTime is cleared with the former.
+    """
     if s.deleting:
         return status, ()
     if s.resumed:
@@ -259,25 +279,29 @@ def _suspension(s: Situation, status: JobStatus, verdict: Verdict | None) -> tup
 
 
 def _interim(s: Situation, status: JobStatus, verdict: Verdict) -> conditions.Conditions:
+    """The conditions with the interim condition of the verdict."""
     if conditions.is_true(status.conditions, verdict.interim):
         return status.conditions
     return conditions.put(status.conditions, verdict.interim, "True", verdict.reason, verdict.message, s.stamp)
 
 
 def _after_release(
-    s: Situation, status: JobStatus, ledger: accounting.PodAccounting, verdict: Verdict | None
+    s: Situation, status: JobStatus, accounts: accounting.PodAccounting, verdict: Verdict | None
 ) -> tuple[JobStatus, tuple[Event, ...], tuple[Count, ...]]:
-    """The second write: noted pods become numbers, and the Job ends if nothing is left open."""
-    released = {pod.metadata.uid for pod in ledger.release}
+    """The status of the second write with its Events and counts: recorded UIDs move into the counters.
+
+    The terminal condition is added if nothing is active, terminating or uncounted any more.
+    """
+    released = {pod.metadata.uid for pod in accounts.release}
     final = accounting.counted_status(status, released, s.indexed)
     counts = accounting.pod_counts(s, status, final)
     uncounted = final.uncounted_terminated_pods
-    open_ends = (
-        ledger.full or final.active or final.terminating or (uncounted and (uncounted.succeeded or uncounted.failed))
+    unfinished = (
+        accounts.full or final.active or final.terminating or (uncounted and (uncounted.succeeded or uncounted.failed))
     )
-    if verdict is None or open_ends:
+    if verdict is None or unfinished:
         return final, (), tuple(counts)
-    final = accounting.concluded_status(s, final, verdict)
+    final = accounting.terminal_status(s, final, verdict)
     labels = {
         "completion_mode": s.job.spec.completion_mode,
         "result": "succeeded" if verdict.type == "Complete" else "failed",
@@ -287,6 +311,7 @@ def _after_release(
 
 
 def _ending_events(s: Situation, status: JobStatus, verdict: Verdict) -> tuple[Event, ...]:
+    """The Events to record after the terminal condition was written."""
     if verdict.type == "Failed":
         return (Event("Warning", verdict.reason, verdict.message),)
     events = [Event("Normal", reasons.EVENT_COMPLETED, reasons.COMPLETED_MESSAGE)]
@@ -295,15 +320,15 @@ def _ending_events(s: Situation, status: JobStatus, verdict: Verdict) -> tuple[E
     return tuple(events)
 
 
-def _to_prune(owned: Sequence[Pod], ledger: accounting.PodAccounting, limit: int | None) -> tuple[Pod, ...]:
-    """Counted failed pods beyond the limit that the Job's annotation sets, oldest first.
+def _to_prune(owned: Sequence[Pod], accounts: accounting.PodAccounting, limit: int | None) -> tuple[Pod, ...]:
+    """The counted failed pods beyond the limit of sluice/failed-pods-limit, oldest first.
 
-    The caller keeps one where the limit is 0 as long as it is not replaced: the wait counts from its end, which stands
-    nowhere else.
+    During a backoff the caller raises a limit of 0 to 1: the delay counts from the finish time of the latest failed
+    pod, which is stored nowhere else.
     """
     if limit is None:
         return ()
-    released = {pod.metadata.uid for pod in ledger.release}
+    released = {pod.metadata.uid for pod in accounts.release}
     done = [
         pod
         for pod in owned
@@ -316,6 +341,7 @@ def _to_prune(owned: Sequence[Pod], ledger: accounting.PodAccounting, limit: int
 
 
 def _creation_reason(s: Situation) -> str:
+    """The label `reason` of job_pods_creation_total."""
     failed = s.job.status.failed + len(s.failed) + len(s.uncounted.failed)
     if s.only_terminal and failed:
         return "recreate_failed"
@@ -323,10 +349,13 @@ def _creation_reason(s: Situation) -> str:
 
 
 def _requeue(
-    s: Situation, verdict: Verdict | None, plan: PodChanges, ledger: accounting.PodAccounting, wait: float
+    s: Situation, verdict: Verdict | None, plan: PodChanges, accounts: accounting.PodAccounting, wait: float
 ) -> float | None:
-    """`wait`: until the last failed pod can be pruned too, or 0."""
-    waits = [0.0] if ledger.full and ledger.release else []
+    """Seconds until the next sync, None if only a change can require one.
+
+    `wait`: seconds until the last failed pod can be pruned, or 0.
+    """
+    waits = [0.0] if accounts.full and accounts.release else []
     if wait:
         waits.append(wait)
     if verdict is None:
@@ -337,7 +366,7 @@ def _requeue(
 def _action(
     s: Situation, plan: PodChanges, ending: bool, pods_done: bool
 ) -> Literal["reconciling", "tracking", "pods_created", "pods_deleted"]:
-    """The label of the sync metrics."""
+    """The label `action` of the sync metrics."""
     if ending or s.deleting or pods_done:
         return "reconciling"
     if plan.create:

@@ -1,4 +1,4 @@
-"""Times as the API has them: whole seconds in UTC, none after the year 9999."""
+"""Times as the API stores them (whole seconds, UTC, up to the year 9999), and waits that survive a clock set back."""
 
 from __future__ import annotations
 
@@ -10,56 +10,59 @@ FIRST = datetime.min.replace(tzinfo=UTC)
 LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
-# Two clocks of one cluster differ by less. A recorded time that is further ahead of the clock is older than the last
-# setting of that clock, back to the right time or away from it.
+# The clocks of a cluster are assumed to differ by less. A recorded time further ahead of the clock was written before
+# the clock was set back.
 SKEW = timedelta(seconds=5)
 
 
-def counted_from(time: datetime, before: datetime | None, now: datetime) -> datetime:
-    """Where a wait begins that counts from `time`: there, unless the clock has been set back to before it.
+def effective_start(time: datetime, before: datetime | None, now: datetime) -> datetime:
+    """When a wait starts that counts from a recorded `time`: at that time, unless it lies in the future.
 
-    Then it begins when that was noticed, and is no longer than it should be from then on, instead of going on until
-    the clock has caught up. `before` is the previous answer for the same time, None at first.
+    A recorded time more than SKEW ahead means that the clock was set back. The wait then starts when that is first
+    observed, so that it takes its own length instead of lasting until the clock has caught up (BEHAVIOUR.md#b41-clock).
+    `before` is the previous result for the same time, None at first.
     """
     begins = time if time <= now + SKEW else now
     return begins if before is None else min(begins, before)
 
 
-class Since(NamedTuple):
-    """A recorded time, and where a wait begins that counts from it."""
+class WaitStart(NamedTuple):
+    """A recorded time, and when a wait starts that counts from it."""
 
     time: datetime
-    counted: datetime
+    effective: datetime
 
 
-def since(time: datetime, before: Since | None, now: datetime) -> Since:
-    """`before` is the previous answer, about this time or another one; None at first."""
-    known = before.counted if before is not None and before.time == time else None
-    return Since(time, counted_from(time, known, now))
+def wait_start(time: datetime, before: WaitStart | None, now: datetime) -> WaitStart:
+    """The start of a wait from a recorded time. `before` is the previous result, for this or another time; None at
+    first.
+    """
+    known = before.effective if before is not None and before.time == time else None
+    return WaitStart(time, effective_start(time, known, now))
 
 
-def later(since: datetime, seconds: float) -> datetime:
-    """So many seconds after a time; what would be after the last of all times is then."""
+def later(wait_start: datetime, seconds: float) -> datetime:
+    """The time so many seconds later, at most LAST."""
     try:
-        return since + timedelta(seconds=seconds)
+        return wait_start + timedelta(seconds=seconds)
     except OverflowError:
         return LAST
 
 
-def earlier(since: datetime, span: timedelta) -> datetime:
-    """So long before a time; what would be before the first of all times is then."""
+def earlier(wait_start: datetime, span: timedelta) -> datetime:
+    """The time so much earlier, at least FIRST."""
     try:
-        return since - span
+        return wait_start - span
     except OverflowError:
         return FIRST
 
 
 def timestamp(time: datetime) -> str:
-    """metav1.Time, as it is written: whole seconds, UTC."""
+    """The text of a metav1.Time: whole seconds, UTC."""
     return _second(int(time.timestamp() // 1))
 
 
 @lru_cache(maxsize=16)
 def _second(seconds: int) -> str:
-    """Many objects are made, and change, in the same second."""
+    """The text of a Unix time. Cached, because many objects change in the same second."""
     return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + "Z"

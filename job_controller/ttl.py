@@ -1,4 +1,4 @@
-"""spec.ttlSecondsAfterFinished: finished Jobs delete themselves (spec 2.11). Whoever manages them."""
+"""spec.ttlSecondsAfterFinished: deleting finished Jobs, whoever manages them (KEP-592, BEHAVIOUR.md#b35-ttl)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ DURATION = "ttl_after_finished_controller_job_deletion_duration_seconds"
 
 
 def remaining(job: Job, now: datetime) -> float | None:
-    """Seconds until the Job is to be deleted. None: never, as with a terminal condition without a time."""
+    """Seconds until the Job is deleted; None if it is not.
+
+    The TTL counts from lastTransitionTime of the terminal condition. Without that time the Job is not deleted.
+    """
     ttl = job.spec.ttl_seconds_after_finished
     finished = conditions.finished(job.status)
     ended = finished.last_transition_time if finished is not None else None
@@ -23,7 +26,7 @@ def remaining(job: Job, now: datetime) -> float | None:
 
 
 class TtlController:
-    """`job_changed` is told of every change, `sync` works on keys of its own queue."""
+    """The controller. The host calls `job_changed` for every change, and `sync` for queued keys."""
 
     def __init__(self, cluster: Cluster, queue: Queue, clock: Clock, metrics: Metrics) -> None:
         self._cluster = cluster
@@ -32,12 +35,16 @@ class TtlController:
         self._metrics = metrics
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
+        """Enqueue the Job for the time of its deletion."""
         left = remaining(new, self._clock.now()) if new is not None else None
         if new is not None and left is not None:
             self._queue.add_after(new.metadata.key, max(0.0, left))
 
     async def sync(self, key: Key) -> None:
-        """Delete the Job if its time is over, by what the API server says now: the TTL may have been extended."""
+        """Delete the Job if its TTL has expired for the live object too: the TTL may have been extended.
+
+        Raises errors that the host should retry.
+        """
         cached = self._cluster.job(key)
         if cached is None or self._waits(cached):
             return
@@ -54,7 +61,7 @@ class TtlController:
         self._metrics.observe(DURATION, {}, max(0.0, -left))
 
     def _waits(self, job: Job) -> bool:
-        """Whether it is not time yet; then the key comes back when it is."""
+        """Whether the Job is not due. If it will be, it is enqueued for that time."""
         left = remaining(job, self._clock.now())
         if left is not None and left > 0:
             self._queue.add_after(job.metadata.key, left)

@@ -1,8 +1,8 @@
-"""Whether a Job is to end, and how (spec 2.2, steps 15 and 17).
+"""Whether a Job ends, and how (upstream syncJob and enactJobFinished, BEHAVIOUR.md#b17-verdict).
 
-A verdict is reached once. It is written to status as an interim condition (FailureTarget or SuccessCriteriaMet)
-before anything that led to it can disappear, and before any pod is deleted for it; from then on it stands,
-whatever else becomes true. Failure beats success when both become true in one sync.
+A verdict is reached once. The sync writes it to status as the interim condition FailureTarget or SuccessCriteriaMet
+before the pods that caused it can disappear and before any pod is deleted for it. From then on it is final. If a Job
+fails and succeeds in the same sync, it fails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from job_controller.situation import Situation
 
 
 class Verdict(NamedTuple):
-    """The terminal condition a Job is heading for."""
+    """The terminal condition that a Job will get, with the reason and message of it and of its interim condition."""
 
     type: Literal["Complete", "Failed"]
     reason: str
@@ -27,16 +27,17 @@ class Verdict(NamedTuple):
 
     @property
     def interim(self) -> str:
+        """The type of the interim condition."""
         return reasons.SUCCESS_CRITERIA_MET if self.type == "Complete" else reasons.FAILURE_TARGET
 
     @property
     def deletes_pods(self) -> bool:
-        """Whether pods may be running when it is reached: all but the success of the last pod."""
+        """Whether pods may be running when it is reached; false only for CompletionsReached."""
         return self.reason != reasons.COMPLETIONS_REACHED
 
 
-def standing(job: Job) -> Verdict | None:
-    """A verdict reached earlier, by this controller or by a user who wrote the interim condition."""
+def recorded_verdict(job: Job) -> Verdict | None:
+    """The verdict recorded in status earlier, by this controller or by a user who wrote the interim condition."""
     met = conditions.find(job.status.conditions, reasons.SUCCESS_CRITERIA_MET)
     if met is not None and met.is_true:
         return Verdict("Complete", met.reason, met.message)
@@ -46,16 +47,16 @@ def standing(job: Job) -> Verdict | None:
     return None
 
 
-def judge(s: Situation) -> Verdict | None:
-    """The verdict on the Job, before pods are created or removed."""
-    known = standing(s.job)
+def decide_verdict(s: Situation) -> Verdict | None:
+    """The verdict before pods are created or deleted; None if the Job continues."""
+    known = recorded_verdict(s.job)
     if known is not None:
         return known
     return _failure(s, s.failed) or _success(s)
 
 
 def completed(s: Situation, active: int) -> Verdict | None:
-    """Success by the number of succeeded pods, when `active` pods are left."""
+    """Success by the number of succeeded pods, when `active` pods are left (BEHAVIOUR.md#b22-completion)."""
     if active > 0:
         return None
     enough = s.succeeded_count > 0 if s.completions is None else s.succeeded_count >= s.completions
@@ -63,11 +64,11 @@ def completed(s: Situation, active: int) -> Verdict | None:
 
 
 def deadline_in(s: Situation) -> float | None:
-    """Seconds until activeDeadlineSeconds is over, negative if it is; None if the clock is not running."""
+    """Seconds until activeDeadlineSeconds expires, negative afterwards; None while no deadline runs."""
     limit = s.job.spec.active_deadline_seconds
     if limit is None or s.start is None or s.suspended:
         return None
-    return limit - (s.now - s.start.counted).total_seconds()
+    return limit - (s.now - s.start.effective).total_seconds()
 
 
 def _success(s: Situation) -> Verdict | None:
@@ -90,14 +91,14 @@ def _failure(s: Situation, failed: Sequence[Pod]) -> Verdict | None:
 
 
 def _failed_by_policy(s: Situation, failed: Sequence[Pod]) -> str | None:
-    """The message of the pod that failed the Job: of the one that failed first, whatever the cache's order."""
-    guilty = [pod for pod in failed if s.outcomes[pod.metadata.uid].action == FAIL_JOB]
-    if not guilty:
+    """The FailJob message of the pod that failed first, whatever the order of the cache; None if no pod matched."""
+    matched = [pod for pod in failed if s.outcomes[pod.metadata.uid].action == FAIL_JOB]
+    if not matched:
         return None
-    return s.outcomes[min(guilty, key=_by_finish).metadata.uid].message
+    return s.outcomes[min(matched, key=_finish_order).metadata.uid].message
 
 
-def _by_finish(pod: Pod) -> tuple[datetime, str]:
+def _finish_order(pod: Pod) -> tuple[datetime, str]:
     return finish_time(pod), pod.metadata.name
 
 
@@ -115,7 +116,7 @@ def _past_backoff_limit(s: Situation, failed: Sequence[Pod]) -> bool:
 
 
 def _restarts_in_place(s: Situation) -> int:
-    """Container restarts of pods that have not ended, init containers included (spec 2.5)."""
+    """Container restarts, of init containers too, of Running and Pending pods (upstream pastBackoffLimitOnFailure)."""
     return sum(
         status.restart_count
         for pod in (*s.active, *s.terminating)

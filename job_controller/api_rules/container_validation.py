@@ -1,4 +1,7 @@
-"""Validation of the containers of a pod spec: names, images, ports, environment, mounts, probes."""
+"""Validation of the containers of a pod spec: names, images, ports, environment, mounts, probes, security.
+
+Source: upstream pkg/apis/core/validation, validateContainers and validateInitContainers.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _RESTART_POLICIES = ("Always", "Never", "OnFailure")
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_LIFE = frozenset(("lifecycle", *_PROBES))
+_LIFECYCLE_FIELDS = frozenset(("lifecycle", *_PROBES))
 _SCHEMES = ("HTTP", "HTTPS")
 _PROC_MOUNTS = ("Default", "Unmasked")
 _ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
@@ -67,16 +70,21 @@ _ENVIRONMENT_LABELS = (
 
 
 class ContainerScope(NamedTuple):
-    """What containers may refer to."""
+    """What the containers of a pod spec may refer to.
+
+    `volumes` and `claims` are the valid names; `in_pod` is false for a template; `grace_seconds` is
+    terminationGracePeriodSeconds; `user_namespace` is true with hostUsers=false.
+    """
 
     volumes: Collection[str]
     claims: Collection[str]
     in_pod: bool
-    grace: int  # seconds until containers are killed
-    own_users: bool  # not those of the host
+    grace_seconds: int
+    user_namespace: bool
 
 
 def validate_containers(containers: Json, scope: ContainerScope, path: str) -> list[FieldError]:
+    """The errors of `spec.containers`; at least one container is required."""
     if not containers:
         return [required(path)]
     errors: list[FieldError] = []
@@ -89,8 +97,8 @@ def validate_containers(containers: Json, scope: ContainerScope, path: str) -> l
         if name in seen:
             errors.append(duplicate(f"{at}.name", name))
         seen.add(name)
-        if not _LIFE.isdisjoint(container):
-            errors += _validate_life(container, scope.grace, at)
+        if not _LIFECYCLE_FIELDS.isdisjoint(container):
+            errors += _validate_lifecycle(container, scope.grace_seconds, at)
         if "restartPolicy" in container:
             errors += _validate_restart_policy(container, at)
         ports = ports or "ports" in container
@@ -98,6 +106,7 @@ def validate_containers(containers: Json, scope: ContainerScope, path: str) -> l
 
 
 def validate_init_containers(containers: Json, regular: Json, scope: ContainerScope, path: str) -> list[FieldError]:
+    """The errors of `spec.initContainers`. `regular`: the containers, whose names must differ."""
     errors: list[FieldError] = []
     seen = {container.get("name", "") for container in regular or ()}
     for i, container in enumerate(containers):
@@ -111,7 +120,7 @@ def validate_init_containers(containers: Json, regular: Json, scope: ContainerSc
             seen.add(name)
         errors += _host_port_conflicts([container], path)
         if container.get("restartPolicy") == "Always":
-            errors += _validate_life(container, scope.grace, at)
+            errors += _validate_lifecycle(container, scope.grace_seconds, at)
         else:
             for field in ("lifecycle", *_PROBES):
                 if field in container:
@@ -120,16 +129,7 @@ def validate_init_containers(containers: Json, regular: Json, scope: ContainerSc
 
 
 def _validate_common(container: Json, scope: ContainerScope, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    name, image = container.get("name", ""), container.get("image", "")
-    if not name:
-        errors.append(required(f"{path}.name"))
-    elif texts := names.dns_label(name):
-        errors += [invalid(f"{path}.name", name, text) for text in texts]
-    if not image:
-        errors.append(required(f"{path}.image"))
-    elif scope.in_pod and image != image.strip():
-        errors.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
+    errors = _validate_name_and_image(container, scope.in_pod, path)
     policy = container.get("terminationMessagePolicy", "")
     if policy not in _MESSAGE_POLICIES:
         errors.append(_one_of(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES))
@@ -147,7 +147,21 @@ def _validate_common(container: Json, scope: ContainerScope, path: str) -> list[
     if container.get("resources"):
         errors += validate_resources(container["resources"], scope.claims, f"{path}.resources")
     if "securityContext" in container:
-        errors += _validate_security(container["securityContext"], f"{path}.securityContext", scope.own_users)
+        errors += _validate_security(container["securityContext"], f"{path}.securityContext", scope.user_namespace)
+    return errors
+
+
+def _validate_name_and_image(container: Json, in_pod: bool, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    name, image = container.get("name", ""), container.get("image", "")
+    if not name:
+        errors.append(required(f"{path}.name"))
+    elif texts := names.dns_label(name):
+        errors += [invalid(f"{path}.name", name, text) for text in texts]
+    if not image:
+        errors.append(required(f"{path}.image"))
+    elif in_pod and image != image.strip():
+        errors.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
     return errors
 
 
@@ -248,7 +262,7 @@ def _validate_key(key: str, path: str) -> list[FieldError]:
 
 
 def _validate_field_reference(reference: Json, path: str) -> list[FieldError]:
-    """A reference of an environment variable into the pod. Of what there is, it may name less than a volume may."""
+    """The errors of a fieldRef of an environment variable, which supports fewer fields than a downwardAPI volume."""
     if not reference.get("apiVersion"):
         return [required(f"{path}.apiVersion")]
     label = reference.get("fieldPath", "")
@@ -333,14 +347,14 @@ def _validate_propagation(mode: str, container: Json, path: str) -> list[FieldEr
     return []
 
 
-def _validate_life(container: Json, grace: int, path: str) -> list[FieldError]:
+def _validate_lifecycle(container: Json, grace_seconds: int, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for hook, handler in (container.get("lifecycle") or {}).items():
         if isinstance(handler, dict):
             errors += _validate_handler(handler, (*_HANDLERS[:3], "sleep"), f"{path}.lifecycle.{hook}")
             seconds = (handler.get("sleep") or {}).get("seconds") or 0
-            if not 0 <= seconds <= grace:
-                text = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
+            if not 0 <= seconds <= grace_seconds:
+                text = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_seconds})"
                 errors.append(invalid(f"{path}.lifecycle.{hook}.sleep", seconds, text))
     for name in _PROBES:
         if name in container:
@@ -354,11 +368,13 @@ def _validate_probe(probe: Json, kind: str, path: str) -> list[FieldError]:
         value = probe.get(field) or 0
         if value < 0:
             errors.append(invalid(f"{path}.{field}", value, NOT_NEGATIVE))
-    grace = probe.get("terminationGracePeriodSeconds")
-    if grace is not None and kind == "readinessProbe":
-        errors.append(invalid(f"{path}.terminationGracePeriodSeconds", grace, "must not be set for readinessProbes"))
-    elif grace is not None and grace <= 0:
-        errors.append(invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0"))
+    grace_seconds = probe.get("terminationGracePeriodSeconds")
+    if grace_seconds is not None and kind == "readinessProbe":
+        errors.append(
+            invalid(f"{path}.terminationGracePeriodSeconds", grace_seconds, "must not be set for readinessProbes")
+        )
+    elif grace_seconds is not None and grace_seconds <= 0:
+        errors.append(invalid(f"{path}.terminationGracePeriodSeconds", grace_seconds, "must be greater than 0"))
     if kind != "readinessProbe" and probe.get("successThreshold", 1) != 1:
         errors.append(invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1"))
     return errors
@@ -388,7 +404,7 @@ def _port_errors(port: int | str, path: str) -> Iterator[FieldError]:
     return (invalid(path, port, text) for text in texts)
 
 
-def _validate_security(context: Json, path: str, own_users: bool) -> list[FieldError]:
+def _validate_security(context: Json, path: str, user_namespace: bool) -> list[FieldError]:
     errors = [
         invalid(f"{path}.{field}", context[field], ID_RANGE)
         for field in ("runAsUser", "runAsGroup")
@@ -401,6 +417,6 @@ def _validate_security(context: Json, path: str, own_users: bool) -> list[FieldE
         mount, at = context["procMount"], f"{path}.procMount"
         if mount not in _PROC_MOUNTS:
             errors.append(not_supported(at, mount, _PROC_MOUNTS))
-        elif mount == "Unmasked" and not own_users:
+        elif mount == "Unmasked" and not user_namespace:
             errors.append(invalid(at, mount, "`hostUsers` must be false to use `Unmasked`"))
     return errors

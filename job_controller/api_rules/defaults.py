@@ -1,7 +1,7 @@
-"""What an API server makes of a Job before it judges it: defaults, generated selector and labels.
+"""Defaults of a Job, its generated selector and labels (upstream SetDefaults_Job and jobStrategy.PrepareForCreate).
 
-All functions work in place on the object about to be stored, which already has its metadata: the generated
-selector needs the uid (spec: job-controller.md, sections 1.2 and 1.3).
+All functions modify the object that is about to be stored. Its metadata is already set: the generated selector needs
+the UID. See BEHAVIOUR.md#b2-defaults and BEHAVIOUR.md#b4-generated-selector.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNLIMITED = 2**31 - 1
 
 
 def prepare_create(job: Json) -> None:
-    """Fill in a new Job: no status, defaults, selector and labels of its own."""
+    """Normalise and default a new Job: its status is cleared; selector and labels are generated."""
     _tidy_metadata(job)
     spec = _tidy_spec(job)
     _default_spec(spec)
@@ -28,14 +28,14 @@ def prepare_create(job: Json) -> None:
 
 
 def prepare_update(new: Json, old: Json) -> None:
-    """Fill in what a replacement left open. A selector is generated only on create."""
+    """Normalise and default a replacement of a Job. A selector is generated on create only."""
     _tidy_metadata(new)
     _default_spec(_tidy_spec(new))
     _default_labels(new)
 
 
 def prepare_status(new: Json, old: Json) -> None:
-    """Bring a new status into stored form; the spec has been restored from `old` already."""
+    """Normalise a new status. The caller has restored the spec from `old`."""
     _tidy_metadata(new)
     _tidy_status(new)
     _default_labels(new)
@@ -67,19 +67,19 @@ def _tidy_spec(job: Json) -> Json:
     without_codes = _fill_exit_codes(policy)
     tidy(spec)
     for codes in without_codes:
-        codes["values"] = []  # about to be refused, and printed as it was sent
+        codes["values"] = []  # validation rejects it and prints it as sent
     if policy is not None:
         _keep_required_lists(policy)
     template = spec.setdefault("template", {})
     template.setdefault("spec", {})
     metadata = template.setdefault("metadata", {})
     if emptied and not matches(spec.get("selector"), {}):
-        metadata["labels"] = {}  # about to be refused, and printed as it was sent
+        metadata["labels"] = {}  # validation rejects it and prints it as sent
     return spec
 
 
 def _fill_exit_codes(policy: Json) -> list[Json]:
-    """Replace each null exit code by 0. Returns the onExitCodes whose list is empty, which `tidy` would drop."""
+    """Replace null exit codes by 0. Returns the onExitCodes with an empty list, which `tidy` would drop."""
     empty = []
     for rule in (policy or {}).get("rules") or ():
         codes = (rule or {}).get("onExitCodes") or {}
@@ -92,7 +92,7 @@ def _fill_exit_codes(policy: Json) -> list[Json]:
 
 
 def _keep_required_lists(policy: Json) -> None:
-    """Lists that are always written: an empty one as null."""
+    """Set required fields that `tidy` dropped; the API server writes an empty list as null."""
     policy.setdefault("rules", None)
     for rule in policy["rules"] or ():
         rule.setdefault("action", "")
@@ -113,7 +113,7 @@ def _tidy_status(job: Json) -> None:
         condition.setdefault("type", "")
         condition.setdefault("status", "")
         for field in ("lastProbeTime", "lastTransitionTime"):
-            # Times of conditions are always written, missing ones as null.
+            # Times of conditions are always stored, absent ones as null.
             time = condition.get(field)
             condition[field] = None if time is None else stored_time(time)
 
@@ -137,7 +137,10 @@ def _default_spec(spec: Json) -> None:
 
 
 def _generate_selector(job: Json) -> None:
-    """Add, never overwrite: a label of the user's that differs is for validation to refuse."""
+    """Add the generated labels and the selector (upstream generateSelector).
+
+    Existing labels are kept; validation rejects those that differ.
+    """
     name, uid = job["metadata"].get("name", ""), job["metadata"].get("uid", "")
     spec = job["spec"]
     own = spec["template"]["metadata"].setdefault("labels", {})
@@ -150,7 +153,7 @@ def _generate_selector(job: Json) -> None:
 
 
 def _default_labels(job: Json) -> None:
-    """A Job without labels of its own takes those of its pods."""
+    """Copy the labels of the template to a Job without labels."""
     own = (job["spec"]["template"].get("metadata") or {}).get("labels")
     if own and not job["metadata"].get("labels"):
         job["metadata"]["labels"] = dict(own)

@@ -1,6 +1,7 @@
-"""Fields of Jobs that an API server drops while their feature is switched off (KEP-3329, KEP-3850).
+"""Fields that an API server drops while their feature is switched off (KEP-3329, KEP-3850, upstream
+dropDisabledFields).
 
-A field that the stored Job has already is kept.
+A field that the stored Job has is kept. See BEHAVIOUR.md#b38-switches.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from job_controller.switches import Switches
 
 
 def drop(job: Json, old: Json | None, switches: Switches) -> list[str]:
-    """Take what is switched off from a Job about to be stored, in place, unless `old` has it. What was dropped, as
-    field paths.
+    """Remove the fields that are switched off from a Job about to be stored, in place, unless `old` has them.
 
-    On create the FailIndex rules of a policy go with backoffLimitPerIndex; a stored policy is
-    immutable and stays whole.
+    On create, FailIndex rules of a podFailurePolicy are removed with backoffLimitPerIndex; a stored policy is immutable
+    and kept whole. Returns the paths of the removed fields.
     """
     spec, before = job.get("spec") or {}, (old or {}).get("spec") or {}
     off: list[str] = []

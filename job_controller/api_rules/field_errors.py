@@ -1,6 +1,6 @@
-"""Field errors: what an API server says about a value it refuses.
+"""Field errors as an API server reports them (upstream apimachinery field.Error). Clients match on the texts.
 
-The texts are API: clients match on them (spec: job-controller-measured.md, section 2.1).
+See BEHAVIOUR.md#b9-errors.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 from job_controller.go_text import quote
 
-# What many kinds of values are refused with.
 IMMUTABLE = "field is immutable"
 
 
 class FieldError(NamedTuple):
-    """One refused value. `reason` is a metav1.CauseType, `message` the text after `<field>: `."""
+    """One rejected value. `reason` is a metav1.CauseType, `message` the text after `<field>: `."""
 
     reason: str
     field: str
@@ -27,40 +26,48 @@ class FieldError(NamedTuple):
 
 
 def invalid(field: str, value: object, detail: str) -> FieldError:
+    """The value is not allowed here; `detail` says what is (field.Invalid)."""
     return FieldError("FieldValueInvalid", field, f"Invalid value: {show(value)}: {detail}")
 
 
 def invalid_here(field: str, detail: str) -> FieldError:
-    """An invalid value that is not printed (conditions, rule objects)."""
+    """As `invalid`, without the value: the API server omits it for conditions and policy rules."""
     return FieldError("FieldValueInvalid", field, f"Invalid value: {detail}")
 
 
 def required(field: str, detail: str = "") -> FieldError:
+    """The value is missing (field.Required)."""
     return FieldError("FieldValueRequired", field, f"Required value: {detail}" if detail else "Required value")
 
 
 def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldError:
+    """The value is none of the supported ones (field.NotSupported)."""
     values = ", ".join(json.dumps(v) for v in supported)
     return FieldError("FieldValueNotSupported", field, f"Unsupported value: {show(value)}: supported values: {values}")
 
 
 def duplicate(field: str, value: object) -> FieldError:
+    """The value occurs more than once (field.Duplicate)."""
     return FieldError("FieldValueDuplicate", field, f"Duplicate value: {show(value)}")
 
 
 def forbidden(field: str, detail: str) -> FieldError:
+    """The field may not be set here (field.Forbidden)."""
     return FieldError("FieldValueForbidden", field, f"Forbidden: {detail}")
 
 
 def not_found(field: str, value: object, detail: str = "") -> FieldError:
+    """The value refers to something that does not exist (field.NotFound)."""
     return FieldError("FieldValueNotFound", field, f"Not found: {show(value)}" + (f": {detail}" if detail else ""))
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
+    """The list has more than `limit` items (field.TooMany)."""
     return FieldError("FieldValueTooMany", field, f"Too many: {actual}: must have at most {_several(limit, 'item')}")
 
 
 def too_long(field: str, limit: int) -> FieldError:
+    """The text has more than `limit` bytes (field.TooLong)."""
     return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {_several(limit, 'byte')}")
 
 
@@ -69,9 +76,9 @@ def _several(count: int, what: str) -> str:
 
 
 def show(value: object) -> str:
-    """A value as the messages print it: text quoted, anything else as compact JSON the way Go's encoder writes it.
+    """A value as messages print it: text quoted, other values as compact JSON escaped like Go's encoder.
 
-    The order of keys is kept: maps must come sorted (`in_order`), structs in the order of their fields.
+    Keys keep their order: maps must be sorted by the caller (`in_order`), structs be in field order.
     """
     if isinstance(value, str):
         return quote(value)
@@ -80,11 +87,11 @@ def show(value: object) -> str:
 
 
 def in_order(mapping: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """A map as Go prints it: sorted by key, a missing one as null."""
+    """A map as Go prints it: sorted by key; None stays None."""
     return None if mapping is None else dict(sorted(mapping.items()))
 
 
 def sentence(errors: Iterable[FieldError]) -> str:
-    """All errors as one text: equal ones once, several in brackets."""
+    """All errors as one text: equal errors once, several errors in brackets (upstream NewAggregate)."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

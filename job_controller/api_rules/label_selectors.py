@@ -1,4 +1,4 @@
-"""Label selectors of the form {matchLabels, matchExpressions}: validation, matching, printing."""
+"""Label selectors of the form {matchLabels, matchExpressions}: validation, evaluation, printing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from job_controller.json_tree import Json
 
 
 def validate_selector(selector: Json, path: str) -> list[FieldError]:
+    """The errors of a selector (upstream ValidateLabelSelector)."""
     errors = validate_label_map(selector.get("matchLabels"), f"{path}.matchLabels")
     for i, expression in enumerate(selector.get("matchExpressions") or ()):
         errors += _validate_expression(expression, f"{path}.matchExpressions[{i}]")
@@ -17,7 +18,7 @@ def validate_selector(selector: Json, path: str) -> list[FieldError]:
 
 
 def validate_label_map(labels: Mapping[str, str] | None, path: str) -> list[FieldError]:
-    """Keys are qualified names, values label values; errors stand on the map itself."""
+    """The errors of a map of labels, reported at the path of the map (upstream ValidateLabels)."""
     errors: list[FieldError] = []
     for key, value in (labels or {}).items():
         if problems := names.qualified_name(key):
@@ -47,12 +48,12 @@ def _validate_expression(expression: Json, path: str) -> list[FieldError]:
 
 
 def is_usable(selector: Json) -> bool:
-    """Whether a selector can be evaluated at all."""
+    """Whether a selector is None or valid, so that `matches` can evaluate it."""
     return selector is None or not validate_selector(selector, "")
 
 
 def matches(selector: Json, labels: Mapping[str, str]) -> bool:
-    """Evaluate a valid selector. No selector matches nothing, an empty one everything."""
+    """Whether a valid selector matches the labels: None matches nothing, an empty selector everything."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -76,7 +77,7 @@ def _holds(expression: Json, labels: Mapping[str, str]) -> bool:
 
 
 def printed(selector: Json) -> Json:
-    """A selector as error messages show it."""
+    """A selector as error messages print it."""
     if selector is None:
         return None
     shown: Json = {}

@@ -1,7 +1,7 @@
-"""Metadata of any object: names, labels, annotations, finalizers, owners.
+"""Validation of the metadata of any kind: names, labels, annotations, finalizers, owners.
 
-An API server checks metadata once on create and, by an accident of history clients can see, several times on
-update: each check that repeats the labels repeats their errors (spec: job-controller-measured.md, section 2.1).
+Source: upstream ValidateObjectMeta and ValidateObjectMetaUpdate. An API server validates metadata once on create, and
+labels several times on update; the errors are repeated accordingly (BEHAVIOUR.md#b9-errors).
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def validate_metadata(
     name_check: NameCheck = names.dns_subdomain,
     custom: bool = False,
 ) -> list[FieldError]:
-    """Metadata on its own, of a built-in or a custom kind."""
+    """The errors of metadata on its own. `custom`: the kind is defined by a CustomResourceDefinition, whose finalizers
+    may be unqualified.
+    """
     errors = _validate_name(meta, path, name_check) + _validate_namespace(meta, path, namespaced)
     generation = meta.get("generation") or 0
     if generation < 0:
@@ -41,7 +43,7 @@ def validate_metadata(
 
 
 def validate_metadata_update(new: Json, old: Json, path: str = "metadata") -> list[FieldError]:
-    """What an update may not do to metadata, and once more what may not stand in it."""
+    """The errors of a change of metadata, and again those of labels, annotations and owners."""
     errors: list[FieldError] = []
     for field in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if (new.get(field) or None) != (old.get(field) or None):
@@ -51,7 +53,9 @@ def validate_metadata_update(new: Json, old: Json, path: str = "metadata") -> li
     if old.get("deletionTimestamp"):
         added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
         if added:
-            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {_go(added)}"
+            detail = (
+                f"no new finalizers can be added if the object is being deleted, found new finalizers {_printed(added)}"
+            )
             errors.append(forbidden(f"{path}.finalizers", detail))
     errors += validate_label_map(new.get("labels"), f"{path}.labels")
     errors += validate_annotations(new.get("annotations"), f"{path}.annotations")
@@ -59,7 +63,7 @@ def validate_metadata_update(new: Json, old: Json, path: str = "metadata") -> li
     return errors
 
 
-def _go(texts: list[str]) -> str:
+def _printed(texts: list[str]) -> str:
     """A list as Go's %#v prints it."""
     return "[]string{" + ", ".join(f'"{text}"' for text in texts) + "}"
 
@@ -68,7 +72,7 @@ def _validate_name(meta: Json, path: str, check: NameCheck) -> list[FieldError]:
     name, prefix = meta.get("name") or "", meta.get("generateName") or ""
     errors = []
     if prefix:
-        # A trailing hyphen is fine: the generated part follows it.
+        # A trailing hyphen is valid: the generated suffix follows it.
         tested = prefix[:-1] + "a" if prefix.endswith("-") and len(prefix) > 1 else prefix
         errors = [invalid(f"{path}.generateName", prefix, text) for text in check(tested)]
     if not name:
@@ -86,7 +90,7 @@ def _validate_namespace(meta: Json, path: str, namespaced: bool) -> list[FieldEr
 
 
 def validate_annotations(annotations: Mapping[str, str] | None, path: str) -> list[FieldError]:
-    """Keys are qualified names in any case; all together must fit 256 KiB."""
+    """The errors of annotations: keys are qualified names in any case; at most 256 KiB in total."""
     errors: list[FieldError] = []
     size = 0
     for key, value in (annotations or {}).items():
@@ -123,12 +127,12 @@ def _validate_owners(owners: Json, path: str) -> list[FieldError]:
 
 
 def is_qualified(finalizer: str) -> bool:
-    """Whether a finalizer names its owner's domain, or is one of the API's own. Custom objects may go without."""
+    """Whether a finalizer has a domain or is one of the standard ones. Custom kinds accept others too."""
     return "/" in finalizer or finalizer in _STANDARD_FINALIZERS
 
 
 def validate_finalizers(finalizers: Json, path: str, custom: bool = False) -> list[FieldError]:
-    """Names of finalizers, of a built-in or a custom kind."""
+    """The errors of the names of finalizers; `custom` as in validate_metadata."""
     errors: list[FieldError] = []
     for i, finalizer in enumerate(finalizers):
         errors += [invalid(f"{path}[{i}]", finalizer, text) for text in names.qualified_name(finalizer)]

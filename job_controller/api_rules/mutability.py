@@ -1,8 +1,9 @@
-"""What an update may change in the spec of a Job, and what it may not (spec: job-controller.md, section 1.5).
+"""Which fields of the spec of a Job an update may change (upstream ValidateJobSpecUpdate,
+BEHAVIOUR.md#b6-immutable-fields).
 
-Most fields are free or fixed. The template is fixed with one exception: while a Job is suspended and none of its
-pods run, the fields that decide where pods go may change, because nothing has been placed yet. That lets a queue
-choose a node flavor before it resumes the Job.
+The template is immutable, with one exception: while a Job is suspended and none of its pods is active, the fields that
+decide about placement and resources may change (KEP-2926, KEP-5440). So a queue can set the node selector of a flavor
+before it resumes the Job.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _FREE_FIELDS = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 def validate_immutable(spec: Json, old: Json) -> list[FieldError]:
-    """Changes to what is fixed; `old` is the whole stored Job, its status decides what the template allows."""
+    """The errors of a changed spec. `old` is the stored Job; its status decides whether the template is mutable."""
     before = old["spec"]
     errors = _validate_completions(spec, before)
     if not same(spec.get("selector"), before.get("selector")):
@@ -47,7 +48,7 @@ def _validate_completions(spec: Json, before: Json) -> list[FieldError]:
 
 
 def is_template_mutable(job: Json) -> bool:
-    """Whether nothing of a Job runs and nothing can start before an update: judged on what is stored."""
+    """Whether the stored Job is suspended without active pods, and has no startTime or the condition Suspended."""
     spec, status = job["spec"], job.get("status") or {}
     if not spec.get("suspend") or status.get("active"):
         return False
@@ -66,7 +67,7 @@ def _validate_template(template: Json, before: Json, mutable: bool) -> list[Fiel
 
 
 def _fixed_part(spec: Json, other: Json) -> Json:
-    """A pod spec without what may change in a suspended Job."""
+    """A pod spec without the fields that may change while the template is mutable."""
     part = {field: value for field, value in spec.items() if field not in _FREE_FIELDS}
     part["affinity"] = _fixed_affinity(spec.get("affinity"))
     for field in ("containers", "initContainers"):
@@ -80,19 +81,21 @@ def _names(spec: Json, field: str) -> list[str]:
 
 
 def _fixed_affinity(affinity: Json) -> Json:
-    """Node affinity may change; an affinity with nothing else in it is as good as none."""
+    """An affinity without nodeAffinity, which may change; None if nothing else is in it."""
     if not affinity:
         return None
     return {field: value for field, value in affinity.items() if field != "nodeAffinity"} or None
 
 
 def _printed(template: Json) -> Json:
-    """Metadata first, its fields beside the spec, as the messages have it."""
+    """A template as error messages print it: the fields of its metadata beside "Spec"."""
     return {**(template.get("metadata") or {}), "Spec": template.get("spec")}
 
 
 def same(one: Json, other: Json) -> bool:
-    """Equality as the API means it: null, missing and empty lists alike, quantities by value."""
+    """Whether two values are semantically equal: null, missing and empty lists are the same, quantities compare by
+    value.
+    """
     return bool(one == other) or bool(_plain(one) == _plain(other))
 
 

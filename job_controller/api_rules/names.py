@@ -1,7 +1,6 @@
-"""Names and label texts: what may be one, and how a refusal is worded.
+"""Names and label texts: what is valid, and the messages about invalid ones (upstream apimachinery util/validation).
 
-Each check returns the messages an API server gives, in its order; an empty list means the text is fine. The
-texts are API (Kubernetes apimachinery `util/validation`).
+Each function returns the messages of an API server in its order; an empty list means that the text is valid.
 """
 
 from __future__ import annotations
@@ -91,25 +90,26 @@ def _check(text: str, limit: int, unit: str, matches: bool, message: str) -> lis
 
 
 def dns_label(text: str) -> list[str]:
-    """RFC 1123 label: container names, hostnames, namespaces."""
+    """RFC 1123 label: containers, hostnames, namespaces."""
     if len(text) <= 63 and _is_label(text):
         return []
     return _check(text, 63, "characters", _is_label(text) is not None, _LABEL_TEXT)
 
 
 def dns_1035_label(text: str) -> list[str]:
-    """RFC 1035 label, which starts with a letter: names of Services, names in CustomResourceDefinitions."""
+    """RFC 1035 label, which starts with a letter: Services, names in CustomResourceDefinitions."""
     return _check(text, 63, "characters", _is_label_1035(text) is not None, _LABEL_1035_TEXT)
 
 
 def dns_subdomain(text: str) -> list[str]:
-    """RFC 1123 subdomain: names of most objects."""
+    """RFC 1123 subdomain: the names of most objects."""
     if len(text) <= 253 and _is_subdomain(text):
         return []
     return _check(text, 253, "characters", _is_subdomain(text) is not None, _SUBDOMAIN_TEXT)
 
 
 def label_value(text: str) -> list[str]:
+    """The value of a label: empty, or at most 63 alphanumeric characters, '-', '_' and '.'."""
     if len(text) <= 63 and _is_label_value(text):
         return []
     return _check(text, 63, "bytes", _is_label_value(text) is not None, _LABEL_VALUE_TEXT)
@@ -117,7 +117,7 @@ def label_value(text: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def qualified_name(text: str) -> Sequence[str]:
-    """`name` or `dns.prefix/name`: label keys, condition types, resource names. The same ones come all the time."""
+    """`name` or `dns.prefix/name`: label keys, condition types, resource names. Cached, because keys recur."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         example = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -135,14 +135,14 @@ def qualified_name(text: str) -> Sequence[str]:
 
 
 def path_segment(text: str) -> list[str]:
-    """What no object name may be, whatever its kind: it could not stand in a URL."""
+    """What no object may be named, whatever its kind, because the name is a segment of a URL."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
     return [f"may not contain '{char}'" for char in "/%" if char in text]
 
 
 def domain_prefixed_path(text: str) -> list[tuple[str, str]]:
-    """`example.com/some/path`: pairs of the part at fault and what is wrong with it."""
+    """`example.com/some/path`. Returns pairs of the invalid part and its message."""
     domain, _, path = text.partition("/")
     if not domain or not path:
         return [(text, 'must be a domain-prefixed path (such as "acme.io/foo")')]
@@ -153,6 +153,7 @@ def domain_prefixed_path(text: str) -> list[tuple[str, str]]:
 
 
 def environment_name(text: str) -> list[str]:
+    """The name of an environment variable."""
     if not text:
         return [MUST_BE_SET]
     return [] if _is_environment(text) else [_ENVIRONMENT_TEXT]
@@ -169,7 +170,7 @@ def config_key(text: str) -> list[str]:
 
 
 def port_name(text: str) -> list[str]:
-    """IANA service name: at most 15 of a-z, 0-9, hyphen, with a letter in it."""
+    """IANA service name: at most 15 of a-z, 0-9 and '-', at least one letter."""
     found = ["must be no more than 15 characters"] if len(text) > 15 else []
     if not _is_port_charset(text):
         found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
@@ -183,4 +184,5 @@ def port_name(text: str) -> list[str]:
 
 
 def port_number(port: int) -> list[str]:
+    """A port: 1 to 65535."""
     return [] if 1 <= port <= 65535 else ["must be between 1 and 65535, inclusive"]

@@ -1,4 +1,6 @@
-"""Validation of where a pod may run: affinity, tolerations, spread, gates."""
+"""Validation of the placement of a pod: affinity, tolerations, topology spread, scheduling gates (upstream core
+validation).
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ _MATCH_ALL = 'operator must be Exists when `key` is empty, which means "match al
 
 
 def label_name(name: str, path: str) -> list[FieldError]:
+    """The errors of a label key."""
     return [invalid(path, name, text) for text in names.qualified_name(name)]
 
 
 def validate_tolerations(tolerations: Json, path: str) -> list[FieldError]:
+    """The errors of `spec.tolerations` (upstream ValidateTolerations)."""
     errors: list[FieldError] = []
     for i, toleration in enumerate(tolerations):
         at = f"{path}[{i}]"
@@ -47,6 +51,7 @@ def validate_tolerations(tolerations: Json, path: str) -> list[FieldError]:
 
 
 def validate_gates(gates: Json, path: str) -> list[FieldError]:
+    """The errors of `spec.schedulingGates`."""
     errors: list[FieldError] = []
     seen: set[str] = set()
     for i, gate in enumerate(gates):
@@ -59,6 +64,7 @@ def validate_gates(gates: Json, path: str) -> list[FieldError]:
 
 
 def validate_spread(constraints: Json, path: str) -> list[FieldError]:
+    """The errors of `spec.topologySpreadConstraints`."""
     errors: list[FieldError] = []
     seen: set[tuple[str, str]] = set()
     for i, constraint in enumerate(constraints):
@@ -83,6 +89,7 @@ def validate_spread(constraints: Json, path: str) -> list[FieldError]:
 
 
 def validate_affinity(affinity: Json, path: str) -> list[FieldError]:
+    """The errors of `spec.affinity` (upstream validateAffinity)."""
     errors: list[FieldError] = []
     if "nodeAffinity" in affinity:
         errors += _validate_node_affinity(affinity["nodeAffinity"], f"{path}.nodeAffinity")
@@ -139,7 +146,7 @@ def _validate_operator(expression: Json, path: str) -> list[FieldError]:
 
 
 def _validate_field(expression: Json, path: str) -> list[FieldError]:
-    """Node fields: only metadata.name, with one value."""
+    """The errors of a match on node fields: only metadata.name, with one value."""
     errors: list[FieldError] = []
     values, operator, key = expression.get("values") or (), expression.get("operator", ""), expression.get("key", "")
     if operator not in ("In", "NotIn"):

@@ -1,6 +1,6 @@
-"""What an API server fills into a pod spec that leaves things open.
+"""Defaults of a pod spec (upstream pkg/apis/core/v1/defaults.go).
 
-Runs on every pod created, so it walks the tree once and touches nothing that is complete.
+Runs for every pod created, so it walks the tree once and modifies only what is incomplete.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TOKEN_SECONDS = 3600
 
 
 def default_pod_spec(spec: Json) -> None:
-    """Default a pod spec in place, as in a template and in a Pod. Idempotent."""
+    """Default a pod spec in place: what templates and Pods have in common. Idempotent."""
     tidy(spec)
     for key in _CONTAINER_LISTS:
         for container in spec.get(key) or ():
@@ -45,7 +45,7 @@ def default_pod_spec(spec: Json) -> None:
 
 
 def default_pod(spec: Json) -> None:
-    """Default the spec of a Pod in place: the template's defaults, and requests that follow limits."""
+    """Default the spec of a Pod in place: as default_pod_spec, and requests default to limits."""
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
     for container in _containers(spec):
@@ -59,7 +59,7 @@ def default_pod(spec: Json) -> None:
 
 
 def default_quantities(amounts: dict[str, Any]) -> None:
-    """Rewrite quantities in canonical form; what cannot be read stays for validation to refuse."""
+    """Rewrite quantities in canonical form, in place; malformed ones are left for validation."""
     for name, amount in amounts.items():
         try:
             amounts[name] = canonical_text(amount) if amount.__class__ is str else canonical(quantity(amount or 0))
@@ -73,7 +73,7 @@ def _containers(spec: Json) -> Iterator[Json]:
 
 
 def _default_service_account(spec: Json) -> None:
-    """The old name of the field and the new one always say the same."""
+    """Copy serviceAccountName to the deprecated field serviceAccount, or the reverse."""
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -116,7 +116,7 @@ def _default_resources(resources: Json) -> None:
 
 
 def is_latest(image: str) -> bool:
-    """Whether a reference means the tag `latest`: by name, or by naming neither tag nor digest."""
+    """Whether an image reference means the tag `latest`: explicitly, or without tag and digest."""
     if "@" in image:
         return False
     _, colon, tag = image.rpartition("/")[2].partition(":")
@@ -135,7 +135,7 @@ def _default_field_source(source: Json) -> None:
 
 
 def default_quantities_of(node: Json, key: str) -> None:
-    """Canonical form of one quantity field."""
+    """Rewrite one quantity field in canonical form, in place."""
     amount = {key: node[key]}
     default_quantities(amount)
     node[key] = amount[key]
@@ -178,7 +178,12 @@ def _default_volume(volume: Json) -> None:
         claim = volume["ephemeral"].get("volumeClaimTemplate")
         if claim is not None:
             claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
-    for source in volume.get("projected", {}).get("sources") or ():
+    if "projected" in volume:
+        _default_projected(volume["projected"])
+
+
+def _default_projected(projected: Json) -> None:
+    for source in projected.get("sources") or ():
         if "serviceAccountToken" in source:
             source["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_SECONDS)
         if "downwardAPI" in source:

@@ -1,4 +1,4 @@
-"""Resources that a pod asks for as a whole, beside those of its containers (KEP-2837)."""
+"""Resources of a pod as a whole, beside those of its containers (KEP-2837)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ Amounts = Mapping[str, Quantity]
 
 
 def default_pod_requests(spec: Json) -> None:
-    """Requests of a pod that has limits: those of its containers together, else the limits. Containers have theirs."""
+    """Default the requests of a pod with limits, in place: cpu and memory to the sum of its containers, others to the
+    limits.
+
+    The requests of containers must be defaulted before.
+    """
     resources = spec.get("resources") or {}
     if not resources.get("limits"):
         return
@@ -32,7 +36,7 @@ def default_pod_requests(spec: Json) -> None:
 
 
 def aggregate_requests(spec: Json) -> Amounts:
-    """What the containers request at most at one time; sidecars run beside all that come after them."""
+    """The highest requests of the containers at any time; sidecars run beside all later containers."""
     running: Amounts = {}
     most: Amounts = {}
     for container in spec.get("initContainers") or ():
@@ -46,7 +50,7 @@ def aggregate_requests(spec: Json) -> Amounts:
 
 
 def validate_pod_resources(spec: Json, claims: Collection[str], path: str) -> list[FieldError]:
-    """The resources of a pod, alone and against those of its containers."""
+    """The errors of the resources of a pod, on their own and against those of its containers."""
     resources, at = spec["resources"], f"{path}.resources"
     errors = validate_resources(resources, claims, at)
     if resources.get("claims"):
@@ -73,7 +77,7 @@ def _is_supported(name: str) -> bool:
 
 
 def _amounts(holder: Json, field: str) -> Amounts:
-    """The readable amounts of a container or pod; the others are refused elsewhere."""
+    """The well-formed quantities of a container or pod; malformed ones are rejected by resource_validation."""
     found: dict[str, Quantity] = {}
     for name, value in sorted(((holder.get("resources") or {}).get(field) or {}).items()):
         amount = _read(value)

@@ -1,4 +1,4 @@
-"""Validation of a pod spec, in the order an API server goes through it."""
+"""Validation of a pod spec, in the order of upstream ValidatePodSpec."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _OPERATING_SYSTEMS = ("linux", "windows")
-_LONGEST = 2**31 - 1
+_INT32_MAX = 2**31 - 1
 _PLACEMENT = frozenset(
     ("affinity", "dnsConfig", "readinessGates", "schedulingGates", "topologySpreadConstraints", "hostUsers")
 )
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?")
-_SHARED = {"hostNetwork": ("net.",), "hostIPC": ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")}
+_HOST_SYSCTLS = {"hostNetwork": ("net.",), "hostIPC": ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")}
 _NAMED = frozenset(
     (
         "serviceAccountName",
@@ -55,7 +55,7 @@ _NAMED = frozenset(
 
 
 def validate_pod_spec(spec: Json, path: str = "spec", *, in_pod: bool = False) -> list[FieldError]:
-    """A defaulted pod spec; `in_pod` adds what holds for Pods but not for templates."""
+    """The errors of a defaulted pod spec. `in_pod` adds the rules for Pods that templates are exempt from."""
     volumes: set[str] = set()
     claims: set[str] = set()
     errors: list[FieldError] = []
@@ -65,7 +65,7 @@ def validate_pod_spec(spec: Json, path: str = "spec", *, in_pod: bool = False) -
         claims = {claim["name"] for claim in spec["resourceClaims"] if claim.get("name")}
         errors += _validate_claims(spec["resourceClaims"], f"{path}.resourceClaims")
     grace = spec.get("terminationGracePeriodSeconds", 30)
-    scope = ContainerScope(volumes, claims, in_pod, grace, own_users=spec.get("hostUsers") is False)
+    scope = ContainerScope(volumes, claims, in_pod, grace, user_namespace=spec.get("hostUsers") is False)
     errors += validate_containers(spec.get("containers"), scope, f"{path}.containers")
     if "initContainers" in spec:
         at = f"{path}.initContainers"
@@ -79,10 +79,8 @@ def validate_pod_spec(spec: Json, path: str = "spec", *, in_pod: bool = False) -
     if "nodeSelector" in spec:
         errors += validate_label_map(spec["nodeSelector"], f"{path}.nodeSelector")
     if spec.get("securityContext"):
-        errors += _validate_security(spec["securityContext"], f"{path}.securityContext")
-        if spec["securityContext"].get("sysctls"):
-            errors += _validate_sysctls(spec, f"{path}.securityContext.sysctls")
-    # Most pods have none of these, and this runs for every pod created.
+        errors += _validate_security(spec, f"{path}.securityContext")
+    # Skipped for most pods: this runs for every pod created.
     if not _PLACEMENT.isdisjoint(spec) or spec.get("dnsPolicy") == "None":
         errors += _validate_placement(spec, path)
     if not _NAMED.isdisjoint(spec):
@@ -136,14 +134,18 @@ def _validate_policies(spec: Json, path: str) -> list[FieldError]:
     return errors
 
 
-def _validate_security(context: Json, path: str) -> list[FieldError]:
+def _validate_security(spec: Json, path: str) -> list[FieldError]:
+    context = spec["securityContext"]
     given = [(field, context[field]) for field in ("fsGroup", "runAsUser", "runAsGroup") if field in context]
     given += [(f"supplementalGroups[{i}]", group) for i, group in enumerate(context.get("supplementalGroups") or ())]
-    return [invalid(f"{path}.{field}", number, ID_RANGE) for field, number in given if not 0 <= number <= _LONGEST]
+    errors = [invalid(f"{path}.{field}", number, ID_RANGE) for field, number in given if not 0 <= number <= _INT32_MAX]
+    return errors + _validate_sysctls(spec, f"{path}.sysctls") if context.get("sysctls") else errors
 
 
 def _validate_sysctls(spec: Json, path: str) -> list[FieldError]:
-    """Names, and no settings of namespaces that the pod shares with its host; a slash separates as a dot does."""
+    """The errors of sysctls: malformed names, and settings of namespaces that the pod shares with its host. Slashes
+    separate like dots.
+    """
     errors: list[FieldError] = []
     for i, sysctl in enumerate(spec["securityContext"]["sysctls"]):
         name, at = sysctl.get("name", ""), f"{path}[{i}].name"
@@ -154,7 +156,7 @@ def _validate_sysctls(spec: Json, path: str) -> list[FieldError]:
         else:
             first = re.search("[./]", name)
             dotted = name.replace("/", ".") if first and first[0] == "/" else name
-            for field, prefixes in _SHARED.items():
+            for field, prefixes in _HOST_SYSCTLS.items():
                 if spec.get(field) and dotted.startswith(prefixes):
                     errors.append(invalid(at, name, f"may not be specified when '{field}' is true"))
     return errors
@@ -216,8 +218,8 @@ def _validate_names(spec: Json, path: str) -> list[FieldError]:
     for field in ("serviceAccountName", "nodeName"):
         errors += _subdomain(spec, field, path)
     deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= _LONGEST:
-        text = f"must be between 1 and {_LONGEST}, inclusive"
+    if deadline is not None and not 1 <= deadline <= _INT32_MAX:
+        text = f"must be between 1 and {_INT32_MAX}, inclusive"
         errors.append(invalid(f"{path}.activeDeadlineSeconds", deadline, text))
     for field in ("hostname", "subdomain"):
         if spec.get(field):
@@ -228,16 +230,24 @@ def _validate_names(spec: Json, path: str) -> list[FieldError]:
         errors += _validate_alias(alias, f"{path}.hostAliases[{i}]")
     for field in ("priorityClassName", "runtimeClassName"):
         errors += _subdomain(spec, field, path)
-    policy = spec.get("preemptionPolicy")
-    if policy is not None and policy not in _PREEMPTION_POLICIES:
-        at = f"{path}.preemptionPolicy"
-        errors.append(not_supported(at, policy, _PREEMPTION_POLICIES) if policy else required(at))
+    errors += _validate_preemption_policy(spec.get("preemptionPolicy"), f"{path}.preemptionPolicy")
     if "overhead" in spec:
         errors += validate_resources({"limits": spec["overhead"]}, (), f"{path}.overhead")
-    if "os" in spec and spec["os"].get("name") not in _OPERATING_SYSTEMS:
-        name, at = spec["os"].get("name"), f"{path}.os"
-        errors.append(not_supported(at, name, _OPERATING_SYSTEMS) if name else required(f"{at}.name"))
+    if "os" in spec:
+        errors += _validate_operating_system(spec["os"].get("name"), f"{path}.os")
     return errors
+
+
+def _validate_preemption_policy(policy: str | None, path: str) -> list[FieldError]:
+    if policy is None or policy in _PREEMPTION_POLICIES:
+        return []
+    return [not_supported(path, policy, _PREEMPTION_POLICIES) if policy else required(path)]
+
+
+def _validate_operating_system(name: str | None, path: str) -> list[FieldError]:
+    if name in _OPERATING_SYSTEMS:
+        return []
+    return [not_supported(path, name, _OPERATING_SYSTEMS) if name else required(f"{path}.name")]
 
 
 def _subdomain(spec: Json, field: str, path: str) -> list[FieldError]:

@@ -1,4 +1,4 @@
-"""Pod templates and pod specs as an API server treats them: the one door to defaults and validation."""
+"""Defaults and validation of pod templates and pod specs, for every kind that contains them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ __all__ = ["default_pod", "default_pod_spec", "validate_pod_spec", "validate_tem
 
 
 def validate_template(template: Json, path: str) -> list[FieldError]:
-    """A pod template. Of its metadata only labels and annotations count (spec: job-controller.md, section 1.2)."""
+    """The errors of a pod template. Of its metadata only labels and annotations are validated
+    (BEHAVIOUR.md#b3-spec-validation).
+    """
     metadata = template.get("metadata") or {}
     errors = validate_label_map(metadata.get("labels"), f"{path}.labels")
     errors += validate_annotations(metadata.get("annotations"), f"{path}.annotations")

@@ -1,4 +1,7 @@
-"""Validation of podFailurePolicy, successPolicy and managedBy (spec: job-controller.md, section 1.4)."""
+"""Validation of podFailurePolicy, successPolicy and managedBy (upstream pkg/apis/batch/validation).
+
+See BEHAVIOUR.md#b5-policy-validation.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,7 @@ def _go_list(values: Sequence[str]) -> str:
 
 
 def validate_manager(manager: str, path: str) -> list[FieldError]:
+    """The errors of spec.managedBy: a domain-prefixed path of at most MANAGER_LIMIT bytes (KEP-4368)."""
     errors = [] if manager else [required(path)]
     if manager:
         errors += [invalid(path, part, text) for part, text in names.domain_prefixed_path(manager)]
@@ -46,6 +50,7 @@ def validate_manager(manager: str, path: str) -> list[FieldError]:
 
 
 def validate_failure_policy(spec: Json, path: str) -> list[FieldError]:
+    """The errors of spec.podFailurePolicy (upstream validatePodFailurePolicy)."""
     rules = spec["podFailurePolicy"].get("rules") or ()
     if len(rules) > RULES_LIMIT:
         return [too_many(f"{path}.rules", len(rules), RULES_LIMIT)]
@@ -123,6 +128,7 @@ def _validate_patterns(patterns: Json, path: str) -> list[FieldError]:
 
 
 def validate_success_policy(spec: Json, path: str) -> list[FieldError]:
+    """The errors of spec.successPolicy (upstream validateSuccessPolicy)."""
     rules = spec["successPolicy"].get("rules") or ()
     if not rules:
         return [required(f"{path}.rules", "at least one rules must be specified when the successPolicy is specified")]
@@ -135,7 +141,7 @@ def validate_success_policy(spec: Json, path: str) -> list[FieldError]:
 
 
 def _validate_success_rule(rule: Json, completions: int | None, path: str) -> list[FieldError]:
-    """Without completions, which is an error of its own, limits cannot be judged."""
+    """The errors of a rule. Limits are skipped without completions, which is an error of its own."""
     count, listed = rule.get("succeededCount"), rule.get("succeededIndexes")
     if count is None and listed is None:
         return [required(path, "at least one of succeededCount or succeededIndexes must be specified")]
@@ -168,7 +174,7 @@ def _validate_success_rule(rule: Json, completions: int | None, path: str) -> li
 
 
 def printed_failure_policy(policy: Json) -> Json:
-    """With the field names of Go, as the messages have it."""
+    """A podFailurePolicy as error messages print it: with Go field names."""
     if policy is None:
         return None
     return {"Rules": [_printed_failure_rule(rule) for rule in policy.get("rules") or ()] or None}
@@ -184,6 +190,7 @@ def _printed_failure_rule(rule: Json) -> Json:
 
 
 def printed_success_policy(policy: Json) -> Json:
+    """A successPolicy as error messages print it: with Go field names."""
     if policy is None:
         return None
     rules = [

@@ -1,4 +1,6 @@
-"""Validation of resource requirements: names, amounts, requests against limits, claims."""
+"""Validation of resource requirements: names, amounts, requests against limits, claims (upstream
+ValidateContainerResourceRequirements).
+"""
 
 from __future__ import annotations
 
@@ -39,6 +41,7 @@ _STANDARD = frozenset(
 
 
 def validate_resources(resources: Json, claims: Collection[str], path: str) -> list[FieldError]:
+    """The errors of the resources of a container or pod; `claims` are the names in spec.resourceClaims."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     errors: list[FieldError] = []
     plain = True
@@ -115,7 +118,7 @@ def _is_extended(name: str) -> bool:
 
 
 def _validate_request(name: str, value: Any, limits: Mapping[str, Any], path: str) -> list[FieldError]:
-    """A request may not exceed its limit; what cannot be shared must equal it."""
+    """The errors of one request: at most its limit; equal to it for resources that cannot be overcommitted."""
     shared = _is_native(name) and not name.startswith("hugepages-")
     if name not in limits:
         text = "Limit must be set for non overcommitable resources"

@@ -1,7 +1,7 @@
-"""What an API server refuses of a Job's status (spec: job-controller.md, section 1.7; measured: 2.1 and 2.2).
+"""Validation of writes to the status of a Job (upstream ValidateJobUpdateStatus, BEHAVIOUR.md#b7-status-validation).
 
-Some rules always hold. Others are enforced only when an update changes what they are about, so that a status
-that broke them before can still be written. The order of the rules is the order of the errors.
+Some rules always apply. Others apply only when an update changes the fields they concern, so that a status that
+violates them already can still be updated. The order of the rules is the order of the errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TERMINAL = ("Failed", "Complete", "FailureTarget")
 
 
 def validate_status_update(new: Json, old: Json) -> list[FieldError]:
-    """A write to /status, prepared by `prepare_status`. Metadata can be written with it and is checked too."""
+    """The errors of a status prepared by `prepare_status`, and of the metadata that is written with it."""
     metadata, before = new.get("metadata") or {}, old.get("metadata") or {}
     errors = validate_metadata(metadata, name_check=names.path_segment)
     errors += validate_metadata_update(metadata, before) * 2
@@ -31,12 +31,12 @@ def validate_status_update(new: Json, old: Json) -> list[FieldError]:
 
 
 def true_conditions(status: Json) -> set[str]:
-    """Types of which any condition is True; conditions may be listed more than once."""
+    """The types of which any condition is True; a type may be listed more than once."""
     return {c.get("type", "") for c in status.get("conditions") or () if c.get("status") == "True"}
 
 
 class _Update:
-    """One update with the questions the rules ask about it."""
+    """One status update, with predicates for the rules."""
 
     def __init__(self, new: Json, old: Json) -> None:
         self.spec = new.get("spec") or {}
@@ -49,6 +49,7 @@ class _Update:
         self.finish_changed = self.finished != ("Complete" in self.was_true or "Failed" in self.was_true)
 
     def errors(self) -> Iterator[FieldError]:
+        """All errors in order."""
         yield from self._values()
         yield from self._finished()
         yield from self._indexes()
@@ -57,10 +58,11 @@ class _Update:
         yield from self._transitions()
 
     def changed(self, *fields: str) -> bool:
+        """Whether any of these status fields changed; absent, null and zero are the same."""
         return any((self.new.get(field) or None) != (self.old.get(field) or None) for field in fields)
 
     def turned(self, *types: str) -> bool:
-        """Whether one of these conditions became or ceased to be True."""
+        """Whether any of these conditions changed to or from True."""
         return any((name in self.true) != (name in self.was_true) for name in types)
 
     # --- values that are wrong by themselves, and contradicting conditions
@@ -129,7 +131,7 @@ class _Update:
     # --- completed and failed indexes
 
     def _index_text_changed(self, field: str) -> bool:
-        """Here "" and null differ for failedIndexes, which is a pointer."""
+        """Whether an index text changed; for failedIndexes, a pointer, "" and null differ."""
         default = "" if field == "completedIndexes" else None
         return self.new.get(field, default) != self.old.get(field, default)
 
@@ -198,7 +200,7 @@ class _Update:
             yield invalid_here(_CONDITIONS, text)
 
     def _may_restart(self) -> bool:
-        """A suspended Job has no start worth keeping; one that resumes in this update gets a new one."""
+        """Whether startTime may change: while suspended, or when Suspended changes from True to False."""
         if self.spec.get("suspend"):
             return True
         resumed = any(
@@ -224,5 +226,5 @@ def _malformed(field: str, text: str, completions: int) -> Iterator[FieldError]:
 
 
 def _time(text: str | None) -> datetime | str | None:
-    """Times compare as times; what is none compares as text."""
+    """The parsed time, for comparison; malformed text is returned unchanged."""
     return None if text is None else parse_time(text) or text

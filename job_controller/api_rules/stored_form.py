@@ -1,8 +1,8 @@
-"""The stored form of an object: what an API server's encoder leaves out.
+"""The stored form of an object: what the encoder of an API server leaves out.
 
-A decoded object is written back without nulls, empty lists and the zero values of fields that are not
-pointers ("", 0, false, an empty map). Whether a zero value means something is a property of the field; the
-tables below hold those of Job and Pod. Names in them have one meaning throughout these kinds.
+Decoding and encoding drops nulls, empty lists, and the zero values ("", 0, false, empty map) of fields that are not
+pointers. Whether a zero value is kept is a property of the field; the tables list those of Job and Pod, in which each
+field name has the same meaning everywhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from job_controller.json_tree import Json
 
-# Fields whose empty map says nothing. An empty struct ("emptyDir", "securityContext") says something.
+# Fields whose empty map is omitted. An empty struct ("emptyDir", "securityContext") is stored.
 _MAPS = frozenset(
     [
         "annotations",
@@ -26,7 +26,7 @@ _MAPS = frozenset(
         "volumeAttributes",
     ]
 )
-# Fields whose "" is a value: pointers in the API, or fields that are always written.
+# Fields whose "" is stored: pointers in the API, or fields without omitempty.
 _TEXTS = frozenset(
     [
         "action",
@@ -52,7 +52,7 @@ _TEXTS = frozenset(
         "whenUnsatisfiable",
     ]
 )
-# Fields whose 0 or false says nothing; any other is a pointer or always written.
+# Fields whose 0 or false is omitted; all others are pointers or without omitempty.
 _ZEROS = frozenset(
     [
         "active",
@@ -73,7 +73,7 @@ _ZEROS = frozenset(
         "tty",
     ]
 )
-# What a null in a list decodes to: an empty struct, unless the items are texts or numbers.
+# A null item of a list decodes to an empty struct, except in lists of texts or numbers.
 _TEXT_LISTS = frozenset(
     [
         "accessModes",
@@ -114,13 +114,13 @@ def tidy(node: dict[str, Json]) -> None:
                 _tidy_list(key, value)
             else:
                 empty = [*(empty or ()), key]
-        elif not value and _says_nothing(key, value):
+        elif not value and _is_omitted(key, value):
             empty = [*(empty or ()), key]
     for key in empty or ():
         del node[key]
 
 
-def _says_nothing(key: str, value: Json) -> bool:
+def _is_omitted(key: str, value: Json) -> bool:
     if value is None:
         return True
     return key not in _TEXTS if value == "" else key in _ZEROS
@@ -135,14 +135,14 @@ def _tidy_list(key: str, items: list[Json]) -> None:
 
 
 def _fill(texts: dict[str, Json], zero: str) -> None:
-    """A map of texts or amounts: null decodes as an empty one."""
+    """Replace null in a map of texts or quantities by `zero`, as decoding does."""
     for key, value in texts.items():
         if value is None:
             texts[key] = zero
 
 
 def parse_time(text: str) -> datetime | None:
-    """An RFC 3339 time, in UTC; None if it is none."""
+    """An RFC 3339 time in UTC; None if the text is malformed or out of range."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -156,8 +156,8 @@ def parse_time(text: str) -> datetime | None:
 
 
 def stored_time(text: str) -> str:
-    """metav1.Time as it is stored: whole seconds, UTC. A text that is no time is left alone."""
+    """A metav1.Time as stored: whole seconds, UTC. Malformed text is returned unchanged."""
     if len(text) == 20 and text[10] == "T" and text[19] == "Z":
-        return text  # stored form already, as nearly always
+        return text  # the common case: already in stored form
     time = parse_time(text)
     return text if time is None else time.strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")

@@ -1,7 +1,7 @@
-"""What an API server refuses of a Job on create and update, and what it warns about.
+"""Validation of Jobs on create and update, and the warnings about accepted ones (upstream pkg/apis/batch/validation).
 
-The order of checks is the order of errors, and that an update checks the spec twice is part of the answer: both
-can be seen by clients (spec: job-controller-measured.md, section 2.1).
+The order of checks is the order of errors. On update an API server validates the spec twice and reports its errors
+twice; clients see both (BEHAVIOUR.md#b3-spec-validation, BEHAVIOUR.md#b9-errors).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from job_controller.api_rules.policy_validation import (
 from job_controller.go_text import NOT_NEGATIVE
 from job_controller.json_tree import Json
 
-PARALLELISM_LIMIT = 100_000  # of Indexed Jobs
-MANY_COMPLETIONS = 100_000  # above it the three limits below hold where backoffLimitPerIndex is used
-FAILED_INDEXES_LIMIT = 100_000
+PARALLELISM_LIMIT = 100_000  # pods, of Indexed Jobs
+MANY_COMPLETIONS = 100_000  # with more and backoffLimitPerIndex, the limits *_MANY apply
+FAILED_INDEXES_LIMIT = 100_000  # indexes
 PARALLELISM_LIMIT_MANY = 10_000
 FAILED_INDEXES_LIMIT_MANY = 10_000
 _GENERATED = {labels.LEGACY_CONTROLLER_UID, labels.LEGACY_JOB_NAME, labels.CONTROLLER_UID, labels.JOB_NAME}
@@ -37,19 +37,19 @@ _TOO_MANY_INDEXES = (
 
 
 def validate_create(job: Json) -> list[FieldError]:
-    """A new Job, defaulted by `prepare_create`."""
+    """The errors of a new Job that `prepare_create` defaulted."""
     metadata = job.get("metadata") or {}
     own = metadata.get("labels") or {}
     if own.keys() == _GENERATED and own == job["spec"]["template"]["metadata"]["labels"]:
-        # A Job with no labels anywhere gets those generated for its pods after it has been judged.
+        # An API server copies the generated labels to the Job after validation, so they are not validated here.
         metadata = {key: value for key, value in metadata.items() if key != "labels"}
     return _validate_job(metadata, job["spec"], validate_spec(job["spec"]), prefixed_labels=True)
 
 
 def validate_update(new: Json, old: Json) -> list[FieldError]:
-    """A replacement, defaulted by `prepare_update`, against what is stored."""
+    """The errors of a replacement that `prepare_update` defaulted, against the stored Job."""
     metadata, before = new.get("metadata") or {}, old.get("metadata") or {}
-    # The generic checks of any update come first, then those of Jobs say the same again.
+    # The generic checks of an update come first; those of Jobs repeat them.
     of_change, of_spec = validate_metadata_update(metadata, before), validate_spec(new["spec"])
     errors = _validate_common_metadata(metadata) + of_change
     own = (old["spec"]["template"].get("metadata") or {}).get("labels") or {}
@@ -77,7 +77,9 @@ def _validate_job(metadata: Json, spec: Json, of_spec: list[FieldError], *, pref
 
 
 def _validate_generated(metadata: Json, spec: Json, prefixed: bool) -> list[FieldError]:
-    """A generated selector selects by the four labels every pod of the Job carries."""
+    """The errors of a generated selector: the template must have the four generated labels, and the selector match
+    them.
+    """
     selector = spec.get("selector")
     if spec.get("manualSelector") or selector is None:
         return []
@@ -102,7 +104,7 @@ def _validate_generated(metadata: Json, spec: Json, prefixed: bool) -> list[Fiel
 
 
 def validate_spec(spec: Json) -> list[FieldError]:
-    """The spec on its own, without what depends on the name or on an earlier version."""
+    """The errors of the spec alone: without those that depend on the name or on the stored Job."""
     errors = _validate_numbers(spec)
     if spec.get("managedBy") is not None:
         errors += validate_manager(spec["managedBy"], "spec.managedBy")
@@ -162,11 +164,11 @@ def _validate_indexed(spec: Json) -> list[FieldError]:
         text = f"must be less than or equal to {FAILED_INDEXES_LIMIT}"
         errors.append(invalid("spec.maxFailedIndexes", failed, text))
     if completions is not None and completions > MANY_COMPLETIONS and spec.get("backoffLimitPerIndex") is not None:
-        errors += _validate_many(parallelism, failed)
+        errors += _validate_many_completions(parallelism, failed)
     return errors
 
 
-def _validate_many(parallelism: int | None, failed: int | None) -> list[FieldError]:
+def _validate_many_completions(parallelism: int | None, failed: int | None) -> list[FieldError]:
     used = f"when completions are above {MANY_COMPLETIONS} and used with backoff limit per index"
     errors = []
     if failed is None:
@@ -224,7 +226,7 @@ def _validate_selector(spec: Json) -> list[FieldError]:
 
 
 def warnings(new: Json, old: Json | None) -> list[str]:
-    """What is accepted with a warning: `old` is None on create."""
+    """The warnings about an accepted Job; `old` is None on create."""
     found = []
     if old is None:
         texts = _label_advice((new.get("metadata") or {}).get("name") or "")
@@ -242,7 +244,7 @@ def warnings(new: Json, old: Json | None) -> list[str]:
 
 
 def _label_advice(name: str) -> list[str]:
-    """Why a name that is a subdomain is no label; dots are named as such."""
+    """Why a valid name is no DNS label; dots get a message of their own."""
     if "." in name:
         return ["must not contain dots"]
     return names.dns_label(name)

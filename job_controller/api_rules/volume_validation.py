@@ -1,4 +1,4 @@
-"""Validation of the volumes of a pod spec."""
+"""Validation of the volumes of a pod spec (upstream ValidateVolumes)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FILE_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 
 
 def validate_volumes(volumes: Json, path: str) -> tuple[set[str], list[FieldError]]:
-    """Names of the volumes that are fine, and what is wrong with the others."""
+    """The names of the valid volumes, and the errors of the others."""
     usable: set[str] = set()
     errors: list[FieldError] = []
     for i, volume in enumerate(volumes):
@@ -162,7 +162,7 @@ _SOURCES = {
 
 
 def local_path_errors(path: str, field: str) -> list[FieldError]:
-    """A path inside a volume: relative, and not out of it."""
+    """The errors of a path inside a volume: it must be relative and not contain `..`."""
     errors = [invalid(field, path, "must be a relative path")] if path.startswith("/") else []
     return errors + _no_backsteps(path, field)
 

@@ -46,7 +46,7 @@ RULES: Mapping[Resource, KindRules] = {
 
 
 class WebhookReview(Protocol):
-    """What the API server asks (`queue_manager.local.server.admission_chain.Review`)."""
+    """What the API server asks (`queue_manager.local.server.admission_chain.AdmissionReview`)."""
 
     @property
     def operation(self) -> str: ...

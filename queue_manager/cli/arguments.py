@@ -189,7 +189,7 @@ def add_client_options(command: argparse.ArgumentParser) -> None:
 
 def span(text: str) -> float:
     """A duration as in the configuration ("10s", "1m30s"), in seconds."""
-    from queue_manager.configuration import durations  # only commands that need it pay for its import
+    from queue_manager import durations  # only commands that need it pay for its import
 
     try:
         seconds = durations.parse(text).total_seconds()

@@ -16,7 +16,7 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport import ApiError, Relay, Request, Response
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 
-NOT_LOGGED_IN, FORBIDDEN = 401, 403
+NOT_LOGGED_IN = 401
 
 
 def one_namespace(args: argparse.Namespace) -> str:
@@ -100,9 +100,9 @@ async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str
     try:
         yield Client(_Answering(transport))
     except ApiError as error:
-        if error.status == NOT_LOGGED_IN:
+        if error.is_unauthorized:
             raise CommandRefused(f"the cluster of {path} does not accept our credentials (401): log in anew") from error
-        advice = f"; {forbidden}" if forbidden and error.status == FORBIDDEN else ""
+        advice = f"; {forbidden}" if forbidden and error.is_forbidden else ""
         raise CommandRefused(f"{error.status} {error.reason}: {error.message}{advice}") from error
     except CredentialsError as error:
         raise CommandRefused(str(error)) from error

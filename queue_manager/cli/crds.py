@@ -41,7 +41,6 @@ KINDS = (
     ADMISSION_CHECKS,
     WORKLOAD_PRIORITY_CLASSES,
 )
-NOT_FOUND = 404
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,7 +68,7 @@ async def finish_delete(client: Client, report: Report, *, dry_run: bool) -> Non
         try:
             await patch(client, resource, meta.key, change, dry_run=dry_run)
         except ApiError as error:
-            if error.status != NOT_FOUND:  # else it is gone already
+            if not error.is_not_found:  # else it is gone already
                 report.failed(resource.kind, *meta.key, error)
             continue
         report.add(resource.kind, *meta.key, "released", f"finalizer {keys.FINALIZER} removed")
@@ -80,7 +79,7 @@ async def _held(client: Client) -> AsyncIterator[tuple[Resource, Object]]:
         try:
             objects = await client.list(resource, type=Object)
         except ApiError as error:
-            if error.status != NOT_FOUND:
+            if not error.is_not_found:
                 raise
             continue  # its definition is gone, and all its objects with it
         for obj in objects:

@@ -8,7 +8,7 @@ import asyncio
 from queue_manager.api.resources import EVENTS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import FORBIDDEN, connect, home_of, one_namespace
+from queue_manager.cli.connection import connect, home_of, one_namespace
 from queue_manager.cli.exits import EXIT_OK
 from queue_manager.cli.logs import with_log
 from queue_manager.cli.targets import of_queue
@@ -55,7 +55,7 @@ async def failed_pods(client: Client, namespace: str) -> list[Pod]:
     try:
         return await client.list(PODS, namespace, field_selector="status.phase=Failed", type=Pod)
     except ApiError as error:
-        if error.status != FORBIDDEN:
+        if not error.is_forbidden:
             raise
         return []
 

@@ -29,9 +29,9 @@ from queue_manager.engine import descriptors
 from queue_manager.engine.client import Client
 from queue_manager.engine.tuning import stop_on_signals
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
-from queue_manager.visibility.job_states import JobRow
+from queue_manager.visibility.job_states import JobRow, JobState
 
-ENDED = ("Succeeded", "Failed")
+ENDED = (JobState.SUCCEEDED, JobState.FAILED)
 EXPECT = "sluice/expect"  # annotation of a sample Job: the condition it must end with
 REFRESH = 0.25  # seconds
 
@@ -148,7 +148,7 @@ async def outcomes(client: Client) -> list[DemoResult]:
 
 async def outcome(client: Client, job: Job, row: JobRow) -> DemoResult:
     expected = job.metadata.annotations.get(EXPECT, "Complete")
-    ended = {"Succeeded": "Complete"}.get(row.state, row.state)
+    ended = {JobState.SUCCEEDED: "Complete"}.get(row.state, row.state)
     return DemoResult(
         name=row.name,
         queue=row.queue,

@@ -19,21 +19,21 @@ from queue_manager.cli.targets import of_queue
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.visibility.consequences import queue_obstacle
-from queue_manager.visibility.job_states import JobRow, job_rows
+from queue_manager.visibility.job_states import JobRow, JobState, job_rows
 from queue_manager.visibility.wording import plain
 
 STYLES = {
-    "Running": "green",
-    "Starting": "cyan",
-    "Reserved": "cyan",
-    "Pending": "yellow",
-    "Backoff": "yellow",
-    "Evicted": "yellow",
-    "Refused": "red",
-    "Deactivated": "red",
-    "Failed": "red",
-    "Succeeded": "dim",
-    "Deleting": "dim",
+    JobState.RUNNING: "green",
+    JobState.STARTING: "cyan",
+    JobState.RESERVED: "cyan",
+    JobState.PENDING: "yellow",
+    JobState.BACKOFF: "yellow",
+    JobState.EVICTED: "yellow",
+    JobState.REFUSED: "red",
+    JobState.DEACTIVATED: "red",
+    JobState.FAILED: "red",
+    JobState.SUCCEEDED: "dim",
+    JobState.DELETING: "dim",
 }
 
 

@@ -9,7 +9,6 @@ import asyncio
 import logging
 
 from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES, Resource
-from queue_manager.cli.connection import FORBIDDEN
 from queue_manager.configuration import ConfigurationError, KueueConfig, loads
 from queue_manager.configuration.config_map import KEY
 from queue_manager.configuration.render import as_yaml
@@ -19,7 +18,6 @@ from queue_manager.engine.transport import ApiError
 log = logging.getLogger(__name__)
 
 NAMESPACE, NAME = "kueue-system", "kueue-manager-config"
-NOT_FOUND, EXISTS = 404, 409
 
 
 class Publisher:
@@ -50,7 +48,7 @@ class Publisher:
         try:
             await self._client.create(resource, namespace, tree)
         except ApiError as error:
-            if error.status != EXISTS:
+            if not error.is_conflict:
                 raise
             return False
         return True
@@ -62,7 +60,7 @@ async def published(client: Client) -> KueueConfig | None:
         found = await client.get(CONFIG_MAPS, NAMESPACE, NAME)
         return loads(str((found.get("data") or {}).get(KEY, "")), NAME)
     except ApiError as error:
-        if error.status not in (FORBIDDEN, NOT_FOUND):
+        if not (error.is_forbidden or error.is_not_found):
             raise
     except ConfigurationError:
         pass

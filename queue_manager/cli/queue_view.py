@@ -15,12 +15,9 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace, ResourceFlavor, WorkloadPriorityClass
-from queue_manager.cli.connection import FORBIDDEN
 from queue_manager.engine.client import Client, O
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.obstacles import Queues
-
-NOT_FOUND = 404
 
 
 async def read_queues(client: Client, namespaces: Iterable[str]) -> Queues:
@@ -45,7 +42,7 @@ async def _seen(client: Client, resource: Resource, type: type[O], namespace: st
     try:
         return await client.list(resource, namespace, type=type)
     except ApiError as error:
-        if error.status not in (FORBIDDEN, NOT_FOUND):
+        if not (error.is_forbidden or error.is_not_found):
             raise
         return None
 
@@ -54,6 +51,6 @@ async def _labels(client: Client, namespace: str) -> dict[str, str] | None:
     try:
         return dict((await client.get(NAMESPACES, *Key("", namespace), type=Namespace)).metadata.labels)
     except ApiError as error:
-        if error.status not in (FORBIDDEN, NOT_FOUND):
+        if not (error.is_forbidden or error.is_not_found):
             raise
         return None

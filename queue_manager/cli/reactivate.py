@@ -60,7 +60,7 @@ class VisibleQueues:
         try:
             return cls(local, await client.list(CLUSTER_QUEUES, type=ClusterQueue))
         except ApiError as error:
-            if error.status != 403:
+            if not error.is_forbidden:
                 raise
             return cls(local, None)
 
@@ -80,7 +80,7 @@ async def deactivated(client: Client, queue: QueueTarget, queues: VisibleQueues,
     try:
         await client.get(queue.resource, *queue.key)  # a queue that is not there is a mistake, not an empty one
     except ApiError as error:
-        if error.status != 404:
+        if not error.is_not_found:
             raise
         raise CommandRefused(await missing_queue(client, queue, home), EXIT_NEVER) from error
     namespace = "" if queue.is_cluster_queue else queue.key.namespace

@@ -106,7 +106,7 @@ async def events_of(client: Client, target: JobTarget, pods: Sequence[Pod]) -> l
     try:
         events = await client.list(EVENTS, target.key.namespace, type=Event)
     except ApiError as error:
-        if error.status != 403:
+        if not error.is_forbidden:
             raise
         return []
 

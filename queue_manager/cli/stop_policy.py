@@ -48,13 +48,13 @@ async def find(client: Client, queue: QueueTarget, home: str) -> tuple[str, str]
             return (await client.get(CLUSTER_QUEUES, *queue.key, type=ClusterQueue)).spec.stop_policy, ""
         local = await client.get(LOCAL_QUEUES, *queue.key, type=LocalQueue)
     except ApiError as error:
-        if error.status != 404:
+        if not error.is_not_found:
             raise
         raise CommandRefused(await missing_queue(client, queue, home)) from error
     try:
         above = await client.get(CLUSTER_QUEUES, "", local.spec.cluster_queue, type=ClusterQueue)
     except ApiError as error:
-        if error.status not in (403, 404):
+        if not (error.is_forbidden or error.is_not_found):
             raise
         return local.spec.stop_policy, ""
     return local.spec.stop_policy, above.metadata.name if stops(above.spec.stop_policy) else ""

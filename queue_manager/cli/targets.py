@@ -16,7 +16,7 @@ from job_controller.model import Job, Key
 from queue_manager.api import keys
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
 from queue_manager.api.types import LocalQueue, Workload
-from queue_manager.cli.connection import FORBIDDEN, home_of
+from queue_manager.cli.connection import home_of
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, CommandRefused
 from queue_manager.engine.client import Client, O
 from queue_manager.engine.transport import ApiError
@@ -114,7 +114,7 @@ async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O
     try:
         return await client.get(resource, *key, type=type)
     except ApiError as error:
-        if error.status == 404:
+        if error.is_not_found:
             return None
         raise
 
@@ -140,7 +140,7 @@ async def _jobs_in_sight(client: Client, namespace: str) -> list[Key]:
     try:
         jobs = await client.list(JOBS, type=Job)
     except ApiError as error:
-        if error.status != FORBIDDEN:
+        if not error.is_forbidden:
             raise
         jobs = await client.list(JOBS, namespace, type=Job)
     return [job.metadata.key for job in jobs]
@@ -163,7 +163,7 @@ async def of_queue(client: Client, rows: list[Row], args: argparse.Namespace) ->
     try:
         local = await client.list(LOCAL_QUEUES, queue.key.namespace, type=LocalQueue)
     except ApiError as error:
-        if error.status != FORBIDDEN or queue.is_cluster_queue:
+        if not error.is_forbidden or queue.is_cluster_queue:
             raise
         return [row for row in rows if _names(queue, row)]  # the queue may exist
     if queue.is_cluster_queue:
@@ -186,7 +186,7 @@ async def check_local_queue(client: Client, key: Key) -> None:
     try:
         found = await get_or_none(client, LOCAL_QUEUES, key, LocalQueue)
     except ApiError as error:
-        if error.status == FORBIDDEN:
+        if error.is_forbidden:
             return
         raise
     if found is None:
@@ -207,7 +207,7 @@ async def _in_sight(client: Client, resource: Resource) -> list[QueueTarget]:
     try:
         trees = await client.list(resource)
     except ApiError as error:
-        if error.status != FORBIDDEN:
+        if not error.is_forbidden:
             raise
         return []
     return [

@@ -1,4 +1,8 @@
-"""The configuration of Sluice: `load(path)` reads a file, `KueueConfig()` is what an empty one means."""
+"""The configuration of Sluice (KueueConfig): its model, how a file is read, checked, printed and reloaded.
+
+`load(path)` reads a file; `KueueConfig()` is the meaning of an empty one. The models are pydantic's, so importing this
+package takes about 0.1 s: commands that read no configuration do not import it.
+"""
 
 from queue_manager.configuration.document import ConfigurationError, Problem
 from queue_manager.configuration.kueue_config import KueueConfig

@@ -1,4 +1,4 @@
-"""Addresses that something is served on: ":port", "host:port", "[ipv6]:port"; "0" or nothing for none."""
+"""Addresses of servers: ":port", "host:port", "[ipv6]:port"; "0" or empty for no server."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ ALLOWED = 'must be ":port", "host:port", or "0" for none'
 
 
 class Address(NamedTuple):
+    """Where a server listens."""
+
     host: str | None  # None: all interfaces
     port: int
 
 
 def parse(text: str) -> Address:
-    """Raises ValueError for what is no address."""
+    """The address. Raises ValueError if the text is none, OFF included."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(f'"{text}" is no address; {ALLOWED}')

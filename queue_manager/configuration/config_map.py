@@ -11,12 +11,13 @@ KEY = "controller_manager_config.yaml"
 
 
 def is_config_map(document: yaml.MappingNode) -> bool:
+    """Whether the document is a ConfigMap, to be unwrapped first."""
     kind = _child(document, "kind")
     return isinstance(kind, yaml.ScalarNode) and kind.value == "ConfigMap"
 
 
 def unwrap(document: yaml.MappingNode, findings: Findings) -> yaml.MappingNode | None:
-    """The document that the ConfigMap holds under KEY; None where a problem was found or the text is empty.
+    """The document that the ConfigMap has under KEY; None if it has a problem or is empty.
 
     Lines are those of the file if the text is a block scalar ("|"), else those of the text.
     """

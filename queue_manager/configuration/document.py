@@ -1,4 +1,4 @@
-"""A YAML document with the line of every value, and the problems found in it."""
+"""A YAML document, the place of every field in it, and the problems found in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from queue_manager.yaml_problems import explained
 
 
 class Problem(NamedTuple):
-    """What is wrong with one value, and what would be right. `line` counts from 1; 0 when there is none."""
+    """What is wrong with one value, and what is allowed. `line` counts from 1; 0 without a line."""
 
     file: str
     line: int
@@ -25,48 +25,69 @@ class Problem(NamedTuple):
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used. `problems` are all that was found, in the order of the file."""
+    """The configuration cannot be used. `problems` are all problems of the file, in its order."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
         super().__init__("\n".join(map(str, self.problems)))
 
 
+class Place(NamedTuple):
+    """Where a field is in the file: the line of its key (of an element: its own), and its value."""
+
+    line: int
+    value: yaml.Node
+
+
 @dataclass(slots=True)
 class Findings:
-    """What reading a document brings to light besides its values."""
+    """What reading a document yields besides its values. Paths are like `a.b[0].c[key]`."""
 
     file: str
     version: str = ""
     problems: list[Problem] = field(default_factory=list)
-    lines: dict[str, int] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
     _unread: list[str] = field(default_factory=list)
 
+    def place(self, path: str, line: int, value: yaml.Node) -> None:
+        """Record where a field is."""
+        self.places[path] = Place(line, value)
+
     def refuse(self, path: str, message: str, line: int = 0) -> None:
+        """Report a problem, at the line of the field unless another is given."""
         self.problems.append(Problem(self.file, line or self.line(path), path, message))
 
-    def unreadable(self, path: str, message: str, line: int) -> None:
-        """What is written there cannot be taken for a value, so there is nothing to judge."""
+    def unreadable(self, path: str, message: str, line: int = 0) -> None:
+        """Report a value that has the wrong type or is out of its bounds. The field then has its default."""
         self._unread.append(path)
         self.refuse(path, message, line)
 
     def judge(self, path: str, message: str, *, by: str = "") -> None:
-        """Refuse a value for what it says; unless it, or that `by` which it is judged, could not be read."""
+        """Report a value that has the right type but cannot be used.
+
+        Nothing is reported if the value, or the value of the field `by` that it is compared with, was unreadable.
+        """
         if not self.unread(path) and not (by and self.unread(by)):
             self.refuse(path, message)
 
     def unread(self, path: str) -> bool:
-        """Whether a field, a part of it or what it is a part of could not be read. It has its default then."""
+        """Whether a field, a part of it or a section around it was unreadable."""
         return any(_within(path, other) or _within(other, path) for other in self._unread)
 
     def line(self, path: str) -> int:
-        """The line of a field, or of the nearest one around it that is in the file."""
-        while path and path not in self.lines:
+        """The line of a field, or of the nearest section around it that is in the file; 0 if there is none."""
+        while path and path not in self.places:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        return self.lines.get(path, 0)
+        return self.places[path].line if path else 0
+
+    def sort(self) -> None:
+        """Bring the problems in the order in which the file has their fields."""
+        order = {path: index for index, path in enumerate(self.places)}
+        self.problems.sort(key=lambda problem: order.get(problem.field, -1))
 
     def raise_if_any(self) -> None:
+        """Raise ConfigurationError if there are problems."""
         if self.problems:
             raise ConfigurationError(self.problems)
 
@@ -76,6 +97,7 @@ def _within(path: str, other: str) -> bool:
 
 
 def line_of(node: yaml.Node) -> int:
+    """The line that a node begins in, from 1."""
     return int(node.start_mark.line) + 1
 
 
@@ -86,7 +108,7 @@ def compose(text: str, findings: Findings) -> yaml.MappingNode | None:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = explained(text, error) if isinstance(error, yaml.MarkedYAMLError) else str(error).splitlines()[0]
-        # What never ends is only noticed behind the last line.
+        # An open bracket or quote is noticed after the last line.
         line = min(mark.line + 1, len(text.splitlines())) if mark else 0
         findings.refuse("", f"not YAML: {what}; a Configuration is a YAML mapping", line)
         return None

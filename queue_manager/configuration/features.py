@@ -1,7 +1,7 @@
-"""Kueue's feature gates: known names, those that cannot be switched, and those that need others.
+"""Kueue's feature gates (pkg/features): their names, which of them are locked, and which depend on others.
 
-Gates are not reproduced: what is on by default in Kueue is simply on here. One gate has an effect,
-DisableWaitForPodsReady; the others are accepted and named as ignored (spec: kueue.md section 1).
+One gate has an effect in Sluice, DisableWaitForPodsReady. The others are accepted and listed as ignored: features that
+are on by default in Kueue and that Sluice has are always on.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ PARENTS = dict.fromkeys(TOPOLOGY_GATES, TOPOLOGY) | dict.fromkeys(MULTIKUEUE_GAT
 
 
 def refusal(gate: str, value: bool, gates: Mapping[str, bool]) -> str:
-    """Why a gate cannot have this value, or nothing."""
+    """Why a gate cannot have this value; empty if it can."""
     if gate not in KNOWN:
         return "unrecognized feature gate"
     if LOCKED.get(gate, value) != value:
@@ -125,5 +125,5 @@ def refusal(gate: str, value: bool, gates: Mapping[str, bool]) -> str:
 
 
 def waits_for_pods_ready(gates: Mapping[str, bool]) -> bool:
-    """Whether waitForPodsReady may be on at all."""
+    """Whether the gates allow waitForPodsReady to be on."""
     return not gates.get(DISABLE_WAIT_FOR_PODS_READY, False)

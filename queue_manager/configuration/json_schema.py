@@ -1,41 +1,41 @@
 """A JSON Schema of the configuration file, for editors: `python -m queue_manager.configuration.json_schema FILE`.
 
-It says about the shape what the loader would say; what depends on other values is left to the loader.
+Pydantic writes the schema of the models. Here it is split by version of the API and its references are replaced by
+what they refer to, since editors show the description of a field better so. Rules that relate several values are
+left to the loader.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
-import typing
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
 
 from job_controller.json_tree import Json
-from queue_manager.configuration.decode import hints, settings
+from queue_manager import durations
+from queue_manager.configuration.fields import V1BETA1, V1BETA2
 from queue_manager.configuration.kueue_config import KueueConfig
-from queue_manager.configuration.render import plain
-from queue_manager.configuration.setting import Opaque, Quantity
-from queue_manager.configuration.versions import GROUP, INSTEAD, KIND, V1BETA1, V1BETA2
+from queue_manager.configuration.versions import GROUP, KIND
 
-DURATION = r"^[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"
-_PLAIN: Mapping[Any, Json] = {
-    bool: {"type": "boolean"},
-    float: {"type": "number"},
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    timedelta: {"type": "string", "pattern": DURATION, "examples": ["30s", "5m", "1h30m"]},
-    Quantity: {"type": ["string", "number"]},
-    Opaque: {},
-}
+FOLDED = ("anyOf", "$ref", "$defs", "title", "x-only", "x-no-effect")
+DIFFERENT_IN_V1BETA1 = ("timeout", "recoveryTimeout", "blockAdmission")
+"""Fields of waitForPodsReady that have another default there, or none."""
+
+
+class _Generator(GenerateJsonSchema):
+    """Writes default durations as they are written in files."""
+
+    def encode_default(self, dft: Any) -> Any:
+        return durations.render(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
 
 
 def schema() -> Json:
-    """The schema of both versions; without apiVersion a file is taken for the newest."""
+    """The schema of both versions; a file without apiVersion is checked as the newest."""
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Configuration of Sluice (KueueConfig)",
@@ -46,65 +46,59 @@ def schema() -> Json:
 
 
 def render() -> str:
+    """The schema as the text of its file."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _document(version: str) -> Json:
-    section = _section(KueueConfig, version)
+    generated = KueueConfig.model_json_schema(schema_generator=_Generator)
+    document = _inlined(generated, version, generated["$defs"])
     fixed = {"apiVersion": f"{GROUP}/{version}", "kind": KIND}
-    properties = {name: {"const": value} for name, value in fixed.items()} | section["properties"]
+    properties = {name: {"const": value} for name, value in fixed.items()} | document["properties"]
     if version == V1BETA1:
-        properties["queueVisibility"] = {"type": "object", "description": "No effect, in Kueue as well."}
-        # Most defaults of this section are others there.
-        for name in ("timeout", "recoveryTimeout", "blockAdmission"):
-            properties["waitForPodsReady"]["properties"][name].pop("default", None)
+        for name in DIFFERENT_IN_V1BETA1:
+            del properties["waitForPodsReady"]["properties"][name]["default"]
     else:
         properties["fairSharing"]["required"] = ["preemptionStrategies"]
-    return {**section, "properties": properties, "required": list(fixed)}
+    return {**document, "properties": properties, "required": list(fixed)}
 
 
-def _section(cls: type, version: str, written: type | None = None) -> Json:
-    """An object. `written`: a class with further fields that the file has and the result has not."""
-    properties = {name: _field(cls, field, version) for name, field in settings(cls, version).items()}
-    for name, field in settings(written, version).items() if written else ():
-        if written and name not in properties:
-            properties[name] = _field(written, field, version)
-    return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
-def _field(cls: type, field: dataclasses.Field[Any], version: str) -> Json:
-    marks = field.metadata
-    written = INSTEAD.get(field.name) if cls is KueueConfig else None
-    node = {**_type(hints(cls)[field.name], version, marks, written)}
+def _inlined(schema: Json, version: str, definitions: Mapping[str, Json]) -> Json:
+    """A node without references and nulls, with the fields of one version."""
+    node = _merged(schema, definitions)
+    result = {key: value for key, value in node.items() if key not in FOLDED}
     if "properties" in node:
-        node["type"] = ["object", "null"]  # a section whose settings are all commented out
-    without_effect = f" No effect: {marks['ignored']}." if marks.get("ignored") else ""
-    node["description"] = marks["doc"] + without_effect
-    # Sections are explained field by field, and what is off or empty has no default worth showing.
-    default = None if field.default is dataclasses.MISSING else plain(field.default)
-    if "properties" not in node and default not in (None, "", []):
-        node["default"] = default
-    return node
+        result["properties"] = {
+            name: _property(child, version, definitions)
+            for name, child in node["properties"].items()
+            if child.get("x-only", version) == version
+        }
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            result[key] = _inlined(node[key], version, definitions)
+    return result
 
 
-def _type(hint: Any, version: str, marks: Mapping[str, Any], written: type | None = None) -> Json:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (UnionType, typing.Union):
-        hint = next(choice for choice in arguments if choice is not NoneType)
-        return _type(hint, version, marks, written)
-    if origin is tuple:
-        return {"type": "array", "items": _type(arguments[0], version, {})}
-    if origin is Mapping:
-        return {"type": "object", "additionalProperties": _type(arguments[1], version, marks)}
-    if origin is Literal:
-        return {"type": "string", "enum": list(arguments)}
-    if dataclasses.is_dataclass(hint):
-        assert isinstance(hint, type)
-        return _section(hint, version, written)
-    limits = {"minimum": marks.get("minimum"), "maximum": marks.get("maximum"), "exclusiveMinimum": marks.get("above")}
-    numbers = {name: limit for name, limit in limits.items() if isinstance(limit, int | float)}
-    node = _PLAIN[hint]
-    return {**node, "type": ["string", "integer"], **numbers} if marks.get("nanoseconds") else {**node, **numbers}
+def _property(schema: Json, version: str, definitions: Mapping[str, Json]) -> Json:
+    result = _inlined(schema, version, definitions)
+    result["description"] = " ".join(result["description"].split())
+    if reason := schema.get("x-no-effect"):
+        result["description"] += f" No effect: {reason}."
+    if "properties" in result:
+        result["type"] = ["object", "null"]  # a section whose fields are all commented out
+    if result.get("default") in (None, "", []):  # off or empty: not worth showing
+        result.pop("default", None)
+    return result
+
+
+def _merged(schema: Json, definitions: Mapping[str, Json]) -> Json:
+    """The node over what it refers to, or over its choice that is not null."""
+    base: Json = {}
+    if "$ref" in schema:
+        base = definitions[schema["$ref"].removeprefix("#/$defs/")]
+    elif "anyOf" in schema:
+        base = _merged(next(choice for choice in schema["anyOf"] if choice != {"type": "null"}), definitions)
+    return {**base, **schema}
 
 
 def main(arguments: Sequence[str]) -> int:

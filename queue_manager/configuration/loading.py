@@ -1,28 +1,31 @@
-"""Reading a configuration file."""
+"""Reading a configuration file.
+
+The flow: YAML nodes (`document`, `config_map`), a plain tree with the place of every field (`yaml_tree`), pydantic's
+validation (`kueue_config`, `mistakes`), defaults and differences of the versions (`versions`), values that depend on
+each other (`validation`).
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from queue_manager.configuration.config_map import is_config_map, unwrap
-from queue_manager.configuration.decode import given, read
-from queue_manager.configuration.document import ConfigurationError, Findings, Problem, compose, line_of
+from queue_manager.configuration.document import ConfigurationError, Findings, Problem, compose, line_of, shown
 from queue_manager.configuration.features import DISABLE_WAIT_FOR_PODS_READY
-from queue_manager.configuration.kueue_config import KueueConfig
-from queue_manager.configuration.setting import DEFAULT_NAMESPACE, NO_PARALLEL_KINDS
+from queue_manager.configuration.fields import DEFAULT_NAMESPACE, V1BETA2
+from queue_manager.configuration.kueue_config import OTHER_KINDS, KueueConfig
+from queue_manager.configuration.mistakes import is_beyond, report, validated
 from queue_manager.configuration.validation import validate
-from queue_manager.configuration.versions import GROUP, INSTEAD, KIND, V1BETA1, V1BETA2, complete
-from queue_manager.kube_yaml import NULL
+from queue_manager.configuration.versions import API_VERSIONS, KIND, WHILE_ON, complete, waits_for_pods_ready
+from queue_manager.configuration.yaml_tree import read_section
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-API_VERSIONS = {f"{GROUP}/{version}": version for version in (V1BETA2, V1BETA1)}
 
 
 def load(path: str | Path) -> KueueConfig:
-    """The effective configuration of a file. Raises ConfigurationError with everything that is wrong in it."""
+    """The effective configuration of a file. Raises ConfigurationError with all problems of the file."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except IsADirectoryError:
@@ -36,49 +39,50 @@ def load(path: str | Path) -> KueueConfig:
 
 
 def loads(text: str, name: str = "configuration", *, own_namespace: str = DEFAULT_NAMESPACE) -> KueueConfig:
-    """The effective configuration of a text, or of the one in a ConfigMap; `name` stands in the error messages."""
+    """The effective configuration of a text, or of the one in a ConfigMap; `name` is the file in error messages."""
     findings = Findings(name, V1BETA2)
     document = compose(text, findings)
     if document is not None and is_config_map(document):
         document = unwrap(document, findings)
     findings.raise_if_any()
-    values = {} if document is None else _values(document, findings)
-    config = complete(values, findings, own_namespace)
+    written = KueueConfig() if document is None else _written(document, findings)
+    config = complete(written, findings, own_namespace)
     validate(config, findings)
     findings.raise_if_any()
     return config
 
 
 def own_namespace() -> str:
-    """The namespace of the pod that this process runs in, else Kueue's."""
+    """The namespace of the pod that this process runs in; outside of a pod kueue-system."""
     try:
         return SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip() or DEFAULT_NAMESPACE
     except OSError:
         return DEFAULT_NAMESPACE
 
 
-def _values(document: yaml.MappingNode, findings: Findings) -> dict[str, Any]:
-    """What the file says, by Python name. Sections that could not be read are left out."""
+def _written(document: yaml.MappingNode, findings: Findings) -> KueueConfig:
+    """The fields of the file, with defaults where a value is absent or was rejected."""
     _identify(document, findings)
-    fields = [pair for pair in document.value if pair[0].value not in ("apiVersion", "kind")]
-    dead = [pair for pair in fields if pair[0].value == "queueVisibility" and findings.version == V1BETA1]
-    for key, section in dead:
-        if section.tag != NULL:
-            findings.ignored.append(f"{key.value}: it has no effect in Kueue either")
-    rest = [pair for pair in fields if pair not in dead]
-    body = yaml.MappingNode(document.tag, rest, document.start_mark, document.end_mark)
-    values = given(body, KueueConfig, "", findings, INSTEAD)
-    for i, framework in enumerate(values["integrations"].frameworks if "integrations" in values else ()):
+    body = [pair for pair in document.value if pair[0].value not in ("apiVersion", "kind")]
+    fields = yaml.MappingNode(document.tag, body, document.start_mark, document.end_mark)
+    config, mistakes = validated(read_section(fields, KueueConfig, "", findings), findings)
+    enable_unread = any(mistake.path == "waitForPodsReady.enable" for mistake in mistakes)
+    waiting = waits_for_pods_ready(config, findings.version, unread=enable_unread)
+    for mistake in mistakes:
+        if waiting or mistake.path not in WHILE_ON or not is_beyond(mistake, findings):
+            report(mistake, findings)
+    findings.sort()
+    for i, framework in enumerate(config.integrations.frameworks):
         if framework != "batch/job":
-            findings.ignored.append(f"integrations.frameworks[{i}] ({framework}): {NO_PARALLEL_KINDS}")
-    for gate in values.get("feature_gates", ()):
+            findings.ignored.append(f"integrations.frameworks[{i}] ({framework}): {OTHER_KINDS.why}")
+    for gate in config.feature_gates:
         if gate != DISABLE_WAIT_FOR_PODS_READY:
             findings.ignored.append(f"featureGates[{gate}]: this gate does not switch anything in Sluice")
-    return values
+    return config
 
 
 def _identify(document: yaml.MappingNode, findings: Findings) -> None:
-    """The kind, and the version by which the rest is read; an unknown one is read as the newest."""
+    """Set the version by which the file is read, and check the kind; an unknown version is read as the newest."""
     wanted = {"apiVersion": tuple(API_VERSIONS), "kind": (KIND,)}
     for name, allowed in wanted.items():
         nodes = [(key, value) for key, value in document.value if key.value == name]
@@ -88,9 +92,12 @@ def _identify(document: yaml.MappingNode, findings: Findings) -> None:
             continue
         if len(nodes) > 1:
             findings.refuse(name, f"given twice; line {line_of(nodes[0][0])} has it already", line_of(nodes[1][0]))
-        text = read(nodes[0][1], str, name, findings)
-        if text not in allowed and isinstance(nodes[0][1], yaml.ScalarNode):
-            wrong = f'"{nodes[0][1].value}" is not a {KIND}{" version" if name == "apiVersion" else ""}'
-            findings.refuse(name, f"{wrong}; must be {must}", line_of(nodes[0][1]))
-        elif name == "apiVersion" and text in API_VERSIONS:
+        _, node = nodes[0]
+        text = node.value if isinstance(node, yaml.ScalarNode) else ""
+        if not isinstance(node, yaml.ScalarNode):
+            findings.refuse(name, f"{shown(node)}; must be a string", line_of(node))
+        elif text not in allowed:
+            wrong = f'"{text}" is not a {KIND}{" version" if name == "apiVersion" else ""}'
+            findings.refuse(name, f"{wrong}; must be {must}", line_of(node))
+        elif name == "apiVersion":
             findings.version = API_VERSIONS[text]

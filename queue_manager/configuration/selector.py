@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from pydantic import Field, model_serializer
 
 from job_controller.api_rules import label_selectors
 from job_controller.json_tree import Json
-from queue_manager.configuration.setting import setting
+from queue_manager.configuration.fields import ConfigModel, List
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
-    """A label key, the values it is compared with, and how."""
+class Requirement(ConfigModel):
+    """A label key, an operator, and the values that it compares with."""
 
-    key: str = setting("The label key.", "")
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = setting("How to compare.", "Exists")
-    values: tuple[str, ...] = setting("For In and NotIn.", ())
+    key: str = ""
+    """The label key."""
+
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = "Exists"
+    """How to compare."""
+
+    values: List[str] = ()
+    """For In and NotIn."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelSelector:
-    """Selects what meets all requirements; empty selects everything."""
+class LabelSelector(ConfigModel):
+    """Selects objects that meet all requirements; empty selects everything."""
 
-    match_labels: Mapping[str, str] = field(
-        default_factory=dict, metadata={"doc": "Labels that must have exactly these values."}
-    )
-    match_expressions: tuple[Requirement, ...] = setting("Requirements on label keys.", ())
+    match_labels: Mapping[str, str] = Field(default_factory=dict)
+    """Labels that must have exactly these values."""
 
+    match_expressions: List[Requirement] = ()
+    """Requirements on label keys."""
+
+    @model_serializer
     def tree(self) -> Json:
         """The selector as in an API object."""
         tree: dict[str, Any] = {}
@@ -42,11 +48,12 @@ class LabelSelector:
         return tree
 
     def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with these labels is selected."""
         return label_selectors.matches(self.tree(), labels)
 
 
 def outside(namespace: str) -> LabelSelector:
-    """All namespaces but the system's and our own."""
+    """Selects all namespaces but kube-system and this one."""
     values = tuple(dict.fromkeys(("kube-system", namespace)))
     return LabelSelector(
         match_expressions=(Requirement(key="kubernetes.io/metadata.name", operator="NotIn", values=values),)

@@ -1,108 +1,149 @@
-"""Sections of things that Sluice does not do: read and checked, named as ignored, without effect."""
-
-# ruff: noqa: RUF009 - `setting` only wraps an immutable default
+"""Sections of features that Sluice does not have. They are read and checked, listed as ignored, and have no effect."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from queue_manager.configuration.fields import (
+    MINUTE,
+    V1BETA2,
+    ConfigModel,
+    Duration,
+    List,
+    Only,
+    Opaque,
+    Positive,
+)
 from queue_manager.configuration.selector import LabelSelector
-from queue_manager.configuration.setting import MINUTE, Opaque, setting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodOptions:
+class PodOptions(ConfigModel):
     """Which single pods to manage."""
 
-    namespace_selector: LabelSelector | None = setting("Their namespaces.")
-    pod_selector: LabelSelector | None = setting("Their labels.")
+    namespace_selector: LabelSelector | None = None
+    """Their namespaces."""
+
+    pod_selector: LabelSelector | None = None
+    """Their labels."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceClassMapping:
+class DeviceClassMapping(ConfigModel):
     """Device classes that count as one resource."""
 
-    name: str = setting("The resource.", "")
-    device_class_names: tuple[str, ...] = setting("The device classes.", ())
-    sources: Opaque | None = setting("Where the devices are counted.", since="v1beta2")
+    name: str = ""
+    """The resource."""
+
+    device_class_names: List[str] = ()
+    """The device classes."""
+
+    sources: Annotated[Opaque, Only(V1BETA2)] = None
+    """Where the devices are counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CustomLabel:
-    """A label or annotation that becomes a label of metrics."""
+class CustomLabel(ConfigModel):
+    """A label or annotation of objects that becomes a label of metrics."""
 
-    name: str = setting("The label is custom_<name>.", "")
-    source_label_key: str = setting("The label it comes from.", "")
-    source_annotation_key: str = setting("The annotation it comes from.", "")
-    source_kind: Literal["ClusterQueue", "LocalQueue", "Cohort", "Workload"] = setting(
-        "The kind it is read from.", "ClusterQueue", since="v1beta2"
-    )
-    tracked_values: tuple[str, ...] = setting("Values that are told apart.", (), since="v1beta2")
+    name: str = ""
+    """The label of the metrics is custom_<name>."""
+
+    source_label_key: str = ""
+    """The label that the value is read from."""
+
+    source_annotation_key: str = ""
+    """The annotation that the value is read from."""
+
+    source_kind: Annotated[Literal["ClusterQueue", "LocalQueue", "Cohort", "Workload"], Only(V1BETA2)] = "ClusterQueue"
+    """The kind of the objects."""
+
+    tracked_values: Annotated[List[str], Only(V1BETA2)] = ()
+    """Values that the metrics distinguish."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook:
+class Webhook(ConfigModel):
     """The webhook server of Kueue."""
 
-    port: int = setting("Its port.", 9443, minimum=0, maximum=65535)
-    host: str = setting("The address it binds to.", "")
-    cert_dir: str = setting("Where its certificate is.", "/tmp/k8s-webhook-server/serving-certs")
+    port: Annotated[int, Field(ge=0, le=65535)] = 9443
+    """The port of the server."""
+
+    host: str = ""
+    """The address that the server binds to."""
+
+    cert_dir: str = "/tmp/k8s-webhook-server/serving-certs"
+    """The directory of the certificate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InternalCertManagement:
-    """Certificates that Kueue makes itself."""
+class InternalCertManagement(ConfigModel):
+    """Certificates that Kueue issues itself."""
 
-    enable: bool = setting("Whether it makes them.", True)
-    webhook_service_name: str = setting("The Service that they are for.", "kueue-webhook-service")
-    webhook_secret_name: str = setting("The Secret that they are kept in.", "kueue-webhook-server-cert")
+    enable: bool = True
+    """Whether Kueue issues them."""
+
+    webhook_service_name: str = "kueue-webhook-service"
+    """The Service that they are issued for."""
+
+    webhook_secret_name: str = "kueue-webhook-server-cert"
+    """The Secret that they are kept in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tls:
+class Tls(ConfigModel):
     """TLS of Kueue's servers."""
 
-    min_version: str = setting("VersionTLS12 or VersionTLS13.", "")
-    cipher_suites: tuple[str, ...] = setting("Not with VersionTLS13.", ())
-    curve_preferences: Opaque | None = setting("Curves, in order of preference.")
+    min_version: str = ""
+    """VersionTLS12 or VersionTLS13."""
+
+    cipher_suites: List[str] = ()
+    """Not with VersionTLS13."""
+
+    curve_preferences: Opaque = None
+    """Curves, in order of preference."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExternalFramework:
+class ExternalFramework(ConfigModel):
     """A kind that MultiKueue dispatches."""
 
-    name: str = setting("As Kind.version.group.", "")
+    name: str = ""
+    """As Kind.version.group."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncrementalDispatcher:
+class IncrementalDispatcher(ConfigModel):
     """Nominates clusters step by step."""
 
-    step_size: int = setting("Clusters per step.", 3, minimum=1)
+    step_size: Positive = 3
+    """Clusters per step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MultiKueue:
+class MultiKueue(ConfigModel):
     """Dispatch to other clusters."""
 
-    gc_interval: timedelta = setting("How often leftovers are collected.", MINUTE, minimum=timedelta(0))
-    origin: str = setting("Label value that marks what came from here.", "multikueue")
-    worker_lost_timeout: timedelta = setting(
-        "How long a lost cluster keeps its Workloads.", 15 * MINUTE, minimum=timedelta(0)
-    )
-    dispatcher_name: str = setting("Who chooses the cluster.", "kueue.x-k8s.io/multikueue-dispatcher-all-at-once")
-    external_frameworks: tuple[ExternalFramework, ...] = setting("Further kinds.", ())
-    cluster_profile: Opaque | None = setting("Credentials of clusters.", since="v1beta2")
-    incremental_dispatcher_config: IncrementalDispatcher | None = setting(
-        "For the incremental dispatcher.", since="v1beta2"
-    )
+    gc_interval: Duration = MINUTE
+    """How often orphaned objects are collected."""
+
+    origin: str = "multikueue"
+    """Label value of the objects that were dispatched from here."""
+
+    worker_lost_timeout: Duration = 15 * MINUTE
+    """How long a lost cluster keeps its Workloads."""
+
+    dispatcher_name: str = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
+    """The controller that chooses the cluster."""
+
+    external_frameworks: List[ExternalFramework] = ()
+    """Further kinds."""
+
+    cluster_profile: Annotated[Opaque, Only(V1BETA2)] = None
+    """Credentials of clusters."""
+
+    incremental_dispatcher_config: Annotated[IncrementalDispatcher | None, Only(V1BETA2)] = None
+    """For the incremental dispatcher."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VisibilityServer:
+class VisibilityServer(ConfigModel):
     """The visibility API."""
 
-    bind_address: str = setting("The address it binds to. Empty: all.", "")
-    bind_port: int = setting("Its port.", 8082, minimum=1, maximum=65535)
+    bind_address: str = ""
+    """The address that the server binds to. Empty: all."""
+
+    bind_port: Annotated[int, Field(ge=1, le=65535)] = 8082
+    """The port of the server."""

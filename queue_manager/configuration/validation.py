@@ -1,4 +1,4 @@
-"""Values that have the right type but cannot be, alone or together (spec: kueue.md 2a)."""
+"""Values that have the right type but cannot be used, alone or together (Kueue's pkg/config, `validate`)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 
 from job_controller.api_rules import label_selectors, names
 from queue_manager.configuration import addresses, features
-from queue_manager.configuration.decode import one_of
 from queue_manager.configuration.document import Findings
 from queue_manager.configuration.kueue_config import KueueConfig
+from queue_manager.configuration.mistakes import one_of
 
 FRAMEWORKS = (
     "batch/job",
@@ -37,7 +37,7 @@ _is_kind_version_group = re.compile(r"[^.]+\.[^.]+\.[^.].*").fullmatch
 
 
 def validate(config: KueueConfig, findings: Findings) -> None:
-    """Note every impossible value in `findings`."""
+    """Add every value that cannot be used to `findings`."""
     _feature_gates(config, findings)
     _namespaces(config, findings)
     _integrations(config, findings)
@@ -147,7 +147,7 @@ def _custom_labels(config: KueueConfig, findings: Findings) -> None:
 
 
 def _leader_election(config: KueueConfig, findings: Findings) -> None:
-    """A leader that renews too late would work on beside its successor."""
+    """A leader that renews too late would go on working beside its successor."""
     path, election = "leaderElection", config.leader_election
     if not election.leader_elect:
         return

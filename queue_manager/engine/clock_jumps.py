@@ -4,7 +4,7 @@ Deadlines, backoffs and times to live are times of the wall clock. Timers run on
 laptop sleeps, and which nobody sets: a deadline that passed in the night would be met in the afternoon, and one whose
 clock was set back in the meantime a day too late. So when the wall clock and the timers have moved apart, every key
 that waits for a time is synced at once. What is not due yet gets a new timer; what counts from a time that is now in
-the future begins anew (`workloads.clock_set_back`, `job_controller.times.counted_from`).
+the future begins anew (`workloads.clock_set_back`, `job_controller.times.effective_start`).
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class EventRecorder:
                 await self._client.patch(EVENTS, namespace, occurrence.name, patch, content_type=STRATEGIC_PATCH)
                 return
             except ApiError as error:
-                if error.status != 404:  # Events live an hour: the first one is gone, write another
+                if not error.is_not_found:  # Events live an hour: the first one is gone, write another
                     raise
         name = await self._create(namespace, event, occurrence)
         self._correlator.written(occurrence, name)

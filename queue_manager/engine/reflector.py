@@ -156,7 +156,7 @@ class Reflector(Generic[T]):
             ):
                 await self._read(chunks, watchdog)
         except ApiError as error:
-            if error.status == 410:
+            if error.is_expired:
                 raise Expired(error.message) from error
             raise
         except TimeoutError:
@@ -253,7 +253,7 @@ class Reflector(Generic[T]):
         error = ApiError(
             int(tree.get("code") or 500), str(tree.get("reason") or ""), str(tree.get("message") or ""), tree
         )
-        if error.status == 410 or error.reason in ("Expired", "Gone"):
+        if error.is_expired or error.reason in ("Expired", "Gone"):
             raise Expired(error.message)
         raise error
 

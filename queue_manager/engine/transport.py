@@ -94,6 +94,36 @@ class ApiError(Exception):
         error.retry_after = error.retry_after if header is None else _seconds(header)
         return error
 
+    @property
+    def is_not_found(self) -> bool:
+        """404: the object does not exist."""
+        return self.status == 404
+
+    @property
+    def is_conflict(self) -> bool:
+        """409: the object has changed since it was read, or its name is taken."""
+        return self.status == 409
+
+    @property
+    def is_unauthorized(self) -> bool:
+        """401: the credentials are missing or not accepted."""
+        return self.status == 401
+
+    @property
+    def is_forbidden(self) -> bool:
+        """403: the user lacks a permission, or admission rejects the request."""
+        return self.status == 403
+
+    @property
+    def is_expired(self) -> bool:
+        """410: the resourceVersion or the continue token is too old."""
+        return self.status == 410
+
+    @property
+    def is_rejected(self) -> bool:
+        """400, 403, 413 or 422: the server rejects the request itself, and would reject it again."""
+        return self.status in (400, 403, 413, 422)
+
 
 def _seconds(value: object) -> float | None:
     """A Retry-After in seconds. Its other form, a date, is not used by Kubernetes and counts as absent."""

@@ -55,7 +55,7 @@ class JobCluster:
         try:
             return await self._client.get(JOBS, *key, type=Job)
         except ApiError as error:
-            if error.status != 404:
+            if not error.is_not_found:
                 raise
             self._forget(self._jobs, key)
             return None
@@ -67,7 +67,7 @@ class JobCluster:
         try:
             return await self._client.patch(PODS, *key, patch, content_type=STRATEGIC_PATCH, type=Pod)
         except ApiError as error:
-            if error.status == 404:
+            if error.is_not_found:
                 self._forget(self._pods, key, str(patch.get("metadata", {}).get("uid", "")))
             raise
 
@@ -75,7 +75,7 @@ class JobCluster:
         try:
             await self._client.delete(PODS, *key, uid=uid, resource_version=resource_version)
         except ApiError as error:
-            if error.status == 404:
+            if error.is_not_found:
                 self._forget(self._pods, key, uid)
             raise
 

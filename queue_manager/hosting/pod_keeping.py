@@ -37,7 +37,7 @@ class _Keeper:
         try:
             await self._client.get(NODES, "", name, type=GcNode)
         except ApiError as error:
-            if error.status != 404:
+            if not error.is_not_found:
                 raise
             return False
         return True

@@ -1,44 +1,18 @@
-"""What is known of a Job's surroundings when its next action is decided, and what such an action can be."""
+"""What `decide` can answer: each action is one write of the controller, with the Event recorded after it succeeded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from job_controller.json_tree import Json
-from queue_manager.api.types import ResourceFlavor, Workload
-from queue_manager.jobs.workload_manifest import Priority
+from queue_manager.api.types import Workload
 from queue_manager.lifecycle.status_draft import Draft, Event
-
-MAX_ANCESTORS = 10  # owners above a Job that are followed in search of a managed one
-
-
-@dataclass(frozen=True, slots=True)
-class ParentJob:
-    """A managed Job above this one. The child has no Workload of its own, and runs only while its parent may."""
-
-    admitted: bool  # the parent holds quota: its Workload is admitted, and neither evicted nor finished
-    too_deep: bool = False  # the chain of owners is longer than anybody follows
-
-
-@dataclass(frozen=True, slots=True)
-class JobContext:
-    """What else decides. `priority` None: the Job names a class that does not exist."""
-
-    managed: bool = True
-    priority: Priority | None = field(default_factory=Priority)
-    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
-    waits_for_pods: bool = True
-    labels_to_copy: tuple[str, ...] = ()
-    overrides: Mapping[str, str] = field(default_factory=dict)  # annotations of the Job that hold
-    uses_nodes: bool = False  # pods of the Job run, or may, or are being created
-    prebuilt: Workload | None = None  # the one the Job names, if it names one and that exists
-    parent: ParentJob | None = None  # the managed Job it belongs to
 
 
 @dataclass(frozen=True, slots=True)
 class CreateWorkload:
-    """Make the Workload; `workload` is its manifest. Events are told after the write, about the Job."""
+    """Create the Workload; `workload` is its manifest."""
 
     workload: Json
     event: Event
@@ -46,7 +20,7 @@ class CreateWorkload:
 
 @dataclass(frozen=True, slots=True)
 class DeleteWorkload:
-    """Delete a Workload that does not stand for the Job any more."""
+    """Delete a Workload that no longer stands for the Job."""
 
     workload: Workload
     event: Event | None = None
@@ -54,14 +28,14 @@ class DeleteWorkload:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseWorkload:
-    """Remove our finalizer from a Workload that is being deleted."""
+    """Remove the queue manager's finalizer from a Workload that is being deleted."""
 
     workload: Workload
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateWorkload:
-    """Patch spec or metadata of the Workload."""
+    """Merge-patch spec or metadata of the Workload."""
 
     workload: Workload
     patch: Json
@@ -70,7 +44,7 @@ class UpdateWorkload:
 
 @dataclass(frozen=True, slots=True)
 class WriteWorkloadStatus:
-    """Write the Workload's status through the one writer of it."""
+    """Apply a transition to the Workload's status, through `scheduler.workload_writer`."""
 
     workload: Workload
     transition: Callable[[Draft], None]
@@ -79,7 +53,7 @@ class WriteWorkloadStatus:
 
 @dataclass(frozen=True, slots=True)
 class PatchJob:
-    """Merge-patch the Job: its start, or one half of its stop."""
+    """Merge-patch the Job: its start, or one of the two writes of its stop."""
 
     patch: Json
     event: Event | None = None
@@ -87,14 +61,14 @@ class PatchJob:
 
 @dataclass(frozen=True, slots=True)
 class RecordEvent:
-    """Nothing can be done but to say why."""
+    """Record an Event about the Job that says why nothing can be done; repeated only when its text changes."""
 
     event: Event
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """All is as it should be, or somebody else has the next move."""
+    """Job and Workload agree, or the next write is another controller's."""
 
 
 Action = (

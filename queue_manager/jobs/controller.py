@@ -1,4 +1,7 @@
-"""Keeps each Job and its Workload in step: asks `decide` what to do, does it, asks again."""
+"""The controller of Jobs in a queue: it asks `decide` for the next action of a Job, performs it, and asks again.
+
+It also copies changed values of WorkloadPriorityClasses to the Workloads that refer to them.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.jobs import actions, webhook
-from queue_manager.jobs.actions import MAX_ANCESTORS
 from queue_manager.jobs.decide import decide
+from queue_manager.jobs.situation import MAX_ANCESTORS, JobContext
 from queue_manager.jobs.standing import JobStanding
 from queue_manager.jobs.workload_manifest import prebuilt_name, priority_of
 from queue_manager.lifecycle import overrides
@@ -33,21 +36,20 @@ from queue_manager.scheduler.workload_controller import BY_OWNER
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 
 WORKERS = 10
-REFUSALS = (400, 403, 409, 413, 422)  # answers about what was asked for, not about the server's state
 CREATION_LATENCY = "kueue_workload_creation_latency_seconds"
-_BY_CLASS = "workload-priority-class"  # indexes of Jobs and of Workloads, by the class that each names
+_BY_CLASS = "workload-priority-class"  # index of Jobs and of Workloads by the WorkloadPriorityClass that each names
 _BY_NAMESPACE = "namespace"
 _BY_PARENT = "parent"
 _BY_PREBUILT = "prebuilt"
 
 
 class JobQueueController:
-    """The Job's side of queueing; running its pods is the Job controller's business."""
+    """Reconciles each Job with its Workload. The pods of a Job are the Job controller's."""
 
     def __init__(
         self, runtime: Runtime, settings: Settings, writer: WorkloadWriter, running: JobPods, standing: JobStanding
     ) -> None:
-        """`running`: the pods that use nodes."""
+        """`running`: which Jobs have pods that use nodes."""
         self._runtime = runtime
         self._settings = settings
         self._writer = writer
@@ -62,8 +64,8 @@ class JobQueueController:
         self._standing = standing
         self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
-        self._told: dict[str, Event] = {}  # by Job uid: what was said last about one that cannot be queued
-        self._refused: dict[str, str] = {}  # by Job uid: what was said last about its overrides
+        self._last_events: dict[str, Event] = {}  # by Job UID: the last Event about why the Job cannot be queued
+        self._rejected_annotations: dict[str, str] = {}  # by Job UID: the last Event text about labels and annotations
         self._jobs.index(_BY_CLASS, _class_label)
         self._jobs.index(_BY_PREBUILT, _prebuilt_key)
         self._jobs.index(_BY_NAMESPACE, lambda job: (job.metadata.namespace,))
@@ -79,15 +81,15 @@ class JobQueueController:
         runtime.worker(self.classes, self.sync_class)
 
     def use(self, settings: Settings) -> None:
-        """From now on; other Jobs may be ours."""
+        """Apply new settings and sync all Jobs: others may be managed now."""
         self._settings = self._standing.settings = settings
         for job in self._jobs.values():
-            self._look_at(job)
+            self._resync(job)
 
-    # --- what to look at ---
+    # --- which Jobs to sync ---
 
-    def _look_at(self, job: Job) -> None:
-        """Something around the Job has changed: sync it, and say that it may have pods now, or no longer."""
+    def _resync(self, job: Job) -> None:
+        """Sync a Job whose surroundings changed, and announce that its permission to have pods may have changed."""
         self.queue.add(job.metadata.key)
         self._standing.announce(job.metadata.key)
 
@@ -95,42 +97,42 @@ class JobQueueController:
         if new is not None:
             self.queue.add(new.metadata.key, new=old is None)
         elif old is not None:
-            self._told.pop(old.metadata.uid, None)
-            self._refused.pop(old.metadata.uid, None)
+            self._last_events.pop(old.metadata.uid, None)
+            self._rejected_annotations.pop(old.metadata.uid, None)
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         workload = new or old
         if workload is None:
             return
         owners = [workload.job_uid, old.job_uid if old is not None else ""]
-        for uid in dict.fromkeys(owners):  # one that it belonged to until now has none any more
+        for uid in dict.fromkeys(owners):  # the previous owner too: it has lost this Workload
             job = self._jobs.by_uid(uid)
             if job is not None:
-                self._look_at(job)
-                self._look_below(uid)
+                self._resync(job)
+                self._resync_descendants(uid)
         for waiting in self._jobs.lookup(_BY_PREBUILT, str(workload.metadata.key)):
             self.queue.add(waiting.metadata.key)
 
-    def _look_below(self, uid: str, depth: int = MAX_ANCESTORS) -> None:
-        """All that depend on this Job, also through others in between: nothing of those need change with it."""
+    def _resync_descendants(self, uid: str, depth: int = MAX_ANCESTORS) -> None:
+        """Sync all Jobs below this one: nothing of the Jobs in between needs to change with it."""
         for child in self._jobs.lookup(_BY_PARENT, uid) if depth else ():
-            self._look_at(child)
-            self._look_below(child.metadata.uid, depth - 1)
+            self._resync(child)
+            self._resync_descendants(child.metadata.uid, depth - 1)
 
     def _on_running(self, job_uid: str) -> None:
-        """A stop waits for the last pod."""
+        """The stop of a suspended Job may have waited for this pod."""
         job = self._jobs.by_uid(job_uid)
         if job is not None and job.spec.suspend:
             self.queue.add(job.metadata.key)
 
     def _on_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
-        """Its labels say whether its Jobs are ours. They may be known before it: each kind has its own watch."""
+        """A namespace's labels decide whether its Jobs are managed. Jobs may be in the cache before their namespace."""
         if new is not None and (old is None or old.metadata.labels != new.metadata.labels):
             for job in self._jobs.lookup(_BY_NAMESPACE, new.metadata.name):
-                self._look_at(job)
+                self._resync(job)
 
     def _on_flavor(self, old: ResourceFlavor | None, new: ResourceFlavor | None) -> None:
-        """Jobs that were admitted to it before it was deleted, or before we knew it, wait for it."""
+        """Jobs that were admitted to a flavor which was deleted, or is not in the cache yet, wait for it."""
         if old is None and new is not None:
             for job in self._jobs.values():
                 if job.spec.suspend:
@@ -139,15 +141,19 @@ class JobQueueController:
     def _on_class(self, old: WorkloadPriorityClass | None, new: WorkloadPriorityClass | None) -> None:
         if new is None:
             return
-        if old is None:  # Jobs may have waited for it
+        if old is None:  # Jobs that name the class may wait for it
             for job in self._jobs.lookup(_BY_CLASS, new.metadata.name):
                 self.queue.add(job.metadata.key)
         elif old.value != new.value:
             self.classes.add(new.metadata.name)
 
-    # --- work ---
+    # --- syncing ---
 
     async def sync(self, key: Key) -> None:
+        """Perform the next action for a Job, and enqueue the Job again if there may be another one.
+
+        Raises ApiError for answers that are worth a retry with backoff.
+        """
         job = self._jobs.get(key.namespace, key.name)
         if job is None:
             return
@@ -155,7 +161,7 @@ class JobQueueController:
         context = self._context(job)
         if not context.managed and not owned and context.parent is None:
             return
-        self._tell_refused_overrides(job)
+        self._report_rejected_annotations(job)
         action = decide(job, owned, context)
         if isinstance(action, actions.Nothing):
             return
@@ -164,22 +170,22 @@ class JobQueueController:
         except Gone:
             return
         except ApiError as error:
-            if error.status == 404:
+            if error.is_not_found:
                 return
-            if error.status != 409 or (
-                isinstance(action, actions.CreateWorkload) and not await self._is_ours(job, action)
+            if not error.is_conflict or (
+                isinstance(action, actions.CreateWorkload) and not await self._was_created_before(job, action)
             ):
-                self._tell_refusal(job, error)
+                self._report_rejection(job, error)
                 raise
-            again = True  # somebody else wrote; what they wrote is on its way into the cache
+            again = True  # a conflict: the newer version is not in the cache yet
             await self._refresh(job)
         if again:
             self.queue.add(key)
 
-    def _context(self, job: Job) -> actions.JobContext:
+    def _context(self, job: Job) -> JobContext:
         classes = {c.metadata.name: c for c in self._classes.values()}
         pod_classes = {c.metadata.name: c for c in self._pod_classes.values()}
-        return actions.JobContext(
+        return JobContext(
             uses_nodes=job.spec.suspend and self._running.any_of(job.metadata.uid),
             prebuilt=self._workloads.get(job.metadata.namespace, prebuilt_name(job)) if prebuilt_name(job) else None,
             parent=self._standing.parent(job),
@@ -191,47 +197,48 @@ class JobQueueController:
             overrides=overrides.accepted(job.metadata.annotations, self._settings.bounds),
         )
 
-    def _tell_refused_overrides(self, job: Job) -> None:
-        """Where admission did not refuse them, the Job is told once what they mean."""
+    def _report_rejected_annotations(self, job: Job) -> None:
+        """Record an Event about labels and annotations that no webhook has rejected and that have no effect; once for
+        each text."""
         own, notes = job.metadata.labels, job.metadata.annotations
-        meaning = {
+        problems = {
             "the configuration applies": overrides.errors(notes, self._settings.bounds),
             "this has no effect": webhook.without_effect(own, notes),
         }
-        said = ["; ".join([*map(str, errors), what]) for what, errors in meaning.items() if errors]
-        text = "; ".join(said)
-        if text != self._refused.get(job.metadata.uid, "") and not finished(job.status):
-            self._refused[job.metadata.uid] = text
+        texts = ["; ".join([*map(str, errors), effect]) for effect, errors in problems.items() if errors]
+        text = "; ".join(texts)
+        if text != self._rejected_annotations.get(job.metadata.uid, "") and not finished(job.status):
+            self._rejected_annotations[job.metadata.uid] = text
             if text:
-                self._tell(job, Event("Warning", event_reasons.INVALID_OVERRIDE, text))
+                self._record(job, Event("Warning", event_reasons.INVALID_OVERRIDE, text))
 
     async def _perform(self, job: Job, action: actions.Action) -> bool:
-        """Do it; then tell. True if there may be more to do at once."""
+        """Perform the action, then record its Event. Returns whether there may be another action at once."""
         client, meta = self._runtime.client, job.metadata
         match action:
             case actions.CreateWorkload(tree, event):
                 await client.create(WORKLOADS, meta.namespace, tree, type=Workload)
                 self._observe_creation(job)
-                self._tell(job, event)
-                self._tell(job, _without_effect(job))
-            case actions.DeleteWorkload(workload, told):
+                self._record(job, event)
+                self._record(job, _without_effect(job))
+            case actions.DeleteWorkload(workload, event):
                 key = workload.metadata.key
                 await client.delete(WORKLOADS, key.namespace, key.name, uid=workload.metadata.uid)
-                self._tell(job, told)
+                self._record(job, event)
             case actions.ReleaseWorkload(workload):
-                rest = [f for f in workload.metadata.finalizers if f != keys.FINALIZER]
-                await self._patch_workload(workload, {"metadata": {"finalizers": rest}})
-            case actions.UpdateWorkload(workload, patch, told):
+                others = [f for f in workload.metadata.finalizers if f != keys.FINALIZER]
+                await self._patch_workload(workload, {"metadata": {"finalizers": others}})
+            case actions.UpdateWorkload(workload, patch, event):
                 await self._patch_workload(workload, patch)
-                self._tell(job, told)
-            case actions.WriteWorkloadStatus(workload, transition, told):
+                self._record(job, event)
+            case actions.WriteWorkloadStatus(workload, transition, event):
                 await self._writer.write(workload, transition, event_reasons.WORKLOAD_COMPONENT)
-                self._tell(job, told)
-            case actions.PatchJob(patch, told):
+                self._record(job, event)
+            case actions.PatchJob(patch, event):
                 job = await client.patch(JOBS, meta.namespace, meta.name, patch, type=Job)
-                self._tell(job, told)
+                self._record(job, event)
             case actions.RecordEvent(event):
-                self._tell_once(job, event)
+                self._record_once(job, event)
                 return False
             case actions.Nothing():
                 return False
@@ -249,34 +256,36 @@ class JobQueueController:
         await self._runtime.client.patch(WORKLOADS, meta.namespace, meta.name, patch, type=Workload)
 
     async def _refresh(self, job: Job) -> None:
-        """Read what we conflicted with, so that the next look is not at the same old state."""
+        """Read the objects that a write conflicted with into the cache, so that the next sync decides on new state."""
         meta = job.metadata
         await self._runtime.client.get(JOBS, meta.namespace, meta.name, type=Job)
         for workload in self._workloads.lookup(BY_OWNER, meta.uid):
             await self._runtime.client.get(WORKLOADS, meta.namespace, workload.metadata.name, type=Workload)
 
-    async def _is_ours(self, job: Job, action: actions.CreateWorkload) -> bool:
-        """Whether what is there already under this name was made for this Job, by an answer that did not arrive."""
+    async def _was_created_before(self, job: Job, action: actions.CreateWorkload) -> bool:
+        """Whether the Workload of this name was created for this Job, by an earlier request whose answer was lost."""
         meta = action.workload["metadata"]
         found = await self._runtime.client.get(WORKLOADS, meta["namespace"], meta["name"], type=Workload)
         return found.job_uid == job.metadata.uid
 
-    def _tell_refusal(self, job: Job, error: ApiError) -> None:
-        """Once for each text. Only what the server will say again: not that it is busy, or that we are too many."""
-        if error.status in REFUSALS:
-            self._tell_once(job, Event("Warning", event_reasons.QUEUEING_REFUSED, f"Cannot be queued: {error.message}"))
+    def _report_rejection(self, job: Job, error: ApiError) -> None:
+        """Record an Event about a request that the API server will reject again; once for each text."""
+        if error.is_rejected or error.is_conflict:
+            self._record_once(
+                job, Event("Warning", event_reasons.QUEUEING_REFUSED, f"Cannot be queued: {error.message}")
+            )
 
-    def _tell_once(self, job: Job, event: Event) -> None:
-        if self._told.get(job.metadata.uid) != event:
-            self._told[job.metadata.uid] = event
-            self._tell(job, event)
+    def _record_once(self, job: Job, event: Event) -> None:
+        if self._last_events.get(job.metadata.uid) != event:
+            self._last_events[job.metadata.uid] = event
+            self._record(job, event)
 
-    def _tell(self, job: Job, event: Event | None) -> None:
+    def _record(self, job: Job, event: Event | None) -> None:
         if event is not None:
             self._recorder.event(job, *event)
 
     async def sync_class(self, name: str) -> None:
-        """The value of a priority class changed: all Workloads that refer to it follow (spec 3.5)."""
+        """Write the new value of a WorkloadPriorityClass to all Workloads that refer to it and are not finished."""
         found = self._classes.get("", name)
         if found is None:
             return
@@ -286,7 +295,7 @@ class JobQueueController:
 
 
 def _without_effect(job: Job) -> Event | None:
-    """What to report of annotations that have no effect."""
+    """The Event about fields of the pod template that have no effect."""
     meta = {"labels": job.metadata.labels, "annotations": job.metadata.annotations}
     sentences = without_effect(str(JOBS), {"metadata": meta, "spec": {"template": job.spec.template}})
     return Event("Warning", reasons.FIELDS_WITHOUT_EFFECT, "; ".join(sentences)) if sentences else None

@@ -1,4 +1,5 @@
-"""What a Job's status says about its pods, as its Workload needs it (spec: kueue.md 7.5)."""
+"""What the Job's status reports about its pods, as the Workload needs it (`PodsReady` and `ReclaimablePods` of Kueue's
+pkg/controller/jobs/job)."""
 
 from __future__ import annotations
 
@@ -6,25 +7,27 @@ from job_controller import conditions
 from job_controller.completion_indexes import stored_completed, stored_failed
 from job_controller.model import Job
 from job_controller.reasons import SUSPENDED
+from queue_manager.api.types import ReclaimablePod
 from queue_manager.jobs.workload_manifest import pod_count, synchronous
+from queue_manager.lifecycle.status_draft import Draft
 
 
 def stopped(job: Job, uses_nodes: bool = False) -> bool:
-    """Suspended, confirmed by the Job controller, and no pod is left, not even a terminating one."""
+    """Whether the Job controller has confirmed the suspension and no pod is left, not even a terminating one."""
     return job.spec.suspend and conditions.is_true(job.status.conditions, SUSPENDED) and idle(job, uses_nodes)
 
 
 def idle(job: Job, uses_nodes: bool = False) -> bool:
     """Whether no pod of the Job uses a node any more.
 
-    The Job's status must say so, and so must the pods (`uses_nodes`): right after a start the status does not count
-    the new pods yet, and a Job that is suspended at that moment would look as if it had none.
+    Both the Job's status and the pods (`uses_nodes`) must agree: right after a start the status does not count the new
+    pods yet, so a Job that is suspended then would appear to have none.
     """
     return job.status.active == 0 and not job.status.terminating and not uses_nodes
 
 
 def ready(job: Job) -> bool:
-    """All pods that should run are ready or done; an index that failed for good is done as well."""
+    """Whether all pods that should run are ready or have ended; a failed index counts as ended."""
     status = job.status
     uncounted = status.uncounted_terminated_pods
     done = status.succeeded + (len(uncounted.succeeded) if uncounted else 0) + len(stored_failed(job))
@@ -32,10 +35,10 @@ def ready(job: Job) -> bool:
 
 
 def reclaimable(job: Job, wanted: int) -> int:
-    """How many of the `wanted` pods of its Workload a Job will not run again: fewer completions are missing than that.
+    """How many of the `wanted` pods of the Workload the Job will not run again (KEP-78).
 
-    Those that it will run count, not those that it may run at once: with fewer pods admitted than asked for both its
-    parallelism and, where they are to be equal, its completions are less than the user's.
+    The pods that are still to run are counted from the completions, not from the parallelism: after a partial admission
+    the Job's parallelism, and its completions if both must be equal, are lower than the user's.
     """
     spec, status = job.spec, job.status
     done = status.succeeded
@@ -45,5 +48,10 @@ def reclaimable(job: Job, wanted: int) -> int:
         return 0
     total = wanted if synchronous(job) else spec.completions
     if total is None:
-        total = spec.pods_at_once  # a work queue: no pod replaces one that has succeeded, nor joins later
+        total = spec.pods_at_once  # a work queue Job creates no pod after the first success
     return min(wanted, max(0, wanted - max(0, total - done)))
+
+
+def report_reclaimable(draft: Draft, count: int) -> None:
+    """Write how many pods of the Workload will not run again; their quota is given back."""
+    draft.put(reclaimable_pods=(ReclaimablePod(name="main", count=count),) if count else ())

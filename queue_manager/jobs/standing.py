@@ -1,15 +1,15 @@
-"""Where a Job stands with the queue: is it managed, does it belong to a managed Job, may it have pods now?
+"""Whether a Job is managed by the queue, belongs to a managed Job, and may have pods now.
 
-Everything is read from caches, which are synced before any worker of the runtime starts.
+All answers are read from caches, which are synced before any worker of the runtime starts. Pods are permitted by:
 
-    the Job has a Workload          pods while the Workload is admitted and asks for what the Job runs
+    the Job has a Workload          pods while the Workload is admitted and matches the Job
     managed, no Workload yet        no pods
     child of a managed Job          pods while the Workload of that Job is admitted
-    none of these                   pods: the queue has no say in it
+    none of these                   pods: the queue does not manage the Job
 
 A Workload that is evicted, finished or being deleted still has Admitted=True; its Job is being stopped and gets no new
-pods. A Workload outlives the queue label of its Job: a Job that has taken its label off while it waited may have pods
-only after its Workload is gone.
+pods. A Workload outlives the queue label of its Job: a Job whose label was removed while it was pending may have pods
+only after its Workload is deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from queue_manager.api.resources import JOBS, NAMESPACES, WORKLOADS
 from queue_manager.api.types import Namespace, Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
-from queue_manager.jobs.actions import MAX_ANCESTORS, ParentJob
+from queue_manager.jobs.situation import MAX_ANCESTORS, ParentJob
 from queue_manager.jobs.workload_manifest import lets_run, made_for, matches, prebuilt_name, queue_name
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.scheduler.job_pods import JobPods
@@ -34,7 +34,7 @@ class JobStanding:
     """Implements `job_controller.ports.PodPermits`."""
 
     def __init__(self, runtime: Runtime, settings: Settings, running: JobPods) -> None:
-        """`running`: the pods that use nodes."""
+        """`running`: which Jobs have pods that use nodes."""
         self.settings = settings
         self._jobs: Cache[Job] = runtime.cache(JOBS, Job)
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
@@ -42,7 +42,7 @@ class JobStanding:
         self._running = running
         self._subscribers: list[Callable[[Key], None]] = []
 
-    # --- who is managed ---
+    # --- managed Jobs ---
 
     def managed(self, job: Job) -> bool:
         """Whether the queue manages this Job by its own queue name, or manages all Jobs, in the Job's namespace."""
@@ -57,7 +57,7 @@ class JobStanding:
         return self.settings.manages({"kubernetes.io/metadata.name": name, **own})
 
     def parent(self, job: Job) -> ParentJob | None:
-        """The nearest managed Job above a Job without a queue name; None if there is none."""
+        """The nearest managed Job above a Job without a queue name; None if no managed Job is above it."""
         if queue_name(job):
             return None
         above = job
@@ -71,22 +71,23 @@ class JobStanding:
         return ParentJob(admitted=False, too_deep=True)
 
     def _owner(self, job: Job) -> Job | None:
-        """The Job that controls this one. An owner of another kind, group or namespace is none of ours."""
+        """The Job that controls this one; None for an owner of another kind, group or namespace."""
         owner = job.metadata.controller
         found = self._jobs.by_uid(owner.uid) if owner is not None and owner.is_job else None
         return found if found is not None and found.metadata.namespace == job.metadata.namespace else None
 
     def workloads_of(self, job: Job) -> list[Workload]:
-        """Those that the Job controls, and those of its own whose owner reference somebody has removed.
+        """The Workloads that the Job controls, and those created for it whose owner reference was removed.
 
-        A Workload that carries the Job's UID in its label is the Job's own only if its name says so too: anybody can
-        write a label.
+        A Workload with the Job's UID label but without an owner reference counts only if it is also named for the Job
+        or by the Job: any user can write a label.
         """
         return [w for w in self._workloads.lookup(BY_OWNER, job.metadata.uid) if _is_own(job, w)]
 
-    # --- who may have pods ---
+    # --- permission to have pods ---
 
     def may_create_pods(self, job: Job) -> bool:
+        """Whether the Job controller may create pods for this Job now; see the table above."""
         workloads = self.workloads_of(job)
         if workloads:
             stopping = keys.STOPPING in job.metadata.annotations
@@ -97,17 +98,19 @@ class JobStanding:
         return parent is None or parent.admitted
 
     def _is_left_alone(self, namespace: str) -> bool:
-        """Whether the queue manages no Job of this namespace. Unknown before the namespace is in the cache."""
+        """Whether the queue manages no Job of this namespace; False while the namespace is not in the cache."""
         return self._namespaces.get("", namespace) is not None and not self._selected(namespace)
 
     def creating(self, job: Job) -> AbstractContextManager[None]:
+        """While the context is open, the Job counts as having pods."""
         return self._running.creating(job.metadata.uid)
 
     def subscribe(self, changed: Callable[[Key], None]) -> None:
+        """Call `changed` when `may_create_pods` may have another answer for a Job."""
         self._subscribers.append(changed)
 
     def announce(self, key: Key) -> None:
-        """Tell the subscribers that `may_create_pods` may have another answer for this Job now."""
+        """Call the subscribers for this Job."""
         for changed in self._subscribers:
             changed(key)
 

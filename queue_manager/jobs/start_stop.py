@@ -1,9 +1,9 @@
-"""How a Job is started and stopped: the merge patches, each of them one write (spec: kueue.md 7.4).
+"""How a Job is started and stopped: the merge patches, each of them one write.
 
-Starting unsuspends and injects what the flavors ask for. Stopping takes two writes, because a template may
-only change once the Job controller has confirmed the suspension: the first suspends and marks the Job as
-"stopping", the second puts the template back as the user wrote it and takes the mark away. A crash between
-them leaves the mark, so the stop is finished later.
+A start is one patch: it unsuspends the Job and injects what the flavors ask for (`RunWithPodSetsInfo` in Kueue's
+pkg/controller/jobs/job). A stop takes two patches, because the API server accepts a changed template only after the Job
+controller has confirmed the suspension: the first suspends the Job and marks it as "stopping", the second restores the
+template that the user wrote and removes the mark. A crash between them leaves the mark, so the stop is resumed later.
 """
 
 from __future__ import annotations
@@ -14,23 +14,65 @@ from collections.abc import Iterable, Mapping
 from job_controller.annotations import integer
 from job_controller.json_tree import Json
 from job_controller.model import Job
-from queue_manager.api import keys
+from queue_manager.api import condition_types, event_reasons, keys
 from queue_manager.api.types import ResourceFlavor, Workload
-from queue_manager.jobs.workload_manifest import reclaimed, synchronous
+from queue_manager.jobs import pod_progress
+from queue_manager.jobs.actions import Action, Nothing, PatchJob
+from queue_manager.jobs.situation import JobSituation
+from queue_manager.jobs.workload_manifest import injected, reclaimed, synchronous
+from queue_manager.lifecycle.status_draft import Event
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
 
 class TemplateConflict(Exception):
-    """The Job's template says something else than what must be injected: it can never start."""
+    """The Job's template has another value for a key that must be injected: the Job can never start."""
 
 
 class FlavorMissing(Exception):
-    """A flavor the Workload was admitted to is gone: without it nobody knows which nodes are meant."""
+    """A ResourceFlavor that the Workload was admitted to does not exist: its node labels are unknown."""
+
+
+# --- the steps of a stop -----------------------------------------------------------------------------------
+
+
+def stop_step(s: JobSituation, workload: Workload, message: str) -> Action | None:
+    """The next step of stopping the Job: a patch, or Nothing while the last pods end; None once the Job is stopped.
+
+    Stopped means suspended, with the template that the user wrote, and without pods. `message` is that of the Event
+    which the last patch records.
+    """
+    job, uses_nodes = s.job, s.context.uses_nodes
+    event = Event("Normal", event_reasons.JOB_STOPPED, message)
+    restores = must_restore(job, workload)
+    if not job.spec.suspend:
+        return PatchJob(suspend(job, mark=restores), None if restores else event)
+    # Without quota and traces of a start, a template that differs from the Workload is a user's edit.
+    was_started = restores and workload.is_true(condition_types.QUOTA_RESERVED) and injected(job)
+    if s.is_stopping or was_started:
+        return PatchJob(restore(job, workload), event) if pod_progress.stopped(job, uses_nodes) else Nothing()
+    return None if pod_progress.idle(job, uses_nodes) else Nothing()
+
+
+def is_stopped(s: JobSituation, workload: Workload) -> bool:
+    """Whether the Job is suspended, has the template that the user wrote, and has no pods."""
+    return stop_step(s, workload, "") is None
+
+
+def finished_event(workload: Workload) -> Event:
+    """The Event about a Job whose Workload is finished."""
+    message = f"Workload '{workload.metadata.key}' is declared finished"
+    return Event("Normal", event_reasons.FINISHED_WORKLOAD, message)
+
+
+# --- starting ----------------------------------------------------------------------------------------------
 
 
 def start(job: Job, workload: Workload, flavors: Mapping[str, ResourceFlavor]) -> Json:
-    """Unsuspend with node selector, tolerations, labels and annotation. Raises Conflict and FlavorMissing."""
+    """The patch that unsuspends the Job and injects node selector, tolerations, labels and an annotation.
+
+    Raises TemplateConflict and FlavorMissing.
+    """
     admission = workload.status.admission
     assigned = admission.pod_set_assignments[0] if admission and admission.pod_set_assignments else None
     if admission is None or assigned is None:
@@ -77,26 +119,27 @@ def start(job: Job, workload: Workload, flavors: Mapping[str, ResourceFlavor]) -
 
 
 def _updates(workload: Workload, pod_set: str) -> list[Json]:
-    """What admission checks want injected into this pod set."""
+    """What admission checks ask to inject into this pod set."""
     found = (u for check in workload.status.admission_checks for u in check.pod_set_updates)
     return [update for update in found if update.get("name") == pod_set]
 
 
 def _smaller(job: Job, workload: Workload, count: int | None) -> tuple[Json, Json]:
-    """With fewer pods admitted than asked for: run as many (spec 7.4). (spec, annotations)
+    """Changes of spec and annotations for a Job that was admitted with fewer pods than it asks for (KEP-420).
 
-    What the user had set follows from the Workload, except where completions had capped the number of pods.
+    The user's parallelism can be read from the Workload, unless completions had capped the number of pods: then the
+    annotation keeps it.
     """
     wanted = workload.spec.pod_sets[0]
     if wanted.min_count is None or count is None or count >= wanted.count - reclaimed(workload):
-        return {}, None  # also where all that are still to be run were admitted: completions must stay for the others
+        return {}, None  # also if all pods that have not succeeded were admitted: the completions must stay
     size = {"parallelism": count, **({"completions": count} if synchronous(job) else {})}
     before = job.spec.parallelism
     return size, {keys.PARALLELISM: str(before)} if before is not None and before > wanted.count else None
 
 
 def _restored_size(job: Job, workload: Workload) -> Json:
-    """Parallelism (and completions) as they were before a partial admission; empty if they are."""
+    """Parallelism and completions as they were before a partial admission; empty if they are unchanged."""
     wanted = workload.spec.pod_sets[0]
     if wanted.min_count is None or job.spec.parallelism is None or job.spec.parallelism >= wanted.count:
         return {}
@@ -125,29 +168,32 @@ def _merged(have: list[Json], more: Iterable[Json]) -> list[Json]:
     return result
 
 
+# --- stopping ----------------------------------------------------------------------------------------------
+
+
 def suspend(job: Job, *, mark: bool) -> Json:
-    """The first half of a stop. Without anything to restore there is no second half, and no mark."""
+    """The first patch of a stop. `mark`: a second patch follows, which restores the template."""
     return _patch(job, {"suspend": True}, {keys.STOPPING: "true"} if mark else None)
 
 
 def restore(job: Job, workload: Workload) -> Json:
-    """The second half: the template as it was, and the mark gone."""
+    """The second patch of a stop: it restores the template and removes the mark."""
     own = [key for key in (keys.STOPPING, keys.PARALLELISM) if key in job.metadata.annotations]
     return _patch(job, _difference(job, workload), dict.fromkeys(own))
 
 
 def unmark(job: Job) -> Json:
-    """End a stop whose Workload is gone: there is nothing to restore from."""
+    """The patch that ends a stop whose Workload no longer exists: the template to restore is unknown."""
     return _patch(job, {}, {keys.STOPPING: None})
 
 
 def must_restore(job: Job, workload: Workload) -> bool:
-    """Whether a stop has a second half: the template, or the size, is not as the user wrote it."""
+    """Whether a stop needs its second patch: the template or the size is not as the user wrote it."""
     return bool(_difference(job, workload))
 
 
 def _difference(job: Job, workload: Workload) -> Json:
-    """What to change in spec so that the template is the Workload's again; empty if it is."""
+    """The change of the Job's spec that restores the Workload's template; empty if they are equal."""
     if not workload.spec.pod_sets:
         return {}
     original = workload.spec.pod_sets[0].template

@@ -1,7 +1,7 @@
-"""What a Job may look like when it is submitted to a queue, and how it may change (spec: kueue.md 7.6).
+"""Defaults and validation of Jobs in a queue: Kueue's webhook for Jobs (pkg/controller/jobs/job `JobWebhook`).
 
-On a cluster these are Kueue's webhooks; the embedded API server calls them through its admission seam. The
-rules are pure functions of the Job and the little that is around it.
+The rules are pure functions of the Job and its SubmissionContext. The embedded API server calls them through
+`JobAdmission`.
 """
 
 from __future__ import annotations
@@ -24,46 +24,46 @@ from queue_manager.lifecycle.settings import Bounds
 LABELS = "metadata.labels"
 ANNOTATIONS = "metadata.annotations"
 WEBHOOK = "vjob.kb.io"
-FALSE_TEXTS = ("0", "f", "F", "FALSE", "false", "False")  # what strconv.ParseBool takes for false
+FALSE_TEXTS = ("0", "f", "F", "FALSE", "false", "False")  # the texts that Go's strconv.ParseBool reads as false
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII).fullmatch
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionContext:
-    """What the rules need to know of a Job's namespace and of the configuration."""
+    """What the rules read of a Job's namespace and of the configuration."""
 
-    managed: bool = True  # the namespace is selected
+    managed: bool = True  # managedJobsNamespaceSelector selects the namespace
     manage_all: bool = False  # Jobs without a queue name are managed too
     default_queue: bool = False  # LocalQueue "default" exists in the namespace
     default_class: bool = False  # WorkloadPriorityClass "default" exists
-    owner_managed: bool = False  # the Job belongs to another managed Job
-    bounds: Bounds | None = None  # of what its annotations may set of waitForPodsReady; None: nothing
+    owner_managed: bool = False  # the Job belongs to a managed Job
+    bounds: Bounds | None = None  # limits for the override annotations; None: overrides are not allowed
 
 
-# --- filling in --------------------------------------------------------------------------------------------
+# --- defaults ----------------------------------------------------------------------------------------------
 
 
-def prepare_job(job: Json, around: SubmissionContext) -> None:
-    """On creation: default queue, default priority class, and suspended until it is admitted."""
-    if around.owner_managed:
+def prepare_job(job: Json, context: SubmissionContext) -> None:
+    """Set defaults on creation: the default queue, the default priority class, and spec.suspend."""
+    if context.owner_managed:
         return
     meta = job.setdefault("metadata", {})
     own = meta.get("labels") or {}
-    if around.managed and around.default_queue and not own.get(keys.QUEUE_NAME):
+    if context.managed and context.default_queue and not own.get(keys.QUEUE_NAME):
         own[keys.QUEUE_NAME] = keys.DEFAULT_NAME
         meta["labels"] = own
-    if around.default_class and keys.PRIORITY_CLASS not in own:
+    if context.default_class and keys.PRIORITY_CLASS not in own:
         own[keys.PRIORITY_CLASS] = keys.DEFAULT_NAME
         meta["labels"] = own
-    if own.get(keys.QUEUE_NAME) or (around.managed and around.manage_all):
+    if own.get(keys.QUEUE_NAME) or (context.managed and context.manage_all):
         job.setdefault("spec", {})["suspend"] = True
 
 
-# --- refusing ----------------------------------------------------------------------------------------------
+# --- validation --------------------------------------------------------------------------------------------
 
 
 def validate_job(job: Json) -> list[FieldError]:
-    """A Job on its own."""
+    """What is wrong with a new Job."""
     return _validate_alone(job, partial=True)
 
 
@@ -129,18 +129,18 @@ def _validate_truth(notes: Json) -> list[FieldError]:
 
 
 def without_effect(own: Json, notes: Json) -> list[FieldError]:
-    """Labels and annotations of a Job that no webhook saw, as far as nobody can read them: they count as absent."""
+    """The malformed labels and annotations of a Job that passed no webhook; the rules treat them as absent."""
     path = f"{ANNOTATIONS}[{keys.MIN_PARALLELISM}]"
     errors = _validate_max_exec_time(own)
     errors += _positive(notes, keys.MIN_PARALLELISM, path, lambda n: n > 0, "should be greater than 0")
     return errors + _validate_truth(notes)
 
 
-def validate_job_update(new: Json, old: Json, around: SubmissionContext) -> list[FieldError]:
-    """A Job, and its change.
+def validate_job_update(new: Json, old: Json, context: SubmissionContext) -> list[FieldError]:
+    """What is wrong with a changed Job, and with the change.
 
-    What was wrong with it before, as nobody looked then or the namespace was not managed, is no fault of the change: a
-    Job that can no more be changed can neither be started nor stopped.
+    Errors that the old Job had too are not reported, as its namespace may not have been managed then: a Job whose
+    updates are all rejected could neither be started nor stopped.
     """
     resized = _validate_parallelism_change(new, old)
     partial = not resized and _chooses_size(new, old)
@@ -148,7 +148,7 @@ def validate_job_update(new: Json, old: Json, around: SubmissionContext) -> list
     errors = [error for error in _validate_alone(new, partial=partial) if error not in known]
     now, was = _labels(new), _labels(old)
     suspended = _suspended(new) and _suspended(old)
-    errors += _validate_queue_change(new, now, was, around)
+    errors += _validate_queue_change(new, now, was, context)
     errors += _validate_class_change(new, now, was)
     if not _suspended(new) and now.get(keys.PREBUILT_WORKLOAD) != was.get(keys.PREBUILT_WORKLOAD):
         errors.append(_immutable(keys.PREBUILT_WORKLOAD, now))
@@ -156,29 +156,31 @@ def validate_job_update(new: Json, old: Json, around: SubmissionContext) -> list
         errors.append(_immutable(keys.MAX_EXEC_TIME, now))
     errors += _validate_elastic_change(_annotations(new), _annotations(old))
     errors += resized + validate_admission_gates_update(_annotations(new), _annotations(old))
-    return errors + _validate_override_change(_annotations(new), _annotations(old), around)
+    return errors + _validate_override_change(_annotations(new), _annotations(old), context)
 
 
 def _validate_elastic_change(now: Json, was: Json) -> list[FieldError]:
-    """A Job is elastic from its creation or never. As in Kueue, the message prints whether it would be, and names the
-    annotation as if it were a label."""
+    """A Job cannot become elastic or stop being so.
+
+    As in Kueue, the message prints the new value as a boolean, and names the annotation as if it were a label.
+    """
     if _elastic(now) == _elastic(was):
         return []
     return [invalid(f"{LABELS}[{keys.ELASTIC_JOB}]", _elastic(now), IMMUTABLE)]
 
 
-def _validate_override_change(now: Json, was: Json, around: SubmissionContext) -> list[FieldError]:
-    """Only what is changed must be within bounds: those may have been others when the Job was created."""
+def _validate_override_change(now: Json, was: Json, context: SubmissionContext) -> list[FieldError]:
+    """Only changed overrides must be within the bounds, which may have been different at the Job's creation."""
     changed = {key: now[key] for key in overrides.KEYS if key in now and now[key] != was.get(key)}
-    return overrides.errors(changed, around.bounds)
+    return overrides.errors(changed, context.bounds)
 
 
-def _validate_queue_change(new: Json, now: Json, was: Json, around: SubmissionContext) -> list[FieldError]:
+def _validate_queue_change(new: Json, now: Json, was: Json, context: SubmissionContext) -> list[FieldError]:
     queue, before = now.get(keys.QUEUE_NAME, ""), was.get(keys.QUEUE_NAME, "")
     errors = []
     if not _suspended(new) and queue != before:
         errors.append(_immutable(keys.QUEUE_NAME, now))
-    if before and not queue and around.default_queue:
+    if before and not queue and context.default_queue:
         detail = "queue-name must not be empty in namespace with default queue"
         errors.append(invalid(f"{LABELS}[{keys.QUEUE_NAME}]", queue, detail))
     return errors
@@ -197,7 +199,10 @@ def _validate_class_change(new: Json, now: Json, was: Json) -> list[FieldError]:
 
 
 def _chooses_size(new: Json, old: Json) -> bool:
-    """The user says how many pods it may be. One that is admitted with the least of them has no room below it."""
+    """Whether a user changes the number of pods, or the lowest number that the Job accepts.
+
+    If not, partial admission is not validated: a Job that runs with its lowest number of pods would fail.
+    """
     key = keys.MIN_PARALLELISM
     if _annotations(new).get(key) != _annotations(old).get(key):
         return True
@@ -245,33 +250,36 @@ def _parallelism(spec: Json) -> int:
     return 1 if value is None else int(value)
 
 
-# --- the seam ----------------------------------------------------------------------------------------------
+# --- admission ---------------------------------------------------------------------------------------------
 
 
 class JobAdmission:
-    """Applies the rules to Jobs; `surroundings` looks up what is around one."""
+    """Applies the rules to requests about Jobs; `surroundings` returns the SubmissionContext of a Job."""
 
     def __init__(self, surroundings: Callable[[Json], SubmissionContext]) -> None:
         self._surroundings = surroundings
 
     def mutate(self, review: WebhookReview) -> list[FieldError] | None:
+        """Set defaults on a Job that is created."""
         if _concerns_jobs(review) and review.operation == "CREATE":
             prepare_job(review.object, self._surroundings(review.object))
         return None
 
     def validate(self, review: WebhookReview) -> list[FieldError]:
+        """The errors for which a create or update of a Job is rejected."""
         if not _concerns_jobs(review):
             return []
-        around = self._surroundings(review.object)
-        if not around.managed:
+        context = self._surroundings(review.object)
+        if not context.managed:
             return []
         if review.operation == "CREATE":
-            return validate_job(review.object) + overrides.errors(_annotations(review.object), around.bounds)
+            return validate_job(review.object) + overrides.errors(_annotations(review.object), context.bounds)
         if review.operation == "UPDATE" and review.old is not None:
-            return validate_job_update(review.object, review.old, around)
+            return validate_job_update(review.object, review.old, context)
         return []
 
     def webhook(self, review: WebhookReview) -> str:
+        """The webhook's name, as error messages print it."""
         return WEBHOOK
 
 

@@ -1,4 +1,7 @@
-"""The Workload of a Job: its name, its content, and whether it still says what the Job asks for (spec 7.2, 7.3)."""
+"""The manifest of a Job's Workload, and whether a Workload matches its Job.
+
+The source is `constructWorkload` and `EquivalentToWorkload` in Kueue's pkg/controller/jobframework.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ MAX_LABEL = 63
 
 
 class Priority(NamedTuple):
-    """spec.priority and where it comes from."""
+    """spec.priority of a Workload, and the class that it comes from."""
 
     value: int = 0
     group: str = ""
@@ -29,16 +32,17 @@ class Priority(NamedTuple):
 
     @property
     def reference(self) -> Json:
+        """spec.priorityClassRef; None without a class."""
         return {"group": self.group, "kind": self.kind, "name": self.name} if self.name else None
 
 
 def made_for(job: Job, workload: Workload) -> bool:
-    """It was made for this Job, here or by Kueue (which may cut names shorter), and not by somebody who brought it."""
+    """Whether the Workload was created for this Job, by us or by Kueue (which may cut names); False if prebuilt."""
     return is_named_for(workload.metadata.name, job.metadata.name, job.metadata.uid)
 
 
 def lets_run(workload: Workload) -> bool:
-    """Whether the Job of this Workload may run: the Workload is admitted, and nothing has ended that since."""
+    """Whether a Job may run: its Workload is admitted, and not evicted, finished or being deleted."""
     ended = any(workload.is_true(end) for end in (condition_types.EVICTED, condition_types.FINISHED))
     admitted = workload.is_true(condition_types.ADMITTED) and workload.status.admission is not None
     return admitted and not ended and workload.metadata.deletion_timestamp is None
@@ -50,12 +54,12 @@ def queue_name(job: Job) -> str:
 
 
 def pod_count(spec: JobSpec) -> int:
-    """How many pods really run at once: never more than there are completions."""
+    """How many pods run at once: not more than there are completions."""
     return spec.pods_at_once if spec.completions is None else min(spec.pods_at_once, spec.completions)
 
 
 def pod_set(job: Job) -> Json:
-    """The one pod set of a Job, as it is written into its Workload."""
+    """The only pod set of the Job's Workload."""
     result: dict[str, Json] = {
         "name": "main",
         "count": pod_count(job.spec),
@@ -69,13 +73,13 @@ def pod_set(job: Job) -> Json:
 
 
 def min_parallelism(job: Job) -> int | None:
-    """How many pods will do, by the Job's annotation; None if only all of them will."""
+    """The lowest number of pods that the Job accepts, from its annotation; None without partial admission (KEP-420)."""
     number = integer(job.metadata.annotations.get(keys.MIN_PARALLELISM, ""))
     return number if number is not None and number > 0 else None
 
 
 def clean_template(template: Mapping[str, Json]) -> Json:
-    """A Job's pod template without what the API server added for the one Job it belongs to."""
+    """A Job's pod template without the labels that the API server added for this Job."""
     meta = {k: v for k, v in (template.get("metadata") or {}).items() if v}
     own = (*keys.CONTROLLER_UID_LABELS, "job-name")
     if "labels" in meta:
@@ -88,24 +92,24 @@ def clean_template(template: Mapping[str, Json]) -> Json:
 
 
 def _unique_env(container: Json) -> Json:
-    """Of several variables of one name the last counts; the list in a Workload must not repeat names."""
+    """The last of several variables of one name applies; the list in a Workload must not repeat names."""
     env = container.get("env") or []
     last = {variable.get("name"): variable for variable in env}
     return container if len(last) == len(env) else {**container, "env": list(last.values())}
 
 
 def reclaimed(workload: Workload) -> int:
-    """How many of its pods are known to run no more."""
+    """How many pods of the Workload will not run again."""
     return next((r.count for r in workload.status.reclaimable_pods if r.name == "main"), 0)
 
 
 def synchronous(job: Job) -> bool:
-    """With fewer pods admitted than asked for it is to have as many completions as pods."""
+    """Whether a partial admission lowers the Job's completions together with its parallelism."""
     return job.metadata.annotations.get(keys.COMPLETIONS_EQUAL_PARALLELISM, "") in keys.TRUE_TEXTS
 
 
 def max_execution_time(job: Job) -> int | None:
-    """Seconds, by the Job's label; None without a limit, or with one that is no positive number of 32 bits."""
+    """Seconds, from the Job's label; None without a label or if it is not a positive 32-bit integer (KEP-3125)."""
     number = integer(job.metadata.labels.get(keys.MAX_EXEC_TIME, ""))
     return number if number is not None and number > 0 else None
 
@@ -116,7 +120,7 @@ def new_workload(
     labels_to_copy: tuple[str, ...] = (),
     overrides: Mapping[str, str] = MappingProxyType({}),
 ) -> Json:
-    """The Workload to create for a Job. `overrides`: those of its annotations that hold."""
+    """The Workload to create for a Job. `overrides`: the annotations that pass `overrides.accepted`."""
     meta = job.metadata
     kept = {k: v for k, v in meta.annotations.items() if k.startswith(keys.PROVREQ_PREFIX)}
     kept |= overrides
@@ -154,8 +158,8 @@ def new_workload(
 def matches(job: Job, workload: Workload) -> bool:
     """Whether the Workload asks for what the Job will run.
 
-    While the Workload holds quota the Job may carry what was injected at its start; if it does, only what cannot be
-    injected is compared.
+    While the Workload holds quota the Job's template may have injected fields; then only those fields are compared that
+    are never injected.
     """
     if len(workload.spec.pod_sets) != 1:
         return False
@@ -174,13 +178,13 @@ def matches(job: Job, workload: Workload) -> bool:
 
 
 def injected(job: Job) -> bool:
-    """Its template carries what a start puts there."""
+    """Whether the Job's template has the label or annotation that a start injects."""
     meta = job.spec.template.get("metadata") or {}
     return keys.WORKLOAD in (meta.get("annotations") or {}) or keys.PODSET in (meta.get("labels") or {})
 
 
 def _counts(have: PodSet, workload: Workload) -> set[int]:
-    """The counts that are right: all pods, or as many as were admitted."""
+    """The numbers of pods that match: all pods, or those that were admitted."""
     admission = workload.status.admission
     if have.min_count is None or admission is None or not admission.pod_set_assignments:
         return {have.count}
@@ -188,16 +192,16 @@ def _counts(have: PodSet, workload: Workload) -> set[int]:
 
 
 def prebuilt_name(job: Job) -> str:
-    """The Workload that somebody made for this Job; empty if we make it."""
+    """The name of the Workload that a user created for this Job; empty if the queue manager creates it."""
     own, notes = job.metadata.labels, job.metadata.annotations
     return own.get(keys.PREBUILT_WORKLOAD, "") or notes.get(keys.PREBUILT_WORKLOAD, "")
 
 
 def take_over(job: Job, workload: Workload) -> Json:
-    """The patch that makes a Workload this Job's own, with our finalizer.
+    """The patch that makes the Job the controlling owner of a Workload, and adds the finalizer.
 
-    A Workload that is deleted without our finalizer could not restore a running Job, and its quota would be free while
-    the pods still use it. One that is being deleted already takes no new finalizer.
+    Without the finalizer a deleted Workload could not restore the template of a running Job, and its quota would be
+    free while pods still use it. The API server rejects new finalizers on an object that is being deleted.
     """
     meta = workload.metadata
     others = msgspec.to_builtins([o for o in meta.owner_references if o.uid != job.metadata.uid])
@@ -208,7 +212,7 @@ def take_over(job: Job, workload: Workload) -> Json:
 
 
 def hand_back(job: Job, workload: Workload) -> Json:
-    """The patch that reverses it."""
+    """The patch that reverses `take_over`."""
     meta = workload.metadata
     references = msgspec.to_builtins([o for o in meta.owner_references if o.uid != job.metadata.uid])
     kept = [f for f in meta.finalizers if f != keys.FINALIZER]
@@ -216,7 +220,7 @@ def hand_back(job: Job, workload: Workload) -> Json:
 
 
 def uid_label(job: Job) -> dict[str, str]:
-    """The label by which the Workload of a Job is found; none where the uid is too long for one."""
+    """The label by which the Workload of a Job is found; empty if the UID is too long for a label."""
     return {keys.JOB_UID: job.metadata.uid} if len(job.metadata.uid) <= MAX_LABEL else {}
 
 
@@ -230,7 +234,10 @@ def priority_of(
     classes: Mapping[str, WorkloadPriorityClass],
     pod_classes: Mapping[str, PriorityClass],
 ) -> Priority | None:
-    """Label, then the pods' PriorityClass, then the global default, then 0. None: the label names no class."""
+    """The Job's priority: from its label, else the pods' PriorityClass, else the global default, else 0.
+
+    None if the label names a class that does not exist.
+    """
     name = job.metadata.labels.get(keys.PRIORITY_CLASS, "")
     if name:
         found = classes.get(name)

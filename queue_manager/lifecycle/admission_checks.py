@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from queue_manager.api import condition_types, event_reasons, messages, reasons
+from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import AdmissionCheckState, RequeueState
 from queue_manager.lifecycle import transitions
 from queue_manager.lifecycle.status_draft import Draft
@@ -25,7 +26,8 @@ def synchronise(draft: Draft, names: Sequence[str]) -> None:
     """One entry for each check that counts, Pending if it is new; answers that are there stay."""
     known = {check.name: check for check in draft.status.admission_checks}
     new = tuple(
-        known.get(name) or AdmissionCheckState(name=name, state="Pending", message="", last_transition_time=draft.now)
+        known.get(name)
+        or AdmissionCheckState(name=name, state=CheckState.PENDING, message="", last_transition_time=draft.now)
         for name in names
     )
     if new != draft.status.admission_checks:
@@ -36,22 +38,22 @@ def act(draft: Draft) -> None:
     """Do what the answers say, to a Workload that holds quota and is not evicted."""
     if not draft.is_true(condition_types.QUOTA_RESERVED) or draft.is_true(condition_types.EVICTED):
         return
-    rejected, again = in_state(draft, "Rejected"), in_state(draft, "Retry")
+    rejected, again = in_state(draft, CheckState.REJECTED), in_state(draft, CheckState.RETRY)
     if rejected:
-        _reject(draft, _listed("Rejected", rejected))
+        _reject(draft, _listed(CheckState.REJECTED, rejected))
     elif again:
         _retry(draft, again)
     elif not draft.is_true(condition_types.ADMITTED):
         confirm(draft)
 
 
-def in_state(draft: Draft, state: str) -> list[AdmissionCheckState]:
+def in_state(draft: Draft, state: CheckState) -> list[AdmissionCheckState]:
     return [check for check in draft.status.admission_checks if check.state == state]
 
 
 def confirm(draft: Draft) -> None:
     """Admitted, if nothing is left to wait for."""
-    if any(check.state != "Ready" for check in draft.status.admission_checks):
+    if any(check.state != CheckState.READY for check in draft.status.admission_checks):
         draft.set(condition_types.ADMITTED, "False", reasons.UNSATISFIED_CHECKS, messages.UNSATISFIED_CHECKS_MESSAGE)
         return
     admission, reserved = draft.status.admission, draft.condition(condition_types.QUOTA_RESERVED)
@@ -72,7 +74,7 @@ def _reject(draft: Draft, message: str) -> None:
 
 
 def _retry(draft: Draft, again: Sequence[AdmissionCheckState]) -> None:
-    message = f"Evicted due to {_listed('Retry', again)}"
+    message = f"Evicted due to {_listed(CheckState.RETRY, again)}"
     delay = max((check.requeue_after_seconds or 0 for check in again), default=0)
     transitions.evict(draft, reasons.ADMISSION_CHECK, message)
     if delay:
@@ -81,7 +83,7 @@ def _retry(draft: Draft, again: Sequence[AdmissionCheckState]) -> None:
         draft.put(requeue_state=RequeueState(count=state.count, requeue_at=later))
 
 
-def _listed(state: str, checks: Sequence[AdmissionCheckState]) -> str:
+def _listed(state: CheckState, checks: Sequence[AdmissionCheckState]) -> str:
     texts = [f'"{check.name}"' + (f" ({check.message})" if check.message else "") for check in checks]
     noun = "AdmissionCheck" if len(texts) == 1 else "AdmissionChecks"
     return f"{noun} in {state} state: {', '.join(texts)}"

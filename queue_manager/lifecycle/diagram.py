@@ -1,28 +1,23 @@
-"""The diagram of the life cycle: `python -m queue_manager.lifecycle.diagram` writes LIFECYCLE.md beside this file.
+"""The phases of a Workload and the arrows between them, as LIFECYCLE.md shows them.
 
-It is not drawn by hand: all moves of `life` are played from a new Workload on, over every state they lead to, and each
-move that changes the phase is an arrow. So it shows what the rules do.
+The arrows are not written by hand: every move of `state_space` is played from a new Workload on, in all states that
+can be reached, and each move that changes the phase is an arrow. `jobs.lifecycle_page` renders the page.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-from job_controller.model import ObjectMeta, OwnerReference
 from queue_manager.api import condition_types
-from queue_manager.api.types import Workload, WorkloadSpec
-from queue_manager.lifecycle.rules import RULES
-from queue_manager.lifecycle.settings import PodsReadySettings, Settings
-from queue_manager.lifecycle.state_space import MOVES, PHASES, LifeState, phase, step
-from queue_manager.lifecycle.steps import WorkloadContext
+from queue_manager.api.types import Workload
+from queue_manager.lifecycle.rules import RULES, Rule
+from queue_manager.lifecycle.state_space import MOVES, PHASES, LifeState, new_life, phase, step
 
 FILE = Path(__file__).with_name("LIFECYCLE.md")
-SETTINGS = Settings(pods_ready=PodsReadySettings(timeout=300, recovery_timeout=300, limit=1, base=60))
-BIRTH = datetime(2026, 1, 1, tzinfo=UTC)
 SHOWN = (
     condition_types.FINISHED,
     condition_types.EVICTED,
@@ -31,49 +26,65 @@ SHOWN = (
     condition_types.ADMITTED,
 )
 
-Arrow = tuple[str, str, str]
 
+class Arrow(NamedTuple):
+    """A change of phase. `rule` is the lifecycle rule that makes it, or the key in `MOVES` of another actor's move."""
 
-def born(checks: tuple[str, ...] = ()) -> LifeState:
-    """A new Workload that may run for an hour, in a ClusterQueue with these admission checks."""
-    owner = OwnerReference(kind="Job", name="j", uid="j", controller=True)
-    meta = ObjectMeta(name="w", namespace="ns", uid="w", creation_timestamp=BIRTH, owner_references=(owner,))
-    workload = Workload(metadata=meta, spec=WorkloadSpec(queue_name="lq", maximum_execution_time_seconds=3600))
-    return LifeState(workload, WorkloadContext(cluster_queue="cq", checks=checks), SETTINGS, BIRTH)
+    before: str
+    after: str
+    rule: str
+    change: str
 
 
 @cache
 def arrows() -> tuple[Arrow, ...]:
-    """(from, to, what) of every change of phase there is."""
+    """Every change of phase that is possible, in the order of the phases."""
     found: dict[Arrow, None] = {}
-    todo = deque([born(), born(("check",))])
+    todo = deque([new_life(), new_life(("check",))])
     seen = {_outline(life) for life in todo}
     while todo:
         life = todo.popleft()
-        for what, after in _moves(life):
-            before, now = phase(life.workload), phase(after.workload)
-            if before != now:
-                found[before, now, what] = None
+        for move, after in _moves(life):
+            if phase(life.workload) != phase(after.workload):
+                found[_arrow(life, move, after)] = None
             if _outline(after) not in seen:
                 seen.add(_outline(after))
                 todo.append(after)
-    return tuple(sorted(found, key=lambda arrow: (_rank(arrow[0]), _rank(arrow[1]), arrow[2])))
+    return tuple(sorted(found, key=lambda arrow: (_rank(arrow.before), _rank(arrow.after), *arrow[2:])))
 
 
 def _moves(life: LifeState) -> Iterator[tuple[str, LifeState]]:
-    own = step(life)
-    if own is not None and own.workload is life.workload:
-        own = step(own)  # the time has passed
+    """Each possible move, "" for a step of the lifecycle rules, and the state after it."""
+    due = _due(life)
+    own = step(due)
     if own is not None:
-        yield _told(life.workload, own.workload), own
-    for what, move in MOVES.items():
+        yield "", own
+    for name, move in MOVES.items():
         after = move(life)
         if after is not None:
-            yield what, after
+            yield name, after
 
 
-def _told(before: Workload, after: Workload) -> str:
-    """An own step in the words of the conditions that it changes."""
+def _due(life: LifeState) -> LifeState:
+    """The state at the time of the next step: now, or when a wait ends."""
+    after = step(life)
+    return after if after is not None and after.workload is life.workload else life
+
+
+def _arrow(life: LifeState, move: str, after: LifeState) -> Arrow:
+    before, now = phase(life.workload), phase(after.workload)
+    if move:
+        return Arrow(before, now, move, "")
+    return Arrow(before, now, deciding_rule(_due(life)).__name__, changed_condition(life.workload, after.workload))
+
+
+def deciding_rule(life: LifeState) -> Rule:
+    """The lifecycle rule that gives the next step. Raises StopIteration if none does."""
+    return next(rule for rule in RULES if rule(life.workload, life.view, life.settings, life.now) is not None)
+
+
+def changed_condition(before: Workload, after: Workload) -> str:
+    """A write in the words of the most important condition that it changes."""
     if before.spec.active != after.spec.active:
         target = before.condition(condition_types.DEACTIVATION_TARGET)
         return f"DeactivationTarget {target.reason}" if target is not None else "spec.active"
@@ -81,11 +92,11 @@ def _told(before: Workload, after: Workload) -> str:
         old, new = before.condition(name), after.condition(name)
         if new is not None and (old is None or (old.status, old.reason) != (new.status, new.reason)):
             return f"{name} {new.reason}" if new.is_true else f"not {name} {new.reason}"
-    return "time passes"
+    return ""
 
 
 def _outline(life: LifeState) -> tuple[object, ...]:
-    """What matters for what can happen next, without times and messages."""
+    """What decides which moves are possible from here on, without times and messages."""
     w = life.workload
     state = w.status.requeue_state
     at = state.requeue_at if state is not None else None
@@ -107,30 +118,40 @@ def _rank(name: str) -> int:
     return len(PHASES) - [each for each, _, _ in PHASES].index(name)
 
 
-def render() -> str:
-    """The page: the phases, the diagram, and the rules in their order."""
-    lines = ["# The life of a Workload", "", "Generated by `python -m queue_manager.lifecycle.diagram` from the rules."]
-    lines += ["", "| phase | |", "|---|---|"]
-    lines += [f"| {name} | {meaning} |" for name, meaning, _ in reversed(PHASES)]
-    lines += ["", "```mermaid", "stateDiagram-v2", "    [*] --> Waiting"]
-    told: dict[tuple[str, str], list[str]] = {}
-    for before, after, what in arrows():
-        told.setdefault((before, after), []).append(what)
-    lines += [f"    {before} --> {after}: {', '.join(whats)}" for (before, after), whats in told.items()]
-    lines += [
-        "    Finished --> [*]",
-        "```",
-        "",
-        "Rules, asked in this order; the first that applies is the next step:",
-        "",
-    ]
-    lines += [f"{n}. `{rule.__name__.strip('_')}`{_meaning(rule.__doc__)}" for n, rule in enumerate(RULES, 1)]
-    return "\n".join(lines) + "\n"
+def place(function: Callable[..., object]) -> str:
+    """File and name of a rule, as the page prints them."""
+    module = function.__module__.removeprefix("queue_manager.").replace(".", "/")
+    return f"{module}.py {function.__name__.strip('_')}"
+
+
+def phase_table() -> list[str]:
+    """The phases with their meaning, as lines of Markdown."""
+    return ["| phase | |", "|---|---|", *(f"| {name} | {meaning} |" for name, meaning, _ in reversed(PHASES))]
+
+
+def phase_diagram(places: dict[str, str]) -> list[str]:
+    """The state diagram, as lines of Markdown. `places`: file and name of what makes each move of `MOVES`."""
+    rules = {rule.__name__: place(rule) for rule in RULES}
+    labels: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for arrow in arrows():
+        place_of = rules.get(arrow.rule) or f"{places[arrow.rule]}, {arrow.rule}"
+        labels.setdefault((arrow.before, arrow.after), {}).setdefault(place_of, []).append(arrow.change)
+    lines = ["```mermaid", "stateDiagram-v2", "    [*] --> Pending"]
+    for (before, after), made in labels.items():
+        label = "<br/>".join(_label(where, changes) for where, changes in made.items())
+        lines.append(f"    {before} --> {after}: {label}")
+    return [*lines, "    Finished --> [*]", "```"]
+
+
+def _label(where: str, changes: Iterable[str]) -> str:
+    text = ", ".join(filter(None, changes))
+    return f"{where}, {text}" if text else where
+
+
+def rule_list(rules: Iterable[Callable[..., object]]) -> list[str]:
+    """Rules in their order with their docstrings, as lines of Markdown."""
+    return [f"{n}. `{place(rule)}`{_meaning(rule.__doc__)}" for n, rule in enumerate(rules, 1)]
 
 
 def _meaning(doc: str | None) -> str:
     return f": {' '.join(doc.split())}" if doc else ""
-
-
-if __name__ == "__main__":
-    FILE.write_text(render(), encoding="utf-8")

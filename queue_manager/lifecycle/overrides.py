@@ -14,8 +14,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from job_controller.api_rules.field_errors import FieldError, forbidden, invalid
+from queue_manager import durations
 from queue_manager.api import keys
-from queue_manager.configuration import durations
 from queue_manager.lifecycle.settings import Bounds, PodsReadySettings
 
 KEYS = (keys.PODS_READY_TIMEOUT_OVERRIDE, keys.REQUEUING_LIMIT_OVERRIDE)

@@ -1,24 +1,27 @@
-"""A Workload's life as a game: what the life cycle does, and what everybody else may do to it, one move at a time.
+"""The state space of a Workload: the steps of the lifecycle rules, and the moves of everything else, one at a time.
 
-Pure. The diagram in LIFECYCLE.md is drawn by playing all moves, and tests play random ones and check the invariants.
-Moves of the life cycle are `step`; those of others are `MOVES`: each answers with the new state, or None where it
-cannot happen. A move of another controller is possible only where that controller would make it: the scheduler admits
-what is eligible and not held back, the Job's side of the queue gives quota back when the Job has stopped.
+Pure. `diagram` plays all moves to draw the phases in LIFECYCLE.md; tests play random ones and check invariants.
+`step` takes the next step of the lifecycle rules. `MOVES` are those of the scheduler, the Job, admission checks, users
+and administrators: each returns the new state, or None if it is not possible now. A move of another controller is
+possible only where that controller would make it: the scheduler admits what is eligible, and quota is given back when
+the Job has stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from types import MappingProxyType
 
 from msgspec import structs
 
+from job_controller.model import ObjectMeta, OwnerReference
 from queue_manager.api import condition_types, keys, policies, reasons
-from queue_manager.api.types import Workload
+from queue_manager.api.check_states import CheckState
+from queue_manager.api.types import Workload, WorkloadSpec
 from queue_manager.lifecycle import admission_checks, requeuing, rules, steps, transitions
-from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.settings import PodsReadySettings, Settings
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.lifecycle.transitions import Transition
@@ -28,7 +31,7 @@ from queue_manager.scheduling.workload_info import info
 
 @dataclass(frozen=True, slots=True)
 class LifeState:
-    """A Workload, what is around it, and whether its Job runs."""
+    """A Workload, its surroundings, the time, and whether its Job runs."""
 
     workload: Workload
     view: WorkloadContext
@@ -47,6 +50,17 @@ class LifeState:
 
 Move = Callable[[LifeState], LifeState | None]
 
+SETTINGS = Settings(pods_ready=PodsReadySettings(timeout=300, recovery_timeout=300, limit=1, base=60))
+CREATED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def new_life(checks: tuple[str, ...] = ()) -> LifeState:
+    """A new Workload that may run for an hour, in a ClusterQueue with these admission checks."""
+    owner = OwnerReference(kind="Job", name="j", uid="j", controller=True)
+    meta = ObjectMeta(name="w", namespace="ns", uid="w", creation_timestamp=CREATED, owner_references=(owner,))
+    workload = Workload(metadata=meta, spec=WorkloadSpec(queue_name="lq", maximum_execution_time_seconds=3600))
+    return LifeState(workload, WorkloadContext(cluster_queue="cq", checks=checks), SETTINGS, CREATED)
+
 
 # --- phases ------------------------------------------------------------------------------------------------
 
@@ -64,7 +78,7 @@ def _recovers(w: Workload) -> bool:
 
 
 PHASES: tuple[tuple[str, str, Callable[[Workload], bool]], ...] = (
-    ("Finished", "for good; only retention is left", lambda w: w.is_true(condition_types.FINISHED)),
+    ("Finished", "has ended; it is deleted after a retention", lambda w: w.is_true(condition_types.FINISHED)),
     (
         "Evicted",
         "holds quota until its Job has stopped",
@@ -72,7 +86,7 @@ PHASES: tuple[tuple[str, str, Callable[[Workload], bool]], ...] = (
     ),
     (
         "Inactive",
-        "spec.active is false, and no quota: until somebody sets it to true",
+        "spec.active is false, no quota: until a user sets it to true",
         lambda w: not w.spec.active and not w.is_true(condition_types.QUOTA_RESERVED),
     ),
     (
@@ -85,19 +99,23 @@ PHASES: tuple[tuple[str, str, Callable[[Workload], bool]], ...] = (
         "admitted, all pods ready",
         lambda w: w.is_true(condition_types.ADMITTED) and w.is_true(condition_types.PODS_READY),
     ),
-    ("Recovering", "admitted, a ready pod was lost", lambda w: w.is_true(condition_types.ADMITTED) and _recovers(w)),
-    ("Starting", "admitted, waits for its pods", lambda w: w.is_true(condition_types.ADMITTED)),
-    ("Backoff", "no quota, and not in line before requeueAt", _backs_off),
-    ("Waiting", "no quota; in line, or a stopped queue or a gate is in the way", lambda w: True),
+    (
+        "Recovering",
+        "admitted, a pod that was ready has failed",
+        lambda w: w.is_true(condition_types.ADMITTED) and _recovers(w),
+    ),
+    ("Starting", "admitted, not all pods are ready yet", lambda w: w.is_true(condition_types.ADMITTED)),
+    ("Backoff", "no quota, and not in the queue before requeueAt", _backs_off),
+    ("Pending", "no quota; in the queue, or blocked by a stopped queue or an admission gate", lambda w: True),
 )
-"""Name, meaning, test: the first that holds is the phase, so there is always exactly one."""
+"""Name, meaning and predicate: the first predicate that holds gives the phase, so each Workload is in exactly one."""
 
 
 def phase(workload: Workload) -> str:
     return next(name for name, _, test in PHASES if test(workload))
 
 
-# --- the life cycle's own moves ------------------------------------------------------------------------------
+# --- steps of the lifecycle rules ----------------------------------------------------------------------------
 
 
 def next_step(life: LifeState) -> steps.Step:
@@ -105,7 +123,7 @@ def next_step(life: LifeState) -> steps.Step:
 
 
 def step(life: LifeState) -> LifeState | None:
-    """Take the next step, or let the time pass until there is one; None: it rests."""
+    """The state after the next step, or at the time when there is one; None if no rule has a step."""
     match next_step(life):
         case steps.WriteStatus(apply):
             return life.after(apply)
@@ -120,32 +138,33 @@ def step(life: LifeState) -> LifeState | None:
 
 
 def settled(life: LifeState) -> bool:
-    """There is nothing to do now."""
+    """Whether no rule has a step now."""
     return isinstance(next_step(life), steps.Wait | steps.Rest)
 
 
-# --- the moves of others -------------------------------------------------------------------------------------
+# --- moves of others -----------------------------------------------------------------------------------------
 
 
-_NOT_IN_LINE = (condition_types.FINISHED, condition_types.DEACTIVATION_TARGET, condition_types.QUOTA_RESERVED)
+_NO_PODS = Assignment([], {})
+_NOT_PENDING = (condition_types.FINISHED, condition_types.DEACTIVATION_TARGET, condition_types.QUOTA_RESERVED)
 
 
 def eligible(life: LifeState) -> bool:
-    """The scheduler may try it."""
+    """Whether the scheduler may admit the Workload."""
     w, view = life.workload, life.view
-    free = w.spec.active and not any(w.is_true(ended) for ended in _NOT_IN_LINE)
+    free = w.spec.active and not any(w.is_true(ended) for ended in _NOT_PENDING)
     gated = bool(w.metadata.annotations.get(keys.ADMISSION_GATED_BY))
     stopped = any(stop != policies.STOP_NONE for stop in (view.cluster_queue_stop, view.local_queue_stop))
     waits = info(w).in_backoff(life.now) or requeuing.ends_instead_of_retry(w, life.settings) is not None
     return free and not gated and not stopped and not waits
 
 
-def admit(life: LifeState) -> LifeState | None:
+def admit(life: LifeState, assignment: Assignment = _NO_PODS) -> LifeState | None:
     if not eligible(life):
         return None
 
     def reserve(draft: Draft) -> None:
-        transitions.reserve(draft, life.view.cluster_queue, Assignment([], {}))
+        transitions.reserve(draft, life.view.cluster_queue, assignment)
         admission_checks.synchronise(draft, life.view.checks)
         admission_checks.confirm(draft)
 
@@ -221,9 +240,9 @@ def _stop_queue(policy: str) -> Move:
     return stop
 
 
-def _answer(state: str) -> Move:
+def _answer(state: CheckState) -> Move:
     def answer(life: LifeState) -> LifeState | None:
-        asked = admission_checks.in_state(Draft(life.workload, life.now), "Pending")
+        asked = admission_checks.in_state(Draft(life.workload, life.now), CheckState.PENDING)
         if not asked or phase(life.workload) != "Checked":
             return None
         answers = tuple(structs.replace(check, state=state) for check in asked)
@@ -242,13 +261,13 @@ MOVES: Mapping[str, Move] = MappingProxyType(
         "a pod is lost": lose_pod,
         "its Job has ended": end_job,
         "it is preempted": preempt,
-        "somebody deactivates it": deactivate,
-        "somebody reactivates it": reactivate,
+        "a user deactivates it": deactivate,
+        "a user reactivates it": reactivate,
         "its queue is held": _stop_queue(policies.HOLD),
         "its queue is drained": _stop_queue(policies.HOLD_AND_DRAIN),
         "its queue is released": _stop_queue(policies.STOP_NONE),
-        "its checks pass": _answer("Ready"),
-        "a check asks for a retry": _answer("Retry"),
-        "a check rejects it": _answer("Rejected"),
+        "its admission checks are ready": _answer(CheckState.READY),
+        "an admission check asks for a retry": _answer(CheckState.RETRY),
+        "an admission check rejects it": _answer(CheckState.REJECTED),
     }
 )

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from job_controller.pod_facts import INT32_MAX
 from queue_manager.api import condition_types, event_reasons, messages, reasons
+from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import (
     Admission,
     AdmissionCheckState,
@@ -155,14 +156,14 @@ def _count_eviction(draft: Draft, reason: str, cause: str) -> None:
 
 
 def _reset(check: AdmissionCheckState, now: datetime) -> AdmissionCheckState:
-    if check.state == "Pending":
+    if check.state == CheckState.PENDING:
         return check
     return AdmissionCheckState(
         name=check.name,
-        state="Pending",
+        state=CheckState.PENDING,
         last_transition_time=now,
         message=f"Reset to Pending after eviction. Previously: {check.state}",
-        retry_count=(check.retry_count or 0) + 1 if check.state == "Retry" else check.retry_count,
+        retry_count=(check.retry_count or 0) + 1 if check.state == CheckState.RETRY else check.retry_count,
     )
 
 

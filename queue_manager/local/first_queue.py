@@ -97,7 +97,7 @@ class FirstQueue:
             try:
                 return await self._follow_once()
             except ApiError as error:
-                if error.status != 409:  # another write came in between, often that of its status
+                if not error.is_conflict:  # another write came in between, often that of its status
                     raise
 
     async def _follow_once(self) -> Quota | None:

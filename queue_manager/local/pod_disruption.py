@@ -23,7 +23,7 @@ async def disrupt(runtime: Runtime, pod: Object, reason: str, message: str) -> b
     try:
         live = await runtime.client.get(PODS, *pod.metadata.key, type=Pod)
     except ApiError as error:
-        if error.status == 404:
+        if error.is_not_found:
             return False
         raise
     if live.metadata.uid != pod.metadata.uid:

@@ -38,6 +38,6 @@ async def delete_pod(client: Client, pod: Object, *, grace_period: int | None = 
 
 def _must_be_gone(error: ApiError) -> bool:
     """False if it says so, by 404 or by 409 because the uid is another one's; else raises it."""
-    if error.status == 404 or (error.status == 409 and "uid" in error.message.lower()):
+    if error.is_not_found or (error.is_conflict and "uid" in error.message.lower()):
         return False
     raise error

@@ -32,7 +32,6 @@ from queue_manager.operator.preflight import CannotStart
 
 log = logging.getLogger(__name__)
 
-NOT_FOUND, CONFLICT = 404, 409
 JITTER = 1.2  # of the retry period, so that candidates do not ask all at once (as client-go)
 RELEASE_SECONDS = 0.5  # for the last write
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the first goes on while the machine sleeps
@@ -133,7 +132,7 @@ class Election:
                 return False
             self._seen = (await self._write(lease, self.name, self._duration))["spec"]
         except ApiError as error:
-            if error.status != CONFLICT:  # else another was faster
+            if not error.is_conflict:  # else another was faster
                 log.warning("the lease cannot be had", extra={"lease": self.lease, "error": str(error)})
             return False
         except OSError as error:
@@ -146,7 +145,7 @@ class Election:
         try:
             return await self._client.get(LEASES, self.namespace, self.lease)
         except ApiError as error:
-            if error.status == NOT_FOUND:
+            if error.is_not_found:
                 return None
             raise
 
@@ -171,7 +170,7 @@ class Election:
         try:
             return await self._client.create(LEASES, self.namespace, {"metadata": {"name": self.lease}, "spec": spec})
         except ApiError as error:
-            if error.status == NOT_FOUND:
+            if error.is_not_found:
                 raise CannotStart(f"no namespace {self.namespace} for the lease of the leader: create it") from error
             raise
 

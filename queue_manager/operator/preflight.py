@@ -103,7 +103,7 @@ async def _check_permissions(client: Client, needed: list[Need], namespace: str 
 
 
 def _refused(server: str, error: ApiError) -> str:
-    if error.status == 401:
+    if error.is_unauthorized:
         return f"the API server {server} does not accept our credentials (401 {error.reason}): log in anew"
     return f"the API server {server} answers {error.status} {error.reason}: {_one_line(error)}"
 

@@ -82,7 +82,7 @@ class ClusterTransport:
                 self._done(link)
                 yield chunks
         except ApiError as error:
-            if error.status == 401:
+            if error.is_unauthorized:
                 await self._renewed(link, used)  # the caller connects again
             raise
         finally:

@@ -31,7 +31,6 @@ CONCURRENT_WRITES = 50
 NEVER = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # unless quota or flavors are changed
 RETRY_SECONDS = 1.0  # after a write that failed
 LONGEST_SECONDS = 60.0  # after one that was refused, and will be again
-REFUSALS = (400, 403, 413, 422)  # answers about what was asked for, not about the server's state
 
 
 class Scheduler:
@@ -237,7 +236,7 @@ def _report(error: Exception, text: str, what: Info) -> None:
 
 
 def _is_refusal(error: Exception) -> bool:
-    return isinstance(error, ApiError) and error.status in REFUSALS
+    return isinstance(error, ApiError) and error.is_rejected
 
 
 def _same(a: Info, b: Info) -> bool:

@@ -138,9 +138,9 @@ class QueueStatusController:
                 case _:
                     await self._sync_flavor(key)
         except ApiError as error:
-            if error.status == 404:
+            if error.is_not_found:
                 return
-            if error.status != 409:
+            if not error.is_conflict:
                 raise
             self._soon(kind, key)  # somebody else wrote: look at the newest state
 

@@ -132,7 +132,7 @@ class WorkloadController:
         except Gone:
             return
         except ApiError as error:
-            if error.status != 404:
+            if not error.is_not_found:
                 raise
 
     def _unscheduled(self, workload: Workload) -> Unscheduled | None:
@@ -213,7 +213,7 @@ class WorkloadController:
         try:
             return (await client.get(JOBS, meta.namespace, name, type=Job)).metadata.uid == uid
         except ApiError as error:
-            if error.status == 404:
+            if error.is_not_found:
                 return False
             raise
 

@@ -94,9 +94,9 @@ class WorkloadWriter:
                     for tell in self.told:
                         tell(current, latest)
                 except ApiError as error:
-                    if error.status == 409 and attempt < CONFLICTS - 1:
+                    if error.is_conflict and attempt < CONFLICTS - 1:
                         continue
-                    raise Gone(str(key)) if error.status == 404 else error from error
+                    raise Gone(str(key)) if error.is_not_found else error from error
             for order, draft in drafts:
                 for event in draft.events:
                     self._runtime.recorder(order.component).event(latest, *event)
@@ -108,7 +108,7 @@ class WorkloadWriter:
         try:
             return await self._runtime.client.get(WORKLOADS, key.namespace, key.name, type=Workload)
         except ApiError as error:
-            raise Gone(str(key)) if error.status == 404 else error from error
+            raise Gone(str(key)) if error.is_not_found else error from error
 
 
 def _for(current: Workload | None, orders: list[_Order]) -> list[_Order]:

@@ -57,7 +57,7 @@ class Kubelet:
         try:
             await self._play(pod)
         except ApiError as error:
-            if error.status not in (404, 409):
+            if not (error.is_not_found or error.is_conflict):
                 raise
 
     async def _play(self, pod: Pod) -> None:

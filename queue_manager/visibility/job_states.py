@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 import msgspec
 
@@ -41,6 +42,29 @@ LOOKED_AT_WITHIN = timedelta(seconds=15)  # a new Job by its queue
 NOT_QUEUED = "NotQueued"
 
 
+class JobState(StrEnum):
+    """The states of the table above, in the order in which people look for them: running, waiting, ended."""
+
+    RUNNING = "Running"
+    STARTING = "Starting"
+    RESERVED = "Reserved"
+    EVICTED = "Evicted"
+    PENDING = "Pending"
+    BACKOFF = "Backoff"
+    SUSPENDED = "Suspended"
+    REFUSED = "Refused"
+    DEACTIVATED = "Deactivated"
+    DELETING = "Deleting"
+    FAILED = "Failed"
+    SUCCEEDED = "Succeeded"
+    # Of Workloads without a Job: see `state_without_job`.
+    ORPHANED = "Orphaned"
+    FINISHED = "Finished"
+
+
+_ORDER = tuple(JobState)
+
+
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A Job as `sluice ps` shows it. Times are in seconds; None: the phase was never entered.
 
@@ -51,7 +75,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     queue: str
     priority: int
-    state: str
+    state: JobState
     ready: int
     active: int
     succeeded: int
@@ -82,22 +106,6 @@ def workloads_by_job(workloads: Iterable[Workload]) -> dict[str, Workload]:
         workloads, key=lambda w: (not w.is_true(condition_types.FINISHED), str(w.metadata.creation_timestamp))
     )
     return {owner.uid: w for w in ordered if (owner := w.metadata.controller) is not None}
-
-
-_ORDER = (
-    "Running",
-    "Starting",
-    "Reserved",
-    "Evicted",
-    "Pending",
-    "Backoff",
-    "Suspended",
-    "Refused",
-    "Deactivated",
-    "Deleting",
-    "Failed",
-    "Succeeded",
-)
 
 
 def _alike(job: Job, workload: Workload | None, refused: Mapping[bytes, str]) -> str:
@@ -154,51 +162,51 @@ def job_row(job: Job, workload: Workload | None, now: datetime, alike: str = "")
     )
 
 
-def job_state(job: Job, workload: Workload | None, now: datetime) -> str:
+def job_state(job: Job, workload: Workload | None, now: datetime) -> JobState:
     """The state of the table above."""
     if job.metadata.deletion_timestamp is not None:
-        return "Deleting"
+        return JobState.DELETING
     ended = _ended(job)
     if ended:
         return ended
     if workload is not None:
         if workload.is_true(condition_types.FINISHED):
-            return "Refused"
+            return JobState.REFUSED
         if not workload.spec.active:
-            return "Deactivated"
+            return JobState.DEACTIVATED
         requeue = workload.status.requeue_state
         if requeue and requeue.requeue_at and requeue.requeue_at > now:
-            return "Backoff"
+            return JobState.BACKOFF
         if workload.is_true(condition_types.EVICTED) and workload.is_true(condition_types.QUOTA_RESERVED):
-            return "Evicted"
+            return JobState.EVICTED
     if not job.spec.suspend:
-        return "Running" if job.status.ready or job.status.succeeded else "Starting"
+        return JobState.RUNNING if job.status.ready or job.status.succeeded else JobState.STARTING
     if workload is None:
-        return "Pending" if job.metadata.labels.get(keys.QUEUE_NAME) else "Suspended"
-    return "Reserved" if workload.is_true(condition_types.QUOTA_RESERVED) else "Pending"
+        return JobState.PENDING if job.metadata.labels.get(keys.QUEUE_NAME) else JobState.SUSPENDED
+    return JobState.RESERVED if workload.is_true(condition_types.QUOTA_RESERVED) else JobState.PENDING
 
 
-def state_without_job(workload: Workload, now: datetime) -> str:
+def state_without_job(workload: Workload, now: datetime) -> JobState:
     """That of a Workload that stands for no Job, or whose Job is gone: then it is Orphaned, until it is gone too."""
     if workload.metadata.controller is not None:
-        return "Orphaned"
+        return JobState.ORPHANED
     if workload.is_true(condition_types.FINISHED):
-        return "Finished"
+        return JobState.FINISHED
     if not workload.spec.active:
-        return "Deactivated"
+        return JobState.DEACTIVATED
     requeue = workload.status.requeue_state
     if requeue is not None and requeue.requeue_at is not None and requeue.requeue_at > now:
-        return "Backoff"
+        return JobState.BACKOFF
     if not workload.is_true(condition_types.QUOTA_RESERVED):
-        return "Pending"
-    return "Evicted" if workload.is_true(condition_types.EVICTED) else "Reserved"
+        return JobState.PENDING
+    return JobState.EVICTED if workload.is_true(condition_types.EVICTED) else JobState.RESERVED
 
 
-def _ended(job: Job) -> str:
+def _ended(job: Job) -> JobState | None:
     end = conditions.finished(job.status)
     if end is None:
-        return ""
-    return "Succeeded" if end.type == "Complete" else "Failed"
+        return None
+    return JobState.SUCCEEDED if end.type == "Complete" else JobState.FAILED
 
 
 def is_left_alone(job: Job, now: datetime) -> bool:
@@ -216,30 +224,30 @@ def _not_queued(job: Job, now: datetime) -> tuple[str, str]:
     return "", ""
 
 
-def why(job: Job | None, workload: Workload | None, state: str, now: datetime, alike: str = "") -> tuple[str, str]:
+def why(job: Job | None, workload: Workload | None, state: JobState, now: datetime, alike: str = "") -> tuple[str, str]:
     """Reason token and sentence behind the state; both empty where the state says it all."""
-    if job is not None and state in ("Failed", "Succeeded"):
-        kind = "Failed" if state == "Failed" else "Complete"
+    if job is not None and state in (JobState.FAILED, JobState.SUCCEEDED):
+        kind = "Failed" if state == JobState.FAILED else "Complete"
         condition = next(c for c in job.status.conditions if c.type == kind and c.is_true)
         return condition.reason, condition.message
     if workload is None:
-        return _not_queued(job, now) if job is not None and state == "Pending" else ("", "")
+        return _not_queued(job, now) if job is not None and state == JobState.PENDING else ("", "")
     finished = workload.condition(condition_types.FINISHED)
     if finished is not None and finished.is_true:  # and its Job is not: it could not be started, or left the queue
         return finished.reason, finished.message
-    if state in ("Deactivated", "Backoff", "Evicted"):
+    if state in (JobState.DEACTIVATED, JobState.BACKOFF, JobState.EVICTED):
         evicted = workload.condition(condition_types.EVICTED)
-        if state == "Deactivated" and evicted is not None and not evicted.reason.startswith(reasons.DEACTIVATED):
+        if state == JobState.DEACTIVATED and evicted is not None and not evicted.reason.startswith(reasons.DEACTIVATED):
             return reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE  # by a user, after an eviction for another reason
         return (evicted.reason, evicted.message) if evicted else ("", "")
-    if state in ("Pending", "Reserved"):
-        kind = condition_types.QUOTA_RESERVED if state == "Pending" else condition_types.ADMITTED
+    if state in (JobState.PENDING, JobState.RESERVED):
+        kind = condition_types.QUOTA_RESERVED if state == JobState.PENDING else condition_types.ADMITTED
         waiting = workload.condition(kind)
-        if waiting is None and state == "Pending":  # the scheduler writes to who is first, and to one of each shape
+        if waiting is None and state == JobState.PENDING:  # the scheduler writes to the first, and to one of each shape
             behind = f"waits behind others in {workload.spec.queue_name}"
             return reasons.PENDING_EVALUATION, f"{alike} asks for the same and does not fit" if alike else behind
         return (waiting.reason, waiting.message) if waiting and waiting.status == "False" else ("", "")
-    if state == "Starting":
+    if state == JobState.STARTING:
         ready = workload.condition(condition_types.PODS_READY)
         return (ready.reason, ready.message) if ready and ready.status == "False" else ("", "")
     return "", ""

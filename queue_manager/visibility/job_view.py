@@ -17,7 +17,7 @@ from queue_manager.visibility.demand import DemandRow, demand
 from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.indexes import IndexMap, index_map
 from queue_manager.visibility.job_history import Step, history
-from queue_manager.visibility.job_states import job_state, spans, state_without_job, why
+from queue_manager.visibility.job_states import JobState, job_state, spans, state_without_job, why
 from queue_manager.visibility.outlook import Next, OutlookContext, outlook
 from queue_manager.visibility.pod_attempts import PodRow, pod_rows
 from queue_manager.visibility.wire_types import Event, Pod
@@ -63,7 +63,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     priority: int
     priority_class: str
     created: datetime | None
-    state: str
+    state: JobState
     reason: str
     message: str
     waiting_seconds: float | None
@@ -85,7 +85,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 # Where the newest Warning is likely to be the reason for the state.
-_TROUBLED = ("Starting", "Evicted", "Backoff", "Deactivated", "Failed")
+_TROUBLED = (JobState.STARTING, JobState.EVICTED, JobState.BACKOFF, JobState.DEACTIVATED, JobState.FAILED)
 
 
 def job_view(
@@ -113,7 +113,7 @@ def job_view(
     told = sorted(events, key=lambda e: e.sort_key)
     pods = [believed(pod, name) for pod in pods]
     indexes = index_map(job, pods, around.options) if job is not None else None
-    refusal = _refusal(told) if workload is None and state == "Pending" else None
+    refusal = _refusal(told) if workload is None and state == JobState.PENDING else None
     reason, message = (refusal.reason, refusal.message) if refusal is not None else why(job, workload, state, now)
     waiting, running = spans(shown, workload, now)
     admission = workload.status.admission if workload is not None else None

@@ -18,6 +18,7 @@ from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from job_controller.times import later
 from queue_manager.api import condition_types, keys, reasons
+from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Condition, Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.lifecycle.requeuing import Deadline, give_up_at, pods_deadline, settings_for
@@ -26,7 +27,7 @@ from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.visibility.inbox import typed
 from queue_manager.visibility.indexes import IndexMap
-from queue_manager.visibility.job_states import is_left_alone
+from queue_manager.visibility.job_states import JobState, is_left_alone
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.wire_types import Pod
@@ -65,7 +66,7 @@ def outlook(
     workload: Workload | None,
     pods: Sequence[Pod],
     indexes: IndexMap | None,
-    state: str,
+    state: JobState,
     around: OutlookContext,
     now: datetime,
     *,
@@ -74,17 +75,17 @@ def outlook(
     """What comes next, the soonest first; never empty. `refused`: an Event says why the Job has no Workload."""
     if job is None:
         found = _without_job(workload, state, around)
-    elif state == "Deleting":
+    elif state == JobState.DELETING:
         found = [_some("goes when its finalizers are off and its pods have ended")]
-    elif state in ("Succeeded", "Failed"):
+    elif state in (JobState.SUCCEEDED, JobState.FAILED):
         found = _after_the_end(job, workload, around)
-    elif state == "Refused":
+    elif state == JobState.REFUSED:
         found = [_some(REFUSED)]
     elif workload is not None and state in _HELD_BY_QUEUE:
         found = _HELD_BY_QUEUE[state](workload, around)
-    elif state in ("Running", "Starting"):
+    elif state in (JobState.RUNNING, JobState.STARTING):
         found = _while_it_runs(job, workload, pods, indexes, around)
-    elif state == "Suspended":
+    elif state == JobState.SUSPENDED:
         found = [_some("starts when somebody sets its spec.suspend to false; it is in no queue")]
     else:
         found = _obstacles(around) or [_some(REFUSED_EVENT if refused else _unseen(job, now))]
@@ -92,12 +93,12 @@ def outlook(
     return [*dated, *(n for n in found if n.at is None)]
 
 
-def _without_job(workload: Workload | None, state: str, around: OutlookContext) -> list[Next]:
-    if workload is None or state == "Orphaned":
+def _without_job(workload: Workload | None, state: JobState, around: OutlookContext) -> list[Next]:
+    if workload is None or state == JobState.ORPHANED:
         return [_some("its Job is gone: its Workload is finished, and goes")]
-    if state == "Finished":
+    if state == JobState.FINISHED:
         return _after_the_end(None, workload, around)
-    if workload.is_true(condition_types.ADMITTED) and state == "Reserved":
+    if workload.is_true(condition_types.ADMITTED) and state == JobState.RESERVED:
         held = _deadlines_of_the_queue(workload, (), around)
         return [*held, _some("holds its quota until it is finished or deleted: it stands for no Job")]
     return _HELD_BY_QUEUE[state](workload, around)
@@ -200,18 +201,18 @@ def _why_pending(reserved: Condition | None, workload: Workload) -> str:
 
 
 def _reserved(workload: Workload, around: OutlookContext) -> list[Next]:
-    open_checks = [check.name for check in workload.status.admission_checks if check.state != "Ready"]
+    open_checks = [check.name for check in workload.status.admission_checks if check.state != CheckState.READY]
     if open_checks and not workload.is_true(condition_types.ADMITTED):
         return [_some(f"starts when its admission checks are ready: {', '.join(open_checks)}")]
     return [_some("starts at once")]
 
 
 _HELD_BY_QUEUE = {
-    "Deactivated": _deactivated,
-    "Backoff": _backoff,
-    "Evicted": _evicted,
-    "Pending": _pending,
-    "Reserved": _reserved,
+    JobState.DEACTIVATED: _deactivated,
+    JobState.BACKOFF: _backoff,
+    JobState.EVICTED: _evicted,
+    JobState.PENDING: _pending,
+    JobState.RESERVED: _reserved,
 }
 
 

@@ -278,7 +278,7 @@ class Agent:
         try:
             found = await self._runtime.client.get(resource, namespace, name)
         except ApiError as error:
-            if error.status == 404:
+            if error.is_not_found:
                 return None
             raise ConfigError(f"failed to read {kind} {namespace}/{name}: {error.message}") from error
         data: dict[str, str] = found.get("data") or {}

@@ -227,7 +227,7 @@ class GarbageCollector:
 
     def _path(self, node: GraphNode) -> str | None:
         for kind in self._server.registry.all():
-            if kind.table == node.resource and "stored_as" not in kind.extra:
+            if kind.table == node.resource and kind.stored_as is None:
                 return kind.resource.path(node.namespace, node.name)
         return None
 

@@ -74,7 +74,7 @@ class NamespaceController:
 
     def _namespaced_kinds(self) -> list[Kind]:
         served = [kind for kind in self._server.registry.all() if kind.resource.namespaced]
-        kinds = {kind.table: kind for kind in served if "stored_as" not in kind.extra}
+        kinds = {kind.table: kind for kind in served if kind.stored_as is None}
         return [kinds[name] for name in sorted(kinds)]
 
     async def _empty(self, kind: Kind, namespace: str) -> int:

@@ -47,7 +47,7 @@ JOB = replace(
         columns=job_rows.COLUMNS,
         row=job_rows.row,
         default_propagation="Orphan",
-        extra={"generated": _generated},
+        generated_fields=_generated,
     ),
     # A Job's rules include those of its metadata, in their place.
     validate_create=validation.validate_create,

@@ -67,7 +67,7 @@ NAMESPACE = builtin(
     },
     columns=(NAME, Column("Status", "string", "Whether the namespace is in use or goes away"), AGE),
     row=_namespace_row,
-    extra={"generated": lambda _: of_paths(("f:spec", "f:finalizers"))},
+    generated_fields=lambda _: of_paths(("f:spec", "f:finalizers")),
 )
 
 # --- config maps and secrets -------------------------------------------------------------------------------
@@ -191,5 +191,5 @@ LIMIT_RANGE = builtin(
     prepare_update=lambda new, _old: default_limits(new),
     create=validate_limits,
     update=lambda new, _old: validate_limits(new),
-    extra={"created_by_update": True},
+    created_by_update=True,
 )

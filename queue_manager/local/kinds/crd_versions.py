@@ -8,7 +8,7 @@ older than the definition is shown as that has it by now: pruned, and with the d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
@@ -40,20 +40,33 @@ class VersionSchema(Protocol):
         """Defaults in place."""
 
 
-def version_extra(crd: Json, version: Json, schemas: Mapping[str, VersionSchema]) -> Mapping[str, Any]:
-    """What the Kind of a version says besides its schema; `schemas` are those of all versions."""
-    extra: dict[str, Any] = {}
+class Conversion(NamedTuple):
+    """How objects of a version are read from and written to the store; see the fields of `Kind` of these names."""
+
+    from_stored: Callable[[Json], Json] | None = None
+    to_stored: Callable[[Json], Json] | None = None
+    since: int = 0  # resourceVersion of the definition; older objects are pruned and completed when read
+
+
+def conversion(crd: Json, version: Json, schemas: Mapping[str, VersionSchema]) -> Conversion:
+    """The conversion for a version of a definition; `schemas` are those of all its versions."""
     spec, name = crd["spec"], version["name"]
-    # A definition that never changed and has one version has objects of that version only.
+    reader, writer, since = None, None, 0
+    # A definition with one version that was never changed has objects of that version only.
     if len(schemas) > 1 or crd["metadata"].get("generation", 1) > 1:
-        extra["since"] = int(crd["metadata"].get("resourceVersion") or 0)
-        extra["from_stored"] = _reader(f"{spec['group']}/{name}", schemas[name], extra["since"])
+        since = int(crd["metadata"].get("resourceVersion") or 0)
+        reader = _reader(f"{spec['group']}/{name}", schemas[name], since)
     storage = next((v["name"] for v in spec["versions"] if v.get("storage")), name)
     if storage != name:
-        extra["to_stored"] = _writer(f"{spec['group']}/{storage}", schemas[storage])
-    if version.get("deprecated"):
-        extra["deprecated"] = version.get("deprecationWarning") or _deprecation(spec, name)
-    return extra
+        writer = _writer(f"{spec['group']}/{storage}", schemas[storage])
+    return Conversion(reader, writer, since)
+
+
+def deprecation_warning(crd: Json, version: Json) -> str:
+    """The warning for requests to a deprecated version; empty for other versions."""
+    if not version.get("deprecated"):
+        return ""
+    return str(version.get("deprecationWarning") or _deprecation(crd["spec"], version["name"]))
 
 
 def _reader(api_version: str, schema: VersionSchema, since: int) -> Callable[[Json], Json]:

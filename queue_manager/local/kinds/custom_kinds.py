@@ -15,7 +15,7 @@ from job_controller.json_tree import Json
 from queue_manager.api.resources import Resource
 from queue_manager.local.errors import bad_request
 from queue_manager.local.kinds.ages import since
-from queue_manager.local.kinds.crd_versions import version_extra, version_order
+from queue_manager.local.kinds.crd_versions import conversion, deprecation_warning, version_order
 from queue_manager.local.kinds.jsonpath import Path, compile_path, find
 from queue_manager.local.kinds.kind import Column, Kind
 from queue_manager.local.kinds.tables import AGE, NAME, age
@@ -145,6 +145,7 @@ def _kind(crd: Json, version: Json, schemas: Mapping[str, CustomSchema]) -> Kind
     schema = schemas[version["name"]]
     columns, row = _columns(version.get("additionalPrinterColumns"))
     subresources = version.get("subresources") or {}
+    versions = conversion(crd, version, schemas)
     return Kind(
         resource=resource,
         schema=schema,
@@ -162,11 +163,11 @@ def _kind(crd: Json, version: Json, schemas: Mapping[str, CustomSchema]) -> Kind
         fields=_fields(version.get("selectableFields") or ()),
         columns=columns,
         row=row,
-        extra={
-            "crd": crd["metadata"]["name"],
-            "list_kind": names.get("listKind") or f"{names['kind']}List",
-            **version_extra(crd, version, schemas),
-        },
+        is_custom=True,
+        deprecation=deprecation_warning(crd, version),
+        to_stored=versions.to_stored,
+        from_stored=versions.from_stored,
+        converted_since=versions.since,
     )
 
 

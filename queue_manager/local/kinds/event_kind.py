@@ -166,7 +166,7 @@ EVENT = builtin(
     fields=_fields,
     columns=_COLUMNS,
     row=_row,
-    extra={"created_by_update": True},
+    created_by_update=True,
 )
 
 
@@ -190,5 +190,8 @@ NEW_EVENT = builtin(
     fields=_new_fields,
     columns=_COLUMNS,
     row=_row,
-    extra={"stored_as": EVENTS, "to_stored": to_core, "from_stored": from_core, "created_by_update": True},
+    created_by_update=True,
+    stored_as=EVENTS,
+    to_stored=to_core,
+    from_stored=from_core,
 )

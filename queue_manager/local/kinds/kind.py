@@ -1,7 +1,7 @@
-"""What the embedded API server must know of a kind to serve it.
+"""What the embedded API server knows of a kind that it serves.
 
-The request handler is the same for every kind; all that differs is in one of these. Built-in kinds are
-constants, custom ones are made from CustomResourceDefinitions.
+The request handlers are the same for all kinds; everything that differs between kinds is a field of `Kind`. Built-in
+kinds are constants, custom kinds are built from CustomResourceDefinitions.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
 from queue_manager.api.resources import Resource
+from queue_manager.local.schema.fieldset import FieldSet
 
 
 class Schema(Protocol):
@@ -22,7 +23,7 @@ class Schema(Protocol):
     def check(self, body: Json, old: Json | None = None) -> list[str]:
         """Unknown fields as `unknown field "spec.foo"`. Raises BadRequest on a wrong JSON type.
 
-        Parts that are as they were in `old`, which is stored, need not be looked at.
+        Parts that are unchanged from the stored object `old` need not be checked.
         """
         ...
 
@@ -57,13 +58,16 @@ def no_fields(_: Json) -> Mapping[str, str]:
     return {}
 
 
+def no_generated_fields(_: Json) -> FieldSet:
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind in one version. Functions that prepare work in place on the object about to be stored.
+    """One kind in one version. The `prepare_` functions change in place the object that is about to be stored.
 
-    The handler owns metadata (uid, resourceVersion, generation, timestamps) and the split between the main
-    resource and /status; the functions own everything below. `new` already carries the metadata it will
-    be stored with (uid included) when a function sees it.
+    The handler sets metadata (uid, resourceVersion, generation, timestamps) and separates the main resource from
+    /status; the functions see to everything else. `new` already has the metadata that it will be stored with.
     """
 
     resource: Resource
@@ -85,9 +89,17 @@ class Kind:
     columns: Sequence[Column] = ()
     row: Callable[[Json, datetime], list[Any]] | None = None  # cells for `columns`
     default_propagation: str = "Background"  # batch/v1 Jobs: "Orphan"
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    # Where its objects are stored; two kinds may share a table (events of two API groups).
-    table: str = field(init=False)
+    created_by_update: bool = False  # PUT of an object that does not exist creates it
+    status_on_create: bool = False  # a created object keeps the status that the client sent
+    generated_fields: Callable[[Json], FieldSet] = no_generated_fields  # set by the server on create: no manager's
+    is_custom: bool = False  # defined by a CustomResourceDefinition
+    deprecation: str = ""  # warning of a deprecated version
+    # Conversion between the form that is stored and the form that this kind shows; None: they are the same.
+    stored_as: Resource | None = None  # the kind whose objects are stored: events of both API groups share one table
+    to_stored: Callable[[Json], Json] | None = None
+    from_stored: Callable[[Json], Json] | None = None
+    converted_since: int = 0  # resourceVersion of the definition: objects stored before it are converted by from_stored
+    table: str = field(init=False)  # where the objects are stored
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "table", str(self.extra.get("stored_as", self.resource)))
+        object.__setattr__(self, "table", str(self.stored_as or self.resource))

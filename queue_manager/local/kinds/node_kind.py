@@ -171,5 +171,5 @@ NODE = builtin(
         Column("Container-Runtime", "string", "What runs the containers", priority=1),
     ),
     row=_row,
-    extra={"status_on_create": True},  # a node agent registers its node with what it found
+    status_on_create=True,  # a node agent registers its node with what it found
 )

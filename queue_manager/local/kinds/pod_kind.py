@@ -259,5 +259,5 @@ POD = builtin(
     fields=_fields,
     columns=pod_rows.COLUMNS,
     row=pod_rows.row,
-    extra={"generated": _generated},
+    generated_fields=_generated,
 )

@@ -90,7 +90,7 @@ RUNTIME_CLASS = builtin(
     update=lambda new, old: _validate_runtime_class(new) + immutable(new, old, "handler"),
     columns=(NAME, Column("Handler", "string", "What runs the containers"), AGE),
     row=lambda o, now: [o["metadata"]["name"], o.get("handler") or "", age(o, now)],
-    extra={"created_by_update": True},
+    created_by_update=True,
 )
 
 
@@ -120,5 +120,5 @@ LEASE = builtin(
     update=lambda new, _old: _validate_lease(new),
     columns=(NAME, Column("Holder", "string", "Who holds it"), AGE),
     row=_lease_row,
-    extra={"created_by_update": True},
+    created_by_update=True,
 )

@@ -118,8 +118,8 @@ class ApiServer:
         form = negotiate(request.headers.get("accept", ""))
         view = ResponseView(kind, form, request.query.get("includeObject", ""))
         call = Call(request, kind, target.namespace, target.name, target.subresource, view)
-        if "deprecated" in kind.extra:
-            call.warnings.append(kind.extra["deprecated"])
+        if kind.deprecation:
+            call.warnings.append(kind.deprecation)
         try:
             answer = await self._carry_out(call)
             await self.store.settled()
@@ -327,7 +327,7 @@ def healthy(request: ServerRequest) -> bytes | None:
 
 def _is_missing_status(call: Call) -> bool:
     """The status of a custom kind without that subresource: of such a path a real server misses the object."""
-    return call.subresource == "status" and "crd" in call.kind.extra
+    return call.subresource == "status" and call.kind.is_custom
 
 
 def _one_object(call: Call) -> Call:

@@ -79,7 +79,7 @@ class Call:
 
     def stored_form(self, obj: Json) -> Json:
         """An object as it is stored (the same, but for kinds that are another one's second name)."""
-        translate = self.kind.extra.get("to_stored")
+        translate = self.kind.to_stored
         return translate(obj) if translate else obj
 
     def option(self, name: str) -> str:

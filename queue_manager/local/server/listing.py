@@ -103,7 +103,7 @@ class Selection:
         return self.fields({**self._values(stored), **names})
 
     def _values(self, stored: Stored) -> Mapping[str, str]:
-        if self._kind.extra.get("from_stored"):
+        if self._kind.from_stored is not None:
             return self._kind.fields(shown(self._kind, decode(stored)))
         if stored.fields is None:
             stored.fields = dict(self._kind.fields(decode(stored)))

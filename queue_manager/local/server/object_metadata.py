@@ -27,7 +27,7 @@ def check_envelope(call: Call, obj: Json) -> dict[str, Any]:
         raise errors.bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
         )
-    if kind != resource.kind and "crd" in call.kind.extra:
+    if kind != resource.kind and call.kind.is_custom:
         problem = invalid("kind", kind, f"must be {resource.kind}")
         raise errors.invalid(replace(resource, kind=kind), str((obj.get("metadata") or {}).get("name", "")), [problem])
     if kind != resource.kind:
@@ -72,7 +72,7 @@ def check_name(call: Call, meta: dict[str, Any]) -> None:
 
 def require_version(call: Call, meta: dict[str, Any]) -> None:
     """Some kinds are replaced only by a client that has seen them. Raises 422."""
-    conditional = "crd" in call.kind.extra or call.resource.plural in CONDITIONAL
+    conditional = call.kind.is_custom or call.resource.plural in CONDITIONAL
     if conditional and meta.get("resourceVersion") in (None, "", "0"):
         problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         named = replace(call.resource, kind=call.resource.plural)

@@ -106,7 +106,7 @@ def without_managers(call: Call, stored: Stored, old: Json) -> Json:
         return call.load(stored)
     segment = b',"managedFields":' + orjson.dumps(entries)
     head, found, tail = stored.data.partition(segment)
-    if not found or "from_stored" in call.kind.extra:
+    if not found or call.kind.from_stored is not None:
         tree = call.load(stored)
         tree["metadata"].pop("managedFields", None)
         return tree

@@ -42,9 +42,9 @@ class ResponseView:
         self._form = form
         self._include = include_object or "Metadata"
         self._headers = True
-        self._translated = "from_stored" in kind.extra
+        self._translated = kind.from_stored is not None
         self._head = _heads(kind.resource)[0]
-        self._since = kind.extra.get("since", 0)
+        self._since = kind.converted_since
         # Items of a list say what they are only where they are custom objects; so do those of a real server.
         self._named = isinstance(kind.schema, CustomSchema)
 
@@ -169,7 +169,7 @@ def _heads(resource: Resource) -> tuple[bytes, bytes]:
 
 def shown(kind: Kind, tree: Json) -> Json:
     """A stored object as a kind shows it."""
-    translate = kind.extra.get("from_stored")
+    translate = kind.from_stored
     return translate(tree) if translate else tree
 
 

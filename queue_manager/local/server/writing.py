@@ -52,7 +52,7 @@ class Writer:
         object_metadata.begin(self._store, call, meta)
         if generated:
             self._free_name(call, obj)
-        if call.kind.has_status and not call.kind.extra.get("status_on_create"):
+        if call.kind.has_status and not call.kind.status_on_create:
             obj.pop("status", None)
         return self._finish_create(call, obj)
 
@@ -67,7 +67,7 @@ class Writer:
     def _finish_create(self, call: Call, obj: Json) -> bytes:
         kind = call.kind
         review = self._mutate("CREATE", call, obj, None)
-        generated = kind.extra["generated"](obj) if "generated" in kind.extra else {}
+        generated = kind.generated_fields(obj)
         kind.prepare_create(obj)
         self._refuse(call, name_of(obj), kind.validate_create(obj))
         self._validate(call, review)
@@ -91,7 +91,7 @@ class Writer:
         self._decoded(call, new)
         meta = object_metadata.check_envelope(call, new)
         object_metadata.check_name(call, meta)
-        if "created_by_update" in call.kind.extra and not self._store.get(call.table, call.namespace, call.name):
+        if call.kind.created_by_update and not self._store.get(call.table, call.namespace, call.name):
             meta.pop("resourceVersion", None)
             created = self._create(call, new)
             call.created = True
@@ -132,7 +132,7 @@ class Writer:
         if call.resource.namespaced:
             object_metadata.require_namespace(self._store, call, call.name)
         object_metadata.begin(self._store, call, meta)
-        if call.kind.has_status and not call.kind.extra.get("status_on_create"):
+        if call.kind.has_status and not call.kind.status_on_create:
             new.pop("status", None)
         return self._finish_create(call, new)
 
@@ -147,13 +147,13 @@ class Writer:
         object_metadata.carry_over(call, new, old)
         if status:
             meta = new["metadata"]
-            if "crd" in kind.extra:  # the status of a custom object brings no metadata along
+            if kind.is_custom:  # the status of a custom object brings no metadata along
                 managers = {"managedFields": meta["managedFields"]} if "managedFields" in meta else {}
                 meta = {
                     **{name: value for name, value in old["metadata"].items() if name != "managedFields"},
                     **managers,
                 }
-            status_written = _status(new) or ({} if "crd" in kind.extra else {"status": {}})
+            status_written = _status(new) or ({} if kind.is_custom else {"status": {}})
             new = {
                 **{name: value for name, value in old.items() if name != "status"},
                 "metadata": meta,
@@ -233,7 +233,7 @@ class Writer:
             obj.update({field: value for field, value in own.items() if isinstance(obj.get(field, ""), str)})
         before = orjson.dumps(obj)
         version, name = obj.get("apiVersion") or "", obj.get("kind") or ""
-        if "crd" not in call.kind.extra and (version, name) != (call.resource.api_version, call.resource.kind):
+        if not call.kind.is_custom and (version, name) != (call.resource.api_version, call.resource.kind):
             why = f'no kind "{name}" is registered for version "{version}" {SCHEME}'
             raise undecodable(call.kind, content_type, body, before, why)
         try:
@@ -253,7 +253,7 @@ class Writer:
 
     def _refuse(self, call: Call, name: str, problems: list[FieldError]) -> None:
         if problems:
-            raise errors.invalid(call.kind.extra.get("stored_as", call.resource), name, problems)
+            raise errors.invalid(call.kind.stored_as or call.resource, name, problems)
 
     def _mutate(
         self, operation: Literal["CREATE", "UPDATE"], call: Call, obj: Json, old: Json | None

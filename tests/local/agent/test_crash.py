@@ -163,7 +163,7 @@ import os, signal
 from pathlib import Path
 from queue_manager.local.agent import supervisor
 from queue_manager.local.agent.layout import Layout
-from queue_manager.local.agent.status import PREEMPTED, Verdict
+from queue_manager.local.agent.status import PREEMPTED, Termination
 layout = Layout(Path({str(tmp_path)!r}))
 layout.create("uid", "main")
 run = layout.run("uid", "main", 0)

@@ -28,6 +28,10 @@ def problems(text: str) -> list[str]:
         ("fooBar: 1", "f:3: fooBar: unknown field; allowed here: admissionFairSharing, clientConnection,"),
         ("waitForPodReady: {}", 'f:3: waitForPodReady: unknown field; did you mean "waitForPodsReady"?'),
         ("waitForPodsReady:\n  enable: true", "f:4: waitForPodsReady.enable: unknown field; only v1beta1 has it"),
+        (
+            "wait_for_pods_ready:\n  timeout: 5m",
+            "f:3: wait_for_pods_ready: unknown field; allowed here: ",
+        ),
         ("namespace: a\nnamespace: b", "f:4: namespace: given twice; line 3 has it already"),
         ("namespace: 5", 'f:3: namespace: 5 is an integer; must be a string, in quotes: "5"'),
         ("namespace: [a]", "f:3: namespace: is a list; must be a string"),
@@ -263,6 +267,23 @@ def test_fields_without_effect_are_named_once_and_never_silent() -> None:
     assert all(": " in line for line in config.ignored)
 
 
+def test_bounds_of_waiting_count_only_while_it_is_on_and_types_always() -> None:
+    """As in Kueue, which decodes the section in any case and validates it only then."""
+    section = "waitForPodsReady: {timeout: -1s, requeuingStrategy: {timestamp: x, backoffBaseSeconds: -1}}\n"
+    assert loads(HEAD_V1BETA1 + section).wait_for_pods_ready is None
+    off = HEAD + "featureGates: {DisableWaitForPodsReady: true}\n"
+    assert loads(off + section).wait_for_pods_ready is None
+    assert fields(off + "waitForPodsReady: {timeout: soon, requeuingStrategy: {timestamp: 5}}\n") == [
+        "waitForPodsReady.timeout",
+        "waitForPodsReady.requeuingStrategy.timestamp",
+    ]
+
+
+@pytest.mark.parametrize("value", ["!!binary aGk=", "!foo x"])
+def test_a_string_with_another_tag_is_refused(value: str) -> None:
+    assert problems(f"{HEAD}namespace: {value}\n")[0].startswith("f:3: namespace: ")
+
+
 def test_the_gate_that_switches_waiting_off_is_not_ignored() -> None:
     config = loads(HEAD + "featureGates: {DisableWaitForPodsReady: true}\nwaitForPodsReady: {timeout: -1s}\n")
     assert config.wait_for_pods_ready is None
@@ -312,11 +333,20 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
         load(tmp_path / "binary.yaml")
 
 
-def test_importing_the_configuration_is_cheap() -> None:
-    """What takes long to import is left to those who need it."""
-    command = "import sys, queue_manager.configuration; print(*sys.modules)"
+def imported_with(module: str) -> set[str]:
+    command = f"import sys, {module}; print(*sys.modules)"
     answer = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
-    assert {"pydantic", "msgspec", "asyncio", "aiohttp"} & set(answer.stdout.split()) == set()
+    return set(answer.stdout.split())
+
+
+def test_importing_the_configuration_imports_no_asyncio_or_wire_types() -> None:
+    assert {"msgspec", "asyncio", "aiohttp"} & imported_with("queue_manager.configuration") == set()
+
+
+@pytest.mark.parametrize("command", ["ps", "queues", "submit", "drain", "release", "main", "arguments"])
+def test_commands_that_read_no_configuration_do_not_import_pydantic(command: str) -> None:
+    """It takes longer to import than they take to start."""
+    assert {"pydantic", "queue_manager.configuration"} & imported_with(f"queue_manager.cli.{command}") == set()
 
 
 @pytest.mark.parametrize("word", ["true", "yes", "On", "TRUE"])

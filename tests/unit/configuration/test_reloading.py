@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from queue_manager.configuration import KueueConfig, loads
-from queue_manager.configuration.decode import settings
+from queue_manager.configuration.fields import ConfigModel, fields
 from queue_manager.configuration.reloading import changes, verdict
 
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
@@ -74,16 +73,17 @@ def test_the_namespace_of_the_process_needs_a_restart_and_nothing_else_is_to_bla
     assert len(found.fields) == 2
 
 
-def leaves(section: Any, path: str = "") -> list[tuple[str, Any]]:
-    """All fields that are no sections, with a configuration in which just this one is another."""
+def leaves(section: ConfigModel, path: str = "") -> list[tuple[str, ConfigModel]]:
+    """All fields that are no sections, each with a configuration in which only this one is changed."""
     result = []
-    for name, field in settings(type(section), "v1beta2").items():
-        value = getattr(section, field.name)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            inner = [(p, dataclasses.replace(section, **{field.name: c})) for p, c in leaves(value, f"{path}{name}.")]
-            result += inner
+    for name, field in fields(type(section), "v1beta2").items():
+        attribute = next(key for key, found in type(section).model_fields.items() if found is field)
+        value = getattr(section, attribute)
+        if isinstance(value, ConfigModel):
+            inner = leaves(value, f"{path}{name}.")
+            result += [(p, section.model_copy(update={attribute: changed})) for p, changed in inner]
         else:
-            result.append((f"{path}{name}", dataclasses.replace(section, **{field.name: another(value)})))
+            result.append((f"{path}{name}", section.model_copy(update={attribute: another(value)})))
     return result
 
 

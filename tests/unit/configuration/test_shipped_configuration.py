@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 import yaml
 
 from queue_manager.configuration import KueueConfig, load, loads
-from queue_manager.configuration.decode import settings, wire_name
+from queue_manager.configuration.fields import ConfigModel, fields, no_effect
 from queue_manager.configuration.json_schema import render, schema
 from queue_manager.configuration.render import as_tree, as_yaml
 
@@ -29,12 +28,13 @@ def everything_on() -> str:
     return OFF.sub(r"\1", SHIPPED.read_text().partition("apiVersion:")[2].join(["apiVersion:", ""]))
 
 
-def working(section: Any, path: str = "") -> Iterator[str]:
+def working(section: ConfigModel, path: str = "") -> Iterator[str]:
     """The paths of all fields that have an effect."""
-    for name, field in settings(type(section), "v1beta2").items():
-        if not field.metadata.get("ignored"):
-            value = getattr(section, field.name)
-            if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    for name, field in fields(type(section), "v1beta2").items():
+        if not no_effect(field):
+            attribute = next(key for key, found in type(section).model_fields.items() if found is field)
+            value = getattr(section, attribute)
+            if isinstance(value, ConfigModel):
                 yield from working(value, f"{path}{name}.")
             else:
                 yield f"{path}{name}"
@@ -77,8 +77,8 @@ def test_the_schema_is_up_to_date() -> None:
 
 @pytest.mark.parametrize(("version", "branch"), [("v1beta1", "then"), ("v1beta2", "else")])
 def test_the_schema_knows_the_fields_that_the_loader_knows(version: str, branch: str) -> None:
-    known = set(settings(KueueConfig, version)) | {"apiVersion", "kind"}
-    known |= {"queueVisibility"} if version == "v1beta1" else set()
+    known = {*fields(KueueConfig, version), "apiVersion", "kind"}
+    assert ("queueVisibility" in known) == (version == "v1beta1")
     assert set(schema()[branch]["properties"]) == known
     assert ("enable" in schema()[branch]["properties"]["waitForPodsReady"]["properties"]) == (version == "v1beta1")
 
@@ -107,23 +107,32 @@ def test_a_default_in_the_schema_is_the_effective_one() -> None:
         "",
         HEAD_V1BETA1,
         HEAD_V1BETA1 + "waitForPodsReady: {enable: true, timeout: 90s}\n",
+        HEAD_V1BETA1 + "queueVisibility: {}\nfairSharing: {enable: true}\n",
         HEAD + "featureGates: {DisableWaitForPodsReady: true}\n",
         HEAD + "namespace: other\nclientConnection: {qps: 0.5}\n",
         everything_on(),
     ],
-    ids=["empty", "v1beta1", "v1beta1 waiting", "not waiting", "other namespace", "everything"],
+    ids=["empty", "v1beta1", "v1beta1 waiting", "v1beta1 fields", "not waiting", "other namespace", "everything"],
 )
 def test_the_effective_configuration_as_yaml_loads_to_itself(text: str) -> None:
     config = loads(text)
     again = loads(as_yaml(config))
     gates = {**config.feature_gates, **({} if config.wait_for_pods_ready else {"DisableWaitForPodsReady": True})}
     visible = config.visibility_server or KueueConfig().visibility_server
-    assert again == dataclasses.replace(config, feature_gates=gates, visibility_server=visible)
+    assert again == config.model_copy(update={"feature_gates": gates, "visibility_server": visible})
+
+
+def test_fields_of_the_older_version_are_not_printed() -> None:
+    """The printed file is v1beta2, which does not have them."""
+    config = loads(HEAD_V1BETA1 + "integrations: {podOptions: {podSelector: {}}}\n")
+    assert "podOptions" not in as_yaml(config)
+    assert loads(as_yaml(config)).integrations.pod_options is None
 
 
 def test_names_on_the_wire_are_those_of_the_api() -> None:
-    names = [wire_name(field.name) for field in dataclasses.fields(KueueConfig)]
-    assert {"managedJobsNamespaceSelector", "waitForPodsReady", "multiKueue", "pprofBindAddress"} <= set(names)
+    assert {"managedJobsNamespaceSelector", "waitForPodsReady", "multiKueue", "pprofBindAddress"} <= set(
+        fields(KueueConfig)
+    )
 
 
 def test_the_schema_file_is_json_of_draft_7() -> None:

@@ -37,7 +37,7 @@ def job(
     name: str = "j",
     **spec: Any,
 ) -> Job:
-    """A Job that began at T0 + started (None: not yet); spec fields in snake case as in the model."""
+    """A Job that started at T0 + started (None: not started); spec fields in snake case as in the model."""
     full = {"parallelism": 1, "completions": 1, "backoff_limit": 6, **spec}
     if full.get("completion_mode", "NonIndexed") == "Indexed" and "backoff_limit_per_index" in full:
         full["backoff_limit"] = spec.get("backoff_limit", 2**31 - 1)
@@ -100,7 +100,7 @@ def pod(
     labels: dict[str, str] | None = None,
     owner: str | None = UID,
 ) -> Pod:
-    """A pod of the Job; its uid is its name. ended: seconds after T0 when its only container finished."""
+    """A pod of the Job; its UID is its name. `ended`: seconds after T0 when its only container finished."""
     notes = dict(annotations or {})
     if index is not None:
         notes[COMPLETION_INDEX] = str(index)

@@ -1,4 +1,4 @@
-"""A clock that was set back: from then on every wait of a Job takes its own length, not until the clock is right."""
+"""A clock that was set back: every wait of a Job then takes its own length."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def failed(name: str, ended: float, index: int | None = None, failures: int = 0)
 def seconds_until(
     happens: Callable[[Decision], bool], job_: Job, *pods: Pod, now: float, memory: JobMemory | None
 ) -> float:
-    """How long the controller waits, syncing again only when it asked to, until a decision does this."""
+    """How long the controller waits, syncing only when it asked to, until a decision meets the predicate."""
     began = now
     for _ in range(10):
         decision = run(job_, *pods, now=now, memory=memory)
@@ -42,7 +42,7 @@ def creates(decision: Decision) -> bool:
 
 @given(back=BACK, failures=st.integers(1, 8), known=st.booleans())
 def test_the_backoff_of_a_job_takes_no_longer_than_its_delay(back: float, failures: int, known: bool) -> None:
-    """`known`: the controller had seen the pods before the clock was set back; else it has just started."""
+    """`known`: the controller had seen the pods before the clock was set back; otherwise it has just started."""
     pods = [failed(f"p{i}", MONTH + i) for i in range(failures)]
     before = run(job(backoff_limit=99), *pods, now=MONTH + failures).memory if known else None
     waited = seconds_until(creates, job(backoff_limit=99), *pods, now=MONTH + failures - back, memory=before)

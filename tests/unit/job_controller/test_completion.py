@@ -64,7 +64,7 @@ def test_no_more_pods_than_the_limit_are_created_in_one_sync() -> None:
     assert decision.requeue_after == 0
 
 
-def test_of_batches_that_follow_each_other_the_number_of_pods_is_written_once_a_second_and_with_the_last() -> None:
+def test_active_pods_are_written_once_a_second_while_batches_follow() -> None:
     def batch(there: int, now: float, memory: JobMemory | None, *others: Pod, known: int = 500) -> Decision:
         pods = [pod(f"p{i}") for i in range(there)]
         status = {"active": known, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}
@@ -90,7 +90,7 @@ def test_of_batches_that_follow_each_other_the_number_of_pods_is_written_once_a_
     assert (final(last).active, last.requeue_after) == (1900, None)
 
 
-def test_success_is_noted_then_released_then_counted_with_completion_last() -> None:
+def test_success_is_recorded_then_released_then_counted() -> None:
     decision = run(job(), pod("a", "Succeeded"), now=9)
     assert kinds(decision) == ["WriteStatus", "ReleasePods", "WriteStatus"]
     first, second = statuses(decision)
@@ -118,15 +118,15 @@ def test_uid_without_a_tracked_pod_moves_into_the_counter() -> None:
     assert written.uncounted_terminated_pods.succeeded == written.uncounted_terminated_pods.failed == ()
 
 
-def test_noted_pod_is_not_noted_twice_after_a_crash_before_its_release() -> None:
+def test_recorded_pod_is_not_recorded_twice_after_a_crash() -> None:
     status = {"uncountedTerminatedPods": {"succeeded": ["a"]}, "terminating": 0, "ready": 0}
     decision = run(job(completions=2, status=status), pod("a", "Succeeded"))
     assert released(decision) == ["a"]
     assert final(decision).succeeded == 1
 
 
-def test_a_noted_pod_that_is_still_there_is_one_success_or_one_failure() -> None:
-    """Between noting and release it stands in the status and among the pods."""
+def test_recorded_pod_that_still_exists_counts_once() -> None:
+    """Between recording and release a pod is both in the status and among the pods."""
     succeeded = job(parallelism=2, completions=2, status={"uncountedTerminatedPods": {"succeeded": ["a"]}})
     decision = run(succeeded, pod("a", "Succeeded"))
     assert (created(decision), condition_texts(final(decision))) == ([None], [])
@@ -134,14 +134,14 @@ def test_a_noted_pod_that_is_still_there_is_one_success_or_one_failure() -> None
     assert condition_texts(final(run(failed, pod("a", "Failed"), now=99))) == []
 
 
-def test_a_running_pod_that_was_noted_is_released() -> None:
-    """Its Job failed and took it along, and a crash left it so: it holds up the end of the Job no longer."""
+def test_running_pod_that_was_recorded_is_released() -> None:
+    """A failing Job recorded it before a crash. It must not delay the end of the Job."""
     target = {"type": "FailureTarget", "status": "True", "reason": "R", "message": "m"}
     told = job(status={"uncountedTerminatedPods": {"failed": ["a"]}, "conditions": [target]})
     assert released(run(told, pod("a"), pod("b"), pods_done=True)) == ["a"]
 
 
-def test_pod_noted_as_failed_stays_failed_when_its_phase_flips() -> None:
+def test_pod_recorded_as_failed_stays_failed_when_its_phase_changes() -> None:
     status = {"uncountedTerminatedPods": {"failed": ["a"]}}
     written = final(run(job(status=status), pod("a", "Succeeded")))
     assert (written.succeeded, written.failed) == (0, 1)
@@ -160,7 +160,7 @@ def test_work_queue_completes_when_the_last_pod_ends() -> None:
     assert condition_texts(final(over)) == [MET, DONE]
 
 
-def test_more_successes_than_completions_are_complained_about() -> None:
+def test_more_successes_than_completions_record_a_warning() -> None:
     decision = run(job(completions=1, status={"succeeded": 1}), pod("a", "Succeeded"))
     assert events(decision) == [
         "Warning TooManySucceededPods Too many succeeded pods running after completion count reached",
@@ -175,7 +175,7 @@ def test_completion_waits_for_terminating_pods() -> None:
     assert status.terminating == 1
 
 
-def test_one_status_notes_at_most_the_limit_and_the_job_goes_on_at_once() -> None:
+def test_one_status_records_at_most_the_limit_and_the_next_sync_follows() -> None:
     pods = [pod(f"p{i}", "Succeeded") for i in range(7)]
     decision = run(job(parallelism=7, completions=7), *pods, max_uncounted=5)
     first, second = statuses(decision)
@@ -188,13 +188,14 @@ def test_one_status_notes_at_most_the_limit_and_the_job_goes_on_at_once() -> Non
 
 @pytest.mark.parametrize("limit", [3, 5])
 def test_status_that_a_crash_left_full_is_emptied_first(limit: int) -> None:
-    """Five pods were noted, not yet released; those that ended since come before them in the cache. Also when the
-    limit was lowered meanwhile."""
+    """Five pods are recorded and not released; pods that ended later precede them in the cache. Also with a lower
+    limit.
+    """
     pods = [pod(f"p{i}", "Succeeded") for i in range(12)]
-    noted = [f"p{i}" for i in range(7, 12)]
-    status = {"uncountedTerminatedPods": {"succeeded": noted}}
+    recorded = [f"p{i}" for i in range(7, 12)]
+    status = {"uncountedTerminatedPods": {"succeeded": recorded}}
     decision = run(job(parallelism=12, completions=12, status=status), *pods, max_uncounted=limit)
-    assert released(decision) == noted
+    assert released(decision) == recorded
     assert final(decision).succeeded == 5
     assert decision.requeue_after == 0
 
@@ -218,15 +219,15 @@ def test_indexes_beyond_the_new_completions_drop_out() -> None:
     assert (written.completed_indexes, written.succeeded) == ("0", 1)
 
 
-def test_success_is_not_taken_back_where_the_api_refuses_that() -> None:
-    """completions were lowered from 4 to 2, and parallelism, before anybody looked, to 1."""
+def test_succeeded_is_not_lowered_where_the_api_rejects_it() -> None:
+    """completions was lowered from 4 to 2, and parallelism to 1, before a sync."""
     status = {"completedIndexes": "0,2-3", "succeeded": 3}
     decision = run(indexed(2, 1, status=status), pod("a", "Succeeded", 1))
     assert (final(decision).completed_indexes, final(decision).succeeded) == ("0,1", 3)
     assert events(decision) == ["Normal Completed Job completed"]
 
 
-def test_nothing_is_written_at_rest() -> None:
+def test_nothing_is_written_if_nothing_changed() -> None:
     status = {"active": 1, "ready": 1, "terminating": 0, "uncountedTerminatedPods": {}}
     assert run(job(status=status), pod("a", ready=True)).steps == ()
 
@@ -237,14 +238,14 @@ def test_unknown_completion_mode_is_skipped_with_a_warning() -> None:
     assert events(decision) == ["Warning UnknownCompletionMode Skipped Job sync because completion mode is unknown"]
 
 
-def test_deleted_job_frees_all_pods_and_counts_no_running_one() -> None:
+def test_deleted_job_releases_all_pods_and_counts_no_running_one() -> None:
     decision = run(job(parallelism=2, completions=2, deleted=True), pod("a"), pod("b", "Failed"), pod("c", deleted=0))
     assert sorted(released(decision)) == ["a", "b", "c"]
     assert final(decision).failed == 1
     assert created(decision) == deleted(decision) == []
 
 
-def test_pod_whose_finalizer_a_user_took_is_ignored_and_replaced_at_once() -> None:
+def test_pod_whose_finalizer_a_user_removed_is_ignored_and_replaced() -> None:
     from job_controller.decision import JobMemory
 
     decision = run(job(), pod("a", "Failed", tracked=False), memory=JobMemory())
@@ -257,8 +258,8 @@ def test_active_and_ready_pods_are_reported() -> None:
     assert (status.active, status.ready, status.terminating) == (3, 1, 0)
 
 
-def test_two_thousand_million_completed_indexes_are_no_more_work_than_their_text() -> None:
-    """Written out they would end the controller, and all other Jobs with it."""
+def test_cost_of_completed_indexes_depends_on_intervals_only() -> None:
+    """Expanding two thousand million indexes would exhaust the memory of the controller."""
     most = 2**31 - 1
     done = f"0-{most - 5}"
     decision = run(

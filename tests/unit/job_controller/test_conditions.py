@@ -1,4 +1,4 @@
-"""Conditions of a Job: which one is read, and what a change of one keeps."""
+"""Conditions of a Job: which entry is read, and which fields an update keeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def said(type: str, status: str = "True", second: float | None = 1, text: str = 
 OTHER = said("Other")
 
 
-def test_the_same_words_change_nothing() -> None:
+def test_equal_condition_changes_nothing() -> None:
     before = (OTHER, said("Suspended"))
     assert put(before, "Suspended", "True", "R", "m", at(9)) is before
 
@@ -38,7 +38,7 @@ def test_the_transition_time_moves_with_the_status_alone(old: Condition, since: 
 
 
 @pytest.mark.parametrize(("reason", "message"), [("New", "m"), ("R", "new")])
-def test_other_words_are_written(reason: str, message: str) -> None:
+def test_other_reason_or_message_is_written(reason: str, message: str) -> None:
     [changed] = put((said("Suspended"),), "Suspended", "True", reason, message, at(9))
     assert (changed.reason, changed.message, changed.last_transition_time) == (reason, message, at(1))
 

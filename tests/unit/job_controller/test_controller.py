@@ -1,4 +1,4 @@
-"""What the controller makes of failing writes, and of changes that nobody told it of in time."""
+"""Failing writes, and changes that the cache has not received."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_pod_that_succeeds_unseen_while_the_job_is_suspended_is_counted() -> Non
     assert world.names == 1
 
 
-def test_job_edited_unseen_is_decided_anew_at_once() -> None:
+def test_job_changed_before_the_status_write_is_synced_again_at_once() -> None:
     world = running({"parallelism": 2, "completions": 2, "backoffLimit": 6})
     world.edit_job(parallelism=1)
     act(world, "succeed", 0)
@@ -73,7 +73,7 @@ def test_job_edited_unseen_is_decided_anew_at_once() -> None:
     assert world.job_tree["status"]["succeeded"] == 1
 
 
-def test_failed_creation_is_told_and_tried_again() -> None:
+def test_failed_creation_records_an_event_and_is_retried() -> None:
     world = World({"parallelism": 3, "completions": 3, "backoffLimit": 6})
     world.refusals = {2}
     world.work()
@@ -83,7 +83,7 @@ def test_failed_creation_is_told_and_tried_again() -> None:
     settle(world)
 
 
-def test_template_without_labels_is_told() -> None:
+def test_template_without_labels_records_an_event() -> None:
     world = World({"parallelism": 1, "completions": 1, "template": {"spec": {"restartPolicy": "Never"}}})
     with pytest.raises(NoLabels):
         world.work()
@@ -97,8 +97,8 @@ def test_each_pod_is_an_event() -> None:
     assert world.events[0][1].startswith("Created pod: j-")
 
 
-def test_refused_status_is_told_and_at_least_the_numbers_are_written() -> None:
-    """A status that breaks the API's rules already, by somebody else's hand, must not hide what runs."""
+def test_rejected_status_records_an_event_and_pod_counts_are_written() -> None:
+    """A status that violates the rules already must not prevent the pod counts from being written."""
     world = World({"parallelism": 1, "completions": 1, "backoffLimit": 6})
     accept = world.update_job_status
     refused: list[Mapping[str, Any]] = []
@@ -118,7 +118,7 @@ def test_refused_status_is_told_and_at_least_the_numbers_are_written() -> None:
     assert world.job_tree["status"] == {"active": 1, "ready": 0, "terminating": 0}
 
 
-def test_job_in_a_namespace_that_goes_away_does_not_complain() -> None:
+def test_job_in_a_terminating_namespace_records_no_event() -> None:
     world = World({"parallelism": 1, "completions": 1, "backoffLimit": 6})
 
     async def refuse(namespace: str, manifest: Mapping[str, Any]) -> Pod:

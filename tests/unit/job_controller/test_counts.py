@@ -1,4 +1,4 @@
-"""What one sync adds to the metrics: each end of a pod, of an index and of a Job once (spec 3.2)."""
+"""Metrics of one sync: each end of a pod, of an index and of a Job is counted once (BEHAVIOUR.md#b33-metrics)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ JOBS = "jobs_finished_total"
 
 
 def counted(decision: Decision) -> dict[tuple[str, ...], int]:
-    """By name, and the values of the labels in the order of their names."""
+    """The increments by name and label values, in the order of the label names."""
     found: dict[tuple[str, ...], int] = {}
     for step in decision.steps:
         for count in getattr(step, "counts", ()):
@@ -21,7 +21,7 @@ def counted(decision: Decision) -> dict[tuple[str, ...], int]:
 
 
 def test_pods_count_as_they_become_numbers() -> None:
-    """Those noted by an earlier sync and gone since as well."""
+    """Including pods that an earlier sync recorded and that are gone."""
     status = {"succeeded": 4, "failed": 2, "uncountedTerminatedPods": {"succeeded": ["gone"], "failed": ["lost"]}}
     pods = [pod("a", "Succeeded"), pod("b", "Failed"), pod("c", "Failed"), pod("d")]
     assert counted(run(job(parallelism=2, completions=9, status=status), *pods)) == {

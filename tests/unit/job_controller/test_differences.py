@@ -1,4 +1,4 @@
-"""What this controller does otherwise than the built-in one, where no other test shows it (DIFFERENCES.md)."""
+"""Deviations from the built-in controller that no other test shows (DIFFERENCES.md)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_each_row_that_a_test_names_is_shown_by_it() -> None:
 
 
 def test_each_row_about_a_design_names_what_exists() -> None:
-    """Each row gives a file of the repository and a text in it: what is renamed or built anew is found missing here."""
+    """Each row names a file of the repository and a text in it."""
     rows = [
         line.split(" | ") for line in TABLE.read_text().splitlines() if re.match(r"\| (KEP-\d+|Job proposal) ", line)
     ]
@@ -75,8 +75,8 @@ def test_each_row_about_a_design_names_what_exists() -> None:
 
 
 @virtually
-async def test_a_job_is_complete_a_moment_after_its_last_pod() -> None:
-    """Row 1: the built-in controller looks a second after the first change."""
+async def test_job_completes_within_200_ms_of_its_last_pod() -> None:
+    """Row 1: the built-in controller syncs one second after the first change."""
     cluster = Cluster()
     async with cluster.controllers(always(ends_after=5.0)):
         await cluster.submit()
@@ -100,7 +100,7 @@ SPEC_CHANGES: list[tuple[dict[str, Any], int]] = [
 
 @virtually
 async def test_a_change_of_the_spec_does_not_wait_for_the_batch_of_pod_changes() -> None:
-    """Row 1: with both controllers only what happens to pods waits; here a batch takes ten seconds."""
+    """Row 1: with both controllers only changes of pods wait for the window, which is ten seconds here."""
     cluster = Cluster()
     begun: set[str] = set()
 
@@ -123,14 +123,14 @@ async def test_a_change_of_the_spec_does_not_wait_for_the_batch_of_pod_changes()
 
 
 def test_a_failure_that_is_reported_late_does_not_shorten_the_wait() -> None:
-    """Row 2: the second failure ended before the first one that was seen."""
+    """Row 2: the second failure finished before the first one seen."""
     first = run(job(), pod("seen", "Failed", ended=100), now=100)
     late = run(job(), pod("seen", "Failed", ended=100), pod("late", "Failed", ended=1), now=105, memory=first.memory)
     assert (first.requeue_after, late.requeue_after) == (10, 15)
 
 
 class Refusing:
-    """An Admission that refuses pods as long as it is told to, and counts them by time."""
+    """An admission plugin that rejects pods while it is enabled, and counts requests by time."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -149,7 +149,7 @@ class Refusing:
 
 @virtually
 async def test_pods_are_created_at_full_speed_until_one_is_refused() -> None:
-    """Row 12: fifty at once; after that one, and when that goes well two, four and so on."""
+    """Row 12: fifty at once; after a failure one, then two, four and so on."""
     cluster = Cluster()
     refusing = Refusing(cluster)
     cluster.server = ApiServer(cluster.store, KindRegistry.builtin(), cluster.clock, [refusing])
@@ -187,14 +187,14 @@ def test_a_creation_that_failed_is_counted_as_failed_only() -> None:
 
 
 def test_of_too_many_pods_those_go_first_whose_index_is_settled() -> None:
-    """Row 15: the pod that is ready, but has nothing left to do, goes before one that has only begun."""
+    """Row 15: the ready pod of a settled index is deleted before one that has just started."""
     stored = {"completedIndexes": "0", "succeeded": 1}
     pods = [pod("done", index=0, ready=True), pod("begun", "Pending", index=1), pod("more", index=2)]
     assert deleted(run(indexed(3, parallelism=2, status=stored), *pods)) == ["done"]
 
 
 def test_pod_of_a_settled_index_makes_room_for_an_open_one() -> None:
-    """Row 15: there are as many pods as are wanted, but one of them does again what is done."""
+    """Row 15: the number of pods is right, but one of them has a settled index."""
     stored = {"completedIndexes": "0", "succeeded": 1}
     pods = [pod("again", index=0), pod("second", index=2)]
     assert deleted(run(indexed(3, status=stored), *pods)) == ["again"]
@@ -205,10 +205,10 @@ def test_pod_of_a_settled_index_makes_room_for_an_open_one() -> None:
     ("manage", "by", "finalizer"),
     [("All", None, TRACKING_FINALIZER), ("ManagedBy", "sluice/job-controller", OWN_TRACKING_FINALIZER)],
 )
-def test_pods_left_behind_are_freed_at_the_start_whoever_tracked_them(
+def test_pods_left_behind_are_released_at_start_whoever_tracked_them(
     manage: str, by: str | None, finalizer: str
 ) -> None:
-    """The built-in finalizer in place of the built-in controller, our own beside it; both are swept at the start."""
+    """With either finalizer: the built-in one when replacing the built-in controller, our own beside it."""
 
     @virtually
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""When a Job fails, and how long it waits with the next try."""
+"""When a Job fails, and how long the replacement of a failed pod is delayed."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_deadline_runs_from_the_start_time(now: float, fails: bool, requeue: flo
     assert decision.requeue_after == requeue
 
 
-def test_the_longest_deadline_does_not_come() -> None:
+def test_largest_deadline_does_not_expire() -> None:
     decision = run(job(active_deadline_seconds=2**63 - 1), pod("a"), now=9)
     assert condition_texts(final(decision)) == []
     assert decision.requeue_after is not None
@@ -143,8 +143,8 @@ def test_replacement_waits_for_the_backoff_of_all_failures(ends: list[float], du
 
 
 @pytest.mark.parametrize("indexed_job", [False, True])
-def test_a_failure_at_the_end_of_all_time_is_waited_for_as_if_it_were_now(indexed_job: bool) -> None:
-    """Whoever may write a pod's status may write any time that a time can be."""
+def test_failure_in_the_far_future_delays_as_if_it_were_now(indexed_job: bool) -> None:
+    """Users who may write the status of pods can write any time."""
     never = (datetime.max.replace(tzinfo=UTC) - at(0)).total_seconds() - 1
     waiting = indexed(2, backoff_limit_per_index=3) if indexed_job else job(backoff_limit=99)
     decision = run(waiting, pod("p", "Failed", index=0 if indexed_job else None, ended=never))
@@ -173,7 +173,7 @@ def test_a_success_is_remembered_for_failures_that_come_to_light_later() -> None
 
 
 def test_a_finish_time_once_known_stays() -> None:
-    """A pod that is being deleted has failed when that began; its containers end later."""
+    """A pod being deleted fails when its deletion starts; its containers end later."""
     first = run(job(), pod("a", deleted=0, grace=30), now=1)
     ended = pod("a", "Failed", deleted=0, grace=30, ended=20)
     assert run(job(), ended, now=21, memory=first.memory).requeue_after is None
@@ -250,13 +250,13 @@ def test_only_counted_failures_are_pruned() -> None:
     assert [p.metadata.name for step in decision.steps if isinstance(step, PrunePods) for p in step.pods] == ["old"]
 
 
-def test_a_verdict_that_stands_is_not_announced_again() -> None:
+def test_recorded_interim_condition_is_not_written_again() -> None:
     target = {"type": "FailureTarget", "status": "True", "reason": "BackoffLimitExceeded"}
     assert kinds(run(job(status={"conditions": [target]}), pod("a")))[0] == "DeletePods"
 
 
-def test_where_no_failed_pods_are_kept_the_last_one_stays_until_it_is_replaced() -> None:
-    """Nothing else tells a controller that has been restarted how long to wait."""
+def test_last_failed_pod_is_kept_until_replaced_with_limit_zero() -> None:
+    """After a restart only this pod tells how long to wait."""
 
     def pruned(decision: Decision) -> list[str]:
         return [p.metadata.name for step in decision.steps if isinstance(step, PrunePods) for p in step.pods]
@@ -288,7 +288,7 @@ def test_terminating_pods_take_places_when_only_failed_pods_are_replaced() -> No
     assert len(created(decision)) == 1
 
 
-def test_the_index_of_a_terminating_pod_waits_for_its_end_when_only_failed_pods_are_replaced() -> None:
+def test_index_of_terminating_pod_waits_for_it_when_only_failed_are_replaced() -> None:
     decision = run(indexed(3, 2, pod_replacement_policy="Failed"), pod("a", index=0, deleted=0, grace=30), now=99)
     assert created(decision) == [1]
 
@@ -345,7 +345,7 @@ def test_replacement_carries_the_counts_of_the_pod_it_replaces(
         ((1, 0, 5), (1, 0, 9), 29, 2),
     ],
 )
-def test_of_two_failed_pods_of_an_index_the_last_try_is_replaced(
+def test_of_two_failed_pods_of_an_index_the_later_attempt_is_replaced(
     first: tuple[int, int, float], second: tuple[int, int, float], due: float, failures: int
 ) -> None:
     pods = [
@@ -359,7 +359,7 @@ def test_of_two_failed_pods_of_an_index_the_last_try_is_replaced(
         assert [plan.failures for step in plans if isinstance(step, CreatePods) for plan in step.plans] == [failures]
 
 
-def test_index_fails_when_its_pod_had_the_last_try() -> None:
+def test_index_fails_when_its_last_retry_fails() -> None:
     pods = [pod("a", "Failed", 0, annotations=fc(1)), pod("b", index=1, annotations=fc(0))]
     decision = run(indexed(2, backoff_limit_per_index=1), *pods)
     assert final(decision).failed_indexes == "0"

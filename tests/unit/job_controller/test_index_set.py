@@ -1,4 +1,4 @@
-"""Sets of indexes say what sets of integers say, and cost what their intervals cost."""
+"""Index sets equal sets of integers, and their cost depends on the intervals."""
 
 from __future__ import annotations
 

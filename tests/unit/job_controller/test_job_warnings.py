@@ -1,4 +1,4 @@
-"""Jobs that cannot be handled as they say get an Event that names the field; nothing else happens to them."""
+"""Jobs that cannot be handled as written get an Event that names the field."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def without_selector() -> Job:
     [
         (job(completion_mode="Sorted"), "UnknownCompletionMode Skipped Job sync because completion mode is unknown"),
         (job(completion_mode="Indexed", completions=None),
-         "InvalidJob spec.completions: Required value: when completion mode is Indexed; the Job is left alone"),
-        (without_selector(), "InvalidJob spec.selector: Required value; the Job is left alone"),
+         "InvalidJob spec.completions: Required value: when completion mode is Indexed; the Job is not synced"),
+        (without_selector(), "InvalidJob spec.selector: Required value; the Job is not synced"),
         (job(parallelism=-1), "InvalidJob spec.parallelism: Invalid value: -1: must be greater than or equal to 0; "
-         "the Job is left alone"),
+         "the Job is not synced"),
         (job(backoff_limit=-2), "InvalidJob spec.backoffLimit: Invalid value: -2: must be greater than or equal to 0; "
-         "the Job is left alone"),
+         "the Job is not synced"),
     ],
     ids=["mode", "completions", "selector", "parallelism", "backoff limit"],
 )  # fmt: skip
-def test_a_job_that_makes_no_sense_is_left_alone_and_told_which_field(wrong: Job, said: str) -> None:
+def test_invalid_job_is_not_synced_and_the_event_names_the_field(wrong: Job, said: str) -> None:
     decision = run(wrong, pod("a", "Failed"), pod("b"))
     assert (decision.steps, events(decision), decision.requeue_after) == ((), [f"Warning {said}"], None)
     assert events(run(wrong, pod("a"), memory=decision.memory)) == [], "once"
@@ -51,18 +51,18 @@ def test_pods_of_a_job_without_selector_stay_with_it() -> None:
     assert ([p.metadata.name for p in found.owned], found.adopt, found.release) == (["a"], (), ())
 
 
-def test_a_job_that_makes_no_sense_still_lets_its_pods_go_when_it_is_deleted() -> None:
+def test_invalid_job_releases_its_pods_when_it_is_deleted() -> None:
     decision = run(job(completion_mode="Indexed", completions=None, deleted=True), pod("a", index=0))
     assert "ReleasePods" in kinds(decision)
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "10s", "1e3", "٣", "1" * 10, "many"])
-def test_an_annotation_that_is_no_number_is_told_and_the_default_applies(text: str) -> None:
+def test_malformed_annotation_records_an_event_and_the_default_applies(text: str) -> None:
     slow = job(annotations={"sluice/backoff-seconds": text, "sluice/failed-pods-limit": text})
     decision = run(slow, pod("a", "Failed", tracked=False), pod("b", "Failed", ended=0), now=0)
     assert events(decision) == [
         f'Warning InvalidAnnotation metadata.annotations[sluice/backoff-seconds]: Invalid value: "{text}": {WORDS}; '
-        "the wait that the controller is configured with applies",
+        "the configured backoff applies",
         f'Warning InvalidAnnotation metadata.annotations[sluice/failed-pods-limit]: Invalid value: "{text}": {WORDS}; '
         "all failed pods are kept",
     ]
@@ -71,7 +71,7 @@ def test_an_annotation_that_is_no_number_is_told_and_the_default_applies(text: s
     assert events(run(slow, pod("b", "Failed"), memory=decision.memory)) == [], "once"
 
 
-def test_an_annotation_that_is_put_wrong_again_is_told_again() -> None:
+def test_malformed_annotation_records_an_event_each_time_it_is_set() -> None:
     first = run(job(annotations={"sluice/backoff-seconds": "x"}))
     right = run(job(annotations={"sluice/backoff-seconds": "5"}), memory=first.memory)
     again = run(job(annotations={"sluice/backoff-seconds": "x"}), memory=right.memory)
@@ -79,10 +79,10 @@ def test_an_annotation_that_is_put_wrong_again_is_told_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "until"), [(None, "without end"), (3, "until spec.backoffLimit (3) ends the Job")], ids=["none", "three"]
+    ("limit", "until"), [(None, "forever"), (3, "until spec.backoffLimit (3) ends the Job")], ids=["none", "three"]
 )
 def test_indexes_that_restart_in_their_pods_are_reported_once(limit: int | None, until: str) -> None:
-    """The pod of an index is restarted by its kubelet, so no failed pod is counted against the index."""
+    """The kubelet restarts the container, so no failed pod is counted against the index."""
     limits = {"backoff_limit": limit} if limit is not None else {}
     endless = indexed(2, backoff_limit_per_index=1, restart_policy="OnFailure", **limits)
     decision = run(endless, pod("a", index=0, restarts=2), pod("b", index=1))
@@ -95,7 +95,7 @@ def test_indexes_that_restart_in_their_pods_are_reported_once(limit: int | None,
     assert events(decide(endless, (), None, T0, off)) == [], "the field is switched off"
 
 
-def test_sensible_jobs_are_not_complained_about() -> None:
+def test_valid_jobs_record_no_warning() -> None:
     sensible = [job(), indexed(3), job(completions=None), job(annotations={"sluice/backoff-seconds": "0"})]
     sensible += [indexed(3, backoff_limit_per_index=1), job(restart_policy="OnFailure")]
     for one in sensible:

@@ -32,7 +32,7 @@ Tree = dict[str, Any]
 
 
 class Cluster:
-    """The server, its one user, and every write that was made."""
+    """The server, one user, and a record of every write."""
 
     def __init__(self) -> None:
         self.clock = virtual_clock()
@@ -128,7 +128,7 @@ async def test_job_runs_to_completion_in_few_writes() -> None:
 
 
 @virtually
-async def test_a_smaller_job_whose_parallelism_changes_too_ends_all_the_same() -> None:
+async def test_elastic_job_ends_although_parallelism_changed_too() -> None:
     cluster = Cluster()
 
     def script(pod: Pod) -> PodScript:
@@ -146,8 +146,8 @@ async def test_a_smaller_job_whose_parallelism_changes_too_ends_all_the_same() -
 
 
 @virtually
-async def test_a_pod_that_has_our_mark_from_elsewhere_is_counted_once() -> None:
-    """By its template, say, or from a Job that has left it to this one in the midst of a deletion."""
+async def test_pod_with_a_foreign_deleting_annotation_is_counted_once() -> None:
+    """The annotation comes from the template, or from another Job that released the pod during a deletion."""
     cluster = Cluster()
     async with cluster.controllers(always()):
         spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}
@@ -158,7 +158,7 @@ async def test_a_pod_that_has_our_mark_from_elsewhere_is_counted_once() -> None:
 
 
 @virtually
-async def test_the_end_of_a_job_is_told_however_many_pods_it_had() -> None:
+async def test_terminal_event_is_recorded_however_many_pods_the_job_had() -> None:
     cluster = Cluster()
     async with cluster.controllers(always()):
         await cluster.submit(completions=40, parallelism=40)
@@ -170,8 +170,8 @@ async def test_the_end_of_a_job_is_told_however_many_pods_it_had() -> None:
 
 
 @virtually
-async def test_a_large_job_is_looked_at_less_often_and_its_end_is_not_waited_for() -> None:
-    """Four hundred pods that end ten a second: the window of a second is two at first, for the last pods it is one."""
+async def test_large_job_is_synced_less_often_except_at_its_end() -> None:
+    """400 pods that end ten per second: a window of 1 s is 2 s at first, and 1 s for the last pods."""
     cluster = Cluster()
     looks: list[tuple[float, int]] = []  # when the status was written, and the pods that still ran
     loop = asyncio.get_running_loop()
@@ -234,7 +234,7 @@ async def test_restart_in_the_middle_of_the_backoff_does_not_shorten_it() -> Non
 
 
 @virtually
-async def test_indexed_job_gives_each_index_its_tries() -> None:
+async def test_indexed_job_retries_each_index() -> None:
     def script(pod: Pod) -> PodScript:
         index = pod.metadata.annotations["batch.kubernetes.io/job-completion-index"]
         return PodScript(ends_after=1.0, exit_code=int(index == "1"))
@@ -248,7 +248,7 @@ async def test_indexed_job_gives_each_index_its_tries() -> None:
 
 
 @virtually
-async def test_success_policy_ends_the_rest() -> None:
+async def test_success_policy_ends_remaining_pods() -> None:
     def script(pod: Pod) -> PodScript:
         index = pod.metadata.annotations["batch.kubernetes.io/job-completion-index"]
         return PodScript(ends_after=2.0 if index == "0" else None)
@@ -296,7 +296,7 @@ async def test_deadline_ends_a_job_that_hangs() -> None:
 
 
 @virtually
-async def test_finished_job_goes_when_its_time_to_live_is_over() -> None:
+async def test_finished_job_is_deleted_when_its_ttl_expires() -> None:
     cluster = Cluster()
     async with cluster.controllers(always()):
         await cluster.submit(ttlSecondsAfterFinished=100)
@@ -367,7 +367,7 @@ def test_a_job_that_is_deleted_before_its_status_is_written_is_no_failure(caplog
 
 
 @virtually
-async def test_pods_of_a_job_deleted_while_nobody_looked_are_freed_at_the_start() -> None:
+async def test_pods_of_a_job_deleted_while_the_controller_was_down_are_released() -> None:
     cluster = Cluster()
     async with cluster.controllers(always(ends_after=None)):
         await cluster.submit()
@@ -408,7 +408,7 @@ async def test_job_of_another_manager_is_left_alone() -> None:
 
 
 @virtually
-async def test_beside_a_built_in_controller_only_our_own_jobs_are_run_with_our_own_finalizer() -> None:
+async def test_beside_a_built_in_controller_only_own_jobs_with_own_finalizer_run() -> None:
     cluster = Cluster()
     async with cluster.controllers(always(ends_after=None), JobControllerOptions(manage="ManagedBy")):
         await cluster.submit(name="theirs")
@@ -427,7 +427,7 @@ def managing(whom: Literal["All", "ManagedBy"]) -> JobControllerOptions:
 def test_pods_made_before_a_change_of_manage_are_counted_after_it(
     before: Literal["All", "ManagedBy"], after: Literal["All", "ManagedBy"]
 ) -> None:
-    """They carry the other finalizer, and are the Job's pods all the same."""
+    """They have the other finalizer and still belong to the Job."""
 
     @virtually
     async def story() -> None:
@@ -446,7 +446,7 @@ def test_pods_made_before_a_change_of_manage_are_counted_after_it(
 
 
 @virtually
-async def test_pods_of_a_job_deleted_during_a_change_of_manage_are_freed() -> None:
+async def test_pods_of_a_job_deleted_during_a_change_of_manage_are_released() -> None:
     cluster = Cluster()
     async with cluster.controllers(always(ends_after=None), managing("ManagedBy")):
         await cluster.submit(managedBy="sluice/job-controller", completions=2, parallelism=2)

@@ -1,4 +1,4 @@
-"""Pods that nobody will count any more lose the tracking finalizer, and no others do (invariant L5)."""
+"""Pods that no sync will count lose the tracking finalizer, and no other pods do (BEHAVIOUR.md#b34-orphans)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Refused(Exception):
 
 
 class Story:
-    """A cluster with these pods; `known` is the Job in the cache, `stored` the one that the API server has."""
+    """A cluster with these pods; `known` is the cached Job, `stored` the live one."""
 
     def __init__(self, *pods: Pod, known: Job | None = None, stored: Job | None = None) -> None:
         self.pods = {p.metadata.key: p for p in pods}
@@ -57,12 +57,12 @@ class Story:
         if self.refusal is not None:
             raise Refused(self.refusal)
         found = self.pods[key]
-        assert patch["metadata"]["resourceVersion"] == found.metadata.resource_version  # it may just be adopted
+        assert patch["metadata"]["resourceVersion"] == found.metadata.resource_version  # another Job may be adopting it
         self.freed.append(key.name)
         return found
 
     def sweep(self) -> list[str]:
-        """The pods that are freed after each was told once."""
+        """The pods that are released after one change of each was reported."""
         for found in list(self.pods.values()):
             self.sweeper.pod_changed(None, found)
         return self.work()
@@ -82,12 +82,12 @@ def owned(name: str = "a", *, api: str = "batch/v1", kind: str = "Job", **more: 
 
 
 @pytest.mark.parametrize("now", [None, ENDED, AGAIN], ids=["gone", "finished", "made anew under its name"])
-def test_pods_are_freed_when_their_job_is(now: Job | None) -> None:
+def test_pods_are_released_when_their_job_is_gone_or_finished(now: Job | None) -> None:
     assert Story(owned("a"), owned("b"), known=now, stored=now).sweep() == ["a", "b"]
 
 
 @pytest.mark.parametrize("now", [job(), OF_ANOTHER_CONTROLLER], ids=["it runs", "another controller's"])
-def test_pods_are_kept_while_somebody_will_count_them(now: Job) -> None:
+def test_pods_are_kept_while_their_job_counts_them(now: Job) -> None:
     assert Story(owned(), known=now, stored=now).sweep() == []
 
 
@@ -96,7 +96,7 @@ def test_a_job_that_the_cache_does_not_know_yet_keeps_its_pods(known: Job | None
     assert Story(owned(), known=known, stored=job()).sweep() == []
 
 
-def test_a_job_that_ends_or_goes_frees_its_pods() -> None:
+def test_job_that_ends_or_is_deleted_enqueues_its_pods() -> None:
     for new in (ENDED, None):
         story = Story(owned("a"), owned("b", tracked=False), known=new, stored=new)
         story.sweeper.job_changed(job(), new)
@@ -108,7 +108,7 @@ def test_a_job_that_ends_or_goes_frees_its_pods() -> None:
     assert quiet.keys == done.keys == []
 
 
-def test_a_pod_that_belongs_to_nobody_is_freed_unless_it_is_adopted_first() -> None:
+def test_pod_without_controller_is_released_unless_it_is_adopted_first() -> None:
     lost = pod("lost", owner=None)
     assert Story(lost).sweep() == ["lost"]
     for after in (pod("lost"), pod("lost", owner=None, tracked=False), None):
@@ -121,18 +121,18 @@ def test_a_pod_that_belongs_to_nobody_is_freed_unless_it_is_adopted_first() -> N
 @pytest.mark.parametrize(
     ("api", "kind"), [("apps/v1", "ReplicaSet"), ("batch.volcano.sh/v1", "Job"), ("batch/v1", "X")]
 )
-def test_pods_of_others_are_left_to_them(api: str, kind: str) -> None:
+def test_pods_of_other_controllers_are_ignored(api: str, kind: str) -> None:
     assert Story(owned(api=api, kind=kind)).sweep() == []
 
 
-def test_pods_that_are_not_tracked_or_gone_themselves_are_nobodys_business() -> None:
+def test_untracked_and_deleted_pods_are_ignored() -> None:
     story = Story()
     story.sweeper.pod_changed(None, owned(tracked=False))
     story.sweeper.pod_changed(owned(), None)
     assert story.keys == []
 
 
-def test_what_the_api_server_refuses_is_repeated_unless_the_pod_has_changed_or_gone() -> None:
+def test_failed_patch_is_retried_unless_the_pod_changed_or_is_gone() -> None:
     for status in (404, 409):
         story = Story(owned())
         story.refusal = status

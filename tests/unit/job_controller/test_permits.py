@@ -1,4 +1,4 @@
-"""A Job gets new pods only while the port `PodPermits` says that it may."""
+"""A Job gets new pods only while the port `PodPermits` permits them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNSUSPENDED = {"conditions": [SUSPENDED], "terminating": 0, "ready": 0, "uncount
 
 
 class Allowance:
-    """Permits so many pods in all."""
+    """Permits a total number of pods."""
 
     def __init__(self, pods: int) -> None:
         self.pods = pods
@@ -47,14 +47,14 @@ def world_with(allowance: Allowance, **spec: object) -> World:
 
 
 def test_an_unsuspended_job_counts_as_not_started_without_permit() -> None:
-    """No Resumed, no startTime: its activeDeadlineSeconds must not run while it has no pods."""
+    """No Resumed and no startTime: activeDeadlineSeconds must not run without pods."""
     decision = run(job(started=None, status=UNSUSPENDED, active_deadline_seconds=5), permitted=False)
     assert decision.steps == ()
     assert decision.requeue_after is None
 
 
 def test_running_pods_are_left_alone_without_permit() -> None:
-    """Only the Job's spec.suspend stops what runs; a permit is about new pods."""
+    """Only spec.suspend stops running pods; a permit concerns new ones."""
     decision = run(job(parallelism=2, completions=2), pod("a"), pod("b", "Failed"), permitted=False)
     assert (created(decision), deleted(decision)) == ([], [])
     status = final(decision)
@@ -80,7 +80,7 @@ def test_a_job_is_synced_when_the_permit_is_given() -> None:
     assert len(world.pods()) == 3
 
 
-def test_a_job_that_waits_for_nothing_is_not_synced_when_the_permit_changes() -> None:
+def test_job_that_was_permitted_is_not_synced_when_the_permit_changes() -> None:
     allowance = Allowance(9)
     world = world_with(allowance, parallelism=3, completions=3)
     world.work()

@@ -1,4 +1,4 @@
-"""When a pod finished, and what its annotations say."""
+"""The finish time of a pod, and what its annotations mean."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ SIDECAR = {"initContainers": [{"name": "side", "restartPolicy": "Always"}, {"nam
         ({}, {}, {}, 1),
     ],
 )  # fmt: skip
-def test_a_pod_finished_at_the_best_time_that_it_tells(
+def test_finish_time_is_the_most_precise_one_available(
     metadata: dict[str, Any], spec: dict[str, Any], status: dict[str, Any], second: int
 ) -> None:
-    """Containers and sidecars; else when it became unready; else its deletion; else its creation."""
+    """Containers and sidecars; else when it became unready; else its deletion request; else its creation."""
     tree = {"metadata": {"creationTimestamp": wire(at(1)), **metadata}, "spec": spec, "status": status}
     assert finish_time(msgspec.convert(tree, Pod)) == at(second)
 

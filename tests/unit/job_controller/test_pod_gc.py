@@ -1,4 +1,6 @@
-"""Lost pods and stale disruptions: decisions, and the controllers on the embedded API server in virtual time."""
+"""Pod garbage collection and stale disruptions: decisions, and the controllers on the embedded API server in virtual
+time.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import msgspec
 import pytest
 
 from job_controller.model import Pod
-from job_controller.pod_gc import GcNode, Removal, end_patch, missing_nodes, out_of_quarantine, removals
+from job_controller.pod_gc import GcNode, Removal, failed_patch, missing_nodes, out_of_quarantine, removals
 from job_controller.stale_disruption import clearing_patch, stale_at
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
@@ -78,7 +80,7 @@ def test_deleting_pod_that_was_never_bound_is_removed() -> None:
         (node("node", "node.kubernetes.io/out-of-service", ready=False), None, False),
     ],
 )
-def test_deleting_pod_of_a_dead_node_is_removed_only_when_the_node_is_declared_dead(
+def test_deleting_pod_is_removed_only_from_a_node_out_of_service(
     nodes: dict[str, GcNode], deleted: float | None, removed: bool
 ) -> None:
     found = removals([pod("a", deleted=deleted)], nodes, [])
@@ -97,9 +99,9 @@ def test_ended_pods_stay_below_the_threshold_and_without_one(threshold: int) -> 
     assert removals([pod("a", "Succeeded"), pod("b", "Failed")], node(), [], threshold) == []
 
 
-def test_only_orphans_are_told_to_be_disrupted() -> None:
+def test_only_orphaned_pods_get_disruption_target() -> None:
     orphan, other = (
-        end_patch(Removal(pod("a"), reason), at(7.5))  # type: ignore[arg-type]
+        failed_patch(Removal(pod("a"), reason), at(7.5))  # type: ignore[arg-type]
         for reason in ("orphaned", "unscheduled")
     )
     assert other == {"metadata": {"uid": "a"}, "status": {"phase": "Failed"}}
@@ -117,19 +119,19 @@ def test_only_orphans_are_told_to_be_disrupted() -> None:
 
 
 def test_an_orphan_keeps_the_first_cause_of_its_disruption() -> None:
-    """KEP-3329: the condition is not updated if it is present with status True; False is no cause."""
-    assert end_patch(Removal(disrupted("Mine"), "orphaned"), at(7)) == {
+    """KEP-3329: the condition is not updated if it is True already."""
+    assert failed_patch(Removal(disrupted("Mine"), "orphaned"), at(7)) == {
         "metadata": {"uid": "a"},
         "status": {"phase": "Failed"},
     }
     taken_back = pod("a", conditions=[("DisruptionTarget", "False")])
-    again = end_patch(Removal(taken_back, "orphaned"), at(7))
+    again = failed_patch(Removal(taken_back, "orphaned"), at(7))
     assert again is not None
     assert again["status"]["conditions"][0]["reason"] == "DeletionByPodGC"
 
 
-def test_pod_that_has_ended_keeps_its_end() -> None:
-    assert end_patch(Removal(pod("a", "Succeeded"), "orphaned"), at(0)) is None
+def test_terminal_pod_keeps_its_phase() -> None:
+    assert failed_patch(Removal(pod("a", "Succeeded"), "orphaned"), at(0)) is None
 
 
 def disrupted(reason: str = "EvictionByEvictionAPI", phase: str = "Running", **more: Any) -> Pod:
@@ -139,7 +141,7 @@ def disrupted(reason: str = "EvictionByEvictionAPI", phase: str = "Running", **m
     return msgspec.convert({**msgspec.to_builtins(found), "status": status}, Pod)
 
 
-def test_announced_disruption_is_stale_after_two_minutes() -> None:
+def test_disruption_target_is_stale_after_two_minutes() -> None:
     assert stale_at(disrupted()) == at(120)
 
 
@@ -154,13 +156,13 @@ def test_announced_disruption_is_stale_after_two_minutes() -> None:
     ],
     ids=["by the kubelet", "ended", "being deleted", "not announced", "taken back"],
 )
-def test_disruption_that_goes_on_is_never_stale(kept: Pod) -> None:
+def test_disruption_in_progress_is_never_stale(kept: Pod) -> None:
     assert stale_at(kept) is None
 
 
 def test_clearing_empties_reason_and_message() -> None:
     patch = clearing_patch(disrupted(), at(120.9))
-    assert patch["metadata"] == {"uid": "a", "resourceVersion": "1"}  # it may just have been announced anew
+    assert patch["metadata"] == {"uid": "a", "resourceVersion": "1"}  # the condition may have been renewed
     (condition,) = patch["status"]["conditions"]
     assert condition == {
         "type": "DisruptionTarget",
@@ -207,7 +209,7 @@ async def report(cluster: Cluster, name: str, status: Tree) -> Tree:
 
 
 @virtually
-async def test_job_goes_on_after_its_node_has_vanished() -> None:
+async def test_job_continues_after_its_node_is_deleted() -> None:
     cluster = Cluster()
     policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
     async with keeping(cluster) as runtime:
@@ -271,7 +273,7 @@ async def test_ended_pods_beyond_the_threshold_are_deleted() -> None:
 
 
 @virtually
-async def test_disruption_that_never_came_is_cleared_after_two_minutes() -> None:
+async def test_stale_disruption_target_is_cleared_after_two_minutes() -> None:
     cluster = Cluster()
     async with keeping(cluster):
         await cluster.user.create(NODES, "", {"metadata": {"name": "n"}})
@@ -300,7 +302,7 @@ async def test_disruption_that_never_came_is_cleared_after_two_minutes() -> None
 
 
 @virtually
-async def test_disruption_announced_anew_has_its_two_minutes_from_then() -> None:
+async def test_renewed_disruption_target_is_stale_two_minutes_later() -> None:
     cluster = Cluster()
     async with keeping(cluster):
         await cluster.user.create(NODES, "", {"metadata": {"name": "n"}})

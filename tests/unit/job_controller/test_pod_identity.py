@@ -1,4 +1,4 @@
-"""What a pod was created for counts, whatever somebody writes into its annotations afterwards."""
+"""What a pod was created for counts, whatever its annotations say later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT
 from job_controller.model import Pod
 from job_controller.pod_facts import completion_index
-from job_controller.pod_identity import Identities, Identity, at_first_sight, index_in_name, of_annotations
+from job_controller.pod_identity import Identities, Identity, index_in_name, initial_identity, of_annotations
 from queue_manager.api.resources import EVENTS, PODS
 from queue_manager.simulation.kubelet import PodScript
 from tests.unit.job_controller.build import UID, pod
@@ -54,10 +54,10 @@ def test_index_in_a_name(name: str, job: str, index: str | None) -> None:
         ("adopted", "x", "x", "x"),
     ],
 )
-def test_index_at_first_sight(name: str, annotation: str | None, label: str | None, index: str | None) -> None:
-    """The name counts if it is one of the Job's; else annotation and label, if they agree."""
+def test_index_of_a_pod_first_seen(name: str, annotation: str | None, label: str | None, index: str | None) -> None:
+    """The name counts if it has the form of the Job; else the annotation, if the label agrees."""
     labels = {COMPLETION_INDEX: label} if label is not None else {}
-    seen = at_first_sight(pod(name, index=annotation, labels=labels), "j")
+    seen = initial_identity(pod(name, index=annotation, labels=labels), "j")
     assert seen == Identity(index, None, None)
 
 
@@ -66,7 +66,7 @@ def annotated(index: str | None = "0", failures: str | None = None, **more: Any)
     return pod("j-0-abcde", index=index, annotations=notes, **more)
 
 
-def test_identities_are_remembered_only_while_annotations_say_something_else() -> None:
+def test_identities_are_kept_only_while_annotations_differ() -> None:
     known = Identities()
     first, forged = annotated(failures="1"), annotated("1", failures="0")
     assert known.pod_changed(None, first) is None
@@ -82,8 +82,8 @@ def test_identities_are_remembered_only_while_annotations_say_something_else() -
     assert known._altered == {}, "the pod is gone"
 
 
-def test_a_pod_that_changes_hands_is_seen_for_the_first_time() -> None:
-    """The name of another Job's pod says nothing about this one."""
+def test_identity_of_a_pod_adopted_by_another_job() -> None:
+    """A name in the form of another Job gives no index."""
     known = Identities()
     free = annotated("0", owner=None)
     adopted = annotated("3")
@@ -95,8 +95,8 @@ def test_a_pod_that_changes_hands_is_seen_for_the_first_time() -> None:
     assert [completion_index(one) for one in known.restored("another", [elsewhere])] == [0]
 
 
-def test_a_creation_counts_as_it_was_asked_for() -> None:
-    """What the cache shows when the answer comes may be changed already, by a webhook or by somebody fast."""
+def test_identity_of_a_created_pod_is_that_of_the_request() -> None:
+    """A webhook or a user may have changed the pod before the response arrives."""
     known = Identities()
     stored = annotated("1", failures="5")
     known.pod_changed(None, stored)
@@ -119,7 +119,7 @@ class Forger:
         return next(tree for tree in await self.cluster.pods() if tree["status"]["phase"] == "Running")
 
     async def forge(self, **annotations: str) -> None:
-        """Of the one pod that runs; names of annotations without their prefix, in snake case."""
+        """Change annotations of the only running pod; names without prefix, in snake case."""
         name = (await self.running())["metadata"]["name"]
         notes = {f"batch.kubernetes.io/job-{key.replace('_', '-')}": text for key, text in annotations.items()}
         await self.cluster.user.patch(PODS, "default", name, {"metadata": {"annotations": notes}})
@@ -142,7 +142,7 @@ FORGERIES: dict[str, Callable[[Forger], Any]] = {
 @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
 @pytest.mark.parametrize("restarted", [False, True], ids=["", "then restarted"])
 def test_each_index_runs_once_though_an_annotation_is_forged(forgery: Callable[[Forger], Any], restarted: bool) -> None:
-    """Index 0 ran twice, index 1 never, and the Job was Complete."""
+    """If annotations were believed, index 0 would run twice and index 1 never."""
 
     @virtually
     async def scenario() -> None:
@@ -162,14 +162,14 @@ def test_each_index_runs_once_though_an_annotation_is_forged(forgery: Callable[[
         assert (status["completedIndexes"], status["succeeded"], status.get("failed", 0)) == ("0,1", 2, 0)
         assert indexes_run(cluster) == ["0", "1"]
         [told] = [event["message"] for event in events if event["reason"] == "PodAnnotationIgnored"]
-        assert told.endswith(', and counts as "0"')
+        assert told.endswith('but "0" applies')
 
     scenario()
 
 
 @pytest.mark.parametrize(("forged", "pods"), [("0", 3), ("7", 3)])
-def test_an_index_has_its_tries_though_a_failure_count_is_forged(forged: str, pods: int) -> None:
-    """A lower count would have it tried for ever, a higher one would fail it at once."""
+def test_index_is_retried_though_a_failure_count_is_forged(forged: str, pods: int) -> None:
+    """A lower count would retry the index forever, a higher one would fail it at once."""
 
     @virtually
     async def scenario() -> None:

@@ -101,7 +101,7 @@ def test_the_pod_that_failed_first_gives_the_message_in_any_order() -> None:
         assert "pod ns/early failed with exit code 2" in condition_texts(final(decision))[0]
 
 
-def test_ignored_failure_is_released_uncounted_but_delays_the_next_try() -> None:
+def test_ignored_failure_is_released_uncounted_but_delays_the_replacement() -> None:
     policy = {"rules": [on_codes("Ignore", "In", 7)]}
     decision = run(job(backoff_limit=0, pod_failure_policy=policy), pod("a", "Failed", exit_code=7), now=1)
     assert released(decision) == ["a"]
@@ -123,7 +123,7 @@ def test_fail_index_gives_the_index_up_at_its_first_failure() -> None:
     assert released(decision) == ["a"]
 
 
-def test_ignored_failure_of_an_index_does_not_use_up_its_tries() -> None:
+def test_ignored_failure_of_an_index_does_not_use_up_its_retries() -> None:
     from job_controller.decision import CreatePods
 
     policy = {"rules": [on_codes("Ignore", "In", 1)]}
@@ -165,7 +165,7 @@ def test_success_rules(rules: list[dict[str, Any]], succeeded: set[int], message
 
 
 def test_a_rule_may_list_two_thousand_million_indexes() -> None:
-    """Written out they would end the controller, and all other Jobs with it."""
+    """Expanding them would exhaust the memory of the controller."""
     most = 2**31 - 1
     rules = [{"succeededIndexes": f"0-{most - 1}"}, {"succeededIndexes": f"0,5-{most - 1}", "succeededCount": 2}]
     policy = msgspec.convert({"rules": rules}, SuccessPolicy)
@@ -186,7 +186,7 @@ def test_success_policy_deletes_the_rest_uncounted() -> None:
 
 @pytest.mark.parametrize("phase", ["Running", "Failed"])
 def test_pods_deleted_for_success_are_no_failures_after_a_crash(phase: str) -> None:
-    """Announced and deleted, then the controller died before it freed them: its own deletions are no failures."""
+    """The controller stopped after deleting them and before releasing them."""
     job_ = indexed(2, backoff_limit=0, backoff_limit_per_index=0, status={"conditions": [succeeds_at(5)]})
     pods = [pod("a", "Succeeded", 0), pod("b", phase, 1, deleted=5, grace=30, ended=8)]
     decision = run(job_, *pods, now=9)
@@ -194,7 +194,7 @@ def test_pods_deleted_for_success_are_no_failures_after_a_crash(phase: str) -> N
 
 
 def test_pod_that_a_user_deleted_before_the_success_is_a_failure() -> None:
-    """It waits to be replaced when the success policy is met; no matter in which of the next syncs it is counted."""
+    """It waits for its replacement when the success policy is met, and counts in whichever sync follows."""
     policy = {"rules": [{"succeededIndexes": "0"}]}
     pods = [pod("a", "Succeeded", 0), pod("b", "Running", 1, deleted=4, grace=30)]
     for conditions in ([], [succeeds_at(5)]):
@@ -214,7 +214,7 @@ def test_failure_beats_success_in_one_sync() -> None:
     assert condition_texts(final(decision))[-1].startswith("Failed=True/BackoffLimitExceeded")
 
 
-def test_a_standing_success_is_never_overturned() -> None:
+def test_recorded_success_is_never_overturned() -> None:
     conditions = [{"type": "SuccessCriteriaMet", "status": "True", "reason": "SuccessPolicy", "message": "m"}]
     job_ = indexed(2, backoff_limit=0, status={"conditions": conditions})
     decision = run(job_, pod("b", "Failed", 1))

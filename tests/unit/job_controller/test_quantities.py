@@ -1,4 +1,4 @@
-"""Quantities: exact, canonical, saturating; checked against the parser of the Kubernetes client."""
+"""Quantities: exact, canonical, saturating; compared with the parser of the Kubernetes client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods are a Job's, which of them go first, and deletions that stopped half-way."""
+"""Which pods belong to a Job, which are deleted first, and deletions that failed half-way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def names(pods: Any) -> list[str]:
     return [p.metadata.name for p in pods]
 
 
-def test_pods_whose_loss_costs_least_go_first() -> None:
+def test_removal_order_by_state() -> None:
     order = [
         pod("unbound", "Pending", node=""),
         pod("pending", "Pending"),
@@ -44,7 +44,7 @@ def test_of_pods_equal_in_all_else_the_lower_index_goes_first() -> None:
 
 
 def counted(name: str, app: tuple[int, ...], sidecar: int = 0, init: int = 0) -> Pod:
-    """A pod with these container restarts, of a sidecar, and of an init container that has ended."""
+    """A pod with these restarts: of containers, of a sidecar, and of a finished init container."""
     found = msgspec.to_builtins(pod(name, created=ord(name[0])))
     found["spec"]["initContainers"] = [{"name": "init"}, {"name": "side", "restartPolicy": "Always"}]
     found["status"]["containerStatuses"] = [{"name": str(i), "restartCount": n} for i, n in enumerate(app)]
@@ -53,14 +53,14 @@ def counted(name: str, app: tuple[int, ...], sidecar: int = 0, init: int = 0) ->
     return msgspec.convert(found, Pod)
 
 
-def test_the_container_restarted_most_often_counts_then_the_sidecar_and_never_an_init_container() -> None:
+def test_removal_order_by_restarts_of_containers_then_sidecars() -> None:
     order = [counted("a", (1, 5)), counted("b", (4, 4), sidecar=9), counted("d", (4,), sidecar=3)]
     order += [counted("e", (0, 4)), counted("c", (4, 0), init=8), counted("f", ())]
     assert names(removal_order(reversed(order))) == names(order)
 
 
-def test_a_pod_that_does_not_say_since_when_it_is_ready_goes_before_those_that_do() -> None:
-    """As with the built-in controller: no time comes before any time."""
+def test_pod_without_ready_time_is_removed_first() -> None:
+    """As upstream: an absent time sorts before every time."""
     silent = pod("a", conditions=[("Ready", "True")], created=1)
     assert names(removal_order([pod("b", ready=True, created=9), silent])) == ["a", "b"]
 
@@ -97,7 +97,7 @@ def test_wrong_and_doubled_indexes_are_removed() -> None:
 
 
 @pytest.mark.parametrize("index", [None, 3, 4])
-def test_an_index_that_the_job_does_not_have_is_removed_even_where_there_is_room(index: int | None) -> None:
+def test_pod_with_an_index_out_of_range_is_always_removed(index: int | None) -> None:
     assert deleted(run(indexed(3), pod("odd", index=index), pod("fine", index=2))) == ["odd"]
 
 
@@ -159,7 +159,7 @@ def test_pods_are_adopted_and_released_by_the_selector() -> None:
 
 
 def test_a_pod_must_meet_all_of_a_selector_to_be_kept() -> None:
-    """As users write selectors with manualSelector, not only the one label that is generated."""
+    """With manualSelector a selector has more than the one generated label."""
     expressions = [{"key": "tier", "operator": "In", "values": ["a"]}]
     chosen = job(selector={"matchLabels": {CONTROLLER_UID: UID}, "matchExpressions": expressions})
     kept = pod("kept", labels={CONTROLLER_UID: UID, "tier": "a"})

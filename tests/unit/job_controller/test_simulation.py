@@ -1,6 +1,6 @@
-"""The controller against a lagging, failing cluster: whatever happens, each pod is counted exactly once.
+"""The controller on a cluster with stale caches and failing writes: each pod is counted exactly once.
 
-The invariants are checked in world.Ledger at every write.
+ledger.Ledger checks the invariants at every write.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ACTIONS = (
 
 
 def act(world: World, action: str, number: int) -> None:
-    """One thing that happens to the cluster; `number` picks to what."""
+    """Apply one action to the cluster; `number` selects its object."""
     living = world.pods("Pending", "Running")
     one = living[number % len(living)] if living else None
     match action:
@@ -120,7 +120,7 @@ def finished(world: World) -> bool:
 
 
 def settle(world: World) -> None:
-    """Faults stop, the Job is resumed, every pod that runs succeeds: the Job must end, and then rest."""
+    """Stop the faults, resume the Job, let every pod succeed: the Job must end, and then nothing changes."""
     world.deaths, world.refusals = [], set()
     if world.ledger.switched:
         world.switch()  # everything on
@@ -147,9 +147,9 @@ def settle(world: World) -> None:
 
 
 def check_nothing_was_missed(world: World) -> None:
-    """Every pod that ended with our finalizer on it was counted as what it was.
+    """Every pod that ended with the finalizer was counted by its result.
 
-    A Job that fails takes the pods along that still run as far as it has heard, whatever becomes of them.
+    Pods that run, as far as the cache shows, when their Job fails count as failed whatever becomes of them.
     """
     assert world.job_tree is not None
     spec, ledger = world.job_tree["spec"], world.ledger
@@ -158,7 +158,7 @@ def check_nothing_was_missed(world: World) -> None:
     conditions = world.job_tree["status"].get("conditions", ())
     taken_along = {"failed"} if any(c["type"] == "Failed" and c["status"] == "True" for c in conditions) else set()
     for uid, phase in ledger.ended.items():
-        assert ledger.noted.get(uid) in {phase.lower(), *taken_along} or uid in ledger.deleted
+        assert ledger.recorded.get(uid) in {phase.lower(), *taken_along} or uid in ledger.deleted
 
 
 @example({"parallelism": 2, "backoffLimit": 0}, [("succeed", 0), ("fail", 0), ("hear", 1)], [], set())
@@ -197,7 +197,7 @@ def test_pods_are_counted_exactly_once_whatever_happens(
     ids=["failing", "plain", "indexed", "success policy", "per index"],
 )  # fmt: skip
 def test_death_at_each_single_write_changes_nothing(spec: dict[str, Any], moment: Any) -> None:
-    """One success, one failure, a suspension: cut at every write there is."""
+    """One success, one failure and a suspension, stopped at every write."""
     ends = []
     for cut in range(60):
         world = World(spec)

@@ -1,4 +1,4 @@
-"""Suspend, resume, and the start time that follows them."""
+"""Suspend, resume, and startTime."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SUSPENDED: dict[str, Any] = {
 }
 
 
-def test_job_created_suspended_says_so_and_has_no_start_time() -> None:
+def test_job_created_suspended_has_the_condition_and_no_start_time() -> None:
     decision = run(job(suspend=True, started=None))
     status = final(decision)
     assert condition_texts(status) == ["Suspended=True/JobSuspended Job suspended"]
@@ -57,7 +57,7 @@ def test_job_is_not_suspended_while_a_pod_could_not_be_deleted() -> None:
     assert (status.active, status.start_time) == (1, at(0))
 
 
-def test_suspended_job_at_rest_is_left_alone() -> None:
+def test_suspended_job_without_changes_is_not_written() -> None:
     status = {"conditions": [SUSPENDED], "terminating": 0, "ready": 0, "uncountedTerminatedPods": {}}
     assert run(job(suspend=True, started=None, status=status)).steps == ()
 
@@ -73,7 +73,7 @@ def test_resuming_starts_the_clock_anew() -> None:
 
 
 def test_a_deleted_job_that_is_resumed_keeps_its_start_time() -> None:
-    """It does not say that it is resumed, so each look began it anew, which the API server refuses."""
+    """Suspended stays True on a deleted Job, so every sync would change startTime, which the API server rejects."""
     status = {"conditions": [SUSPENDED], "terminating": 0, "ready": 0, "uncountedTerminatedPods": {}}
     assert run(job(deleted=True, started=3, status=status), now=7).steps == ()
 
@@ -99,7 +99,7 @@ def test_suspended_job_without_work_completes() -> None:
 
 @pytest.mark.parametrize("limit", [0, 1])
 def test_job_that_ends_while_suspended_gets_a_start_time(limit: int) -> None:
-    """The API server refuses a finished Job without one."""
+    """The API server rejects a finished Job without startTime."""
     status = {"conditions": [SUSPENDED], "failed": 2}
     decision = run(job(suspend=True, started=None, backoff_limit=limit, status=status), now=7)
     assert [c.type for c in final(decision).conditions] == ["Suspended", "FailureTarget", "Failed"]

@@ -125,7 +125,7 @@ async def come_to(cluster: Cluster, *wanted: Any) -> None:
 
 
 @virtually
-async def test_limit_per_index_off_and_on_again_as_the_proposal_tells_it() -> None:
+async def test_limit_per_index_off_and_on_again_as_in_kep_3850() -> None:
     """KEP-3850, upgrade and rollback: index 0 fails; off: it runs again; on: index 2 fails for good."""
     cluster = Cluster()
     running = always(ends_after=None)
@@ -192,7 +192,7 @@ def test_fields_that_are_off_are_dropped_unless_a_stored_job_has_them(
 
 
 class Switchable(Cluster):
-    """Cluster whose API server has switches."""
+    """A Cluster whose API server has switches."""
 
     def __init__(self, switches: Switches) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""When a finished Job deletes itself (spec 2.11)."""
+"""When a finished Job is deleted (BEHAVIOUR.md#b35-ttl)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_a_time_to_live_that_is_changed_while_it_runs_counts_as_it_is_then
 
 
 @virtually
-async def test_a_job_that_finished_while_nobody_looked_goes_at_the_start() -> None:
+async def test_job_that_finished_while_the_controller_was_down_is_deleted() -> None:
     cluster = Cluster()
     async with cluster.controllers(always()):
         await cluster.submit(ttlSecondsAfterFinished=100)

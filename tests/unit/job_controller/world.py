@@ -1,7 +1,7 @@
 """A small cluster in memory: an API store with the rules that matter to the Job controller, a cache that lags behind
-other writers, a node, and a controller that can die before or after any of its writes.
+other writers, a node, and a controller that can stop before or after any of its writes.
 
-After every write the invariants of the specification are checked on the store itself, never on the cache.
+After every write the ledger checks the invariants on the store, not on the cache.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Died(BaseException):
 
 
 class FirstComeQueue:
-    """Keys and times at which they are due; keys added during a sync come after it."""
+    """Keys with the times when they are due; keys added during a sync follow it."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -65,7 +65,7 @@ class World:
 
     def __init__(self, spec: Tree) -> None:
         self.time = T0
-        self.strict = True  # a status of ours that is refused fails the test
+        self.strict = True  # a rejected status fails the test
         self.revision = 1
         self.names = 0
         self.store: dict[Key, Tree] = {}  # pods
@@ -198,7 +198,7 @@ class World:
             raise Died
 
     def restart(self) -> None:
-        """A new process: its caches are complete, its memory empty."""
+        """A new process: complete caches, no memory."""
         if self.deaths:
             self.deaths.pop(0)
         self.seen = copy.deepcopy(self.store)
@@ -206,7 +206,7 @@ class World:
         self._new_controller()
 
     def switch(self, **switches: bool) -> None:
-        """A restart with another configuration."""
+        """Restart with another configuration."""
         self.switches = Switches(**switches)
         self.ledger.switched = True
         self.restart()
@@ -223,7 +223,7 @@ class World:
             self._tell_pod(None, tree)
 
     def work(self, rounds: int = 50) -> None:
-        """Syncs until nothing is due. A process that dies starts again."""
+        """Sync until nothing is due. A process that dies is restarted."""
         for _ in range(rounds):
             if (key := self.queue.pop()) is not None:
                 self._attempt(self.controller.sync(key), self.queue, key)
@@ -280,7 +280,7 @@ class World:
             self.deliver_job()
 
     def deliver_pod(self, key: Key) -> None:
-        """The cache hears of this pod's latest state."""
+        """The cache receives the latest state of this pod."""
         old, new = self.seen.get(key), self.store.get(key)
         if new is None:
             self.seen.pop(key, None)

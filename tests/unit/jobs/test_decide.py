@@ -8,11 +8,12 @@ from queue_manager.api.types import Admission, PriorityClassRef, ReclaimablePod,
 from queue_manager.api.workload_names import workload_name
 from queue_manager.jobs import actions, pod_progress
 from queue_manager.jobs.decide import decide
+from queue_manager.jobs.situation import JobContext
 from queue_manager.jobs.workload_manifest import Priority, matches, new_workload, priority_of
 from queue_manager.lifecycle.status_draft import Draft, Event
 from tests.unit.queueing.builders import at, condition, flavor
 
-CONTEXT = actions.JobContext(flavors={"default": flavor("default"), "gpu": flavor("gpu", nodeLabels={"kind": "gpu"})})
+CONTEXT = JobContext(flavors={"default": flavor("default"), "gpu": flavor("gpu", nodeLabels={"kind": "gpu"})})
 STOPPING = {"kueue.x-k8s.io/stopping": "true"}
 CONFIRMED = {"conditions": [condition("Suspended", "True")]}
 
@@ -140,7 +141,7 @@ def test_a_stop_suspends_waits_restores_and_then_gives_the_quota_back():
 
 
 def test_an_edit_while_checks_are_awaited_starts_over_with_it():
-    """Invariant S11: nothing was injected yet, so what differs from the Workload is the user's, and stays."""
+    """Nothing was injected yet, so what differs from the Workload is the user's, and stays."""
     reserved = workload(condition("QuotaReserved", "True"))
     edited = job(pod={"nodeSelector": {"disk": "fast"}})
     assert decide(edited, [reserved], CONTEXT) == actions.DeleteWorkload(
@@ -197,7 +198,7 @@ def test_extra_workloads_are_deleted():
 
 
 def test_a_job_that_left_its_queue_loses_its_workload_unless_it_runs():
-    context = actions.JobContext(managed=False)
+    context = JobContext(managed=False)
     assert isinstance(decide(job(labels={}), [workload()], context), actions.DeleteWorkload)
     deleted = workload(deletionTimestamp="2026-01-01T00:00:01Z")
     assert isinstance(decide(job(labels={}), [deleted], context), actions.ReleaseWorkload)
@@ -260,7 +261,7 @@ def test_pods_of_a_work_queue_that_were_not_admitted_will_not_run_either():
     assert pod_progress.reclaimable(some, 10) == 7
 
 
-def test_a_job_edited_to_fewer_pods_than_were_done_takes_those_back_before_its_workload_follows():
+def test_reclaimable_pods_are_lowered_before_the_workload_of_a_smaller_job_follows():
     """Two of four had succeeded when it was evicted; a Workload of one pod cannot be done with two."""
     spec = {"completions": 4, "completionMode": "Indexed"}
     edited = job(status={**CONFIRMED, "completedIndexes": "0,1", "succeeded": 2}, parallelism=1, **spec)
@@ -277,7 +278,7 @@ def test_a_job_edited_to_fewer_pods_than_were_done_takes_those_back_before_its_w
     assert second.patch["spec"]["podSets"][0]["count"] == 1
 
 
-def test_a_job_that_may_be_smaller_keeps_its_size_when_all_that_is_missing_was_admitted():
+def test_a_job_keeps_its_size_when_all_its_missing_pods_are_admitted():
     """Three of six were done when it was evicted: with three completions it would be complete, and three never ran."""
     least = {"kueue.x-k8s.io/job-min-parallelism": "2", "kueue.x-k8s.io/job-completions-equal-parallelism": "true"}
     spec = {"parallelism": 6, "completions": 6, "completionMode": "Indexed"}
@@ -290,9 +291,9 @@ def test_a_job_that_may_be_smaller_keeps_its_size_when_all_that_is_missing_was_a
     assert patch["spec"].keys() == {"suspend", "template"}
 
 
-def test_a_job_that_leaves_its_queue_while_it_is_stopped_gets_its_template_back_first():
+def test_the_template_is_restored_when_a_job_leaves_its_queue_during_a_stop():
     """Its Workload is the only one that knows it; with labels of the old queue it could never start in another."""
-    unmanaged = actions.JobContext(managed=False, flavors=CONTEXT.flavors)
+    unmanaged = JobContext(managed=False, flavors=CONTEXT.flavors)
     w = workload(*ADMITTED, EVICTED)
     ends = job(annotations=STOPPING, status={**CONFIRMED, "terminating": 1}, labels={}, **RUNS)
     assert isinstance(decide(ends, [w], unmanaged), actions.Nothing)
@@ -311,8 +312,8 @@ def brought(*conditions) -> Workload:
     return workload(*conditions, name="mine", labels={"kueue.x-k8s.io/job-uid": "job-uid", "team": "x"})
 
 
-def test_a_job_that_leaves_its_queue_leaves_the_workload_that_it_brought_to_its_user():
-    action = decide(job(labels=PREBUILT), [brought()], actions.JobContext(managed=False, prebuilt=brought()))
+def test_a_prebuilt_workload_is_handed_back_when_its_job_leaves_the_queue():
+    action = decide(job(labels=PREBUILT), [brought()], JobContext(managed=False, prebuilt=brought()))
     assert isinstance(action, actions.UpdateWorkload)
     off = {"ownerReferences": [], "labels": {"kueue.x-k8s.io/job-uid": None}, "finalizers": []}
     assert action.patch == {"metadata": off}
@@ -337,9 +338,9 @@ def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():
     assert isinstance(decide(job(status=CONFIRMED), [finished], CONTEXT), actions.Nothing)
 
 
-def test_a_change_to_an_unknown_priority_class_is_told_and_one_that_is_deleted_is_not():
+def test_an_unknown_priority_class_is_reported_but_not_a_deleted_one():
     """The Workload keeps the priority it has; a class that is gone has done its work."""
-    context = actions.JobContext(priority=None)
+    context = JobContext(priority=None)
     renamed = job(labels={"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "later"})
     waits = condition("QuotaReserved", "False", "WaitingForQuota", "full")
     action = decide(renamed, [workload(waits)], context)
@@ -368,13 +369,13 @@ def test_priority_comes_from_the_label_then_the_pods_then_the_default():
 
 def test_an_unknown_class_on_a_running_job_does_not_keep_it_from_being_stopped():
     named = {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "gone"}
-    context = actions.JobContext(priority=None)
+    context = JobContext(priority=None)
     action = decide(job(False, labels=named, **RUNS), [workload(*ADMITTED, EVICTED)], context)
     assert action.patch["spec"] == {"suspend": True}
 
 
-def test_one_that_runs_with_fewer_pods_and_is_started_again_still_knows_how_many_its_user_wanted():
-    """Invariant S11: what is noted at a start is the user's number, never one that we had set ourselves."""
+def test_the_users_parallelism_is_kept_when_a_partially_admitted_job_starts_again():
+    """What is noted at a start is the user's number, never one that we had set ourselves."""
     least = {"kueue.x-k8s.io/job-min-parallelism": "1"}
     wanted = job(parallelism=2, completions=2, annotations=least)
     admitted = workload(*ADMITTED, of=wanted)

@@ -6,6 +6,7 @@ import pytest
 from queue_manager.api.types import PriorityClassRef, Workload
 from queue_manager.jobs import actions
 from queue_manager.jobs.decide import decide
+from queue_manager.jobs.situation import JobContext, ParentJob
 from queue_manager.jobs.workload_manifest import Priority
 from queue_manager.lifecycle import overrides
 from queue_manager.lifecycle.status_draft import Draft
@@ -19,12 +20,12 @@ GATE = "kueue.x-k8s.io/admission-gated-by"
 END = condition("Complete", "True", "CompletionsReached", "Reached expected number of succeeded pods")
 
 
-# --- child Jobs (spec 7.1) ---------------------------------------------------------------------------------
+# --- child Jobs ------------------------------------------------------------------------------------------
 
 
 def child(suspend=False, admitted=False, too_deep=False, **kwargs) -> actions.Action:
-    parent = actions.ParentJob(admitted, too_deep)
-    return decide(job(suspend, labels={}, **kwargs), [], actions.JobContext(managed=False, parent=parent))
+    parent = ParentJob(admitted, too_deep)
+    return decide(job(suspend, labels={}, **kwargs), [], JobContext(managed=False, parent=parent))
 
 
 def test_a_child_is_suspended_until_its_parent_is_admitted():
@@ -49,7 +50,7 @@ def test_a_job_below_too_many_others_is_told_so():
 # --- several Workloads -------------------------------------------------------------------------------------
 
 
-def test_a_workload_that_is_on_its_way_out_is_not_in_the_way_of_the_one_that_is_admitted():
+def test_an_admitted_workload_counts_before_one_that_is_being_deleted():
     leaving = workload(name="z", uid="z", deletionTimestamp="2026-01-01T00:00:01Z")
     for owned in ([leaving, workload(*ADMITTED)], [workload(*ADMITTED), leaving]):
         action = decide(job(), owned, CONTEXT)
@@ -103,7 +104,7 @@ ROOM = condition("QuotaReserved", "True")
     ids=["of none", "of another", "of a class of pods", "of another, and with quota"],
 )
 def test_a_workload_follows_its_job_into_another_priority_class(before):
-    action = decide(job(labels=URGENT), [before], actions.JobContext(flavors=FLAVORS, priority=HIGH))
+    action = decide(job(labels=URGENT), [before], JobContext(flavors=FLAVORS, priority=HIGH))
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "urgent"}
     message = f"Updated workload priority class: {before.metadata.key}"
     assert after(action) == ({"spec": {"priority": 9, "priorityClassRef": reference}}, message)
@@ -119,11 +120,11 @@ def test_a_workload_follows_its_job_into_another_priority_class(before):
     ],
 )
 def test_a_priority_that_is_right_or_cannot_be_changed_is_left(labels, before):
-    assert decide(job(labels=labels), [before], actions.JobContext(flavors=FLAVORS, priority=HIGH)) == actions.Nothing()
+    assert decide(job(labels=labels), [before], JobContext(flavors=FLAVORS, priority=HIGH)) == actions.Nothing()
 
 
 def test_another_class_that_does_not_exist_is_told_by_name():
-    action = decide(job(labels=URGENT), [of_class("kueue.x-k8s.io", "low")], actions.JobContext(priority=None))
+    action = decide(job(labels=URGENT), [of_class("kueue.x-k8s.io", "low")], JobContext(priority=None))
     assert action == actions.RecordEvent(
         ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "urgent" not found')
     )
@@ -150,7 +151,7 @@ def test_a_workload_follows_its_job_to_another_queue_while_it_has_no_quota():
 
 def test_a_workload_follows_the_overrides_of_its_job():
     key = overrides.KEYS[0]
-    patch, message = after(decide(job(), [workload()], actions.JobContext(overrides={key: "5"})))
+    patch, message = after(decide(job(), [workload()], JobContext(overrides={key: "5"})))
     assert patch == {"metadata": {"annotations": dict.fromkeys(overrides.KEYS) | {key: "5"}}}
     assert message == f"Updated workload requeuing overrides: {workload().metadata.key}"
 
@@ -159,14 +160,14 @@ def test_a_workload_follows_the_overrides_of_its_job():
 
 
 def told(of, its: Workload, **context) -> Draft:
-    action = decide(of, [its], actions.JobContext(flavors=FLAVORS, **context))
+    action = decide(of, [its], JobContext(flavors=FLAVORS, **context))
     assert isinstance(action, actions.WriteWorkloadStatus)
     draft = Draft(its, at(9))
     action.transition(draft)
     return draft
 
 
-def test_a_workload_knows_when_the_pods_of_its_job_are_ready_and_which_will_run_no_more():
+def test_ready_and_reclaimable_pods_are_reported_to_the_workload():
     many = {"parallelism": 3, "completions": 3}
     admitted = workload(*ADMITTED, of=job(**many))
     assert told(job(False, status={"ready": 3}, **many, **RUNS), admitted).is_true("PodsReady")
@@ -176,7 +177,7 @@ def test_a_workload_knows_when_the_pods_of_its_job_are_ready_and_which_will_run_
 
 
 def test_where_nobody_waits_for_pods_their_readiness_is_not_reported():
-    context = actions.JobContext(flavors=FLAVORS, waits_for_pods=False)
+    context = JobContext(flavors=FLAVORS, waits_for_pods=False)
     assert decide(job(False, status={"ready": 1}, **RUNS), [workload(*ADMITTED)], context) == actions.Nothing()
 
 
@@ -202,15 +203,15 @@ def test_what_admission_checks_say_is_told_while_the_job_waits_for_them():
 EVICTED = condition("Evicted", "True", "Preempted", "for another")
 
 
-def test_a_job_that_its_user_suspended_and_that_is_then_evicted_gets_its_template_back():
-    """Invariant S11: nobody marked the stop, and the labels of its queue are in the Job."""
+def test_the_template_is_restored_when_a_job_suspended_by_its_user_is_evicted():
+    """The stop carries no mark, but the template has the labels of its queue."""
     action = decide(job(status=CONFIRMED, **RUNS), [workload(*ADMITTED, EVICTED)], CONTEXT)
     assert action.patch["spec"]["template"]["spec"] == {"nodeSelector": {"kind": None}}
     assert action.event == ("Normal", "Stopped", "for another")
 
 
 def test_what_was_evicted_and_has_no_quota_any_more_is_at_rest():
-    """Invariant L8: no write that changes nothing."""
+    """No write that changes nothing."""
     assert decide(job(status=CONFIRMED), [workload(EVICTED)], CONTEXT) == actions.Nothing()
 
 
@@ -224,6 +225,6 @@ def test_a_job_that_contradicts_what_its_start_puts_into_it_has_failed_to_start(
 
 
 def test_a_job_whose_flavor_is_gone_says_so_and_waits():
-    action = decide(job(), [workload(*ADMITTED)], actions.JobContext(flavors={}))
+    action = decide(job(), [workload(*ADMITTED)], JobContext(flavors={}))
     assert action.event.message == "Cannot be started: missing ResourceFlavor(s): gpu"
     assert action.event.type == "Warning"

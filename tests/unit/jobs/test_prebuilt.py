@@ -1,4 +1,4 @@
-"""What a Job does with a Workload that somebody made for it (spec: kueue.md 7.2)."""
+"""A Job that names a prebuilt Workload takes it over and never edits it."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from job_controller.model import Job
 from queue_manager.api.types import Workload
 from queue_manager.jobs import actions
 from queue_manager.jobs.decide import decide
+from queue_manager.jobs.situation import JobContext
 from queue_manager.lifecycle.status_draft import Draft
 from tests.unit.jobs.test_decide import ADMITTED, CONFIRMED, CONTEXT, job, workload
 from tests.unit.queueing.builders import at, condition
@@ -29,7 +30,7 @@ def made(*conditions, owner="a", **meta) -> Workload:
 def act(of: Job, prebuilt: Workload | None, **context) -> actions.Action:
     ours = prebuilt is not None and any(o.uid == of.metadata.uid for o in prebuilt.metadata.owner_references)
     owned = [prebuilt] if prebuilt is not None and ours else []
-    return decide(of, owned, actions.JobContext(flavors=CONTEXT.flavors, prebuilt=prebuilt, **context))
+    return decide(of, owned, JobContext(flavors=CONTEXT.flavors, prebuilt=prebuilt, **context))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def act(of: Job, prebuilt: Workload | None, **context) -> actions.Action:
     ids=["there is none", "another Job has it", "nobody has it, and it is being deleted"],
 )
 def test_a_job_does_not_run_without_the_workload_that_it_names(prebuilt):
-    """Invariant S10: a user who unsuspends it is overruled."""
+    """A user who unsuspends it is overruled."""
     action = act(named(False), prebuilt)
     assert action.patch["spec"] == {"suspend": True}
     assert action.event == ("Normal", "Stopped", "missing workload")
@@ -62,7 +63,7 @@ def test_a_workload_is_taken_over_with_what_others_put_on_it():
     assert meta["labels"] == {"kueue.x-k8s.io/job-uid": "job-uid"}
 
 
-def test_a_workload_of_other_pods_is_finished_as_out_of_sync_once_the_job_is_stopped():
+def test_a_prebuilt_workload_that_does_not_match_is_finished_as_out_of_sync():
     other = {"parallelism": 2, "completions": 2}
     action = act(named(False, **other), made())
     assert action.patch["spec"] == {"suspend": True}

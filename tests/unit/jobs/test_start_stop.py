@@ -109,7 +109,7 @@ def test_a_smaller_admission_makes_the_job_smaller_until_it_is_stopped(notes, pa
 
 
 @pytest.mark.parametrize(("noted", "restored"), [("9", 9), ("x", 4), ("9" * 5000, 4), (None, 4)])
-def test_a_parallelism_that_completions_had_capped_is_noted_at_the_start_and_comes_back(noted, restored):
+def test_a_parallelism_above_the_completions_is_noted_at_the_start_and_restored(noted, restored):
     wanted = job(annotations=LEAST, parallelism=9, completions=4)
     w = admitted(wanted, 2)
     assert start_stop.start(wanted, w, FLAVORS)["metadata"]["annotations"] == {"sluice/parallelism": "9"}

@@ -1,7 +1,4 @@
-"""The life cycle under random moves of everybody, and its diagram (invariants S4 S5 S10 S12 S21-S23 L1-L3 L6 L10).
-
-S11, the restored template, is a matter of the Job and not of the Workload: tests/unit/jobs.
-"""
+"""The lifecycle rules under random moves of scheduler, Job, users and time keep the invariants named below."""
 
 from __future__ import annotations
 
@@ -22,12 +19,13 @@ from queue_manager.queueing.requeue_backoff import backoff_seconds
 BASE, MAXIMUM, LIMIT = 60, 300, 3
 OWN, END = "its own step", "its Job has ended"
 FORWARD = ("the scheduler admits it", "its Job starts", "all pods are ready", "its Job stops", "its Job has stopped")
-OPEN = ("its queue is released", "somebody reactivates it", "its Job stops", "its Job has stopped", "its checks pass")
-
-
-def test_the_diagram_is_up_to_date() -> None:
-    """`python -m queue_manager.lifecycle.diagram` writes it."""
-    assert diagram.FILE.read_text(encoding="utf-8") == diagram.render()
+OPEN = (
+    "its queue is released",
+    "a user reactivates it",
+    "its Job stops",
+    "its Job has stopped",
+    "its admission checks are ready",
+)
 
 
 def timeouts(one: LifeState) -> int:
@@ -52,7 +50,7 @@ def rest(one: LifeState) -> LifeState:
 
 
 class LifeOfAWorkload(RuleBasedStateMachine):
-    """Any order of moves: steps of the life cycle, of other controllers, of users and admins, and time."""
+    """Any order of moves: steps of the lifecycle rules, of other controllers, of users and administrators, and time."""
 
     @initialize(
         limit=st.none() | st.integers(0, LIMIT),
@@ -70,20 +68,20 @@ class LifeOfAWorkload(RuleBasedStateMachine):
             give_up_after=give_up,
             unschedulable_timeout=50,
         )
-        one = diagram.born(checks)
+        one = state_space.new_life(checks)
         view = replace(one.view, unscheduled=unscheduled)  # type: ignore[arg-type]
         self.life = replace(one, view=view, settings=Settings(pods_ready=own))
 
     def become(self, after: LifeState) -> None:
         before, self.life = self.life, after
         lost = before.is_true(condition_types.QUOTA_RESERVED) and not after.is_true(condition_types.QUOTA_RESERVED)
-        assert not (lost and before.job_runs), "S12: quota given back while the Job runs"
+        assert not (lost and before.job_runs), "quota given back while the Job runs"
         evicted = timeouts(after) - timeouts(before)
         if evicted:
-            assert (evicted, retries(after)) == (1, retries(before) + 1), "S21: one eviction, one retry"
+            assert (evicted, retries(after)) == (1, retries(before) + 1), "retries: one eviction, one retry"
             self.check_backoff(after)
         if before.workload.spec.active and not after.workload.spec.active:
-            assert not eligible(after), "S5: inactive"
+            assert not eligible(after), "an inactive one is eligible"
 
     def check_backoff(self, after: LifeState) -> None:
         state = after.workload.status.requeue_state
@@ -91,10 +89,10 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         assert state.count is not None
         assert state.requeue_at is not None
         limit = after.settings.pods_ready.limit if after.settings.pods_ready else None
-        assert limit is None or state.count <= limit, "S21: beyond the limit there is no retry"
+        assert limit is None or state.count <= limit, "retries: beyond the limit there is no retry"
         wait = (state.requeue_at - after.now.replace(microsecond=0)).total_seconds()
         least = backoff_seconds(state.count, BASE, MAXIMUM)
-        assert least <= wait <= least * 1.0001 + 1, "S23"
+        assert least <= wait <= least * 1.0001 + 1, "backoff: too short or too long"
 
     @rule(choice=st.sampled_from(range(97)))
     def other(self, choice: int) -> None:
@@ -119,20 +117,22 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         if name == "the scheduler admits it":
             self.check_admission(before, after)
         self.become(after)
-        if name == "somebody reactivates it" and not before.is_true(condition_types.QUOTA_RESERVED) and settled(before):
-            assert retries(rest(after)) == 0, "S22: a full new budget"
+        if name == "a user reactivates it" and not before.is_true(condition_types.QUOTA_RESERVED) and settled(before):
+            assert retries(rest(after)) == 0, "a reactivation gives a full new budget"
             assert rest(after).workload.status.requeue_state is None
 
     def check_admission(self, one: LifeState, after: LifeState) -> None:
         w = one.workload
         requeued, state = after.workload.condition(condition_types.REQUEUED), w.status.requeue_state
-        assert w.spec.active, "S5"
-        assert phase(w) in ("Waiting", "Backoff"), "S5"
-        assert requeued is None or requeued.is_true, "S5: Requeued is False"
-        assert phase(after.workload) in ("Starting", "Checked"), "S5: its backoff is not ended with it"
-        assert state is None or state.requeue_at is None or state.requeue_at <= one.now, "S5: before requeueAt"
-        assert not w.is_true(condition_types.DEACTIVATION_TARGET), "S21: about to be deactivated"
-        assert one.view.cluster_queue_stop == policies.STOP_NONE, "S5: a stopped queue"
+        assert w.spec.active, "admitted too early"
+        assert phase(w) in ("Pending", "Backoff"), "admitted too early"
+        assert requeued is None or requeued.is_true, "admitted too early: Requeued is False"
+        assert phase(after.workload) in ("Starting", "Checked"), "admitted too early: its backoff is not ended with it"
+        assert state is None or state.requeue_at is None or state.requeue_at <= one.now, (
+            "admitted too early: before requeueAt"
+        )
+        assert not w.is_true(condition_types.DEACTIVATION_TARGET), "retries: about to be deactivated"
+        assert one.view.cluster_queue_stop == policies.STOP_NONE, "admitted too early: a stopped queue"
 
     @rule()
     def own(self) -> None:
@@ -146,28 +146,28 @@ class LifeOfAWorkload(RuleBasedStateMachine):
 
     @invariant()
     def one_phase_and_its_quota(self) -> None:
-        """S4 S10."""
+        """Quota, admission and a running Job go together."""
         w = self.life.workload
         reserved = w.is_true(condition_types.QUOTA_RESERVED)
         assert phase(w) in {name for name, _, _ in PHASES}
-        assert reserved == (w.status.admission is not None), "S4: an admission and no quota, or the reverse"
-        assert reserved or not w.is_true(condition_types.ADMITTED), "S4: admitted without quota"
-        assert not (reserved and eligible(self.life)), "S4: in line with quota"
-        assert not self.life.job_runs or w.is_true(condition_types.ADMITTED), "S10: it runs without quota"
+        assert reserved == (w.status.admission is not None), "quota: an admission and no quota, or the reverse"
+        assert reserved or not w.is_true(condition_types.ADMITTED), "quota: admitted without quota"
+        assert not (reserved and eligible(self.life)), "quota: eligible with quota"
+        assert not self.life.job_runs or w.is_true(condition_types.ADMITTED), "the Job runs without quota"
 
     @invariant()
     def what_it_says_is_true_now(self) -> None:
-        """L6: once all due steps are taken, one that waits says whether its queue or the scheduler is in the way."""
+        """Once all due steps are taken, a pending Workload names its stopped queue as the reason if it has one."""
         one = rest(self.life)
         reserved = one.workload.condition(condition_types.QUOTA_RESERVED)
-        if phase(one.workload) == "Waiting" and reserved is not None:
+        if phase(one.workload) == "Pending" and reserved is not None:
             stopped = one.view.cluster_queue_stop != policies.STOP_NONE
-            assert (reserved.reason == reasons.SUSPENDED) == stopped, f"L6: {reserved}"
+            assert (reserved.reason == reasons.SUSPENDED) == stopped, f"untrue reason: {reserved}"
 
     @precondition(lambda self: not self.life.is_true(condition_types.FINISHED))
     @rule()
     def a_way_out(self) -> None:
-        """L1 L2 L3 L10: with the queue released, the Workload active and time, it is admitted and its Job runs."""
+        """With the queue released, the Workload active and time, the Workload is admitted and its Job runs."""
         one = self.life
         for _ in range(60):
             if one.job_runs and one.is_true(condition_types.ADMITTED) and not one.is_true(condition_types.EVICTED):
@@ -178,7 +178,7 @@ class LifeOfAWorkload(RuleBasedStateMachine):
     def helped(self, one: LifeState) -> LifeState:
         for name in (*OPEN, "the scheduler admits it", "its Job starts"):
             one = rest(one)
-            if name == "somebody reactivates it" and phase(one.workload) != "Inactive":
+            if name == "a user reactivates it" and phase(one.workload) != "Inactive":
                 continue
             one = MOVES[name](one) or one
         if phase(one.workload) == "Backoff":
@@ -195,8 +195,8 @@ TestLifeOfAWorkload = LifeOfAWorkload.TestCase
 def test_every_phase_can_be_left_and_reached() -> None:
     found = diagram.arrows()
     names = {name for name, _, _ in PHASES}
-    assert {before for before, _, _ in found} == names - {"Finished"}
-    assert {after for _, after, _ in found} == names
+    assert {before for before, *_ in found} == names - {"Finished"}
+    assert {after for _, after, *_ in found} == names
 
 
 def test_the_table_of_moves_holds_every_actor() -> None:

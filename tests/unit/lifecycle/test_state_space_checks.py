@@ -1,4 +1,4 @@
-"""Each check of the random life of a Workload can fail: a rule is broken, and the moves find it out."""
+"""Each invariant of `test_state_space` can fail: with a broken rule or move, random moves violate it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def moves(**changed: state_space.Move) -> Break:
 
 
 def admits_at_once(one: LifeState) -> LifeState | None:
-    """Whoever waits, whatever it waits for."""
+    """Any Workload without quota, in backoff, inactive or in a stopped queue."""
     ready = replace(one, view=replace(one.view, cluster_queue_stop=policies.STOP_NONE))
     if one.is_true(condition_types.QUOTA_RESERVED) or one.is_true(condition_types.FINISHED):
         return None
@@ -118,17 +118,20 @@ def never_rests(patch: pytest.MonkeyPatch) -> None:
 
 
 BROKEN: dict[str, tuple[str, Break]] = {
-    "admitted while it backs off, is off or stopped": ("S5|stuck as Evicted", moves(admitted=admits_at_once)),
-    "runs without quota": ("S10", runs_without_quota),
-    "quota given back while the Job runs": ("S12", moves(stopped=gives_back_at_once)),
-    "a retry that is not counted": ("S21", never_counts),
-    "retries without limit": ("S21", knows_no_limit),
-    "a count that outlives a deactivation": ("S22", keeps_the_count),
-    "a wait of one second": ("S23", waits_a_second),
-    "an admission without quota": ("S4", keeps_the_admission),
+    "admitted while it backs off, is off or stopped": (
+        "admitted too early|an inactive one is eligible|stuck as Evicted",
+        moves(admitted=admits_at_once),
+    ),
+    "runs without quota": ("the Job runs without quota", runs_without_quota),
+    "quota given back while the Job runs": ("quota given back while the Job runs", moves(stopped=gives_back_at_once)),
+    "a retry that is not counted": ("retries: ", never_counts),
+    "retries without limit": ("retries: ", knows_no_limit),
+    "a count that outlives a deactivation": ("full new budget", keeps_the_count),
+    "a wait of one second": ("backoff: ", waits_a_second),
+    "an admission without quota": ("quota: ", keeps_the_admission),
     "a backoff without end": ("stuck as Backoff", without(rules._backoff)),
-    "an inactive one that is never evicted": ("no end of steps|S22", without(rules._inactive)),
-    "a reason that is not true": ("L6", without(rules._waiting)),
+    "an inactive one that is never evicted": ("no end of steps|full new budget", without(rules._inactive)),
+    "a reason that is not true": ("untrue reason", without(rules._waiting)),
     "steps without end": ("no end of steps", never_rests),
 }
 

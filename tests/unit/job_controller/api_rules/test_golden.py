@@ -1,4 +1,4 @@
-"""Every recorded request about Jobs gets the recorded answer."""
+"""Every recorded request about Jobs gets the recorded response."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_RULES = [case for case in ALL if not case.answered_by_server]
 
 
 def created(manifest: Any) -> Any:
-    """What an API server does to metadata before the rules of Jobs see a new object."""
+    """Set the metadata that an API server sets before the rules of Jobs see a new object."""
     job = copy.deepcopy(manifest)
     metadata = job.setdefault("metadata", {})
     for field in ("deletionTimestamp", "selfLink", "resourceVersion", "managedFields"):
@@ -30,7 +30,7 @@ def created(manifest: Any) -> Any:
 
 
 def replaced(case: Case) -> Any:
-    """The same for a replacement: the part the request may not write is restored, as is what only a server sets."""
+    """As `created`, for a replacement: fields that the request cannot write are restored from the stored object."""
     job, old = copy.deepcopy(case.body), case.before
     other = "status" if case.operation == "update" else "spec"
     job[other] = copy.deepcopy(old[other])

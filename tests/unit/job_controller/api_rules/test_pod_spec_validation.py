@@ -1,4 +1,4 @@
-"""Pod specs: what is filled in, what is refused and in which words."""
+"""Pod specs: defaults, and the errors with their messages."""
 
 from __future__ import annotations
 

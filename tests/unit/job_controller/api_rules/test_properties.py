@@ -1,4 +1,4 @@
-"""Whatever decodes as a Job can be defaulted and judged."""
+"""Every object that decodes as a Job can be defaulted and validated."""
 
 from __future__ import annotations
 

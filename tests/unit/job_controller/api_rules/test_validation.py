@@ -1,4 +1,4 @@
-"""Rules of Jobs and of metadata that the recorded requests do not reach."""
+"""Rules of Jobs and of metadata that the recorded requests do not cover."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def changed(stored: Any, **spec: Any) -> list[str]:
     return [str(error) for error in validation.validate_update(new, stored)]
 
 
-def test_an_indexed_job_without_completions_is_refused_where_the_real_server_crashes() -> None:
+def test_success_policy_without_completions_is_rejected_and_does_not_crash() -> None:
     policy = {"rules": [{"succeededIndexes": "0-2", "succeededCount": 2}]}
     refused = validation.validate_create(job(completionMode="Indexed", parallelism=2, successPolicy=policy))
     assert [str(error) for error in refused] == ["spec.completions: Required value: when completion mode is Indexed"]
@@ -181,7 +181,7 @@ def test_no_finalizer_can_be_added_to_what_is_being_deleted() -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "a%b"])
-def test_no_name_may_break_a_url(name: str) -> None:
+def test_names_are_valid_path_segments(name: str) -> None:
     assert names.path_segment(name)
 
 
@@ -238,7 +238,7 @@ def test_values_are_printed_as_go_prints_them(value: Any, text: str) -> None:
 
 
 def test_indexes_of_a_job_that_is_not_indexed_are_read_all_the_same() -> None:
-    """As a real server answers: what is wrong with them is said besides that they have no place there."""
+    """As measured on a real server: parse errors are reported beside the error about the completion mode."""
     stored = job()
     stored["spec"] |= {"completions": 2, "parallelism": 2}
     new = {**stored, "status": {"completedIndexes": "1,2", "failedIndexes": "1"}}

@@ -1,1 +1,1 @@
-"""The Job controller dies between any two of its writes, and nothing of it can be seen afterwards."""
+"""The Job controller stops between any two of its writes, and the Job ends as if it had not."""

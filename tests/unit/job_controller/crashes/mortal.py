@@ -1,4 +1,4 @@
-"""A transport that dies at a write, or hears late: what a controller has to live with."""
+"""A transport whose requests fail from some write on, or whose watches are late or break off."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ When = Literal["before", "after"]
 
 @dataclass(frozen=True)
 class Fate:
-    """What happens to the controller's connection. `death`: at which write to Jobs and pods, on which side of it.
+    """What happens to the connection of the controller.
 
-    `delay`: seconds by which watches are late. `cut`: chunks after which a watch breaks off, the last of them lost.
-    `forgotten`: after a cut the server no longer knows what was lost (410): only a new list tells what is there
-    now, and nothing ever tells what was there meanwhile.
+    `death`: the write to Jobs and pods at which it fails, before or after the write is applied. `delay`: seconds by
+    which watches are late. `cut`: chunks after which a watch breaks off, losing the last one. `forgotten`: after a cut
+    the server answers 410, so that only a new list shows the present state.
     """
 
     death: tuple[int, When] | None = None
@@ -30,7 +30,7 @@ class Fate:
 
 
 class MortalTransport(Relay):
-    """Once dead it answers nothing any more."""
+    """Rejects every request after its death."""
 
     def __init__(self, inner: LocalTransport, fate: Fate) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""Plays a story on the embedded API server in virtual time, with a fate, to its end."""
+"""Runs a story on the embedded API server in virtual time, under a fate, until the Job ends."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tests.unit.job_controller.crashes.mortal import Fate, MortalTransport
 from tests.unit.job_controller.crashes.stories import Story
 from tests.unit.job_controller.test_on_the_api_server import Cluster
 
-REST = 90.0  # virtual seconds without a change after which nothing will happen any more
+REST = 90.0  # virtual seconds without a change after which a story has ended
 LIMIT = timedelta(hours=3)
 
 
 class Killed(Exception):
-    """Ends a runtime without ceremony."""
+    """Stops a runtime as a killed process would."""
 
 
 @dataclass
 class End:
-    """What is left of a story."""
+    """The result of a story."""
 
     job: Any
     pods: list[str]
@@ -69,7 +69,7 @@ async def _user(cluster: Cluster, story: Story) -> None:
 
 
 async def _life(cluster: Cluster, user: asyncio.Task[None], fate: Fate) -> MortalTransport:
-    """A controller from its start to its death, or until nothing happens any more."""
+    """Run a controller from its start until it dies or nothing changes any more."""
     transport = MortalTransport(LocalTransport(cluster.server, "system:sluice"), fate)
     runtime = Runtime(transport, cluster.clock, Random(2))
     run_job_controller(runtime, JobControllerOptions(writes_in_flight=2))
@@ -86,7 +86,7 @@ async def _life(cluster: Cluster, user: asyncio.Task[None], fate: Fate) -> Morta
 
 
 async def _rest(cluster: Cluster, user: asyncio.Task[None]) -> None:
-    await asyncio.shield(user)  # the user outlives the controller
+    await asyncio.shield(user)  # the user continues without the controller
     seen = -1
     while seen != len(cluster.history):
         seen = len(cluster.history)
@@ -112,15 +112,15 @@ def _end(cluster: Cluster, writes: int, story: Story) -> End:
 
 
 def _faults(jobs: list[Any], ended: dict[str, str], story: Story) -> Iterator[str]:
-    """Counting is wrong: some pod was counted twice, or not at all."""
-    noted: dict[str, str] = {}
+    """Pods that were counted twice or not at all."""
+    recorded: dict[str, str] = {}
     for before, after in pairwise(jobs):
         for kind in ("succeeded", "failed"):
             lists = [set((job["status"].get("uncountedTerminatedPods") or {}).get(kind, ())) for job in (before, after)]
             for uid in sorted(lists[1] - lists[0]):
-                if uid in noted:
+                if uid in recorded:
                     yield f"pod {uid} was noted twice"
-                noted[uid] = kind
+                recorded[uid] = kind
     status = jobs[-1]["status"]
     if story.counts_pods:
         for kind, phase in (("succeeded", "Succeeded"), ("failed", "Failed")):

@@ -1,7 +1,6 @@
 """Twenty reference scenarios: a Job, how its pods run, and what its user does meanwhile.
 
-They are made so that their end does not depend on when exactly something happens: a controller that was away for
-a moment must bring them to the same one.
+Their result does not depend on exact timing, so a controller that was down for a while must reach the same one.
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ OK, BAD, ENDLESS = PodScript(ends_after=5.0), PodScript(ends_after=5.0, exit_cod
 
 @dataclass(frozen=True)
 class Story:
-    """`edits`: (virtual seconds after the beginning, merge patch of the Job's spec). `counts_pods`: in the end
-    succeeded and failed are the numbers of pods that ended so."""
+    """`edits`: (virtual seconds after the start, merge patch of the spec of the Job). `counts_pods`: in the end
+    succeeded and failed equal the numbers of pods that ended so.
+    """
 
     name: str
     spec: Tree

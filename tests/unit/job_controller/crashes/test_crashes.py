@@ -1,4 +1,4 @@
-"""Whatever happens to the controller, the Job ends as if nothing had happened, and each pod is counted once."""
+"""Whatever happens to the controller, the Job reaches the same result, and each pod is counted once."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.configuration import durations
+from queue_manager import durations
 
 
 @pytest.mark.parametrize(

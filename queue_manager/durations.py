@@ -1,4 +1,7 @@
-"""Durations in Go's syntax: "300ms", "30s", "1h30m", "0"."""
+"""Durations in Go's syntax, as `time.ParseDuration` reads and `Duration.String` prints them: "300ms", "1h30m", "0".
+
+The configuration, annotations of Jobs and options of commands have them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ LONGEST = 2**63 - 1  # nanoseconds, about 292 years: what Go can hold
 EXAMPLES = 'a duration such as "30s", "5m" or "1h30m"'
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-# One way to read a number only, or a long one that has no unit is tried in all ways: users write these.
+# Users write these texts: a number must match in one way only, or a long text without a unit backtracks exponentially.
 _part = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _whole = re.compile(rf"[+-]?(?:{_part.pattern})+", re.ASCII).fullmatch
 

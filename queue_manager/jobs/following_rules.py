@@ -1,0 +1,96 @@
+"""Rules by which the Workload follows its Job: progress of the pods, queue, priority class, gates, overrides.
+
+The status of the pods comes before starting and stopping. The patches come after: if the API server rejects one, the
+Job must start and stop all the same.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from queue_manager.api import condition_types, event_reasons, keys
+from queue_manager.jobs import pod_progress
+from queue_manager.jobs.actions import Action, UpdateWorkload, WriteWorkloadStatus
+from queue_manager.jobs.pairing_rules import unknown_priority_class
+from queue_manager.jobs.situation import JobSituation
+from queue_manager.jobs.workload_manifest import queue_name, reclaimed
+from queue_manager.lifecycle import overrides, transitions
+from queue_manager.lifecycle.status_draft import Draft, Event
+
+_ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # for drafts that only answer whether something changes
+
+
+def pods_are_reported(s: JobSituation) -> Action | None:
+    """The Workload's PodsReady condition and reclaimable pods follow the Job's status."""
+
+    def report(draft: Draft) -> None:
+        if s.context.waits_for_pods and not draft.is_true(condition_types.FINISHED):
+            transitions.pods_ready(draft, ready=pod_progress.ready(s.job))
+        count = pod_progress.reclaimable(s.job, draft.original.spec.pod_sets[0].count)
+        if draft.is_true(condition_types.ADMITTED) and count > reclaimed(draft.workload):
+            pod_progress.report_reclaimable(draft, count)
+
+    if s.workload is None:
+        return None
+    draft = Draft(s.workload, _ANY_TIME)
+    report(draft)
+    return WriteWorkloadStatus(s.workload, report) if draft.changed else None
+
+
+def workload_follows_queue_name(s: JobSituation) -> Action | None:
+    """The queue of a Workload can change while it holds no quota."""
+    w, name = s.workload, queue_name(s.job)
+    if w is None or w.spec.queue_name == name or w.is_true(condition_types.QUOTA_RESERVED) or not s.context.managed:
+        return None
+    return UpdateWorkload(w, {"spec": {"queueName": name or None}})
+
+
+def workload_follows_priority_class(s: JobSituation) -> Action | None:
+    """With reserved quota only the name of a WorkloadPriorityClass can change, not the kind of class."""
+    w, wanted, priority = s.workload, s.job.metadata.labels.get(keys.PRIORITY_CLASS, ""), s.context.priority
+    if w is None or not wanted or priority is None:
+        return None
+    current = w.spec.priority_class_ref
+    is_workload_class = current is not None and current.group == keys.GROUP
+    if is_workload_class and current is not None and current.name == wanted:
+        return None
+    if not is_workload_class and w.is_true(condition_types.QUOTA_RESERVED):
+        return None
+    spec = {"priority": priority.value, "priorityClassRef": priority.reference}
+    return UpdateWorkload(w, {"spec": spec}, _updated(f"Updated workload priority class: {w.metadata.key}"))
+
+
+def workload_follows_admission_gates(s: JobSituation) -> Action | None:
+    """The annotation that names the gates is copied from the Job."""
+    gates = s.job.metadata.annotations.get(keys.ADMISSION_GATED_BY)
+    if s.workload is None or gates == s.workload.metadata.annotations.get(keys.ADMISSION_GATED_BY):
+        return None
+    patch = {"metadata": {"annotations": {keys.ADMISSION_GATED_BY: gates}}}
+    return UpdateWorkload(s.workload, patch, _updated(f'Updated workload AdmissionGatedBy to "{gates or ""}"'))
+
+
+def workload_follows_overrides(s: JobSituation) -> Action | None:
+    """The overrides of waitForPodsReady are copied from the Job; a prebuilt Workload has its own."""
+    w = s.workload
+    if w is None or s.context.prebuilt is not None:
+        return None
+    current = {key: w.metadata.annotations.get(key) for key in overrides.KEYS}
+    wanted = {key: s.context.overrides.get(key) for key in overrides.KEYS}
+    if current == wanted:
+        return None
+    message = f"Updated workload requeuing overrides: {w.metadata.key}"
+    return UpdateWorkload(w, {"metadata": {"annotations": wanted}}, _updated(message))
+
+
+def unknown_priority_class_is_reported(s: JobSituation) -> Action | None:
+    """The Job names another WorkloadPriorityClass, which does not exist: the Workload keeps the priority it has."""
+    if s.workload is None or s.context.priority is not None:
+        return None
+    current = s.workload.spec.priority_class_ref
+    if current is not None and current.name == s.job.metadata.labels.get(keys.PRIORITY_CLASS):
+        return None
+    return unknown_priority_class(s)
+
+
+def _updated(message: str) -> Event:
+    return Event("Normal", event_reasons.UPDATED_WORKLOAD, message)

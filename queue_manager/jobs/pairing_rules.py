@@ -1,0 +1,308 @@
+"""Rules on which Workload stands for a Job: it is created, taken over, released, deleted and finished.
+
+The Workload of a Job is the one created for it, or the one that its label or annotation `prebuilt-workload-name`
+names (KEP-369; `ensureOneWorkload` in Kueue's pkg/controller/jobframework).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from queue_manager.api import condition_types, event_reasons, keys, messages, reasons
+from queue_manager.api.types import Workload
+from queue_manager.jobs import pod_progress, start_stop
+from queue_manager.jobs.actions import (
+    Action,
+    CreateWorkload,
+    DeleteWorkload,
+    Nothing,
+    PatchJob,
+    RecordEvent,
+    ReleaseWorkload,
+    UpdateWorkload,
+    WriteWorkloadStatus,
+)
+from queue_manager.jobs.situation import MAX_ANCESTORS, JobSituation
+from queue_manager.jobs.workload_manifest import (
+    hand_back,
+    made_for,
+    max_execution_time,
+    new_workload,
+    pod_set,
+    prebuilt_name,
+    reclaimed,
+    take_over,
+)
+from queue_manager.lifecycle import transitions
+from queue_manager.lifecycle.status_draft import Draft, Event
+
+
+def deleted_job_is_left_alone(s: JobSituation) -> Action | None:
+    """The garbage collector deletes the Workload of a deleted Job, and the lifecycle rules release that Workload."""
+    return Nothing() if s.job.metadata.deletion_timestamp is not None else None
+
+
+def lost_owner_reference_is_restored(s: JobSituation) -> Action | None:
+    """A Workload that carries the Job's UID label but no owner reference gets its owner reference back."""
+    lost = next((w for w in s.owned if w.metadata.controller is None), None)
+    return UpdateWorkload(lost, take_over(s.job, lost)) if lost is not None else None
+
+
+# --- child Jobs --------------------------------------------------------------------------------------------
+
+
+def child_gives_up_its_own_workload(s: JobSituation) -> Action | None:
+    """A Job that becomes the child of a managed Job stops and leaves the queue it was in."""
+    if not s.is_child:
+        return None
+    action = _leave_queue(s)
+    return None if isinstance(action, Nothing) else action
+
+
+def too_deep_child_is_reported(s: JobSituation) -> Action | None:
+    """The chain of owners is too long to find out whether a managed Job stands above."""
+    if not s.is_child or s.context.parent is None or not s.context.parent.too_deep:
+        return None
+    message = f"The job has more than {MAX_ANCESTORS} managed or unmanaged ancestors"
+    return RecordEvent(Event("Warning", event_reasons.JOB_NESTING_TOO_DEEP, message))
+
+
+def child_of_pending_parent_is_suspended(s: JobSituation) -> Action | None:
+    """A child is suspended until its parent is admitted. Whoever created the child unsuspends it then."""
+    if not s.is_child or s.context.parent is None:
+        return None
+    if s.context.parent.admitted or s.job.spec.suspend or s.end is not None:
+        return Nothing()
+    event = Event("Normal", event_reasons.CHILD_SUSPENDED, messages.CHILD_SUSPENDED_MESSAGE)
+    return PatchJob(start_stop.suspend(s.job, mark=False), event)
+
+
+# --- leaving the queue -------------------------------------------------------------------------------------
+
+
+def unmanaged_job_leaves_queue(s: JobSituation) -> Action | None:
+    """A Job whose queue label was removed stops, and its Workload is deleted."""
+    return _leave_queue(s) if s.has_left_queue else None
+
+
+def _leave_queue(s: JobSituation) -> Action:
+    return _stop_to_leave(s, s.current) or _abandon(s, s.owned)
+
+
+def _stop_to_leave(s: JobSituation, workload: Workload | None) -> Action | None:
+    """The next step of stopping a Job before its Workload is deleted; None once the Job is stopped.
+
+    Only the Workload holds the template as the user wrote it. A Job that its owner unsuspended while the Workload was
+    pending is suspended again; it may run once the Workload is gone and its owner unsuspends it again.
+    """
+    if workload is None or s.end is not None:
+        return None
+    evicted = workload.condition(condition_types.EVICTED)
+    message = evicted.message if evicted is not None and evicted.is_true else messages.STOP_NOT_ADMITTED
+    return start_stop.stop_step(s, workload, message)
+
+
+def _abandon(s: JobSituation, workloads: Sequence[Workload]) -> Action:
+    """Delete the Workloads that were created for the Job, and return the prebuilt ones to their users."""
+    for workload in workloads:
+        if workload.metadata.deletion_timestamp is None:
+            if made_for(s.job, workload):
+                return DeleteWorkload(workload)
+            return UpdateWorkload(workload, hand_back(s.job, workload))
+        if keys.FINALIZER in workload.metadata.finalizers:
+            return ReleaseWorkload(workload)
+    return Nothing()
+
+
+# --- the Job's end -----------------------------------------------------------------------------------------
+
+
+def workload_of_ended_job_is_finished(s: JobSituation) -> Action | None:
+    """A Job that is Complete or Failed finishes its Workloads; those being deleted are released."""
+    end = s.end
+    if end is None:
+        return None
+    reason = reasons.SUCCEEDED if end.type == "Complete" else reasons.FAILED
+
+    def finish(draft: Draft) -> None:
+        if s.context.waits_for_pods and draft.is_true(condition_types.ADMITTED) and pod_progress.ready(s.job):
+            transitions.pods_ready(draft, ready=True)
+        transitions.finish(draft, reason, end.message)
+
+    for workload in s.owned:
+        if workload.metadata.deletion_timestamp is not None:
+            if keys.FINALIZER in workload.metadata.finalizers:
+                return ReleaseWorkload(workload)
+        elif not workload.is_true(condition_types.FINISHED):
+            return WriteWorkloadStatus(workload, finish, start_stop.finished_event(workload))
+    return Nothing()
+
+
+# --- prebuilt Workloads ------------------------------------------------------------------------------------
+
+
+def job_naming_another_workload_leaves_the_one_before(s: JobSituation) -> Action | None:
+    """A suspended Job that names another prebuilt Workload than before, or names one for the first time."""
+    others = [w for w in s.owned if w.metadata.name != prebuilt_name(s.job)]
+    if not s.brings_workload or not others or not s.job.spec.suspend:
+        return None
+    return _stop_to_leave(s, others[0]) or _abandon(s, others)
+
+
+def job_without_its_prebuilt_workload_is_suspended(s: JobSituation) -> Action | None:
+    """The named Workload does not exist, is another Job's, or is being deleted: without quota the Job must not run."""
+    if not s.brings_workload or _is_available(s, s.workload) or s.job.spec.suspend:
+        return None
+    event = Event("Normal", event_reasons.JOB_STOPPED, messages.STOP_MISSING_PREBUILT)
+    return PatchJob(start_stop.suspend(s.job, mark=False), event)
+
+
+def prebuilt_workload_of_another_job_is_reported(s: JobSituation) -> Action | None:
+    """The Job waits for a Workload that it cannot have yet; it reports one that belongs to another owner."""
+    workload = s.workload
+    if not s.brings_workload or _is_available(s, workload):
+        return None
+    owner = workload.metadata.controller if workload is not None else None
+    if workload is None or owner is None:
+        return Nothing()
+    message = f"Workload {workload.metadata.key} belongs to {owner.name}"
+    return RecordEvent(Event("Warning", reasons.OUT_OF_SYNC, message))
+
+
+def prebuilt_workload_is_taken_over(s: JobSituation) -> Action | None:
+    """The Job becomes the controlling owner of the Workload that it names."""
+    workload = s.workload
+    if not s.brings_workload or workload is None or workload.metadata.controller is not None:
+        return None
+    return UpdateWorkload(workload, take_over(s.job, workload))
+
+
+def _is_available(s: JobSituation, workload: Workload | None) -> bool:
+    """Whether a prebuilt Workload is the Job's, or can become so: one that is being deleted takes no new finalizer."""
+    if workload is None:
+        return False
+    owner = workload.metadata.controller
+    return workload.metadata.deletion_timestamp is None if owner is None else owner.uid == s.job.metadata.uid
+
+
+# --- creating a Workload -----------------------------------------------------------------------------------
+
+
+def running_job_without_workload_is_suspended(s: JobSituation) -> Action | None:
+    """The Job holds no quota. Without a Workload its template cannot be restored, so one write ends the stop."""
+    if s.workload is not None or s.job.spec.suspend:
+        return None
+    event = Event("Normal", event_reasons.JOB_STOPPED, messages.STOP_MISSING)
+    return PatchJob(start_stop.suspend(s.job, mark=False), event)
+
+
+def stop_without_workload_is_ended(s: JobSituation) -> Action | None:
+    """The Workload was lost during a stop: the mark is removed without a restored template."""
+    return PatchJob(start_stop.unmark(s.job)) if s.workload is None and s.is_stopping else None
+
+
+def pods_of_earlier_run_are_awaited(s: JobSituation) -> Action | None:
+    """No Workload is created while pods of the Job still use nodes."""
+    return Nothing() if s.workload is None and not pod_progress.idle(s.job, s.context.uses_nodes) else None
+
+
+def new_job_of_unknown_priority_class_is_reported(s: JobSituation) -> Action | None:
+    """No Workload is created for a Job whose WorkloadPriorityClass does not exist."""
+    return unknown_priority_class(s) if s.workload is None and s.context.priority is None else None
+
+
+def workload_is_created(s: JobSituation) -> Action | None:
+    """A suspended Job without pods gets a Workload."""
+    if s.workload is not None or s.context.priority is None:
+        return None
+    tree = new_workload(s.job, s.context.priority, s.context.labels_to_copy, s.context.overrides)
+    key = f"{s.job.metadata.namespace}/{tree['metadata']['name']}"
+    return CreateWorkload(tree, Event("Normal", event_reasons.CREATED_WORKLOAD, f"Created Workload: {key}"))
+
+
+def unknown_priority_class(s: JobSituation) -> Action:
+    """The Event for a Job whose label names a WorkloadPriorityClass that does not exist."""
+    name = s.job.metadata.labels.get(keys.PRIORITY_CLASS, "")
+    message = f'WorkloadPriorityClass "{name}" not found'
+    return RecordEvent(Event("Warning", event_reasons.PRIORITY_CLASS_NOT_FOUND, message))
+
+
+# --- replacing a Workload ----------------------------------------------------------------------------------
+
+
+def surplus_workload_is_deleted(s: JobSituation) -> Action | None:
+    """A Job has one Workload: the one that matches stays."""
+    if s.brings_workload:
+        return None
+    for other in s.owned:
+        if other is not s.workload and other.metadata.deletion_timestamp is None:
+            return DeleteWorkload(other, _deleted_event(other))
+    return None
+
+
+def job_of_deleted_workload_is_stopped(s: JobSituation) -> Action | None:
+    """The finalizer keeps a deleted Workload, and its quota, until its Job has stopped."""
+    if s.workload is None or s.workload.metadata.deletion_timestamp is None:
+        return None
+    return start_stop.stop_step(s, s.workload, messages.STOP_WORKLOAD_DELETED)
+
+
+def deleted_workload_is_released(s: JobSituation) -> Action | None:
+    """The Job has stopped: nothing holds the deleted Workload any longer."""
+    if s.workload is None or s.workload.metadata.deletion_timestamp is None:
+        return None
+    return ReleaseWorkload(s.workload) if keys.FINALIZER in s.workload.metadata.finalizers else Nothing()
+
+
+def job_of_finished_workload_is_stopped(s: JobSituation) -> Action | None:
+    """A Workload is finished before its Job when the Job could not be started or is out of sync: it holds no quota."""
+    if s.workload is None or not s.workload.is_true(condition_types.FINISHED):
+        return None
+    return start_stop.stop_step(s, s.workload, messages.STOP_NOT_ADMITTED) or Nothing()
+
+
+def edited_job_is_stopped(s: JobSituation) -> Action | None:
+    """The Job runs something else than its Workload asks for."""
+    if s.workload is None or s.matches:
+        return None
+    return start_stop.stop_step(s, s.workload, messages.STOP_NO_MATCH)
+
+
+def prebuilt_workload_of_edited_job_is_finished(s: JobSituation) -> Action | None:
+    """A Workload that its user made is not edited: it is finished as OutOfSync."""
+    if s.workload is None or s.matches or not s.brings_workload:
+        return None
+    return WriteWorkloadStatus(
+        s.workload, lambda d: transitions.finish(d, reasons.OUT_OF_SYNC, messages.OUT_OF_SYNC_MESSAGE)
+    )
+
+
+def workload_with_quota_of_edited_job_is_deleted(s: JobSituation) -> Action | None:
+    """Quota was reserved for the old size: the Job gets a new Workload and a new admission."""
+    if s.workload is None or s.matches or not s.workload.is_true(condition_types.QUOTA_RESERVED):
+        return None
+    return DeleteWorkload(s.workload, _deleted_event(s.workload))
+
+
+def reclaimable_pods_of_edited_job_are_lowered(s: JobSituation) -> Action | None:
+    """Before the Workload shrinks: its reclaimable pods may not outnumber its pods."""
+    if s.workload is None or s.matches:
+        return None
+    left = pod_progress.reclaimable(s.job, pod_set(s.job)["count"])
+    if reclaimed(s.workload) <= left:
+        return None
+    return WriteWorkloadStatus(s.workload, lambda d: pod_progress.report_reclaimable(d, left))
+
+
+def pending_workload_follows_edited_job(s: JobSituation) -> Action | None:
+    """A pending Workload is updated to the pods and the execution time that the Job asks for now."""
+    if s.workload is None or s.matches:
+        return None
+    spec = {"podSets": [pod_set(s.job)], "maximumExecutionTimeSeconds": max_execution_time(s.job)}
+    message = f"Updated not matching Workload for suspended job: {s.workload.metadata.key}"
+    return UpdateWorkload(s.workload, {"spec": spec}, Event("Normal", event_reasons.UPDATED_WORKLOAD, message))
+
+
+def _deleted_event(workload: Workload) -> Event:
+    message = f"Deleted not matching Workload: {workload.metadata.key}"
+    return Event("Normal", event_reasons.DELETED_WORKLOAD, message)

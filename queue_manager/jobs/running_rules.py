@@ -1,0 +1,97 @@
+"""Rules on starting and stopping a Job whose Workload matches it: it runs exactly while the Workload is admitted.
+
+While a stop waits for the last pods these rules give no answer, so that the Workload still follows its Job.
+"""
+
+from __future__ import annotations
+
+from queue_manager.api import condition_types, event_reasons, messages, reasons
+from queue_manager.api.check_states import CheckState
+from queue_manager.api.types import Workload
+from queue_manager.jobs import start_stop
+from queue_manager.jobs.actions import Action, Nothing, PatchJob, RecordEvent, WriteWorkloadStatus
+from queue_manager.jobs.situation import JobSituation
+from queue_manager.lifecycle import transitions
+from queue_manager.lifecycle.status_draft import Event
+
+
+def job_of_evicted_workload_is_stopped(s: JobSituation) -> Action | None:
+    """Quota is held until the Job has stopped: two writes with a wait between them, see `start_stop`."""
+    evicted = s.workload.condition(condition_types.EVICTED) if s.workload is not None else None
+    if s.workload is None or evicted is None or not evicted.is_true:
+        return None
+    return _unless_waiting(start_stop.stop_step(s, s.workload, evicted.message))
+
+
+def quota_of_stopped_job_is_released(s: JobSituation) -> Action | None:
+    """The Job of an evicted Workload has stopped and has no pods left, not even terminating ones."""
+    w = s.workload
+    if w is None or not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
+        return None
+    if not start_stop.is_stopped(s, w):
+        return None
+    return WriteWorkloadStatus(w, lambda d: transitions.unreserve(d, waits_for_pods=s.context.waits_for_pods))
+
+
+def admitted_job_is_started(s: JobSituation) -> Action | None:
+    """One write unsuspends the Job and injects what flavors and admission checks ask for.
+
+    A Workload whose template contradicts that can never run and is finished. A missing flavor is awaited.
+    """
+    if s.workload is None or not _may_run(s, s.workload) or not s.job.spec.suspend:
+        return None
+    try:
+        patch = start_stop.start(s.job, s.workload, s.context.flavors)
+    except start_stop.FlavorMissing:
+        return None
+    except start_stop.TemplateConflict as conflict:
+        text = str(conflict)
+        event = start_stop.finished_event(s.workload)
+        return WriteWorkloadStatus(s.workload, lambda d: transitions.finish(d, reasons.FAILED_TO_START, text), event)
+    admission = s.workload.status.admission
+    queue = admission.cluster_queue if admission is not None else ""
+    return PatchJob(patch, Event("Normal", event_reasons.JOB_STARTED, f"Admitted by clusterQueue {queue}"))
+
+
+def job_that_is_not_admitted_is_stopped(s: JobSituation) -> Action | None:
+    """A Job that a user unsuspended without quota, or whose stop began before its Workload was admitted again."""
+    if s.workload is None or not _must_not_run(s, s.workload):
+        return None
+    return _unless_waiting(start_stop.stop_step(s, s.workload, messages.STOP_NOT_ADMITTED))
+
+
+def missing_flavor_is_reported(s: JobSituation) -> Action | None:
+    """The Workload was admitted to a ResourceFlavor that does not exist: the Job starts once it does."""
+    if s.workload is None or not _may_run(s, s.workload) or not s.job.spec.suspend:
+        return None
+    try:
+        start_stop.start(s.job, s.workload, s.context.flavors)
+    except start_stop.FlavorMissing as missing:
+        return RecordEvent(Event("Warning", reasons.FLAVOR_NOT_FOUND, f"Cannot be started: {missing}"))
+    return None
+
+
+def pending_admission_checks_are_reported(s: JobSituation) -> Action | None:
+    """The messages of the admission checks that a stopped Job with reserved quota waits for."""
+    w = s.workload
+    if w is None or not w.is_true(condition_types.QUOTA_RESERVED) or not _must_not_run(s, w):
+        return None
+    texts = [f"{c.name}: {c.message}" for c in w.status.admission_checks if c.state == CheckState.PENDING and c.message]
+    if not texts or not start_stop.is_stopped(s, w):
+        return None
+    return RecordEvent(Event("Normal", event_reasons.UPDATED_ADMISSION_CHECK, "; ".join(texts)))
+
+
+def _may_run(s: JobSituation, w: Workload) -> bool:
+    """Whether the Workload is admitted and not evicted, and no earlier stop of the Job is unfinished."""
+    admitted = w.is_true(condition_types.ADMITTED) and w.status.admission is not None
+    return admitted and not w.is_true(condition_types.EVICTED) and not s.is_stopping
+
+
+def _must_not_run(s: JobSituation, w: Workload) -> bool:
+    """Whether the Job has no quota to run on, for another cause than an eviction."""
+    return not w.is_true(condition_types.EVICTED) and not _may_run(s, w)
+
+
+def _unless_waiting(step: Action | None) -> Action | None:
+    return None if isinstance(step, Nothing) else step

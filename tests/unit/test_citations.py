@@ -1,0 +1,119 @@
+"""Documents of the repository: what docstrings and comments cite exists, and BEHAVIOUR.md names tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Packages whose files are checked. A package is added once its docstrings are rewritten.
+PACKAGES = ("job_controller",)
+BEHAVIOURS = sorted(
+    path.parent.name for path in ROOT.glob("*/BEHAVIOUR.md") if path.parent.name in ("job_controller", "queue_manager")
+)
+
+CITATION = re.compile(r"(?<![\w/.-])((?:[\w.-]+/)*[\w-]+\.md)(?:#([\w-]+))?")
+ROWS = re.compile(r"DIFFERENCES\.md,? rows? (\d+(?:(?:,| and|, and)\s+\d+)*)")
+# Documents and numbers that a reader of the repository does not have.
+FOREIGN = re.compile(
+    r"\(spec[ :]|\bspec: \S+\.md|\bkueue\.md|\bjob-controller(-measured)?\.md|\binvariants\.md"
+    r"|\b[Ii]nvariants? [A-Z]\d|\b[SL]\d{1,2}\b"
+)
+RULE = re.compile(r"^### [A-Z](\d+) (.+)$", re.MULTILINE)
+TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
+
+
+def texts(path: Path) -> Iterator[str]:
+    """The prose of a file: docstrings and comments of Python, all of Markdown."""
+    source = path.read_text()
+    if path.suffix == ".md":
+        yield source
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+def files(package: str) -> list[Path]:
+    """The files of a package and of its unit tests."""
+    folders = (ROOT / package, ROOT / "tests/unit" / package)
+    return sorted(path for folder in folders for suffix in ("py", "md") for path in folder.rglob(f"*.{suffix}"))
+
+
+def resolve(document: str, citing: Path, package: str) -> Path | None:
+    """The document: beside the citing file or above it, in its package, or by its path in the repository."""
+    places = [*(folder for folder in citing.parents if folder.is_relative_to(ROOT)), ROOT / package]
+    return next((place / document for place in places if (place / document).is_file()), None)
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of the headings, formed as GitHub does."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_cited_documents_and_anchors_exist(package: str) -> None:
+    wrong = []
+    for path in files(package):
+        for match in (match for text in texts(path) for match in CITATION.finditer(text)):
+            document = resolve(match[1], path, package)
+            if document is None or (match[2] and match[2] not in anchors(document)):
+                wrong.append(f"{path.relative_to(ROOT)}: {match[0]}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_cited_rows_of_differences_exist(package: str) -> None:
+    differences = (ROOT / package / "DIFFERENCES.md").read_text()
+    rows = set(re.findall(r"^\| (\d+) \|", differences, re.MULTILINE))
+    cited = {
+        number
+        for path in files(package)
+        for text in texts(path)
+        for match in ROWS.finditer(text)
+        for number in re.findall(r"\d+", match[1])
+    }
+    assert cited <= rows
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_cites_a_document_that_readers_do_not_have(package: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in files(package)
+        for text in texts(path)
+        for match in FOREIGN.finditer(text)
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("package", BEHAVIOURS)
+def test_each_test_that_a_rule_names_exists(package: str) -> None:
+    tests = {path: path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    named = TEST.findall((ROOT / package / "BEHAVIOUR.md").read_text())
+    assert named
+    missing = [
+        f"{file}::{name}"
+        for file, name in named
+        if not any(path.match(file) and re.search(rf"def {name}\(", text) for path, text in tests.items())
+    ]
+    assert not missing
+
+
+@pytest.mark.parametrize("package", BEHAVIOURS)
+def test_rules_are_numbered_and_have_a_source_and_a_test(package: str) -> None:
+    text = (ROOT / package / "BEHAVIOUR.md").read_text()
+    assert [int(number) for number, _ in RULE.findall(text)] == list(range(1, len(RULE.findall(text)) + 1))
+    for rule in RULE.split(text)[3::3]:
+        assert "Source: " in rule
+        assert TEST.search(rule)

@@ -69,7 +69,7 @@ def endless_indexes(limit_per_index: int | None, limit: int | None, restart_poli
         return ""
     until = "forever" if limit in (None, INT32_MAX) else f"until spec.backoffLimit ({limit}) ends the Job"
     return (
-        "spec.backoffLimitPerIndex: is not reached with restartPolicy OnFailure: a container that fails is restarted "
+        "spec.backoffLimitPerIndex: has no effect with restartPolicy OnFailure: a container that fails is restarted "
         f'in its pod {until}, and the index does not fail; use restartPolicy "Never"'
     )
 

@@ -38,7 +38,7 @@ Errors = list[Exception]
 
 
 class StatusConflict(Exception):
-    """The Job has changed since it was read (409): the caller must decide again."""
+    """The Job has changed (409) or was deleted (404) since it was read: the caller must read it and decide again."""
 
 
 class PermitWithdrawn(Exception):
@@ -140,7 +140,7 @@ class Performer:
         try:
             written = await self._cluster.update_job_status(job, changes)
         except Exception as error:
-            if status_of(error) == CONFLICT:
+            if status_of(error) in (CONFLICT, NOT_FOUND):
                 raise StatusConflict(str(error)) from error
             if status_of(error) == UNPROCESSABLE:
                 self._report_rejected_status(job, changes, error)

@@ -70,13 +70,16 @@ def _add_index(spec: Tree, name: str, index: int) -> None:
     spec["hostname"] = f"{name}-{index}"
     for group in ("initContainers", "containers"):
         if spec.get(group):
-            spec[group] = [_with_variable(container) for container in spec[group]]
+            spec[group] = [_with_variable(container, index) for container in spec[group]]
 
 
-def _with_variable(container: Tree) -> Tree:
-    """The container with JOB_COMPLETION_INDEX, unless it defines that variable itself."""
+def _with_variable(container: Tree, index: int) -> Tree:
+    """The container with the index in its environment, unless it defines that variable itself.
+
+    The value is written out. The built-in controller refers to the label of the pod, which can be changed until the
+    container starts; the container would then work on another index than the one that it is counted for.
+    """
     env = list(container.get("env") or ())
     if any(variable.get("name") == INDEX_VARIABLE for variable in env):
         return container
-    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
-    return {**container, "env": [*env, {"name": INDEX_VARIABLE, "valueFrom": source}]}
+    return {**container, "env": [*env, {"name": INDEX_VARIABLE, "value": str(index)}]}

@@ -20,6 +20,7 @@ from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import manifests, output
 from queue_manager.cli.connection import NOT_LOGGED_IN, connect, home_of
+from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.queue_view import read_queues
@@ -184,7 +185,8 @@ def explain(manifest: Manifest, answer: Response) -> list[str]:
     lines = [
         f"{manifest.place(cause.get('field', ''))}: {cause.get('field')}: {cause.get('message')}" for cause in causes
     ]
-    return list(dict.fromkeys(lines)) or [f"{manifest.place('metadata.name')}: {error.message}"]
+    lines = list(dict.fromkeys(lines)) or explain_decoding(manifest, error.message)
+    return lines or [f"{manifest.place('metadata.name')}: {error.message}"]
 
 
 async def judged(client: Client, jobs: Sequence[Job]) -> dict[str, Workload]:

@@ -15,12 +15,14 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from shlex import quote
+from textwrap import shorten
 from urllib.parse import urlsplit
 
 from queue_manager import assets
 from queue_manager.cli import first_process
 from queue_manager.cli.connection import default_data_dir
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.output import duration
 from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
@@ -31,11 +33,13 @@ from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbag
 from queue_manager.local.agent.cgroups import Cgroups, delegated
 from queue_manager.local.agent.sweep import left_behind
 from queue_manager.local.cluster import AtWork, ClusterOptions, LocalCluster
-from queue_manager.local.storage.journal import PODS, DataDirectoryInUse
+from queue_manager.local.storage.data_directory import PODS
+from queue_manager.local.storage.journal import DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable
 from queue_manager.operator import probes
 from queue_manager.operator.preflight import CannotStart
 
+MAX_COMMAND = 60  # characters of a command line that are shown
 ROOT = "every Job can change anything on this machine; start sluice as an ordinary user"
 
 
@@ -186,10 +190,12 @@ def say(mark: str, step: str, detail: str) -> None:
 
 def say_left_behind(data_dir: Path) -> None:
     """Processes of pods whose data directory was removed while they ran."""
-    for folder, pids in left_behind(data_dir / PODS).items():
-        numbers = " ".join(map(str, pids))
-        processes = "1 process" if len(pids) == 1 else f"{len(pids)} processes"
-        say("!", "left behind", f"{processes} of a cluster whose folder {folder} is gone; to end: kill -9 {numbers}")
+    for folder, found in left_behind(data_dir / PODS).items():
+        processes = "1 process" if len(found) == 1 else f"{len(found)} processes"
+        oldest = f"the oldest has run for {duration(found[0].age())}: {shorten(found[0].command, MAX_COMMAND)}"
+        numbers = " ".join(str(process.pid) for process in sorted(found, key=lambda process: process.pid))
+        what = f"{processes} of a cluster whose folder {folder} is gone"
+        say("!", "left behind", f"{what}, {oldest}; to end: kill -9 {numbers}")
 
 
 def say_next(cluster: LocalCluster, seconds: float) -> None:

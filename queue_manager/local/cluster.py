@@ -43,7 +43,7 @@ from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, Quota
 from queue_manager.local.job_advice import JobAdvice
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.kubeconfig_file import CERTIFICATE, write_kubeconfig
+from queue_manager.local.kubeconfig_file import write_kubeconfig
 from queue_manager.local.left_undone import LeftUndone
 from queue_manager.local.long_work import LongWork
 from queue_manager.local.node_registration import NodeSpec, node_specs, register
@@ -53,7 +53,8 @@ from queue_manager.local.server import http_server
 from queue_manager.local.server.admission_chain import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
-from queue_manager.local.storage.journal import PODS, Journal
+from queue_manager.local.storage.data_directory import CERTIFICATE, KUBECONFIG, PODS
+from queue_manager.local.storage.journal import Journal
 from queue_manager.local.storage.store import Store
 from queue_manager.local.switched_off import SwitchedOff
 from queue_manager.wiring import add_queue_controllers
@@ -107,7 +108,7 @@ class LocalCluster:
         self.options = options
         self.config = config
         self.url = ""
-        self.kubeconfig = options.data_dir / "kubeconfig"
+        self.kubeconfig = options.data_dir / KUBECONFIG
         self._report = report
         self._watch = watch
         self._cgroups = cgroups
@@ -195,8 +196,7 @@ class LocalCluster:
         self._report("controllers", "queue manager, Job controller, placement, garbage collector")
         self._report("nodes", describe_nodes(self._nodes))
         if first_queue is not None and (quota := await first_queue.ensure()):
-            what = f"{quota.cpu} cpu, {quota.memory} memory"
-            self._report("queue", f"default/{LOCAL_QUEUE} → {CLUSTER_QUEUE} (quota {what})")
+            self._report("queue", f"default/{LOCAL_QUEUE} → {CLUSTER_QUEUE} (quota {quota})")
 
 
 def _limit(config: KueueConfig) -> RateLimit | None:

@@ -8,13 +8,18 @@ stands on the namespace of the LocalQueue, written last, so the next start compl
 
 The quota of the ClusterQueue is what the nodes have and the other ClusterQueues leave: together they never have more
 than the nodes because of this one. It follows the nodes, which may be others after a restart, and the other
-ClusterQueues, until somebody else changes the quota (or applies a manifest over it).
+ClusterQueues, until somebody else changes the quota (or applies a manifest over it). Each change is an Event on the
+ClusterQueue that gives the sum; one that leaves nothing of a resource is also logged as a warning.
+
+Other ClusterQueues count whether they are active or not. An inactive one becomes active without a change of its own, as
+soon as its flavor is created or its admission check is ready, and its quota would then be there twice.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from job_controller import quantities
@@ -28,12 +33,17 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.apply.merging import LAST_APPLIED
 
+log = logging.getLogger(__name__)
+
 FLAVOR = "default-flavor"
 CLUSTER_QUEUE = "cluster-queue"
 LOCAL_QUEUE = "user-queue"
 NAMESPACE = "default"
 DONE = "sluice/first-queue"  # annotation
 QUOTA = "sluice/quota-of-nodes"  # annotation of the ClusterQueue: the quota it was given, "CPU MEMORY"
+COMPONENT = "first-queue"
+QUOTA_CHANGED = "QuotaChanged"  # reason of the Event
+MAX_NAMES = 5  # of other ClusterQueues in its message
 
 
 class Quota(NamedTuple):
@@ -42,6 +52,9 @@ class Quota(NamedTuple):
     cpu: str
     memory: str
 
+    def __str__(self) -> str:
+        return f"{self.cpu} cpu, {self.memory} memory"
+
 
 class FirstQueue:
     """Creates the first queue and keeps its quota. To be made before the runtime starts."""
@@ -49,6 +62,7 @@ class FirstQueue:
     def __init__(self, runtime: Runtime, nodes: Quota) -> None:
         """`nodes`: what all nodes have together."""
         self._client = runtime.client
+        self._events = runtime.recorder(COMPONENT)
         self._nodes = nodes
         self._ensured = False
         self._queue: WorkQueue[str] = WorkQueue("first-queue", metrics=runtime.metrics)
@@ -99,8 +113,29 @@ class FirstQueue:
             "resourceVersion": first["metadata"]["resourceVersion"],
         }
         spec = {"resourceGroups": wanted["spec"]["resourceGroups"]}
-        await self._client.patch(CLUSTER_QUEUES, "", CLUSTER_QUEUE, {"metadata": metadata, "spec": spec})
+        patch = {"metadata": metadata, "spec": spec}
+        changed = await self._client.patch(CLUSTER_QUEUES, "", CLUSTER_QUEUE, patch, type=ClusterQueue)
+        self._report(changed, left, queues)
         return left
+
+    def _report(self, queue: ClusterQueue, quota: Quota, others: Mapping[str, Json]) -> None:
+        message = quota_message(quota, self._nodes, others)
+        is_used_up = "0" in quota
+        self._events.event(queue, "Warning" if is_used_up else "Normal", QUOTA_CHANGED, message)
+        if is_used_up:
+            log.warning("nothing is left for the first queue", extra={"key": CLUSTER_QUEUE, "quota": message})
+
+
+def quota_message(quota: Quota, nodes: Quota, others: Mapping[str, Json]) -> str:
+    """How the quota of the first queue comes about. `others`: all other ClusterQueues by name."""
+    if not others:
+        return f"quota is {quota}: all that the nodes have"
+    names = ", ".join(sorted(others)[:MAX_NAMES])
+    more = f" and {len(others) - MAX_NAMES} more" if len(others) > MAX_NAMES else ""
+    return (
+        f"quota is {quota}: the nodes have {nodes}, other ClusterQueues, active or not, have "
+        f"{taken(others.values())} ({names}{more})"
+    )
 
 
 def given_quota(queue: Json) -> Quota | None:
@@ -113,14 +148,21 @@ def given_quota(queue: Json) -> Quota | None:
 
 def left_over(nodes: Quota, others: Iterable[Json]) -> Quota:
     """What other ClusterQueues leave of the nodes, never less than nothing."""
-    left = {name: quantities.parse(text, name) for name, text in nodes._asdict().items()}
-    for queue in others:
+    total, used = nodes._asdict(), taken(others)._asdict()
+    left = {name: quantities.parse(text, name) - quantities.parse(used[name], name) for name, text in total.items()}
+    return Quota(**{name: quantities.to_text(max(0, amount), name) for name, amount in left.items()})
+
+
+def taken(queues: Iterable[Json]) -> Quota:
+    """The nominal quotas of all flavors of these ClusterQueues together."""
+    sums = dict.fromkeys(Quota._fields, 0)
+    for queue in queues:
         for group in queue["spec"].get("resourceGroups") or ():
             for flavor in group["flavors"]:
                 for resource in flavor["resources"]:
-                    if (name := resource["name"]) in left:
-                        left[name] -= quantities.parse(resource["nominalQuota"], name)
-    return Quota(**{name: quantities.to_text(max(0, amount), name) for name, amount in left.items()})
+                    if (name := resource["name"]) in sums:
+                        sums[name] += quantities.parse(resource["nominalQuota"], name)
+    return Quota(**{name: quantities.to_text(amount, name) for name, amount in sums.items()})
 
 
 async def create_first_queue(client: Client, cpu: str, memory: str) -> None:

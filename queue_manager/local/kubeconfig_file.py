@@ -8,9 +8,9 @@ from pathlib import Path
 import yaml
 
 from queue_manager.local.private_files import write_private
+from queue_manager.local.storage.data_directory import CERTIFICATE
 
 NAME = "sluice"
-CERTIFICATE = "serving.pem"  # file beside the kubeconfig, see certificates.py
 
 
 def write_kubeconfig(path: Path, url: str, token: str, authority: str) -> None:

@@ -139,10 +139,21 @@ def executable(command: str, directory: str, path: str) -> str:
 
 
 def working_directory(container: Json, home: str) -> str:
-    """Where the container starts: its workingDir on this machine, else its own directory. Raises CreateError."""
-    directory = os.path.join(home, container.get("workingDir") or "")
-    if not os.path.isdir(directory):
-        raise CreateError(f'workingDir "{container["workingDir"]}": no such directory on this machine')
+    """The directory that the container starts in: its workingDir, or its own directory `home`. Raises CreateError.
+
+    A directory inside `home` is created if it is missing, as container runtimes do. One elsewhere on this machine has
+    to exist.
+    """
+    named = container.get("workingDir") or ""
+    _check_zeros("workingDir", named)
+    directory = os.path.join(home, named)
+    if os.path.commonpath((home, os.path.normpath(directory))) == home:
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except OSError as error:
+            raise CreateError(f'workingDir "{named}": {error.strerror}') from error
+    elif not os.path.isdir(directory):
+        raise CreateError(f'workingDir "{named}": no such directory on this machine')
     return directory
 
 

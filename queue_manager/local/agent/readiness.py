@@ -23,7 +23,7 @@ from datetime import timedelta
 from typing import IO, NamedTuple
 
 from job_controller.json_tree import Json
-from queue_manager.local.agent.environment import probe_command
+from queue_manager.local.agent.environment import CreateError, executable, probe_command
 from queue_manager.local.agent.status import go_duration
 
 log = logging.getLogger(__name__)
@@ -141,17 +141,20 @@ async def ask(probe: Json, surroundings: ProbeContext) -> Failure | None:
             code = await _run(probe, surroundings, output)
         except TimeoutError as error:  # an OSError, too
             return Failure(str(error))
-        except OSError as error:
+        except (CreateError, OSError) as error:
             return Failure(str(error), errored=True)
         output.seek(0)
         return Failure(output.read(MAX_OUTPUT).decode("utf-8", "replace")) if code else None
 
 
 async def _run(probe: Json, surroundings: ProbeContext, output: IO[bytes]) -> int:
-    """The exit code of the probe's command. Raises OSError if it cannot be started, TimeoutError when it is killed."""
+    """The exit code of the probe's command. Raises TimeoutError when it is killed, CreateError or OSError if it cannot
+    be started."""
     command, seconds = probe["exec"]["command"], probe.get("timeoutSeconds") or 1
+    program = executable(command[0], surroundings.directory, surroundings.environment.get("PATH", ""))
     process = await asyncio.create_subprocess_exec(
         *command,
+        executable=program,
         env=dict(surroundings.environment),
         cwd=surroundings.directory,
         stdin=asyncio.subprocess.DEVNULL,

@@ -68,6 +68,7 @@ _LOG_SCRIPT = """\
 """
 _RESET = [s for s in signal.valid_signals() if s < 32 and s not in (signal.SIGKILL, signal.SIGSTOP)]
 _POLL_SECONDS = 0.1
+NAME = "sluice-container"  # $0 of the shell
 _LOG_POLL_SECONDS = 0.005
 LINGER_SECONDS = 1.0  # from the end of a container to that of its log, at most
 KILLED = 128 + signal.SIGKILL
@@ -171,7 +172,7 @@ def spawn(
             (os.POSIX_SPAWN_DUP2, writing, 1),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),  # what the shell itself says is no output
         ]
-        command = ["/bin/sh", "-c", _SCRIPT, "sluice-container", run.base, cgroup, directory, *argv]
+        command = ["/bin/sh", "-c", _SCRIPT, NAME, run.base, cgroup, directory, *argv]
         pid = _spawn(command, environment, files)
     finally:
         os.close(reading)
@@ -210,6 +211,12 @@ def adopt(run: RunFiles) -> Process | None:
     if pidfd is not None:
         os.close(pidfd)
     return None
+
+
+def container_command(pid: int) -> Sequence[str]:
+    """The command line of a process; that of its container if the process is a supervisor."""
+    command = command_line(pid)
+    return command[7:] if command[3:4] == [NAME] else command
 
 
 def command_line(pid: int) -> Sequence[str]:

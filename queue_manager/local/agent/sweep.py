@@ -14,9 +14,12 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
+
+from queue_manager.local.agent.supervisor import container_command
 
 MARK = "SLUICE_POD_UID"
 PLACE = "SLUICE_POD_DIR"
@@ -39,6 +42,18 @@ class Mark(NamedTuple):
             return not os.path.exists(self.place)
 
 
+class LeftBehind(NamedTuple):
+    """A process that nobody will end."""
+
+    started: float  # seconds after the machine was
+    pid: int
+    command: str
+
+    def age(self) -> float:
+        """Seconds since it was started."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.started
+
+
 def marked(root: Path | None = None) -> dict[str, list[int]]:
     """Pids by the UID of the pod they belong to, those of pods in `root`; else all of the machine.
 
@@ -51,18 +66,29 @@ def marked(root: Path | None = None) -> dict[str, list[int]]:
     return found
 
 
-def left_behind(root: Path) -> dict[Path, list[int]]:
-    """Pids by the folder of their cluster, of pods whose folder is gone: nobody will end them. Not those of `root`.
+def left_behind(root: Path) -> dict[Path, list[LeftBehind]]:
+    """Processes by the folder of their cluster, oldest first, of pods whose folder is gone: nobody will end them.
 
-    They are reported and not ended: the folder may have been moved, or may be that of a container.
+    Not those of `root`. They are reported and not ended: the folder may have been moved, or may be that of a container.
     """
-    found: dict[Path, list[int]] = {}
-    for pids in marked().values():
-        for pid in pids:
-            mark = mark_of(pid)
-            if mark and mark.place and not os.path.exists(mark.place) and not (root / mark.uid).exists():
-                found.setdefault(Path(mark.place).parents[1], []).append(pid)
-    return {folder: sorted(pids) for folder, pids in found.items()}
+    found: dict[Path, list[LeftBehind]] = {}
+    for pid in (pid for pids in marked().values() for pid in pids):
+        mark, started = mark_of(pid), _started(pid)
+        if mark is None or started is None or not mark.place:
+            continue
+        if not os.path.exists(mark.place) and not (root / mark.uid).exists():
+            process = LeftBehind(started, pid, " ".join(container_command(pid)).strip())
+            found.setdefault(Path(mark.place).parents[1], []).append(process)
+    return {folder: sorted(processes) for folder, processes in found.items()}
+
+
+def _started(pid: int) -> float | None:
+    """When the process was started, in seconds since the machine was; None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return None
 
 
 def mark_of(pid: int) -> Mark | None:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pwd
 import sqlite3
-import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from queue_manager.local.storage import data_directory
 from queue_manager.local.storage.store import JournalUnusable, Row
 
 SCHEMA = """
@@ -26,10 +25,8 @@ CREATE TABLE IF NOT EXISTS objects (
 CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY CHECK (id = 0), revision INTEGER NOT NULL);
 INSERT OR IGNORE INTO counter VALUES (0, 0);
 """
-PODS = "pods"  # the folder of the node agent, beside the database
 FORMAT = 1  # PRAGMA user_version
 LOCK_SECONDS = 0.5  # to wait for a stranger who has it locked; nothing else is done meanwhile
-SMALLEST = 512  # bytes: no page of SQLite is smaller
 # What a start runs into that is no fault of the database.
 SURROUNDINGS = {
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
@@ -63,20 +60,18 @@ class Journal:
         """Open or create `<directory>/objects.db` (directory 0700, created if missing).
 
         Raises DataDirectoryInUse(pid) when another process has it open, JournalUnusable when it is damaged, belongs to
-        another user or may be written by everybody, OSError when there is no room or no right, or another process has
-        locked the database.
+        another user, may be written by others or lacks its database, OSError when there is no room or no right, or
+        another process has locked the database.
         """
         path = Path(directory)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = path / "objects.db"
-        if path.stat().st_mode & stat.S_IWOTH:  # who puts a database there has commands run as another user
-            raise JournalUnusable(f"{path} can be written by everybody: chmod o-w {path}")
-        _refuse_strangers(path, file)
+        file = path / data_directory.DATABASE
+        data_directory.refuse_shared(path)
+        data_directory.refuse_strangers(path)
         lock = _take_lock(path)
         connection: sqlite3.Connection | None = None
         try:
-            _refuse_emptied(file)
-            _refuse_removed(file)
+            data_directory.refuse_without_database(path)
             connection = sqlite3.connect(file, isolation_level=None, timeout=LOCK_SECONDS)
             _prepare(connection, path)
         except sqlite3.Error as error:
@@ -139,7 +134,7 @@ class Journal:
 
 
 def _lock_file(directory: Path) -> Path:
-    return directory / "lock"
+    return directory / data_directory.LOCK
 
 
 def _take_lock(path: Path) -> int:
@@ -162,46 +157,8 @@ def _told(file: Path, error: sqlite3.Error) -> Exception:
     return JournalUnusable(f"{file}: {error}")
 
 
-def _refuse_strangers(*paths: Path) -> None:
-    """The Jobs in a database run as whoever starts the cluster, so the database must be that user's own."""
-    for path in paths:
-        owner = path.stat().st_uid if path.exists() else os.geteuid()
-        if owner != os.geteuid():
-            raise JournalUnusable(
-                f"{path} belongs to user {_user_name(owner)}, and its Jobs would run as {_user_name(os.geteuid())}"
-            )
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def _refuse_removed(file: Path) -> None:
-    """Without its database a cluster would begin anew, and end the processes of pods that it does not know."""
-    left = [path for path in (file.parent / PODS, Path(f"{file}-wal")) if path.exists()]
-    if file.exists() or not left or not any(path.is_file() or any(path.iterdir()) for path in left):
-        return
-    raise JournalUnusable(
-        f"{file} is missing, but {left[0]} is there: put the database back, or remove {file.parent} to begin anew"
-    )
-
-
-def _refuse_emptied(file: Path) -> None:
-    """SQLite takes an empty file for a new database, and throws its write-ahead log away.
-
-    A start that was killed leaves one too, but nothing beside it yet.
-    """
-    if file.exists() and file.stat().st_size < SMALLEST:
-        beside = {path.name for path in file.parent.iterdir()} - {file.name, _lock_file(file.parent).name}
-        if beside:
-            raise JournalUnusable(f"{file} is damaged: it is empty, but what belongs to it is there ({min(beside)})")
-
-
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    os.chmod(path / "objects.db", 0o600)
+    os.chmod(path / data_directory.DATABASE, 0o600)
     run = connection.execute
     run("PRAGMA journal_mode = WAL")
     run("PRAGMA synchronous = NORMAL")
@@ -209,7 +166,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     run("PRAGMA journal_size_limit = 67108864")
     (version,) = run("PRAGMA user_version").fetchone()
     if version > FORMAT:
-        raise JournalUnusable(f"{path / 'objects.db'} was written by a newer version of sluice (format {version})")
+        raise JournalUnusable(
+            f"{path / data_directory.DATABASE} was written by a newer version of sluice (format {version})"
+        )
     connection.executescript(SCHEMA)
     run(f"PRAGMA user_version = {FORMAT}")
 

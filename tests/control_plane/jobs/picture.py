@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from job_controller.labels import OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
+from job_controller.labels import COMPLETION_INDEX, INDEX_VARIABLE, OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
 from job_controller.model import Object, Record
 from job_controller.reasons import EVENT_INDEX_NEVER_FAILS, EVENT_POD_ANNOTATION_IGNORED
 
@@ -100,8 +100,16 @@ def _plan(pod: Seen) -> Json:
     """What a Job may change in its template, or its controller in a pod."""
     spec = {name: pod.spec[name] for name in ("nodeSelector", "tolerations", "schedulingGates") if name in pod.spec}
     for group in ("initContainers", "containers"):
-        spec[group] = [[c.get("image"), c.get("resources"), c.get("env")] for c in pod.spec.get(group, ())]
+        spec[group] = [[c.get("image"), c.get("resources"), _variables(pod, c)] for c in pod.spec.get(group, ())]
     return spec
+
+
+def _variables(pod: Seen, container: Json) -> Json:
+    """The variables of a container. The built-in controller lets that of the index refer to the label of the pod."""
+    reference = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
+    index = {"name": INDEX_VARIABLE, "value": pod.metadata.labels.get(COMPLETION_INDEX)}
+    env = container.get("env")
+    return env and [index if v == {"name": INDEX_VARIABLE, "valueFrom": reference} else v for v in env]
 
 
 def without_names(text: str, namespace: str) -> str:

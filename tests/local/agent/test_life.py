@@ -211,6 +211,14 @@ async def test_a_container_that_cannot_be_created_waits(
     assert pod["status"]["phase"] == "Pending"
 
 
+async def test_a_container_starts_in_a_directory_of_its_own_that_it_names(world: World) -> None:
+    async with world.running():
+        await world.create("touch made; pwd", container={"workingDir": "sub/dir"})
+        pod = await world.over()
+        assert (await world.output(pod)).endswith("/work/sub/dir\n")
+    assert (world.files(pod) / "work" / "sub" / "dir" / "made").exists()
+
+
 def probe(command: str, **more: int) -> dict[str, object]:
     return {"exec": {"command": ["sh", "-c", command]}, "periodSeconds": 1, **more}
 
@@ -272,7 +280,13 @@ async def test_a_probe_that_hangs_counts_as_failed(world: World) -> None:
             "readinessProbe",
             {"exec": {"command": ["/no/such/probe"]}},
             "Readiness probe errored and resulted in unknown state: "
-            "[Errno 2] No such file or directory: '/no/such/probe'",
+            'exec: "/no/such/probe": stat /no/such/probe: no such file or directory',
+        ),
+        (
+            "readinessProbe",
+            {"exec": {"command": ["nosuchprobe"]}},
+            "Readiness probe errored and resulted in unknown state: "
+            'exec: "nosuchprobe": executable file not found in $PATH',
         ),
     ],
 )

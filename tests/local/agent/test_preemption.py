@@ -10,11 +10,17 @@ from tests.local.agent.waiting import until
 from tests.local.agent.world import World, condition, running
 
 FOREVER = "sleep 1000"
-SLOW = "trap '' TERM; while :; do sleep 0.05; done"  # uses its whole grace period
+SLOW = "trap '' TERM; touch trapped; while :; do sleep 0.05; done"  # uses its whole grace period
 
 
 def cpu(amount: str) -> dict[str, object]:
     return {"resources": {"requests": {"cpu": amount}}}
+
+
+async def trapped(world: World, name: str) -> None:
+    """A container runs before its shell has come to its trap, and SIGTERM would end it at once."""
+    pod = await world.when(running, name)
+    await until((world.files(pod) / "work" / "trapped").exists)
 
 
 async def classes(world: World) -> None:
@@ -42,7 +48,7 @@ async def test_a_victim_is_told_why_before_it_goes(world: World) -> None:
         victim = await world.create(
             SLOW, "victim", container=cpu("3"), priorityClassName="low", terminationGracePeriodSeconds=2
         )
-        await world.when(running, "victim")
+        await trapped(world, "victim")
         urgent = await world.create(FOREVER, "urgent", container=cpu("3"), priorityClassName="high")
         going = await world.when(lambda pod: "deletionTimestamp" in pod["metadata"], "victim")
         told = condition(going, "DisruptionTarget")
@@ -97,7 +103,7 @@ async def test_a_promise_outlives_a_restart(world: World) -> None:
     await classes(world)
     async with world.running():
         await world.create(SLOW, "victim", container=cpu("4"), priorityClassName="low", terminationGracePeriodSeconds=3)
-        await world.when(running, "victim")
+        await trapped(world, "victim")
         await world.create(FOREVER, "urgent", container=cpu("4"), priorityClassName="high")
         await world.when(lambda pod: pod["status"].get("nominatedNodeName"), "urgent")
     await world.create(FOREVER, "small", container=cpu("1"), priorityClassName="low")

@@ -6,17 +6,19 @@ import asyncio
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
 from job_controller import quantities
 from queue_manager import assets
-from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES
+from queue_manager.api.resources import CLUSTER_QUEUES, EVENTS, LOCAL_QUEUES, NAMESPACES
+from queue_manager.api.types import ClusterQueue
 from queue_manager.engine.client import Client
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import JSON_PATCH, Relay, Request, Response
-from queue_manager.local.first_queue import DONE, FirstQueue, Quota, create_first_queue, left_over
+from queue_manager.local.first_queue import DONE, FirstQueue, Quota, create_first_queue, left_over, quota_message
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
@@ -157,6 +159,64 @@ def test_a_write_that_comes_in_between_is_read_and_the_quota_set_all_the_same() 
             assert await quota(world.client) == ["2", "8Gi"]
 
     run_virtual(story())
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ({}, "quota is 4 cpu, 8Gi memory: all that the nodes have"),
+        (
+            {"b": queue_with(("cpu", 1)), "a": queue_with(("cpu", "500m"), ("memory", "1Gi"))},
+            "quota is 2500m cpu, 7Gi memory: the nodes have 4 cpu, 8Gi memory, "
+            "other ClusterQueues, active or not, have 1500m cpu, 1Gi memory (a, b)",
+        ),
+        (
+            {str(number): queue_with(("cpu", 1)) for number in range(7)},
+            "quota is 0 cpu, 8Gi memory: the nodes have 4 cpu, 8Gi memory, "
+            "other ClusterQueues, active or not, have 7 cpu, 0 memory (0, 1, 2, 3, 4 and 2 more)",
+        ),
+    ],
+)
+def test_the_message_about_a_quota_gives_the_sum(others: dict[str, Any], message: str) -> None:
+    nodes = Quota("4", "8Gi")
+    assert quota_message(left_over(nodes, others.values()), nodes, others) == message
+
+
+def test_each_change_of_the_quota_is_an_event_also_by_an_inactive_queue(caplog: pytest.LogCaptureFixture) -> None:
+    """Four ClusterQueues of 1 cpu leave nothing of 4 cpu. One of them names a flavor that does not exist."""
+
+    async def story() -> None:
+        async with World(script=None) as world:
+            runtime = Runtime(LocalTransport(world.server, "first"), world.clock, world.rng, silence=None)
+            first = FirstQueue(runtime, Quota("4", "8Gi"))
+            async with runtime:
+                await first.ensure()
+                for number in range(4):
+                    flavor = "default-flavor" if number else "nowhere"
+                    await create_queue(world.client, f"team-{number}", flavor)
+                    await asyncio.sleep(1)
+                assert await quota(world.client) == ["0", "8Gi"]
+                inactive = await world.client.get(CLUSTER_QUEUES, "", "team-0", type=ClusterQueue)
+                assert [c.reason for c in inactive.status.conditions] == ["FlavorNotFound"]
+                found = await world.client.list(EVENTS, "default")
+        told = [(e["type"], e["message"].split(":")[0]) for e in found if e["reason"] == "QuotaChanged"]
+        assert sorted(told) == [
+            ("Normal", "quota is 1 cpu, 8Gi memory"),
+            ("Normal", "quota is 2 cpu, 8Gi memory"),
+            ("Normal", "quota is 3 cpu, 8Gi memory"),
+            ("Warning", "quota is 0 cpu, 8Gi memory"),
+        ]
+        assert {e["involvedObject"]["name"] for e in found if e["reason"] == "QuotaChanged"} == {"cluster-queue"}
+
+    run_virtual(story())
+    assert [record.getMessage() for record in caplog.records] == ["nothing is left for the first queue"]
+
+
+async def create_queue(client: Client, name: str, flavor: str) -> None:
+    resources = [{"name": "cpu", "nominalQuota": "1"}]
+    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": flavor, "resources": resources}]}]
+    spec = {"namespaceSelector": {}, "resourceGroups": groups}
+    await client.create(CLUSTER_QUEUES, "", {"metadata": {"name": name}, "spec": spec})
 
 
 class Meddling(Relay):

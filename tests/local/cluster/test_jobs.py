@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from job_controller.labels import COMPLETION_INDEX
 from job_controller.model import Pod
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, PODS, PRIORITY_CLASSES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, Workload
@@ -148,3 +149,29 @@ async def test_a_job_above_its_memory_limit_fails_by_the_rule_for_its_exit_code(
         (end,) = [status.state.terminated for status in pod.status.container_statuses]
         assert end is not None
         assert (end.exit_code, end.reason) == (137, "OOMKilled")
+
+
+async def test_each_index_runs_once_though_the_label_of_a_waiting_pod_is_changed(
+    cluster: Begin, tmp_path: Path
+) -> None:
+    """The room is enough for one pod; label and annotation of the other one are forged while it waits."""
+    up = cluster(cpu="1")
+    go, proof = tmp_path / "go", tmp_path / "proof"
+    command = f"echo $JOB_COMPLETION_INDEX >> {proof}; until [ -e {go} ]; do sleep 0.05; done"
+    twice = job("twice", command, **{**INDEXED, "suspend": False})
+    (container,) = twice["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"requests": {"cpu": "600m"}}
+    async with up.client() as client:
+        await client.create(JOBS, "default", {**twice, "metadata": {"name": "twice"}})
+
+        async def one_runs() -> bool:
+            return proof.exists() and len(await client.list(PODS, "default")) == 2
+
+        await until(one_runs, "one pod runs")
+        ran = proof.read_text().strip()
+        forged = {"labels": {COMPLETION_INDEX: ran}, "annotations": {COMPLETION_INDEX: ran}}
+        (waiting,) = [pod for pod in await client.list(PODS, "default", type=Pod) if pod.status.phase == "Pending"]
+        await client.patch(PODS, "default", waiting.metadata.name, {"metadata": forged})
+        go.touch()
+        assert (await ended(client, "twice")).status.completed_indexes == "0,1"
+        assert sorted(proof.read_text().split()) == ["0", "1"]

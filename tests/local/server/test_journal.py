@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import grp
 import multiprocessing
 import os
+import pwd
 import random
 import shutil
 import signal
@@ -358,30 +360,59 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_directory_that_everybody_may_write_to_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(JournalUnusable, match="chmod o-w"):
+    with pytest.raises(JournalUnusable, match="by everybody: chmod go-w"):
         Journal.open(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("strange", ["", "objects.db"])
-def test_a_directory_or_database_of_another_user_is_refused(tmp_path: Path, strange: str) -> None:
-    """Its Jobs would run as who starts the cluster."""
+def test_a_directory_that_a_group_of_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    groups = (
+        [65534] if os.geteuid() == 0 else [gid for gid in os.getgroups() if gid != pwd.getpwuid(os.geteuid()).pw_gid]
+    )
+    if not groups:
+        pytest.skip("this user is in no group of others")
+    os.chown(tmp_path, -1, groups[0])
+    tmp_path.chmod(0o770)
+    with pytest.raises(JournalUnusable, match=r"can be written by the group .+: chmod go-w"):
+        Journal.open(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_the_private_group_of_its_owner_may_write_to_is_taken(tmp_path: Path) -> None:
+    """`mkdir` makes such ones where the umask is 002."""
+    user = pwd.getpwuid(os.geteuid())
+    group = grp.getgrgid(user.pw_gid)
+    if group.gr_name != user.pw_name or set(group.gr_mem) - {user.pw_name}:
+        pytest.skip("this user has no private group")
+    os.chown(tmp_path, -1, group.gr_gid)
+    tmp_path.chmod(0o775)
+    Journal.open(tmp_path).close()
+
+
+@pytest.mark.parametrize("strange", ["", "objects.db", "objects.db-wal", "pods", "serving.pem", "kubeconfig", "lock"])
+def test_a_directory_with_a_part_of_another_user_is_refused(tmp_path: Path, strange: str) -> None:
+    """Its Jobs would run as who starts the cluster, and the other user may have the key of its server."""
     if os.geteuid() != 0:
         tmp_path, strange = Path("/"), ""  # of root
     else:
         Journal.open(tmp_path).close()
+        (tmp_path / strange).touch()
         os.chown(tmp_path / strange, 65534, 65534)
     with pytest.raises(JournalUnusable, match=f"{tmp_path / strange} belongs to user .*, and its Jobs would run as "):
         Journal.open(tmp_path)
 
 
-@pytest.mark.parametrize("left", ["pods/0191/main", "objects.db-wal"])
+@pytest.mark.parametrize("left", ["pods/0191/main", "objects.db-wal", "kubeconfig", "serving.pem"])
 def test_a_database_that_was_removed_is_not_begun_anew(tmp_path: Path, left: str) -> None:
     (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / left).touch()
+    (tmp_path / "pods").mkdir(exist_ok=True)
     with pytest.raises(JournalUnusable, match=r"objects\.db is missing, but .* put the database back, or remove"):
         Journal.open(tmp_path)
     assert not (tmp_path / "objects.db").exists()
+    (tmp_path / "objects.db").touch()
+    with pytest.raises(JournalUnusable, match=r"objects\.db is empty, but .* put the database back, or remove"):
+        Journal.open(tmp_path)
 
 
 def test_a_folder_for_pods_that_is_empty_is_no_cluster(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_indexes_that_restart_in_their_pods_are_reported_once(limit: int | None,
     endless = indexed(2, backoff_limit_per_index=1, restart_policy="OnFailure", **limits)
     decision = run(endless, pod("a", index=0, restarts=2), pod("b", index=1))
     assert events(decision) == [
-        "Warning IndexNeverFails spec.backoffLimitPerIndex: is not reached with restartPolicy OnFailure: a container "
+        "Warning IndexNeverFails spec.backoffLimitPerIndex: has no effect with restartPolicy OnFailure: a container "
         f'that fails is restarted in its pod {until}, and the index does not fail; use restartPolicy "Never"'
     ]
     assert events(run(endless, pod("a", index=0), pod("b", index=1), memory=decision.memory)) == []

@@ -18,7 +18,7 @@ from job_controller.options import JobControllerOptions
 from queue_manager.api.resources import EVENTS, JOBS, PODS
 from queue_manager.engine.client import Client
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
 from queue_manager.hosting.job_cluster import run_job_controller
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.kinds.registry import KindRegistry
@@ -45,9 +45,13 @@ class Cluster:
     def _record(self, change: StoredChange) -> None:
         self.history.append((change.type, str(change.resource), msgspec.json.decode(change.new.data)))
 
+    def transport(self) -> Transport:
+        """That of the controllers."""
+        return LocalTransport(self.server, "system:sluice")
+
     @asynccontextmanager
     async def controllers(self, script: Script, options: JobControllerOptions | None = None) -> Any:
-        runtime = Runtime(LocalTransport(self.server, "system:sluice"), self.clock, Random(2))
+        runtime = Runtime(self.transport(), self.clock, Random(2))
         run_job_controller(runtime, options)
         runtime.task(GarbageCollector(self.server).run)
         Kubelet(runtime, script)
@@ -326,6 +330,40 @@ def test_no_pod_keeps_the_finalizer_of_a_deleted_job(propagation: str) -> None:
             assert not any(pod["metadata"].get("finalizers") for pod in pods)
 
     run_virtual(scenario(), until=timedelta(hours=1))
+
+
+class DeletedBeforeItsStatus(Cluster):
+    """Each Job is deleted just before the controller writes its status the first time, so that the write gets a 404."""
+
+    def transport(self) -> Transport:
+        return Deleting(super().transport(), self.user)
+
+
+class Deleting(Relay):
+    def __init__(self, inner: Transport, user: Client) -> None:
+        super().__init__(inner)
+        self.user = user
+
+    async def request(self, request: Request) -> Response:
+        if request.method != "PATCH" or not request.path.endswith("/jobs/j/status"):
+            return await super().request(request)
+        await self.user.delete(JOBS, "default", "j", propagation="Background")
+        answer = await super().request(request)
+        assert answer.status == 404
+        return answer
+
+
+def test_a_job_that_is_deleted_before_its_status_is_written_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        cluster = DeletedBeforeItsStatus()
+        async with cluster.controllers(always()):
+            await cluster.submit()
+            await asyncio.sleep(60)
+            assert await cluster.user.list(JOBS, "default") == []
+            assert await cluster.pods() == []
+
+    run_virtual(scenario(), until=timedelta(hours=1))
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 @virtually

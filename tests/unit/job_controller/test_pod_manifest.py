@@ -30,10 +30,7 @@ TEMPLATE = {
         ],
     },
 }
-VARIABLE = {
-    "name": "JOB_COMPLETION_INDEX",
-    "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}},
-}
+VARIABLE = {"name": "JOB_COMPLETION_INDEX", "value": "3"}
 
 
 def test_pod_of_a_plain_job_is_its_template_with_owner_and_finalizer() -> None:

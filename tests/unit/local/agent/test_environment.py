@@ -231,5 +231,32 @@ def test_a_container_starts_in_its_working_directory_or_its_own(tmp_path: Path) 
     assert Path(working_directory({}, home)).samefile(home)
     assert Path(working_directory({"workingDir": "sub"}, home)).samefile(tmp_path / "sub")
     assert working_directory({"workingDir": "/"}, home) == "/"
-    with pytest.raises(CreateError, match='workingDir "none": no such directory on this machine'):
-        working_directory({"workingDir": "none"}, home)
+
+
+@pytest.mark.parametrize("named", ["out", "out/", "sub/dir", "./a/../b"])
+def test_a_working_directory_inside_the_containers_own_is_created(tmp_path: Path, named: str) -> None:
+    (tmp_path / "home").mkdir()
+    made = Path(working_directory({"workingDir": named}, str(tmp_path / "home")))
+    assert made.is_dir()
+    assert made.resolve().is_relative_to(tmp_path / "home")
+    assert Path(working_directory({"workingDir": named}, str(tmp_path / "home"))).samefile(made)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("../out", 'workingDir "../out": no such directory on this machine'),
+        ("/no/dir", 'workingDir "/no/dir": no such directory on this machine'),
+        ("file", 'workingDir "file": File exists'),
+        ("file/sub", 'workingDir "file/sub": Not a directory'),
+        ("a\0b", "workingDir has a zero byte, which no program can be given"),
+    ],
+)
+def test_a_working_directory_that_cannot_be_had_is_refused(tmp_path: Path, named: str, message: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "file").touch()
+    with pytest.raises(CreateError) as refused:
+        working_directory({"workingDir": named}, str(home))
+    assert str(refused.value) == message
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]

@@ -1,0 +1,115 @@
+"""What is wrong with a Job that the API server could not decode, in the user's words and with its line.
+
+A refusal of the decoder has no causes with fields, as one of the validation has. It names unknown fields by their path,
+and a value of a wrong type in the words of Go's decoder, without indexes of lists and keys of maps. So such values are
+looked for here, by the same walk over the same types as on the embedded server:
+
+    strict decoding error: unknown field "spec.paralelism", unknown field "spec.template.spec.containers[0].img"
+    json: cannot unmarshal string into Go struct field JobSpec.spec.parallelism of type int32
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import Any
+
+from job_controller.json_tree import Json
+from queue_manager.cli.manifests import Manifest
+from queue_manager.local.schema.shapes import INT_LIMITS, Field, Shape, shape_of
+from queue_manager.local.schema.typed import Trail, Undecodable, Walk, quantity
+
+JOB = "io.k8s.api.batch.v1.Job"
+MAX_QUOTED = 60  # characters of a value
+Steps = tuple[tuple[str | int, bool], ...]  # each a field (True), or a key of a map or an index of a list
+_NOT_DECODED = "cannot be handled as a Job"
+_STRICT = re.compile(r'(unknown|duplicate) field "((?:[^"\\]|\\.)*)"')
+_KINDS = {str: "a string", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
+_TIME = "a time such as 2026-01-31T12:00:00Z"
+_WANTED = {
+    "string": "a string", "bool": "true or false", "int32": "an integer", "int64": "an integer", "number": "a number",
+    "list": "a list", "map": "a mapping", "object": "a mapping", "quantity": "a quantity such as 500m or 2Gi",
+    "intstr": "an integer or a string", "time": _TIME, "microtime": _TIME, "bytes": "base64 text",
+}  # fmt: skip
+
+
+def explain_decoding(manifest: Manifest, message: str) -> list[str]:
+    """One line for each mistake in a manifest that the server's decoder has refused; empty if none is found."""
+    if _NOT_DECODED not in message:
+        return []
+    if strict := _STRICT.findall(message):
+        return [f"{manifest.place(field)}: {field}: {kind} field" for kind, field in strict]
+    search = _Search()
+    search.object(shape_of(JOB), copy.deepcopy(manifest.tree), None)
+    return [_line(manifest, *problem) for problem in search.problems]
+
+
+class _Search(Walk):
+    """Finds every value that cannot be decoded, where a server reports the first."""
+
+    __slots__ = ("problems",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[tuple[Steps, str]] = []  # the way to a value, and the form that it must have
+
+    def value(self, shape: Shape, item: Json, trail: Trail) -> Json:
+        try:
+            return super().value(shape, item, trail)
+        except Undecodable:
+            if shape.form == "map" and isinstance(item, dict):  # of quantities
+                for key in item:
+                    if not _is_quantity(item[key]):
+                        self._note((trail, key), "quantity")
+            else:
+                self._note(trail, shape.form)
+            return item
+
+    def mismatch(self, found: str, shape: Shape, trail: Trail) -> None:
+        self._note(trail, shape.form)
+
+    def _note(self, trail: Trail, form: str) -> None:
+        self.problems.append((_steps(trail), form))
+        self.wrong = f"{len(self.problems)} problems"  # each one changes it: the walk remembers parts without any
+
+
+def _is_quantity(item: Json) -> bool:
+    try:
+        quantity(item)
+    except Undecodable:
+        return False
+    return True
+
+
+def _steps(trail: Trail | None) -> Steps:
+    """The steps from the root; a field by its name."""
+    steps: list[tuple[str | int, bool]] = []
+    while trail is not None:
+        trail, step = trail
+        steps.append((step.name, True) if isinstance(step, Field) else (step, False))
+    return tuple(reversed(steps))
+
+
+def _line(manifest: Manifest, steps: Steps, form: str) -> str:
+    value: Any = manifest.tree
+    for step, _ in steps:
+        value = value[step]
+    field = "".join(f".{step}" if is_field else f"[{step}]" for step, is_field in steps).removeprefix(".")
+    return (
+        f"{manifest.place(field)}: {field}: {_quoted(value)} is {_KINDS[type(value)]}; must be {_wanted(value, form)}"
+    )
+
+
+def _wanted(value: Any, form: str) -> str:
+    wanted = _WANTED[form]
+    if form == "string" and not isinstance(value, list | dict):
+        return f"{wanted}: put it in quotes"
+    if form in INT_LIMITS and type(value) is int:
+        return f"{wanted} of {form.removeprefix('int')} bits"
+    return wanted
+
+
+def _quoted(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_QUOTED else f"{text[: MAX_QUOTED - 4]} ..."

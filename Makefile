@@ -30,10 +30,12 @@ demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue,
 test: $(STAMP) ## run all tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: $(STAMP) ## ruff (format and lint) and the import contracts
+lint: $(STAMP) ## ruff (format and lint), the import contracts, declared against used dependencies
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
+	@$(BIN)/deptry .
+	@$(BIN)/deptry . --exclude '(\.venv|tests)/' --optional-dependencies-dev-groups dev
 
 types: $(STAMP) ## mypy, strict
 	@$(BIN)/mypy

@@ -17,6 +17,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from tenacity import AsyncRetrying, retry_if_exception
+
 from job_controller import quantities
 from job_controller.json_tree import Json
 from queue_manager.api.keys import API_VERSION
@@ -78,13 +80,12 @@ class FirstQueue:
         await self._follow()
 
     async def _follow(self) -> Quota | None:
-        """Give the first queue what is left, if it still has the quota that it was given. Returns a new quota."""
-        while True:
-            try:
-                return await self._follow_once()
-            except ApiError as error:
-                if error.status != 409:  # another write came in between, often that of its status
-                    raise
+        """Give the first queue what is left, if it still has the quota that it was given. Returns a new quota.
+
+        After a conflict with another write, often that of the queue's status, all is read and computed anew.
+        """
+        found: Quota | None = await AsyncRetrying(retry=retry_if_exception(_is_conflict))(self._follow_once)
+        return found
 
     async def _follow_once(self) -> Quota | None:
         queues = {queue["metadata"]["name"]: queue for queue in await self._client.list(CLUSTER_QUEUES)}
@@ -101,6 +102,10 @@ class FirstQueue:
         spec = {"resourceGroups": wanted["spec"]["resourceGroups"]}
         await self._client.patch(CLUSTER_QUEUES, "", CLUSTER_QUEUE, {"metadata": metadata, "spec": spec})
         return left
+
+
+def _is_conflict(error: BaseException) -> bool:
+    return isinstance(error, ApiError) and error.status == 409
 
 
 def given_quota(queue: Json) -> Quota | None:

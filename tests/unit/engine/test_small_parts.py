@@ -9,12 +9,14 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tenacity import RetryCallState, Retrying
 
 from queue_manager.api.metric_families import Family
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.log import KeyValueFormatter
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.retry_delays import Backoff
+from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.virtual import Deadlock, Livelock, VirtualLoop, run_virtual, virtual_clock
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -86,13 +88,16 @@ def test_log_lines_end_with_key_and_value() -> None:
 
 
 def test_backoff_doubles_to_its_limit_and_obeys_a_retry_after() -> None:
-    rng = random.Random(1)
-    backoff = Backoff(rng, 1, 4)
+    backoff = Backoff(random.Random(1), 1, 4)
+    attempt = RetryCallState(Retrying(), None, (), {})
     for least in (1, 2, 4, 4):
-        assert least <= backoff.delay() <= 2 * least
-    assert backoff.delay(at_least=100) == 100
+        assert least <= backoff(attempt) <= 2 * least
+    busy = ApiError(429, "TooManyRequests", "", {"details": {"retryAfterSeconds": 100}})
+    attempt.set_exception((ApiError, busy, None))
+    assert backoff(attempt) == 100
     backoff.reset()
-    assert backoff.delay() <= 2
+    attempt.set_exception((OSError, OSError(), None))
+    assert backoff(attempt) <= 2
 
 
 def test_the_system_clock_tells_utc() -> None:

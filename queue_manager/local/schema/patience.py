@@ -3,7 +3,7 @@
 A CEL rule may compare every item of a list with every other, and PyYAML reads slowly. The steps that `cel` counts do
 not show what one step costs, so a timer of the kernel ends the work. It counts the processor time of this process, so
 other load on the machine changes nothing. It needs the main thread and a free SIGPROF; elsewhere work is not bounded.
-(Patterns need no bound: RE2 matches in linear time.)
+The timer acts between two steps of Python. A single match of RE2 is one step, and `patterns` bounds it by itself.
 
 Work inside a request that an event loop answers (`Turn`) gets less: after TURN_SECONDS it raises TakesLong. The code
 that answers the request then has the same work done in another process (`long_work`) and begins the request again,
@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 SECONDS = 1.0  # what is right takes milliseconds
 TURN_SECONDS = 0.05  # while everybody waits
+SHORTCUT_SECONDS = 0.02
 AGAIN = 0.01  # seconds until the next alarm: one that rings inside a finalizer or a callback of the collector is lost
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
@@ -55,11 +56,12 @@ class TakesLong(Exception):
 class Turn:
     """One request on an event loop. `answers` are those of another process; None until one is needed.
 
-    An answer of None means that the work took too long there as well.
+    An answer of None means that the work took too long there as well. `skips_shortcuts`: one took long already.
     """
 
     def __init__(self) -> None:
         self.answers: dict[Work, list[Json] | None] | None = None
+        self.skips_shortcuts = False
         self._token: Token[Turn | None]
 
     def __enter__(self) -> None:
@@ -71,6 +73,21 @@ class Turn:
 
 
 _turn: ContextVar[Turn | None] = ContextVar("turn", default=None)
+
+
+def shortcut(test: Callable[[T], bool], value: T) -> bool:
+    """Whether a value passes a test that spares other work; False, too, if the test takes longer than it may spare."""
+    turn = _turn.get()
+    if turn is not None and turn.skips_shortcuts:
+        return False
+    if _watch.working:  # the alarm is for the work around this
+        return test(value)
+    try:
+        return patiently(SHORTCUT_SECONDS, test, value)
+    except Overtime:
+        if turn is not None:
+            turn.skips_shortcuts = True
+        return False
 
 
 def limited(work: Callable[[], T], name: str, arguments: Callable[[], list[Json]], read: Callable[..., T]) -> T:

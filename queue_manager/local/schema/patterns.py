@@ -1,8 +1,10 @@
 """Regular expressions with the meaning that they have for an API server: Go's, which are those of RE2.
 
-RE2 matches in time linear in the text and bounds the size of a compiled pattern (8 MiB), so no timer is needed. RE2
-differs from Go's regexp/syntax in little, which is put right before a pattern is compiled: Go refuses `\\C`, refuses a
-repeat count of nine digits instead of reading it as text, limits how deep an expression nests, and finds names of
+RE2 matches in time linear in the text and in the compiled pattern, which has at most 8 MiB. A signal cannot interrupt a
+match, so a text that is too long for its pattern is not matched at all (Overtime).
+
+RE2 differs from Go's regexp/syntax in little, which is set right before a pattern is compiled: Go refuses `\\C`,
+refuses a repeat count of nine digits instead of reading it as text, limits how deep an expression nests, and finds names of
 Unicode classes without regard to case. What RE2 says of a pattern that it refuses is put in Go's words.
 
 One difference stays: a class of many characters that is repeated often, such as `(\\pL{100}){10}`, is "expression too
@@ -14,10 +16,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import re2
 
+from queue_manager.local.schema.patience import Overtime
+
+MAX_STEPS = 10**9  # instructions of a program times characters of a text: a tenth of a second at worst
 DEEPEST = 1000  # groups in groups: maxHeight of regexp/syntax
 
 _TOKEN = re.compile(
@@ -60,12 +65,23 @@ class Found(Protocol):
     def __getitem__(self, group: int) -> str: ...
 
 
-class Pattern(Protocol):
-    """A compiled expression. `search` returns the first match of the leftmost ones, as Go does, or None."""
+class Pattern:
+    """A compiled expression. Matching raises Overtime for a text that might take more than a tenth of a second."""
 
-    def search(self, text: str) -> Found | None: ...
+    def __init__(self, expression: Any) -> None:
+        self._expression = expression
+        self._longest = MAX_STEPS // expression.programsize
 
-    def finditer(self, text: str) -> Iterator[Found]: ...
+    def search(self, text: str) -> Found | None:
+        """The leftmost match, as Go prefers it."""
+        return next(self.finditer(text), None)
+
+    def finditer(self, text: str) -> Iterator[Found]:
+        """All matches that do not overlap."""
+        if len(text) > self._longest:
+            raise Overtime
+        found: Iterator[Found] = self._expression.finditer(text)
+        return found
 
 
 @lru_cache(512)
@@ -74,13 +90,13 @@ def compiled(pattern: str) -> Pattern:
     reading = _Reading()
     text = _TOKEN.sub(reading.read, pattern)
     try:
-        found: Pattern = re2.compile(text, _options())
+        expression = re2.compile(text, _options())
     except re2.error as error:
         what, where = _in_go_words(error, text)
         raise PatternError(what, reading.original(where)) from None
     if reading.deepest > DEEPEST:
         raise PatternError("expression nests too deeply", pattern)
-    return found
+    return Pattern(expression)
 
 
 class _Reading:

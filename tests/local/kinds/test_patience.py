@@ -11,7 +11,8 @@ import pytest
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.schema.patience import Overtime, patiently
+from queue_manager.local.schema.patience import Overtime, patiently, shortcut
+from queue_manager.local.schema.patterns import compiled
 from tests.local.kinds.crd import THINGS
 
 BOMB = "^(a+)+$"
@@ -64,6 +65,17 @@ def test_the_alarm_is_off_when_the_work_is_done_or_stopped() -> None:
     with pytest.raises(Overtime):
         patiently(0.1, _for_ever)
     assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+
+
+def test_a_shortcut_within_limited_work_leaves_its_alarm_to_it() -> None:
+    with pytest.raises(Overtime):
+        patiently(0.1, shortcut, lambda _: _for_ever(), 0)
+    assert not shortcut(lambda _: _for_ever(), 0)
+
+
+def test_a_match_that_would_take_long_is_not_begun() -> None:
+    with pytest.raises(Overtime):
+        compiled(r"\pL{250}$").search("é" * 50_000)
 
 
 def test_work_in_another_thread_is_not_limited() -> None:

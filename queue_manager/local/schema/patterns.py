@@ -4,8 +4,8 @@ RE2 matches in time linear in the text and in the compiled pattern, which has at
 match, so a text that is too long for its pattern is not matched at all (Overtime).
 
 RE2 differs from Go's regexp/syntax in little, which is set right before a pattern is compiled: Go refuses `\\C`,
-refuses a repeat count of nine digits instead of reading it as text, limits how deep an expression nests, and finds names of
-Unicode classes without regard to case. What RE2 says of a pattern that it refuses is put in Go's words.
+refuses a repeat count of nine digits instead of reading it as text, limits how deep an expression nests, and finds
+names of Unicode classes without regard to case. What RE2 says of a pattern that it refuses is put in Go's words.
 
 One difference stays: a class of many characters that is repeated often, such as `(\\pL{100}){10}`, is "expression too
 large" here and accepted by Go, which does not expand classes to bytes.

@@ -41,10 +41,12 @@ test-cluster: $(STAMP) control-plane ## run the tests against a real API server 
 quick: $(STAMP) ## run the unit tests: seconds, while editing
 	@$(PYTEST) tests/unit $(PYTEST_ARGS)
 
-lint: $(STAMP) ## ruff (format and lint) and the import contracts
+lint: $(STAMP) ## ruff (format and lint), the import contracts, declared against used dependencies
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
+	@$(BIN)/deptry .
+	@$(BIN)/deptry . --exclude '(\.venv|tests)/' --optional-dependencies-dev-groups dev
 
 types: $(STAMP) ## mypy, strict
 	@$(BIN)/mypy

@@ -1,152 +1,160 @@
-"""Counters, gauges and histograms in memory, written out in Prometheus' text format.
+"""The metrics of one process: families of `queue_manager.api.metric_families`, kept and written by prometheus_client.
 
-A registry knows its families (`queue_manager.api.metric_families`) from the start; a family is written out once it has
-been used.
+prometheus_client counts, and writes both text formats. This module adds what its callers rely on:
+
+- names and labels are checked against the table; a family without any value is not served;
+- a label that is the same for all series (`replica_role`) is added when they are served, so that no caller passes it;
+- gauges that are computed only for a scrape are set by callbacks before it;
+- times of creation are not served: they would add one series to each counter and histogram.
 """
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, cast
+
+from prometheus_client import Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from queue_manager.api.metric_families import FAMILIES, Family, Kind
 
 Labels = tuple[tuple[str, str], ...]
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+class Exposed(NamedTuple):
+    """The answer to a scrape."""
+
+    content_type: str
+    body: bytes
 
 
-@dataclass(slots=True)
-class _Histogram:
-    counts: list[int]  # observations per bucket, the last one is +Inf
-    total: float = 0.0
-
-
-@dataclass(slots=True)
 class _Series:
-    """The series of one family."""
+    """The series of one family, by the values of their labels."""
 
-    family: Family
-    values: dict[Labels, float] = field(default_factory=dict)
-    histograms: dict[Labels, _Histogram] = field(default_factory=dict)
+    def __init__(self, family: Family, labels: tuple[str, ...]) -> None:
+        self.kind = family.kind
+        self.labels = labels
+        self.metric = _metric(family, labels)
+        self.children: dict[tuple[str, ...], Counter | Gauge | Histogram] = {}
+
+    def child(self, labels: Mapping[str, str]) -> Counter | Gauge | Histogram:
+        values = self.values(labels)
+        child = self.children.get(values)
+        if child is None:
+            child = self.children[values] = self.metric.labels(*values) if values else self.metric
+        return child
+
+    def values(self, labels: Mapping[str, str]) -> tuple[str, ...]:
+        """The values in the order of the names. Raises ValueError if the names are others."""
+        if len(labels) == len(self.labels):
+            try:
+                return tuple([labels[name] for name in self.labels])
+            except KeyError:
+                pass
+        raise ValueError(f"metric {self.metric} has the labels {self.labels}, not {tuple(labels)}")
 
 
-class MetricRegistry:
+class MetricRegistry(Collector):
     """Implements `Metrics` of the job controller's ports, and gauges.
 
-    Every method that counts raises ValueError for a name that is no family of this registry, or of another type.
+    Every method that counts raises ValueError for a name that is no family of this registry, for a family of another
+    kind, and for other labels than the declared ones.
     """
 
     def __init__(self, families: Iterable[Family] = FAMILIES) -> None:
         self._declared = {family.name: family for family in families}
         self._series: dict[str, _Series] = {}
-        self._collectors: list[Callable[[], None]] = []
-        self._added: dict[str, Labels] = {}
+        self._callbacks: list[Callable[[], None]] = []
+        self._added: dict[str, dict[str, str]] = {}
 
     def inc(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
-        """Count. Raises ValueError if `by` is negative."""
-        if by < 0:
-            raise ValueError(f"counter {name} cannot go down by {-by}")
-        values, key = self._family(name, "counter").values, _key(labels)
-        values[key] = values.get(key, 0.0) + by
+        """Add `by` to a counter. Raises ValueError if it is negative."""
+        cast(Counter, self._child(name, "counter", labels)).inc(by)
 
     def set(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Set a gauge."""
-        self._family(name, "gauge").values[_key(labels)] = value
-
-    def remove(self, name: str, labels: Mapping[str, str]) -> None:
-        """Drop the series of a thing that is no more."""
-        family = self._series.get(name)
-        if family is not None:
-            family.values.pop(_key(labels), None)
-            family.histograms.pop(_key(labels), None)
+        cast(Gauge, self._child(name, "gauge", labels)).set(value)
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """Put a value into a histogram."""
-        series, key = self._family(name, "histogram"), _key(labels)
-        bounds = series.family.buckets
-        histogram = series.histograms.get(key)
-        if histogram is None:
-            histogram = series.histograms[key] = _Histogram([0] * (len(bounds) + 1))
-        histogram.counts[bisect_left(bounds, value)] += 1
-        histogram.total += value
+        """Add a value to a histogram."""
+        cast(Histogram, self._child(name, "histogram", labels)).observe(value)
+
+    def remove(self, name: str, labels: Mapping[str, str]) -> None:
+        """Stop serving a series, because what it describes no longer exists."""
+        series = self._series.get(name)
+        if series is not None and series.children.pop(values := series.values(labels), None) is not None:
+            series.metric.remove(*values)
 
     def value(self, name: str, labels: Mapping[str, str]) -> float:
-        """A counter or gauge, or how often a histogram was observed; 0 if never."""
-        family = self._series.get(name)
-        if family is None:
-            return 0.0
-        key = _key(labels)
-        if key in family.histograms:
-            return float(sum(family.histograms[key].counts))
-        return family.values.get(key, 0.0)
+        """The value of a counter or gauge, or the number of observations of a histogram; 0 without any."""
+        series = self._series.get(name)
+        samples = (sample for metric in series.metric.collect() for sample in metric.samples) if series else ()
+        names = (name, f"{name}_count")
+        return next((sample.value for sample in samples if sample.name in names and sample.labels == labels), 0.0)
 
     def add_label(self, beginning: str, label: str, value: str) -> None:
-        """Write this label on every series whose name begins so; whoever counts need not know of it. The last value
-        given holds."""
-        self._added[beginning] = tuple({**dict(self._added.get(beginning, ())), label: value}.items())
+        """Serve this label with every series whose name begins with `beginning`. The last value given holds."""
+        self._added.setdefault(beginning, {})[label] = value
 
-    def _with_added(self, name: str, key: Labels) -> Labels:
-        added = (own for beginning, own in self._added.items() if name.startswith(beginning))
-        return tuple(sorted((*key, *(pair for own in added for pair in own))))
+    def before_exposition(self, callback: Callable[[], None]) -> None:
+        """Call `callback` before each scrape, to set gauges that are computed only for it."""
+        self._callbacks.append(callback)
 
-    def before_exposition(self, collect: Callable[[], None]) -> None:
-        """Call `collect` before each exposition, to set gauges that are computed only when asked for."""
-        self._collectors.append(collect)
+    def exposed(self, accept: str = "") -> Exposed:
+        """All metrics in the format of OpenMetrics if the Accept header asks for it, else in Prometheus' own."""
+        encode, content_type = choose_encoder(accept)
+        return Exposed(content_type, encode(self))
 
     def exposition(self) -> str:
-        """All metrics, as Prometheus reads them; sorted, so that equal states give equal texts."""
-        for collect in self._collectors:
-            collect()
-        lines: list[str] = []
-        for name in sorted(self._series):
-            series = self._series[name]
-            family = series.family
-            lines += [f"# HELP {name} {_escape(family.help)}", f"# TYPE {name} {family.kind}"]
-            for key, value in sorted(series.values.items()):
-                lines.append(f"{name}{_braces(self._with_added(name, key))} {_number(value)}")
-            for key, histogram in sorted(series.histograms.items()):
-                lines += _histogram_lines(name, self._with_added(name, key), histogram, family.buckets)
-        return "".join(line + "\n" for line in lines)
+        """All metrics in Prometheus' text format, as text."""
+        return generate_latest(self).decode()
 
-    def _family(self, name: str, kind: Kind) -> _Series:
-        series = self._series.get(name)
-        if series is None:
-            if name not in self._declared:
-                raise ValueError(f"metric {name} is not declared")
-            series = self._series[name] = _Series(self._declared[name])
-        if series.family.kind != kind:
-            raise ValueError(f"metric {name} is a {series.family.kind}, not a {kind}")
+    def collect(self) -> Iterator[Metric]:
+        """Families by name; the series of each in the order of their first values."""
+        for callback in self._callbacks:
+            callback()
+        for name in sorted(self._series):
+            added: dict[str, str] = {}
+            for beginning, labels in self._added.items():
+                if name.startswith(beginning):
+                    added |= labels
+            for metric in self._series[name].metric.collect():
+                yield _served(metric, added)
+
+    def _child(self, name: str, kind: Kind, labels: Mapping[str, str]) -> Counter | Gauge | Histogram:
+        series = self._series.get(name) or self._begin(name, labels)
+        if series.kind != kind:
+            raise ValueError(f"metric {name} is a {series.kind}, not a {kind}")
+        return series.child(labels)
+
+    def _begin(self, name: str, labels: Mapping[str, str]) -> _Series:
+        """Register a family with its first value. Labels that the caller does not pass are those that are added."""
+        family = self._declared.get(name)
+        if family is None:
+            raise ValueError(f"metric {name} is not declared")
+        series = _Series(family, tuple(label for label in family.labels if label in labels))
+        series.values(labels)
+        self._series[name] = series
         return series
 
 
-def _histogram_lines(name: str, key: Labels, histogram: _Histogram, bounds: Sequence[float]) -> list[str]:
-    lines, cumulative = [], 0
-    for bound, count in zip((*bounds, math.inf), histogram.counts, strict=True):
-        cumulative += count
-        lines.append(f"{name}_bucket{_braces((*key, ('le', _number(bound))))} {cumulative}")
-    return [*lines, f"{name}_sum{_braces(key)} {_number(histogram.total)}", f"{name}_count{_braces(key)} {cumulative}"]
+def _metric(family: Family, labels: tuple[str, ...]) -> Counter | Gauge | Histogram:
+    match family.kind:
+        case "counter":
+            return Counter(family.name, family.help, labels, registry=None)
+        case "gauge":
+            return Gauge(family.name, family.help, labels, registry=None)
+        case "histogram":
+            return Histogram(family.name, family.help, labels, buckets=family.buckets, registry=None)
 
 
-def _key(labels: Mapping[str, str]) -> Labels:
-    return tuple(sorted(labels.items()))
-
-
-def _braces(key: Labels) -> str:
-    return "{" + ",".join(f'{name}="{_quote(value)}"' for name, value in key) + "}" if key else ""
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _quote(text: str) -> str:
-    return _escape(text).replace('"', '\\"')
-
-
-def _number(value: float) -> str:
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
+def _served(metric: Metric, added: Mapping[str, str]) -> Metric:
+    """The same family with labels that all its series have, without times of creation."""
+    created = f"{metric.name}_created"
+    metric.samples = [
+        sample._replace(labels={**sample.labels, **added}) if added else sample
+        for sample in metric.samples
+        if sample.name != created
+    ]
+    return metric

@@ -19,6 +19,7 @@ from random import Random
 from typing import Any, Generic, cast
 
 import msgspec
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from job_controller.model import Key, Object
 from job_controller.ports import Metrics
@@ -82,24 +83,31 @@ class Reflector(Generic[T]):
         self._undecodable = undecodable
         self._silence = silence
         self._backoff = Backoff(rng)
+        self._listed = False  # since the last 410
         self._object: msgspec.json.Decoder[T] = decoder(type)
         self._event = _event_decoder(type)
         cache.share = sharer(resource, type)
 
     async def run(self) -> None:
-        """List and watch for ever."""
-        listed = False
+        """List and watch for ever. What fails is retried after a delay that grows until objects arrive again."""
+        self._listed = False
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type((ApiError, OSError, *UNDECODABLE)),
+            wait=self._backoff,
+            before_sleep=self._report_failure,
+        )
+        await retrying(self._list_and_watch)
+
+    async def _list_and_watch(self) -> None:
         while True:
             try:
-                if not listed:
+                if not self._listed:
                     await self._list()
-                    listed = True
+                    self._listed = True
                 await self._watch()
             except Expired as expired:
-                listed = False
+                self._listed = False
                 self._log(logging.INFO, "watch expired, listing anew", expired)
-            except (ApiError, OSError, *UNDECODABLE) as error:
-                await self._pause(error)
 
     # --- list ---
 
@@ -295,14 +303,13 @@ class Reflector(Generic[T]):
 
     # --- failures ---
 
-    async def _pause(self, error: Exception) -> None:
-        asked = error.retry_after if isinstance(error, ApiError) else None
-        delay = self._backoff.delay(at_least=asked or 0.0)
+    def _report_failure(self, attempt: RetryCallState) -> None:
+        """Count and log an attempt that will be repeated."""
         self._count("reflector_failures_total")
-        self._log(logging.WARNING, f"list or watch failed, again in {delay:.1f} s", error)
-        await asyncio.sleep(delay)
+        error = attempt.outcome.exception() if attempt.outcome is not None else None
+        self._log(logging.WARNING, f"list or watch failed, again in {attempt.upcoming_sleep:.1f} s", error)
 
-    def _log(self, level: int, text: str, error: Exception) -> None:
+    def _log(self, level: int, text: str, error: BaseException | None) -> None:
         log.log(level, text, extra={"resource": str(self.resource), "error": f"{type(error).__name__}: {error}"})
 
     def _count(self, metric: str) -> None:

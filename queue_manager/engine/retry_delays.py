@@ -1,15 +1,23 @@
-"""Waiting longer after each failure."""
+"""The delay between the attempts of a call that tenacity retries."""
 
 from __future__ import annotations
 
 from random import Random
 
+from tenacity import RetryCallState
+from tenacity.wait import wait_base
 
-class Backoff:
-    """Delays that double from `first` to `longest` seconds, each lengthened at random by up to itself.
+from queue_manager.engine.transport import ApiError
 
-    The randomness keeps clients that lost one server from coming back to it all at once (client-go's
-    reflector: 0.8 s to 30 s, jitter 1).
+
+class Backoff(wait_base):
+    """Wait strategy of tenacity: delays double from `first` to `longest` seconds, each lengthened by up to itself.
+
+    The random part keeps clients that lost one server from returning to it all at once (client-go's reflector: 0.8 s to
+    30 s, jitter 1). A server that says when to return (`ApiError.retry_after`) is not asked earlier.
+
+    `reset` starts over. It is for an attempt that made progress before it failed, which tenacity's own number of the
+    attempt does not show.
     """
 
     def __init__(self, rng: Random, first: float = 0.8, longest: float = 30.0) -> None:
@@ -18,12 +26,13 @@ class Backoff:
         self._longest = longest
         self._next = first
 
-    def reset(self) -> None:
-        """Start from the beginning: it went well."""
-        self._next = self._first
-
-    def delay(self, at_least: float = 0.0) -> float:
-        """Seconds to wait now."""
+    def __call__(self, retry_state: RetryCallState) -> float:
+        """Seconds until the next attempt."""
+        error = retry_state.outcome.exception() if retry_state.outcome is not None else None
         delay = self._next * (1 + self._rng.random())
         self._next = min(self._longest, 2 * self._next)
-        return max(delay, at_least)
+        return max(delay, (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0)
+
+    def reset(self) -> None:
+        """Begin again with the shortest delay, because the last attempt made progress."""
+        self._next = self._first

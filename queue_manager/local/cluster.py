@@ -152,7 +152,7 @@ class LocalCluster:
         logs = LogFiles(pods, clock.now)
         elsewhere = LongWork()
         stack.push_async_callback(elsewhere.close)
-        server = ApiServer(store, KindRegistry.builtin(), clock, admission, logs, metrics.exposition, elsewhere)
+        server = ApiServer(store, KindRegistry.builtin(), clock, admission, logs, metrics.exposed, elsewhere)
         transport = throttled(LocalTransport(server, USER), _limit(self.config))
         runtime = Runtime(transport, clock, rng, metrics=metrics, silence=None)
         self.client = runtime.client

@@ -22,6 +22,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from tenacity import AsyncRetrying, retry_if_exception
+
 from job_controller import quantities
 from job_controller.json_tree import Json
 from queue_manager.api.keys import API_VERSION
@@ -92,13 +94,12 @@ class FirstQueue:
         await self._follow()
 
     async def _follow(self) -> Quota | None:
-        """Give the first queue what is left, if it still has the quota that it was given. Returns a new quota."""
-        while True:
-            try:
-                return await self._follow_once()
-            except ApiError as error:
-                if not error.is_conflict:  # another write came in between, often that of its status
-                    raise
+        """Give the first queue what is left, if it still has the quota that it was given. Returns a new quota.
+
+        After a conflict with another write, often that of the queue's status, all is read and computed anew.
+        """
+        found: Quota | None = await AsyncRetrying(retry=retry_if_exception(_is_conflict))(self._follow_once)
+        return found
 
     async def _follow_once(self) -> Quota | None:
         queues = {queue["metadata"]["name"]: queue for queue in await self._client.list(CLUSTER_QUEUES)}
@@ -136,6 +137,10 @@ def quota_message(quota: Quota, nodes: Quota, others: Mapping[str, Json]) -> str
         f"quota is {quota}: the nodes have {nodes}, other ClusterQueues, active or not, have "
         f"{taken(others.values())} ({names}{more})"
     )
+
+
+def _is_conflict(error: BaseException) -> bool:
+    return isinstance(error, ApiError) and error.is_conflict
 
 
 def given_quota(queue: Json) -> Quota | None:

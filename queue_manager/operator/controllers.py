@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.clock_jumps import follow_clock
+from queue_manager.engine.metric_registry import Exposed
 from queue_manager.engine.reflector import SILENCE
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import throttled
@@ -64,9 +65,9 @@ class Controllers:
         """That of the current term."""
         return self._term.runtime
 
-    def exposition(self) -> str:
+    def exposed(self, accept: str) -> Exposed:
         """The metrics of the current term: counters begin anew with each, as they do with a new process."""
-        return self.runtime.metrics.exposition()
+        return self.runtime.metrics.exposed(accept)
 
     def reconfigure(self, config: KueueConfig) -> None:
         """Take over a new configuration, in which nothing has changed that needs a restart."""

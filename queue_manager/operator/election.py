@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import operator
 import os
 import random
 import time
@@ -23,6 +24,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result
 
 from queue_manager.api.resources import LEASES
 from queue_manager.configuration.process import LeaderElection
@@ -94,13 +97,21 @@ class Election:
         return self._renewed + self._duration
 
     async def win(self) -> None:
-        """Wait until we lead. Raises CannotStart if that cannot come."""
-        holder = ""
-        while not await self._try():
-            if self._holder not in ("", holder, self.name):  # our own from an earlier term may be left
-                holder = self._holder
-                self._told(f"waits: {holder} leads, by the lease {self.namespace}/{self.lease}")
-            await asyncio.sleep(self._retry * (1 + JITTER * self._rng.random()))
+        """Wait until this process leads. Raises CannotStart if the Lease can never be had."""
+        reported = ""
+
+        def report(attempt: RetryCallState) -> None:
+            nonlocal reported
+            if self._holder not in ("", reported, self.name):  # our own from an earlier term may be left
+                reported = self._holder
+                self._told(f"waits: {reported} leads, by the lease {self.namespace}/{self.lease}")
+
+        campaign = AsyncRetrying(retry=retry_if_result(operator.not_), wait=self._pause, before_sleep=report)
+        await campaign(self._try)
+
+    def _pause(self, attempt: RetryCallState) -> float:
+        """Seconds between two attempts to take the Lease: the retry period and its jitter."""
+        return self._retry * (1 + JITTER * self._rng.random())
 
     async def keep(self) -> None:
         """Renew for ever. Raises LeadershipLost."""

@@ -3,7 +3,7 @@
 - healthz answers as long as the event loop runs: a process that hangs is restarted.
 - readyz answers 200 when every cache is filled and the controllers work, or while another manager leads; else 503
   and what is missing.
-- metrics is the Prometheus text.
+- metrics is the text of Prometheus, or of OpenMetrics for a scraper that asks for it.
 
 kopf has a probe server of its own, and it is not used: it always answers 200, so that it cannot say "not yet";
 it keeps an answer for ten seconds, longer than we take to be ready; and it serves one path on one address.
@@ -21,10 +21,10 @@ from aiohttp import web
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import OFF, Address, parse
-from queue_manager.engine.metric_registry import CONTENT_TYPE
+from queue_manager.engine.metric_registry import Exposed
 from queue_manager.operator.preflight import CannotStart
 
-Answer = Callable[[], web.Response]
+Answer = Callable[[web.Request], web.Response]
 SHUTDOWN_SECONDS = 0.2  # for answers under way
 
 
@@ -69,23 +69,24 @@ def _address(field: str, text: str) -> Address:
 class Exposes(Protocol):
     """A source of metrics."""
 
-    def exposition(self) -> str:
-        """All of them in the text format of Prometheus."""
+    def exposed(self, accept: str) -> Exposed:
+        """All of them in the format that this Accept header asks for."""
         ...
 
 
 def routes(config: KueueConfig, registry: Exposes, unready: Callable[[], str]) -> Mapping[str, dict[str, Answer]]:
     """What is served, by path, for "health" and "metrics". `unready` says what is missing; empty: nothing is."""
 
-    def healthz() -> web.Response:
+    def healthz(request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    def readyz() -> web.Response:
+    def readyz(request: web.Request) -> web.Response:
         missing = unready()
         return web.Response(status=503, text=f"{missing}\n") if missing else web.Response(text="ok\n")
 
-    def metrics() -> web.Response:
-        return web.Response(body=registry.exposition().encode(), headers={"Content-Type": CONTENT_TYPE})
+    def metrics(request: web.Request) -> web.Response:
+        exposed = registry.exposed(request.headers.get("Accept", ""))
+        return web.Response(body=exposed.body, headers={"Content-Type": exposed.content_type})
 
     health = config.health
     return {
@@ -123,6 +124,6 @@ async def serve(
 
 def _handler(answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
-        return answer()
+        return answer(request)
 
     return handle

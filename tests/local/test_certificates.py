@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import stat
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,17 +14,10 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.local import certificates
 from queue_manager.local.certificates import NAMES, RENEW_BEFORE, VALID, Identity, keep_current, provide
 from queue_manager.local.server.http_server import serve
+from tests.frozen_time import freeze_time
 from tests.local.server.world import World
 
 NOW = SystemClock().now()
-
-
-class Clock:
-    def __init__(self, now: datetime) -> None:
-        self.time = now
-
-    def now(self) -> datetime:
-        return self.time
 
 
 @pytest.fixture
@@ -91,15 +84,16 @@ def test_a_damaged_file_is_replaced(file: Path, damage: str) -> None:
 
 async def test_a_program_that_runs_on_presents_the_renewed_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificates, "CHECK_SECONDS", 0.01)
-    clock, presented = Clock(NOW), asyncio.Queue[Identity]()
+    presented = asyncio.Queue[Identity]()
     first = provide(file, NOW)
-    keeping = asyncio.create_task(keep_current(first, clock, presented.put_nowait))
-    clock.time = NOW + VALID - timedelta(days=1)
-    async with asyncio.timeout(20):
-        renewed = await presented.get()
-    assert renewed != first
-    assert renewed == provide(file, clock.time)
-    keeping.cancel()
+    with freeze_time(NOW, real_asyncio=True) as clock:
+        keeping = asyncio.create_task(keep_current(first, SystemClock(), presented.put_nowait))
+        clock.move_to(NOW + VALID - timedelta(days=1))
+        async with asyncio.timeout(20):
+            renewed = await presented.get()
+        assert renewed != first
+        assert renewed == provide(file, SystemClock().now())
+        keeping.cancel()
 
 
 async def test_a_full_disk_does_not_end_the_program(
@@ -107,18 +101,19 @@ async def test_a_full_disk_does_not_end_the_program(
 ) -> None:
     """There is a month left in which to try again."""
     monkeypatch.setattr(certificates, "CHECK_SECONDS", 0.01)
-    clock, presented = Clock(NOW + VALID), asyncio.Queue[Identity]()
+    presented = asyncio.Queue[Identity]()
     first = provide(file, NOW)
-    with monkeypatch.context() as broken:
 
-        def full(path: Path, text: str) -> None:
-            raise OSError(28, "No space left on device")
+    def full(path: Path, text: str) -> None:
+        raise OSError(28, "No space left on device")
 
-        broken.setattr(certificates, "write_private", full)
-        keeping = asyncio.create_task(keep_current(first, clock, presented.put_nowait))
+    with freeze_time(NOW + VALID, real_asyncio=True):
+        with monkeypatch.context() as broken:
+            broken.setattr(certificates, "write_private", full)
+            keeping = asyncio.create_task(keep_current(first, SystemClock(), presented.put_nowait))
+            async with asyncio.timeout(20):
+                while "No space left" not in caplog.text:
+                    await asyncio.sleep(0.01)
         async with asyncio.timeout(20):
-            while "No space left" not in caplog.text:
-                await asyncio.sleep(0.01)
-    async with asyncio.timeout(20):
-        assert await presented.get() != first
-    keeping.cancel()
+            assert await presented.get() != first
+        keeping.cancel()

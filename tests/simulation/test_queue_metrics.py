@@ -144,19 +144,19 @@ def test_the_table_in_the_documentation_is_that_of_the_code() -> None:
 @pytest.mark.parametrize(
     "expected",
     [
-        'kueue_finished_workloads{cluster_queue="cq",replica_role="standalone"} 1',
-        'kueue_local_queue_finished_workloads{name="lq",namespace="ns",replica_role="standalone"} 1',
+        'kueue_finished_workloads{cluster_queue="cq",replica_role="standalone"} 1.0',
+        'kueue_local_queue_finished_workloads{name="lq",namespace="ns",replica_role="standalone"} 1.0',
         'kueue_unadmitted_workloads{cluster_queue="cq",reason="NoReservation",replica_role="standalone",'
-        'underlying_cause="Deactivated"} 1',
-        'kueue_cluster_queue_resource_pending{cluster_queue="cq",replica_role="standalone",resource="cpu"} 1',
+        'underlying_cause="Deactivated"} 1.0',
+        'kueue_cluster_queue_resource_pending{cluster_queue="cq",replica_role="standalone",resource="cpu"} 1.0',
         'kueue_local_queue_resource_usage{flavor="default",name="lq",namespace="ns",replica_role="standalone",'
         'resource="cpu"} 0.5',
         'kueue_local_queue_evicted_workloads_total{name="lq",namespace="ns",priority_class="",'
-        'reason="PodsReadyTimeout",replica_role="standalone",underlying_cause="WaitForStart"} 1',
+        'reason="PodsReadyTimeout",replica_role="standalone",underlying_cause="WaitForStart"} 1.0',
         'kueue_pods_ready_to_evicted_time_seconds_count{cluster_queue="cq",reason="Deactivated",'
-        'replica_role="standalone",underlying_cause=""} 1',
-        'kueue_workload_creation_latency_seconds_count{job_kind="Job",replica_role="standalone"} 4',
-        'kueue_pending_scheduling_hashes{cluster_queue="cq",replica_role="standalone",status="active"} 0',
+        'replica_role="standalone",underlying_cause=""} 1.0',
+        'kueue_workload_creation_latency_seconds_count{job_kind="Job",replica_role="standalone"} 4.0',
+        'kueue_pending_scheduling_hashes{cluster_queue="cq",replica_role="standalone",status="active"} 0.0',
     ],
 )
 def test_what_happened_and_what_is_are_counted(lines: list[str], expected: str) -> None:

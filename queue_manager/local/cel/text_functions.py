@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from queue_manager.local.cel.cel_values import CelError, Function, OutOfBudget, no_overload
-from queue_manager.local.schema.patterns import PatternError, compiled
+from queue_manager.local.schema.patterns import Pattern, PatternError, compiled
 
 MAX_TEXT = 10_000_000  # characters of one text
 
@@ -18,7 +17,7 @@ def as_text(value: Any) -> str:
     return value
 
 
-def pattern(text: str) -> re.Pattern[str]:
+def pattern(text: str) -> Pattern:
     """A regular expression. Raises CelError."""
     try:
         return compiled(text)

@@ -19,9 +19,9 @@ from msgspec import UNSET, Meta
 from job_controller.json_tree import Json
 from queue_manager.local.schema.memo import Passed, text_of
 from queue_manager.local.schema.patience import shortcut
-from queue_manager.local.schema.patterns import translated
+from queue_manager.local.schema.patterns import compiled
 
-Distinct = Callable[[Json], bool]
+Test = Callable[[Json], bool]
 
 _UNDERSTOOD = frozenset(
     """
@@ -59,8 +59,8 @@ class Fit:
             return None
 
     @cached_property
-    def _distinct(self) -> Distinct | None:
-        return _distinct(self._schema)
+    def _further(self) -> Test | None:
+        return _further(self._schema)
 
     def __call__(self, value: Json) -> bool:
         if self._type is None:
@@ -68,7 +68,7 @@ class Fit:
         text = text_of(value)
         if text in self._passed:  # each of the walks asks, and many objects are alike
             return True
-        if not shortcut(self._takes, value):  # else one of its patterns may try very many ways
+        if not shortcut(self._takes, value):  # a value of many long texts
             return False
         self._passed.add(text)
         return True
@@ -82,7 +82,7 @@ class Fit:
             msgspec.convert(value, self._type)
         except msgspec.ValidationError:
             return False
-        return self._distinct is None or self._distinct(value)
+        return self._further is None or self._further(value)
 
 
 def _type_of(schema: Json) -> Any:
@@ -130,8 +130,6 @@ def _string(schema: Json) -> Any:
         bounds["pattern"] = _TIME
     elif form:
         raise _NoType
-    elif schema.get("pattern"):
-        bounds["pattern"] = translated(schema["pattern"])
     return _with(str, bounds)
 
 
@@ -200,19 +198,25 @@ def _with(kind: Any, bounds: dict[str, Any]) -> Any:
     return Annotated[kind, Meta(**bounds)] if bounds else kind
 
 
-# --- lists that are maps or sets -----------------------------------------------------------------------------
+# --- patterns, and lists that are maps or sets ---------------------------------------------------------------
 
 
-def _distinct(schema: Json) -> Distinct | None:
-    """Whether no item of the lists in a value that fits occurs twice; None where there are no such lists."""
+def _further(schema: Json) -> Test | None:
+    """Whether texts in a value that fits match their patterns, and no item of a set or map occurs twice.
+
+    None where the schema has neither.
+    """
+    if schema.get("pattern"):
+        search = compiled(schema["pattern"]).search
+        return lambda value: not isinstance(value, str) or search(value) is not None
     kind = schema.get("type")
     if kind == "array" and isinstance(schema.get("items"), dict):
-        return _distinct_items(schema, _distinct(schema["items"]))
+        return _further_items(schema, _further(schema["items"]))
     if kind != "object":
         return None
-    below = {name: test for name, child in (schema.get("properties") or {}).items() if (test := _distinct(child))}
+    below = {name: test for name, child in (schema.get("properties") or {}).items() if (test := _further(child))}
     more = schema.get("additionalProperties")
-    other = _distinct(more) if isinstance(more, dict) else None
+    other = _further(more) if isinstance(more, dict) else None
     if other is not None:
         return lambda value: value is None or all(map(other, value.values()))
     if below:
@@ -220,7 +224,7 @@ def _distinct(schema: Json) -> Distinct | None:
     return None
 
 
-def _distinct_items(schema: Json, item: Distinct | None) -> Distinct | None:
+def _further_items(schema: Json, item: Test | None) -> Test | None:
     how, keys = schema.get("x-kubernetes-list-type"), tuple(schema.get("x-kubernetes-list-map-keys") or ())
 
     def test(value: Json) -> bool:

@@ -1,14 +1,14 @@
-"""What the author of a definition or a body can make long gets a bounded share of processor time.
+"""A bound on the processor time of work whose length the author of a definition or a body chooses.
 
-Python's regular expressions try every way to match, of which a pattern as short as `^(a+)+$` has very many; a rule may
-compare every item of a list with every other; YAML is read slowly. Steps that are counted (cel) do not see what one
-step costs, so a timer of the kernel ends the work: it counts the time this process computes, so that a busy machine
-changes nothing. It needs the main thread and a free SIGPROF; elsewhere the work is not limited.
+A CEL rule may compare every item of a list with every other, and PyYAML reads slowly. The steps that `cel` counts do
+not show what one step costs, so a timer of the kernel ends the work. It counts the processor time of this process, so
+other load on the machine changes nothing. It needs the main thread and a free SIGPROF; elsewhere work is not bounded.
+The timer acts between two steps of Python. A single match of RE2 is one step, and `patterns` bounds it by itself.
 
-Work inside a request that an event loop answers (`Turn`) gets less: after TURN_SECONDS it raises TakesLong. Whoever
-answers the request then has the same work done in another process (`long_work`) and begins the request again, from
-its bytes and with the answers that are known; nothing was stored before. So validation is away from the loop, and what
-is stored is still decided and stored in one step on it, from the state of that moment.
+Work inside a request that an event loop answers (`Turn`) gets less: after TURN_SECONDS it raises TakesLong. The code
+that answers the request then has the same work done in another process (`long_work`) and begins the request again,
+from its bytes and with the answers that are known; nothing was stored before. So validation happens away from the
+loop, and storing is still decided and done in one step on it, from the state of that moment.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TakesLong(Exception):
 
 
 class Turn:
-    """One request on an event loop; `answers`: those of another process, None as long as none was needed.
+    """One request on an event loop. `answers` are those of another process; None until one is needed.
 
     An answer of None means that the work took too long there as well. `skips_shortcuts`: one took long already.
     """

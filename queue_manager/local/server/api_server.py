@@ -18,7 +18,7 @@ from job_controller.json_tree import Json
 from job_controller.ports import Clock
 from job_controller.times import timestamp
 from queue_manager.api.resources import CRDS, NAMESPACES, PODS
-from queue_manager.engine import metric_registry
+from queue_manager.engine.metric_registry import Exposed
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.discovery.paths import discovery
@@ -69,17 +69,17 @@ class ApiServer:
         clock: Clock,
         admission: Sequence[AdmissionPlugin] = (),
         logs: LogSource | None = None,
-        exposition: Callable[[], str] | None = None,
+        exposed: Callable[[str], Exposed] | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`exposition` returns what GET /metrics serves; None: the path does not exist.
+        """`exposed` answers GET /metrics by its Accept header; None: the path does not exist.
 
         `elsewhere` does work that takes long, such as matching a pattern of a user; without it the caller waits.
         """
         self.store = store
         self.registry = registry
         self._clock = clock
-        self._exposition = exposition
+        self._exposed = exposed
         self._elsewhere = elsewhere
         self._closing = False
         self._writer = Writer(store, admission)
@@ -153,10 +153,11 @@ class ApiServer:
                 return respond(201, orjson.dumps(answer))
         if target is None and (health := healthy(request)) is not None:
             return Response(200, {"Content-Type": "text/plain; charset=utf-8"}, health)
-        if request.path == "/metrics" and self._exposition is not None:
+        if request.path == "/metrics" and self._exposed is not None:
             if request.method not in ("GET", "HEAD"):
                 raise errors.method_not_allowed()
-            return Response(200, {"Content-Type": metric_registry.CONTENT_TYPE}, self._exposition().encode())
+            content_type, body = self._exposed(request.headers.get("accept", ""))
+            return Response(200, {"Content-Type": content_type}, body)
         found = discovery(self.registry, request.path, request.headers.get("accept", ""))
         if found is not None:
             if request.method not in ("GET", "HEAD"):

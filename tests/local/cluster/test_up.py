@@ -160,7 +160,7 @@ async def test_metrics_are_served_on_the_port_of_the_api_server(start: Start) ->
     command = ["kubectl", "--kubeconfig", str(up.kubeconfig), "get", "--raw", "/metrics"]
     served = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
     assert (
-        'kueue_pending_workloads{cluster_queue="cluster-queue",replica_role="standalone",status="active"} 0' in served
+        'kueue_pending_workloads{cluster_queue="cluster-queue",replica_role="standalone",status="active"} 0.0' in served
     )
     assert served.count("# HELP ") == served.count("# TYPE ") > 10
     assert not [line for line in up.lines if "serving" in line]

@@ -445,15 +445,15 @@ def test_metrics_say_what_happened_and_what_is() -> None:
             await c.submit("b")
             await c.until(lambda: waits(c, "b"), True)
             for line in (
-                'kueue_pending_workloads{cluster_queue="cq",replica_role="standalone",status="inadmissible"} 1',
-                'kueue_pending_workloads{cluster_queue="cq",replica_role="standalone",status="active"} 0',
-                'kueue_admitted_active_workloads{cluster_queue="cq",replica_role="standalone"} 1',
-                'kueue_cluster_queue_status{cluster_queue="cq",replica_role="standalone",status="active"} 1',
-                'kueue_local_queue_status{active="True",name="lq",namespace="ns",replica_role="standalone"} 1',
+                'kueue_pending_workloads{cluster_queue="cq",replica_role="standalone",status="inadmissible"} 1.0',
+                'kueue_pending_workloads{cluster_queue="cq",replica_role="standalone",status="active"} 0.0',
+                'kueue_admitted_active_workloads{cluster_queue="cq",replica_role="standalone"} 1.0',
+                'kueue_cluster_queue_status{cluster_queue="cq",replica_role="standalone",status="active"} 1.0',
+                'kueue_local_queue_status{active="True",name="lq",namespace="ns",replica_role="standalone"} 1.0',
                 'kueue_cluster_queue_nominal_quota{cluster_queue="cq",cohort="",flavor="default",'
-                'replica_role="standalone",resource="cpu"} 1',
+                'replica_role="standalone",resource="cpu"} 1.0',
                 'kueue_cluster_queue_resource_usage{cluster_queue="cq",cohort="",flavor="default",'
-                'replica_role="standalone",resource="cpu"} 1',
+                'replica_role="standalone",resource="cpu"} 1.0',
             ):
                 await c.until(partial(shown, c, line), True, 1)
             await c.until(lambda: finished(c, "a"), "Succeeded")
@@ -467,7 +467,7 @@ def test_metrics_say_what_happened_and_what_is() -> None:
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "Hold"}})
             await asyncio.sleep(1)
             assert (
-                'kueue_cluster_queue_status{cluster_queue="cq",replica_role="standalone",status="pending"} 1'
+                'kueue_cluster_queue_status{cluster_queue="cq",replica_role="standalone",status="pending"} 1.0'
                 in metrics.exposition()
             )
 

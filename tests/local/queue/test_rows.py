@@ -177,12 +177,12 @@ def test_row_07_a_head_that_can_never_fit_is_reported_and_can_be_passed_by() -> 
             assert await c.running() == []
             assert "NeverFits" in [e[1] for e in await c.events("job-never")]
             gauge = 'sluice_cluster_queue_blocked_by_never_fitting_head{cluster_queue="cq"} '
-            assert gauge + "1" in c.world.metrics.exposition()
+            assert gauge + "1.0" in c.world.metrics.exposition()
             note = {"sluice/pass-by-never-fitting-head": "true"}
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"metadata": {"annotations": note}})
             await c.until(c.running, ["b"])
             await c.until(lambda: _blocked(c), "")
-            assert gauge + "0" in c.world.metrics.exposition()
+            assert gauge + "0.0" in c.world.metrics.exposition()
 
     run(story())
 

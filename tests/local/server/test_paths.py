@@ -7,7 +7,7 @@ import random
 import pytest
 
 from queue_manager.api.metric_families import Family
-from queue_manager.engine.metric_registry import CONTENT_TYPE, MetricRegistry
+from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer, Response, ServerRequest
 from queue_manager.local.storage.store import Store
@@ -43,10 +43,11 @@ async def test_health_is_told_as_a_whole_by_check_and_in_detail(server: ApiServe
 
 async def test_metrics_are_served_where_there_are_any(server: ApiServer) -> None:
     assert (await ask(server, "GET", "/metrics")).status == 404
-    clock, exposition = StillClock(), MetricRegistry([Family("a", "gauge", (), "A.")]).exposition
-    measured = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, exposition=exposition)
+    clock, metrics = StillClock(), MetricRegistry([Family("a", "gauge", (), "A.")])
+    measured = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, exposed=metrics.exposed)
     answer = await ask(measured, "GET", "/metrics")
-    assert (answer.status, answer.headers["Content-Type"], answer.body) == (200, CONTENT_TYPE, b"")
+    content_type = "text/plain; version=0.0.4; charset=utf-8"
+    assert (answer.status, answer.headers["Content-Type"], answer.body) == (200, content_type, b"")
     assert (await ask(measured, "POST", "/metrics")).status == 405
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from freezegun.api import FrozenDateTimeFactory
 
 from job_controller.model import Key
 from queue_manager.api import keys
 from queue_manager.api.resources import JOBS, WORKLOADS
-from queue_manager.cli import ps
 from queue_manager.cli.ps import job_table
 from queue_manager.cli.targets import find
 from queue_manager.engine.client import Client
+from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport import Request, Response
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
@@ -23,17 +24,10 @@ from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 from queue_manager.visibility.job_states import LOOKED_AT_WITHIN, job_state
+from tests.frozen_time import freeze_time
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STAMP = "2026-01-01T00:00:00Z"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = NOW
-
-    def now(self) -> datetime:
-        return self.time
 
 
 class Between:
@@ -58,16 +52,16 @@ class Between:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """One clock for the store and for the command."""
-    clock = Clock()
-    monkeypatch.setattr(ps, "SystemClock", lambda: clock)
-    return clock
+def clock() -> Iterator[FrozenDateTimeFactory]:
+    """The time that the store and the command read."""
+    with freeze_time(NOW, real_asyncio=True) as frozen:
+        yield frozen
 
 
 @pytest.fixture
-async def admin(clock: Clock) -> Client:
-    client = Client(LocalTransport(ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock)))
+async def admin(clock: FrozenDateTimeFactory) -> Client:
+    time = SystemClock()
+    client = Client(LocalTransport(ApiServer(Store(time, random.Random(1)), KindRegistry.builtin(), time)))
     await install_crds(client)
     return client
 
@@ -115,13 +109,13 @@ async def test_ps_never_shows_a_job_refused_that_ends_between_its_two_lists(admi
 
 
 async def test_ps_never_shows_a_job_as_left_alone_that_is_created_between_its_two_lists(
-    admin: Client, clock: Clock
+    admin: Client, clock: FrozenDateTimeFactory
 ) -> None:
     """The second list takes longer than a queue needs to take up a new Job."""
 
     async def create_and_wait() -> None:
         await create(admin, suspend=True)
-        clock.time += 2 * LOOKED_AT_WITHIN
+        clock.tick(2 * LOOKED_AT_WITHIN)
 
     (row,) = await job_table(seen_while(admin, create_and_wait), "default")
     assert (row.state, row.reason) == ("Pending", "")

@@ -18,11 +18,12 @@ from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
-from queue_manager.engine.kubeconfig import KubeconfigError, load
+from queue_manager.engine.kubeconfig import RENEW_AFTER, KubeconfigError, load
 from queue_manager.engine.selector_matching import matcher
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.operator import shell
 from queue_manager.operator.renewing_transport import ClusterTransport
+from tests.frozen_time import freeze_time
 from tests.unit.engine.loopback import Loopback, pod, status
 
 Served = tuple[Loopback, HttpTransport]
@@ -363,6 +364,22 @@ async def test_a_token_file_is_read_anew_when_its_token_is_refused(tmp_path: Pat
     assert await authorization() == "Bearer old"
     authorization.renew()
     assert await authorization() == "Bearer new"
+
+
+async def test_a_token_file_is_read_anew_each_minute_and_the_last_token_kept_while_it_is_gone(tmp_path: Path) -> None:
+    file = tmp_path / "t"
+    file.write_text("old")
+    authorization = load(kubeconfig(tmp_path, {}, {"tokenFile": "t"})).authorization
+    with freeze_time("2026-01-01") as clock:
+        assert await authorization() == "Bearer old"
+        file.write_text("new")
+        clock.tick(RENEW_AFTER - 1)
+        assert await authorization() == "Bearer old"
+        clock.tick(1)
+        assert await authorization() == "Bearer new"
+        file.unlink()
+        clock.tick(RENEW_AFTER)
+        assert await authorization() == "Bearer new"
 
 
 def test_an_access_names_the_files_it_was_read_from(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from queue_manager.engine.exec_plugin import CredentialsError
-from queue_manager.engine.kubeconfig import load
+from queue_manager.engine.kubeconfig import RENEW_AFTER, load
+from tests.frozen_time import freeze_time
 from tests.unit.engine.test_client import kubeconfig
 
 VERSION = "client.authentication.k8s.io/v1"
@@ -60,6 +61,28 @@ async def test_it_is_not_run_for_each_request_but_when_its_token_is_refused(
     authorization.renew()
     await authorization()
     assert (tmp_path / "runs").read_text() == "x\nx\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "lasts"),
+    [
+        ({"expirationTimestamp": "2026-01-01T10:00:00Z"}, 10 * 3600),
+        ({"expirationTimestamp": "2026-01-01T01:00:00+01:00"}, 1),  # it has expired already
+        ({}, RENEW_AFTER),
+    ],
+    ids=["a time", "a time that has passed", "no time"],
+)
+async def test_a_token_is_used_until_it_expires(tmp_path: Path, status: dict[str, str], lasts: float) -> None:
+    who = user(tmp_path, f"echo x >> {tmp_path}/runs; echo '{answer(token='t', **status)}'")
+    authorization = load(kubeconfig(tmp_path, {}, who)).authorization
+    with freeze_time("2026-01-01") as clock:  # the clock of the loop as well: it stands until the next line that ticks
+        await authorization()
+        clock.tick(lasts - 0.5)
+        await authorization()
+        assert (tmp_path / "runs").read_text() == "x\n"
+        clock.tick(0.5)
+        await authorization()
+        assert (tmp_path / "runs").read_text() == "x\nx\n"
 
 
 @pytest.mark.parametrize(

@@ -9,21 +9,26 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tenacity import RetryCallState, Retrying
 
 from queue_manager.api.metric_families import Family
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.log import KeyValueFormatter
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.retry_delays import Backoff
+from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.virtual import Deadlock, Livelock, VirtualLoop, run_virtual, virtual_clock
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
+ADMITTED = Family("kueue_admitted_total", "counter", ("queue",), "How many\nwere admitted.")
+
+
 def test_the_exposition_is_what_prometheus_reads() -> None:
     registry = MetricRegistry(
         [
-            Family("kueue_admitted_total", "counter", ("queue",), "How many\nwere admitted."),
+            ADMITTED,
             Family("kueue_pending", "gauge", (), "Pending."),
             Family("kueue_wait_seconds", "histogram", ("queue",), "Waiting.", (1, 5)),
         ]
@@ -35,27 +40,56 @@ def test_the_exposition_is_what_prometheus_reads() -> None:
     assert registry.exposition() == (
         "# HELP kueue_admitted_total How many\\nwere admitted.\n"
         "# TYPE kueue_admitted_total counter\n"
-        'kueue_admitted_total{queue="a\\"b"} 2\n'
+        'kueue_admitted_total{queue="a\\"b"} 2.0\n'
         "# HELP kueue_pending Pending.\n"
         "# TYPE kueue_pending gauge\n"
         "kueue_pending 0.5\n"
         "# HELP kueue_wait_seconds Waiting.\n"
         "# TYPE kueue_wait_seconds histogram\n"
-        'kueue_wait_seconds_bucket{queue="q",le="1"} 2\n'
-        'kueue_wait_seconds_bucket{queue="q",le="5"} 3\n'
-        'kueue_wait_seconds_bucket{queue="q",le="+Inf"} 4\n'
+        'kueue_wait_seconds_bucket{le="1.0",queue="q"} 2.0\n'
+        'kueue_wait_seconds_bucket{le="5.0",queue="q"} 3.0\n'
+        'kueue_wait_seconds_bucket{le="+Inf",queue="q"} 4.0\n'
+        'kueue_wait_seconds_count{queue="q"} 4.0\n'
         'kueue_wait_seconds_sum{queue="q"} 13.5\n'
-        'kueue_wait_seconds_count{queue="q"} 4\n'
+    )
+    assert (registry.value("kueue_wait_seconds", {"queue": "q"}), registry.value("kueue_pending", {})) == (4, 0.5)
+
+
+def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
+    registry = MetricRegistry([ADMITTED])
+    registry.inc("kueue_admitted_total", {"queue": "q"})
+    found = registry.exposed("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
+    assert found.content_type.startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    assert found.body.decode() == (
+        "# HELP kueue_admitted How many\\nwere admitted.\n"
+        "# TYPE kueue_admitted counter\n"
+        'kueue_admitted_total{queue="q"} 1.0\n'
+        "# EOF\n"
     )
 
 
+def test_a_label_of_all_series_is_added_when_they_are_served_and_its_last_value_holds() -> None:
+    families = [Family("kueue_pending", "gauge", ("queue", "role"), "P."), Family("other", "gauge", (), "O.")]
+    registry = MetricRegistry(families)
+    registry.set("other", {}, 1)
+    for queue in ("a", "b"):
+        registry.set("kueue_pending", {"queue": queue}, 1)
+    for role in ("follower", "leader"):
+        registry.add_label("kueue_", "role", role)
+    assert [line for line in registry.exposition().splitlines() if not line.startswith("#")] == [
+        'kueue_pending{queue="a",role="leader"} 1.0',
+        'kueue_pending{queue="b",role="leader"} 1.0',
+        "other 1.0",
+    ]
+
+
 def test_a_metric_has_one_kind_and_a_counter_does_not_go_down() -> None:
-    registry = MetricRegistry([Family("a", "counter", (), "")])
-    registry.inc("a", {})
+    registry = MetricRegistry([Family("a_total", "counter", (), "")])
+    registry.inc("a_total", {})
     with pytest.raises(ValueError, match="is a counter"):
-        registry.set("a", {}, 1)
-    with pytest.raises(ValueError, match="cannot go down"):
-        registry.inc("a", {}, -1)
+        registry.set("a_total", {}, 1)
+    with pytest.raises(ValueError, match="non-negative"):
+        registry.inc("a_total", {}, -1)
 
 
 def test_a_name_that_is_not_declared_is_refused() -> None:
@@ -64,13 +98,21 @@ def test_a_name_that_is_not_declared_is_refused() -> None:
         MetricRegistry([Family("a", "counter", (), "")]).inc("b", {})
 
 
-def test_removed_series_are_not_shown_and_collectors_run_first() -> None:
+@pytest.mark.parametrize("labels", [{}, {"queue": "q", "more": ""}, {"other": "q"}])
+def test_labels_that_are_not_declared_or_not_always_passed_are_refused(labels: dict[str, str]) -> None:
+    registry = MetricRegistry([ADMITTED])
+    registry.inc("kueue_admitted_total", {"queue": "q"})
+    with pytest.raises(ValueError, match="has the labels"):
+        registry.inc("kueue_admitted_total", labels)
+
+
+def test_removed_series_are_not_shown_and_callbacks_run_first() -> None:
     registry = MetricRegistry([Family("old", "gauge", ("a",), "Old."), Family("fresh", "gauge", (), "Fresh.")])
     registry.set("old", {"a": "b"}, 1)
     registry.remove("old", {"a": "b"})
     registry.before_exposition(lambda: registry.set("fresh", {}, 3))
     assert registry.exposition() == (
-        "# HELP fresh Fresh.\n# TYPE fresh gauge\nfresh 3\n# HELP old Old.\n# TYPE old gauge\n"
+        "# HELP fresh Fresh.\n# TYPE fresh gauge\nfresh 3.0\n# HELP old Old.\n# TYPE old gauge\n"
     )
 
 
@@ -86,13 +128,16 @@ def test_log_lines_end_with_key_and_value() -> None:
 
 
 def test_backoff_doubles_to_its_limit_and_obeys_a_retry_after() -> None:
-    rng = random.Random(1)
-    backoff = Backoff(rng, 1, 4)
+    backoff = Backoff(random.Random(1), 1, 4)
+    attempt = RetryCallState(Retrying(), None, (), {})
     for least in (1, 2, 4, 4):
-        assert least <= backoff.delay() <= 2 * least
-    assert backoff.delay(at_least=100) == 100
+        assert least <= backoff(attempt) <= 2 * least
+    busy = ApiError(429, "TooManyRequests", "", {"details": {"retryAfterSeconds": 100}})
+    attempt.set_exception((ApiError, busy, None))
+    assert backoff(attempt) == 100
     backoff.reset()
-    assert backoff.delay() <= 2
+    attempt.set_exception((OSError, OSError(), None))
+    assert backoff(attempt) <= 2
 
 
 def test_the_system_clock_tells_utc() -> None:

@@ -369,14 +369,14 @@ def test_metrics_tell_waiting_working_and_repeating() -> None:
     assert metrics.value("workqueue_adds_total", labels) == 2
     assert metrics.value("workqueue_retries_total", labels) == 1
     assert metrics.value("workqueue_work_duration_seconds", labels) == 2
-    assert 'workqueue_work_duration_seconds_sum{name="job"} 4' in metrics.exposition()
+    assert 'workqueue_work_duration_seconds_sum{name="job"} 4.0' in metrics.exposition()
 
 
 def test_counters_of_a_queue_that_never_had_a_key_tell_zero() -> None:
     metrics = MetricRegistry()
     WorkQueue[str]("job_orphan_pod", metrics=metrics)
     for counter in ("adds", "retries"):
-        assert f'workqueue_{counter}_total{{name="job_orphan_pod"}} 0\n' in metrics.exposition()
+        assert f'workqueue_{counter}_total{{name="job_orphan_pod"}} 0.0\n' in metrics.exposition()
 
 
 def test_metrics_tell_what_waits_and_what_is_worked_on() -> None:
@@ -397,9 +397,9 @@ def test_metrics_tell_what_waits_and_what_is_worked_on() -> None:
 
     run_virtual(main())
     for line in ("depth", 2), ("unfinished_work_seconds", 2), ("longest_running_processor_seconds", 2):
-        assert f'workqueue_{line[0]}{{name="job"}} {line[1]}\n' in told[0]
-    assert 'workqueue_depth{name="job"} 0\n' in metrics.exposition()
-    assert 'workqueue_unfinished_work_seconds{name="job"} 0\n' in metrics.exposition()
+        assert f'workqueue_{line[0]}{{name="job"}} {line[1]}.0\n' in told[0]
+    assert 'workqueue_depth{name="job"} 0.0\n' in metrics.exposition()
+    assert 'workqueue_unfinished_work_seconds{name="job"} 0.0\n' in metrics.exposition()
 
 
 @given(

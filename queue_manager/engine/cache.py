@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=HasMetadata)
 
-FOR_EVER = 1 << 64
+ALL_REVISIONS = 1 << 64
 # Tombstones whose DELETED event came before the answer to our DELETE are never asked for again; the oldest
 # give way. At worst one that was still needed lets a deleted object show until its DELETED event comes.
 MAX_TOMBSTONES = 4096
@@ -101,11 +101,11 @@ class Cache(Generic[T]):
         """
         self._subscribers.append(changed)
         for obj in self._objects.values():
-            self._tell(changed, None, obj)
+            self._notify(changed, None, obj)
 
     # --- answers to our own writes ---
 
-    def learn(self, obj: T) -> None:
+    def apply_response(self, obj: T) -> None:
         """Take the answer to a write of ours. Old news is ignored."""
         at = revision(obj)
         if at > self.progress or obj.metadata.uid in self._by_uid:
@@ -115,7 +115,7 @@ class Cache(Generic[T]):
         """Take it that we deleted this very object: no state of it comes back."""
         self.forget_uid(obj.metadata.uid, existed_at=revision(obj))
 
-    def forget_uid(self, uid: str, up_to: int = FOR_EVER, existed_at: int | None = None) -> None:
+    def forget_uid(self, uid: str, up_to: int = ALL_REVISIONS, existed_at: int | None = None) -> None:
         """The object is gone, or left our selector at revision `up_to`: that and older states stay out.
 
         `existed_at` is a revision at which it existed, if one is known.
@@ -125,7 +125,7 @@ class Cache(Generic[T]):
             existed_at = max(existed_at or 0, revision(current))
             self._remove(current)
         if up_to > self.progress:
-            self._tombstones[uid] = _Tombstone(up_to, FOR_EVER if existed_at is None else existed_at)
+            self._tombstones[uid] = _Tombstone(up_to, ALL_REVISIONS if existed_at is None else existed_at)
             if len(self._tombstones) > MAX_TOMBSTONES:
                 del self._tombstones[next(iter(self._tombstones))]
 
@@ -145,7 +145,7 @@ class Cache(Generic[T]):
         if current is not None and revision(current) <= up_to:
             self._remove(current)
         tombstone = self._tombstones.get(uid)
-        if tombstone is not None and tombstone.up_to in (FOR_EVER, up_to):
+        if tombstone is not None and tombstone.up_to in (ALL_REVISIONS, up_to):
             del self._tombstones[uid]
         self.advance(up_to)
 
@@ -211,13 +211,13 @@ class Cache(Generic[T]):
     def _changed(self, old: T | None, new: T | None) -> None:
         for index in self._indexes.values():
             index.change(old, new)
-        for subscriber in self._subscribers:  # as _tell, once per event and subscriber
+        for subscriber in self._subscribers:  # as _notify, once per event and subscriber
             try:
                 subscriber(old, new)
             except Exception:
                 self._failed(old, new)
 
-    def _tell(self, subscriber: Callable[[T | None, T | None], None], old: T | None, new: T | None) -> None:
+    def _notify(self, subscriber: Callable[[T | None, T | None], None], old: T | None, new: T | None) -> None:
         """A subscriber that fails must not keep the others from hearing, nor end the watch."""
         try:
             subscriber(old, new)

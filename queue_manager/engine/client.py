@@ -19,11 +19,11 @@ from queue_manager.engine.transport import MERGE_PATCH, ApiError, Request, Respo
 
 log = logging.getLogger(__name__)
 
-PAGE = 500  # objects per answer of a list
+PAGE_SIZE = 500  # objects per answer of a list
 # A server that is too busy says when to come back. It has not executed the request, so any may be repeated.
-BUSY = (429, 503)
+BUSY_STATUSES = (429, 503)
 BUSY_RETRIES = 3
-LONGEST_WAIT = 10.0  # seconds
+MAX_RETRY_AFTER_SECONDS = 10.0  # seconds
 
 O = TypeVar("O", default=dict[str, Any])  # noqa: E741 - O as in object
 
@@ -61,14 +61,14 @@ class Client:
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
-        self._learners: dict[Resource, list[_Learner[Any]]] = {}
+        self._attached: dict[Resource, list[_AttachedCache[Any]]] = {}
 
-    def teach(
+    def attach_cache(
         self, cache: Cache[T], resource: Resource, type: type[T], *, label_selector: str = "", field_selector: str = ""
     ) -> None:
         """From now on this cache learns every answer that is an object of its resource and selectors."""
-        learner = _Learner(cache, resource, type, label_selector, field_selector)
-        self._learners.setdefault(resource, []).append(learner)
+        attached = _AttachedCache(cache, resource, type, label_selector, field_selector)
+        self._attached.setdefault(resource, []).append(attached)
 
     async def get(
         self,
@@ -91,7 +91,7 @@ class Client:
         type: type[O] = dict,  # type: ignore[assignment]
     ) -> list[O]:
         """All objects as they are now, of one namespace or of all. Raises ApiError 410 if reading took too long."""
-        query = {"limit": str(PAGE), "labelSelector": label_selector, "fieldSelector": field_selector}
+        query = {"limit": str(PAGE_SIZE), "labelSelector": label_selector, "fieldSelector": field_selector}
         objects: list[O] = []
         while True:
             answer = await self._send(Request("GET", resource.path(namespace), query=_given(query)))
@@ -182,16 +182,16 @@ class Client:
         if grace_period is not None:
             options["gracePeriodSeconds"] = grace_period
         answer = await self._send(Request("DELETE", resource.path(namespace, name), body=encode(options)))
-        if resource in self._learners:
-            self._learn_deleted(resource, answer.body)
+        if resource in self._attached:
+            self._apply_delete_to_caches(resource, answer.body)
 
     # --- requests ---
 
     async def _object(self, resource: Resource, request: Request, type: type[O]) -> O:
         answer = await self._send(request)
         obj = decoder(type).decode(answer.body)
-        if resource in self._learners:
-            self._learn(resource, answer.body, obj)
+        if resource in self._attached:
+            self._apply_to_caches(resource, answer.body, obj)
         return obj
 
     async def _send(self, request: Request) -> Response:
@@ -201,34 +201,34 @@ class Client:
             if answer.status < 300:
                 break
             error = ApiError.of(answer.status, answer.body, answer.headers)
-            if answer.status not in BUSY or error.retry_after is None or attempt == BUSY_RETRIES:
+            if answer.status not in BUSY_STATUSES or error.retry_after is None or attempt == BUSY_RETRIES:
                 raise error
-            await asyncio.sleep(min(error.retry_after, LONGEST_WAIT))
+            await asyncio.sleep(min(error.retry_after, MAX_RETRY_AFTER_SECONDS))
         return answer
 
     # --- read your own writes ---
 
-    def _learn(self, resource: Resource, body: bytes, obj: object) -> None:
+    def _apply_to_caches(self, resource: Resource, body: bytes, obj: object) -> None:
         head = decoder(Head).decode(body)
         if head.kind != resource.kind or not head.metadata.uid:
             return  # the answer of a subresource that is not the object itself
-        for learner in self._learners[resource]:
+        for attached in self._attached[resource]:
             if head.is_gone:
-                learner.cache.forget_uid(head.metadata.uid, existed_at=revision(head))
+                attached.cache.forget_uid(head.metadata.uid, existed_at=revision(head))
             else:
-                learner.learn(head, body, obj)
+                attached.apply_response(head, body, obj)
 
-    def _learn_deleted(self, resource: Resource, body: bytes) -> None:
+    def _apply_delete_to_caches(self, resource: Resource, body: bytes) -> None:
         """The answer to DELETE is the object that goes on living, its last state, or a Status naming its uid."""
         head = decoder(Head).decode(body)
         if head.kind == resource.kind and head.metadata.deletion_timestamp is not None and not head.is_gone:
-            for learner in self._learners[resource]:
-                learner.learn(head, body, None)
+            for attached in self._attached[resource]:
+                attached.apply_response(head, body, None)
             return
         uid = head.metadata.uid if head.kind == resource.kind else decoder(Deleted).decode(body).details.uid
         if uid:
-            for learner in self._learners[resource]:
-                learner.cache.forget_uid(uid)
+            for attached in self._attached[resource]:
+                attached.cache.forget_uid(uid)
 
 
 class Details(msgspec.Struct, frozen=True):
@@ -245,7 +245,7 @@ def _given(query: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in query.items() if value}
 
 
-class _Learner(Generic[T]):
+class _AttachedCache(Generic[T]):
     """A cache and which answers are for it."""
 
     def __init__(
@@ -256,12 +256,12 @@ class _Learner(Generic[T]):
         self._type = type
         self._matches: Callable[[Mapping[str, Any]], bool] | None = matcher(label_selector, field_selector)
 
-    def learn(self, head: Head, body: bytes, decoded: object) -> None:
+    def apply_response(self, head: Head, body: bytes, decoded: object) -> None:
         if self._matches is not None and not self._matches(decoder(dict).decode(body)):
             self.cache.forget_uid(head.metadata.uid, revision(head))
             return
         if isinstance(decoded, self._type):
-            self.cache.learn(decoded)
+            self.cache.apply_response(decoded)
             return
         try:
             obj = decoder(self._type).decode(body)
@@ -272,4 +272,4 @@ class _Learner(Generic[T]):
                 exc_info=True,
             )
             return
-        self.cache.learn(obj)
+        self.cache.apply_response(obj)

@@ -17,7 +17,7 @@ from queue_manager.engine.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 5.0
+CHECK_SECONDS = 5.0
 TOLERATED_SECONDS = 1.0  # that a look comes late, or the clock is slewed
 
 
@@ -27,11 +27,11 @@ def follow_clock(runtime: Runtime) -> None:
     async def follow() -> None:
         before = _ahead(runtime.clock)
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             now = _ahead(runtime.clock)
             if abs(now - before) > TOLERATED_SECONDS:
                 log.warning("the clock jumped", extra={"seconds": round(now - before, 1)})
-                runtime.hurry()
+                runtime.resync_delayed()
             before = now
 
     runtime.task(follow)

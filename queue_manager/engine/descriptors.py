@@ -10,15 +10,15 @@ from __future__ import annotations
 import resource
 from contextlib import suppress
 
-ENOUGH = 1 << 16
-RESERVED = 512  # for what is no connection of a client: pods, database, our own requests
-INHERITED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # the soft limit at the start of this program
+MAX_DESCRIPTORS = 1 << 16
+RESERVED_DESCRIPTORS = 512  # for what is no connection of a client: pods, database, our own requests
+INHERITED_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # the soft limit at the start of this program
 
 
 def raise_limit() -> None:
-    """Raise the soft limit to the hard one, or to `ENOUGH` if that is less. Never lowers it."""
+    """Raise the soft limit to the hard one, or to `MAX_DESCRIPTORS` if that is less. Never lowers it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(ENOUGH, hard)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(MAX_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):  # macOS allows less than it says
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -27,5 +27,5 @@ def raise_limit() -> None:
 def for_connections() -> int:
     """How many descriptors the connections of clients may take together."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = ENOUGH if soft == resource.RLIM_INFINITY else soft
-    return max(limit // 4, limit - RESERVED)
+    limit = MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    return max(limit // 4, limit - RESERVED_DESCRIPTORS)

@@ -36,9 +36,9 @@ MAX_MESSAGE = 1024  # characters; longer ones the API server refuses
 MAX_NAME = 253
 MAX_NAMES_TAKEN = 100
 CONCURRENCY = 4
-BREATH = 0.2  # seconds between the Events of a line of delivery during a rush
-PATIENT = 2_000  # Events that may wait for the end of a rush
-RETRY_DELAYS = (1.0, 2.0, 4.0, 8.0)  # seconds between attempts
+BACKLOG_DELAY_SECONDS = 0.2  # seconds between the Events of a line of delivery during a rush
+MAX_DEFERRED = 2_000  # Events that may wait for the end of a rush
+RETRY_DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0)  # seconds between attempts
 # 4xx answers that a repetition can change; the others are final.
 WORTH_REPEATING = (408, 409, 429)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -79,7 +79,7 @@ class EventRecorder:
         clock: Clock,
         component: str,
         *,
-        rush: Callable[[], bool] = lambda: False,
+        is_backlogged: Callable[[], bool] = lambda: False,
         metrics: Metrics | None = None,
     ) -> None:
         """`rush`: whether there is more to do just now than hands to do it."""
@@ -87,9 +87,9 @@ class EventRecorder:
         self.dropped = 0
         self._client = client
         self._clock = clock
-        self._rush = rush
+        self._is_backlogged = is_backlogged
         self._metrics = metrics
-        self._lines: dict[str, deque[Pending]] = {}  # uid (or name) of the object -> its Events, oldest first
+        self._by_object: dict[str, deque[Pending]] = {}  # uid (or name) of the object -> its Events, oldest first
         self._pending = 0
         self._queue: WorkQueue[str] = WorkQueue(f"events-{component}")
         self._correlator = Correlator()
@@ -105,17 +105,17 @@ class EventRecorder:
         if self._pending >= MAX_PENDING:
             self._lost(reference, reason, "too many Events are waiting for the API server")
             return
-        line = meta.uid or str(meta.key)
-        self._lines.setdefault(line, deque()).append(
+        object_id = meta.uid or str(meta.key)
+        self._by_object.setdefault(object_id, deque()).append(
             Pending(reference, type, reason, message[:MAX_MESSAGE], self._clock.now())
         )
         self._pending += 1
-        self._queue.add(line)
+        self._queue.add(object_id)
 
     async def run(self) -> None:
         """Deliver until cancelled or `drain`ed."""
         self._running = asyncio.current_task()
-        await self._queue.run(self._deliver_line, CONCURRENCY)
+        await self._queue.run(self._deliver_for_object, CONCURRENCY)
 
     async def drain(self, seconds: float) -> None:
         """Stop; what is recorded already gets so many seconds to be delivered."""
@@ -126,19 +126,19 @@ class EventRecorder:
             log.warning("Events not delivered before the stop", extra={"count": self._pending})
         self._queue.close()
 
-    async def _deliver_line(self, line: str) -> None:
-        events = self._lines.get(line)
+    async def _deliver_for_object(self, object_id: str) -> None:
+        events = self._by_object.get(object_id)
         if events is None:
             return  # what was recorded during the last delivery went with it
         while events:
-            if self._pending <= PATIENT and self._rush():
-                await asyncio.sleep(BREATH)
+            if self._pending <= MAX_DEFERRED and self._is_backlogged():
+                await asyncio.sleep(BACKLOG_DELAY_SECONDS)
             try:
                 await self._deliver(events[0])
             finally:
                 events.popleft()
                 self._pending -= 1
-        del self._lines[line]
+        del self._by_object[object_id]
 
     async def _deliver(self, event: Pending) -> None:
         occurrence = self._correlator.take(
@@ -147,7 +147,7 @@ class EventRecorder:
         if occurrence is None:
             self._count("events_suppressed_total")
             return
-        for delay in (*RETRY_DELAYS, None):
+        for delay in (*RETRY_DELAYS_SECONDS, None):
             try:
                 await self._write(event, occurrence)
                 return

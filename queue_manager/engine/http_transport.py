@@ -25,7 +25,7 @@ TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)  # seconds; that of
 CLOSE_TIMEOUT = 1.0  # seconds; for connections to say that they are closed, which a TLS connection may never do
 # Requests in flight, watches not counted. Each needs a connection, and each connection a TLS handshake that costs both
 # sides more than a request: with 100 at once the pods of a Job of 100 took a third longer to create than with 16.
-AT_ONCE = 16
+MAX_IN_FLIGHT = 16
 USER_AGENT = "sluice"  # the name that the API server writes into managedFields
 READ_BUFFER = 1 << 18  # bytes; a watch under load arrives in chunks of up to this size
 
@@ -43,9 +43,9 @@ class HttpTransport:
         server_hostname: str | None = None,
         headers: Iterable[tuple[str, str]] = (),
         proxy: str | None = None,
-        at_once: int = AT_ONCE,
+        max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
-        """`token` is a fixed bearer token; `authorization` one that changes. `at_once`: requests in flight.
+        """`token` is a fixed bearer token; `authorization` one that changes. `max_in_flight`: requests in flight.
 
         `headers` go with each of them. `proxy` is the URL of one, that of the environment does not count.
         """
@@ -54,7 +54,7 @@ class HttpTransport:
         self._authorization = authorization
         self._ssl = ssl
         self._server_hostname = server_hostname
-        self._at_once = asyncio.Semaphore(at_once)
+        self._slots = asyncio.Semaphore(max_in_flight)
         self._proxy = proxy
         # identity: to compress a list costs the API server more than to send it (as controller-runtime does).
         self._headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
@@ -86,7 +86,7 @@ class HttpTransport:
         try:
             async with (
                 asyncio.timeout(request.timeout),  # the wait for others is part of it
-                self._at_once,
+                self._slots,
                 self._open().request(
                     request.method,
                     self.base_url + request.path,

@@ -24,7 +24,7 @@ from job_controller.model import Key, Object
 from job_controller.ports import Metrics
 from queue_manager.api.resources import Resource
 from queue_manager.engine.cache import Cache, T
-from queue_manager.engine.client import PAGE, Page
+from queue_manager.engine.client import PAGE_SIZE, Page
 from queue_manager.engine.codec import UNDECODABLE, complete, decoder
 from queue_manager.engine.interning import sharer
 from queue_manager.engine.retry_delays import Backoff
@@ -33,15 +33,15 @@ from queue_manager.engine.transport import ApiError, Request, Transport
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 300  # a watch lasts so long, up to twice (client-go: 5 to 10 minutes)
-DAY = 24 * 3600  # a watch that nothing can break lasts so long
-SILENCE = 150.0  # seconds without a byte after which a watch is given up
-SHORT_WATCH = 1.0  # seconds; a watch that ends sooner is a failure, not an end
-LIST_TIMEOUT = 60.0  # seconds per page
+EMBEDDED_WATCH_SECONDS = 24 * 3600  # a watch that nothing can break lasts so long
+SILENCE_SECONDS = 150.0  # seconds without a byte after which a watch is given up
+SHORT_WATCH_SECONDS = 1.0  # seconds; a watch that ends sooner is a failure, not an end
+LIST_TIMEOUT_SECONDS = 60.0  # seconds per page
 KNOWN = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
-BREATHER = 2000  # events after which other tasks get their turn, even if more are there already
+EVENTS_PER_YIELD = 2000  # events after which other tasks get their turn, even if more are there already
 
 
-class _Strange(Exception):
+class _UnexpectedEvent(Exception):
     """An event that is no change of an object."""
 
 
@@ -64,7 +64,7 @@ class Reflector(Generic[T]):
         field_selector: str = "",
         metrics: Metrics | None = None,
         undecodable: Callable[[Object, str], None] | None = None,
-        silence: float | None = SILENCE,
+        silence: float | None = SILENCE_SECONDS,
     ) -> None:
         """`undecodable` is called with the head of an object and the reason why its body cannot be read.
 
@@ -99,7 +99,7 @@ class Reflector(Generic[T]):
                 listed = False
                 self._log(logging.INFO, "watch expired, listing anew", expired)
             except (ApiError, OSError, *UNDECODABLE) as error:
-                await self._pause(error)
+                await self._back_off(error)
 
     # --- list ---
 
@@ -107,7 +107,7 @@ class Reflector(Generic[T]):
         """All pages of one revision into the cache. 410 in between: from the beginning."""
         objects: list[T] = []
         unreadable: set[Key] = set()
-        query = {"limit": str(PAGE), **self._chosen()}
+        query = {"limit": str(PAGE_SIZE), **self._chosen()}
         while True:
             page = await self._page(query)
             for raw in page.items or ():
@@ -126,7 +126,9 @@ class Reflector(Generic[T]):
         self._count("reflector_lists_total")
 
     async def _page(self, query: dict[str, str]) -> Page:
-        answer = await self._transport.request(Request("GET", self.resource.path(), query=query, timeout=LIST_TIMEOUT))
+        answer = await self._transport.request(
+            Request("GET", self.resource.path(), query=query, timeout=LIST_TIMEOUT_SECONDS)
+        )
         if answer.status != 200:
             error = ApiError.of(answer.status, answer.body, answer.headers)
             if answer.status == 410 and "continue" in query:
@@ -147,7 +149,7 @@ class Reflector(Generic[T]):
             **self._chosen(),
         }
         if self._silence is None:
-            query |= {"allowWatchBookmarks": "false", "timeoutSeconds": str(DAY)}
+            query |= {"allowWatchBookmarks": "false", "timeoutSeconds": str(EMBEDDED_WATCH_SECONDS)}
         began, before = loop.time(), self.cache.progress
         try:
             async with (
@@ -161,7 +163,7 @@ class Reflector(Generic[T]):
             raise
         except TimeoutError:
             log.info("watch fell silent, connecting anew", extra={"resource": str(self.resource)})
-        if self.cache.progress == before and loop.time() - began < SHORT_WATCH:
+        if self.cache.progress == before and loop.time() - began < SHORT_WATCH_SECONDS:
             raise ConnectionError("the watch ended at once")
 
     async def _read(self, chunks: AsyncIterator[bytes], watchdog: asyncio.Timeout) -> None:
@@ -183,7 +185,7 @@ class Reflector(Generic[T]):
             if begin < end:
                 taken += self.take(memoryview(chunk)[begin:end])  # chunks are large: they are not copied
             rest = [chunk[end:]] if end < len(chunk) else []
-            if taken >= BREATHER:
+            if taken >= EVENTS_PER_YIELD:
                 taken = 0
                 await asyncio.sleep(0)
 
@@ -196,8 +198,8 @@ class Reflector(Generic[T]):
         try:
             for event in events:
                 self._apply(event)
-        except _Strange:
-            self._take_strange(bytes(lines))
+        except _UnexpectedEvent:
+            self._take_unexpected(bytes(lines))
         self._backoff.reset()
         return len(events)
 
@@ -208,11 +210,11 @@ class Reflector(Generic[T]):
             raw = _RAW_EVENT.decode(line)
             try:
                 self._apply(self._event.decode(line))
-            except (*UNDECODABLE, _Strange):
+            except (*UNDECODABLE, _UnexpectedEvent):
                 self._apply_raw(raw)
         return len(events)
 
-    def _take_strange(self, lines: bytes) -> None:
+    def _take_unexpected(self, lines: bytes) -> None:
         """Of lines that could be decoded: the one that is no change of an object."""
         for line in lines.splitlines():
             raw = _RAW_EVENT.decode(line)
@@ -231,7 +233,7 @@ class Reflector(Generic[T]):
             case other:
                 # An ERROR's object is a Status. A type without a status decodes that as an object without a name,
                 # and what the error says is lost: 410 above all, after which only a new list helps.
-                raise _Strange(other)
+                raise _UnexpectedEvent(other)
 
     def _apply_raw(self, event: _RawEvent) -> None:
         """An event whose object is not of our type."""
@@ -295,7 +297,7 @@ class Reflector(Generic[T]):
 
     # --- failures ---
 
-    async def _pause(self, error: Exception) -> None:
+    async def _back_off(self, error: Exception) -> None:
         asked = error.retry_after if isinstance(error, ApiError) else None
         delay = self._backoff.delay(at_least=asked or 0.0)
         self._count("reflector_failures_total")

@@ -29,7 +29,7 @@ from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.client import Client
 from queue_manager.engine.event_recorder import EventRecorder
 from queue_manager.engine.metric_registry import MetricRegistry
-from queue_manager.engine.reflector import SILENCE, Reflector
+from queue_manager.engine.reflector import SILENCE_SECONDS, Reflector
 from queue_manager.engine.transport import Transport
 from queue_manager.engine.workqueue import K, WorkQueue
 
@@ -40,7 +40,7 @@ FINISH_SECONDS = 2.0  # for hands to finish what they hold
 DELIVER_SECONDS = 1.0  # for Events
 CANCEL_SECONDS = 0.5  # for each of tasks, workers and reflectors to let go
 
-RUSH = 32  # keys in line, over all queues
+BACKLOG_KEYS = 32  # keys in line, over all queues
 COMPONENT = "sluice"  # reports what no controller can: objects it never got to see
 
 Work = Callable[[], Coroutine[Any, Any, object]]
@@ -52,7 +52,7 @@ class _Part:
 
     name: str
     run: Work
-    among: list[asyncio.Task[object]]
+    group: list[asyncio.Task[object]]
 
 
 class Runtime:
@@ -65,7 +65,7 @@ class Runtime:
         rng: Random,
         *,
         metrics: MetricRegistry | None = None,
-        silence: float | None = SILENCE,
+        silence: float | None = SILENCE_SECONDS,
     ) -> None:
         """`silence`: seconds without a word after which a watch is taken for dead; None: a server in this process."""
         self.client = Client(transport)
@@ -77,15 +77,15 @@ class Runtime:
         self._reflectors: dict[tuple[Resource, type, str, str], Reflector[Any]] = {}
         self._recorders: dict[str, EventRecorder] = {}
         self._queues: list[WorkQueue[Any]] = []
-        self._supports: list[_Part] = []  # tasks that begin before anything is listed
+        self._support_parts: list[_Part] = []  # tasks that begin before anything is listed
         self._parts: list[_Part] = []  # workers and tasks that begin when the caches are synced
-        self._supporting: list[asyncio.Task[object]] = []  # they, reflectors and recorders: stopped last
-        self._working: list[asyncio.Task[object]] = []
+        self._support_tasks: list[asyncio.Task[object]] = []  # they, reflectors and recorders: stopped last
+        self._worker_tasks: list[asyncio.Task[object]] = []
         self._tasks: list[asyncio.Task[object]] = []
         self._parent: asyncio.Task[Any] | None = None  # who is inside `async with`
         self._begun = False
         self._stopping = False
-        self._death: BaseException | None = None
+        self._fatal_error: BaseException | None = None
         self._interrupted = False
 
     # --- what controllers ask for ---
@@ -105,7 +105,9 @@ class Runtime:
         """The recorder of Events that `component` reports."""
         recorder = self._recorders.get(component)
         if recorder is None:
-            recorder = EventRecorder(self.client, self.clock, component, rush=self.rush, metrics=self.metrics)
+            recorder = EventRecorder(
+                self.client, self.clock, component, is_backlogged=self.is_backlogged, metrics=self.metrics
+            )
             self._recorders[component] = recorder
             self._support(f"events {component}", recorder.run)
         return recorder
@@ -113,7 +115,7 @@ class Runtime:
     def worker(self, queue: WorkQueue[K], sync: Callable[[K], Awaitable[object]], concurrency: int = 1) -> None:
         """Have keys of the queue worked on by `sync`, so many at a time."""
         self._queues.append(queue)
-        self._part(_Part(f"worker {queue.name}", lambda: queue.run(sync, concurrency), self._working))
+        self._part(_Part(f"worker {queue.name}", lambda: queue.run(sync, concurrency), self._worker_tasks))
 
     def task(self, run: Work) -> None:
         """Run a coroutine function beside the workers until the runtime stops. It may return; it must not fail."""
@@ -121,23 +123,23 @@ class Runtime:
 
     def support(self, run: Work) -> None:
         """Run a coroutine function from before the first list until after the last write. It must not fail."""
-        self._supports.append(_Part(f"support {getattr(run, '__qualname__', '')}", run, self._supporting))
+        self._support_parts.append(_Part(f"support {getattr(run, '__qualname__', '')}", run, self._support_tasks))
 
-    def rush(self) -> bool:
+    def is_backlogged(self) -> bool:
         """Whether more keys are in line than the hands will have taken in a moment."""
-        return sum(map(len, self._queues)) >= RUSH
+        return sum(map(len, self._queues)) >= BACKLOG_KEYS
 
-    def hurry(self) -> None:
+    def resync_delayed(self) -> None:
         """Have all that waits for a time looked at now: the time may have come without a timer."""
         for queue in self._queues:
-            queue.hurry()
+            queue.flush_delayed()
 
     # --- life ---
 
     @property
     def working(self) -> bool:
         """Caches are filled, workers run, and nobody has asked to stop."""
-        return self._begun and not self._stopping and self._death is None
+        return self._begun and not self._stopping and self._fatal_error is None
 
     def unready(self) -> str:
         """What is missing until it works, for people; empty: nothing is."""
@@ -152,12 +154,12 @@ class Runtime:
             raise RuntimeError("a Runtime runs once")
         self._parent = asyncio.current_task()
         try:
-            for part in self._supports:
-                self._start(part.name, part.run, part.among)
+            for part in self._support_parts:
+                self._start(part.name, part.run, part.group)
             for reflector in self._reflectors.values():
-                self._start(f"reflector {reflector.resource}", reflector.run, self._supporting)
+                self._start(f"reflector {reflector.resource}", reflector.run, self._support_tasks)
             for recorder in self._recorders.values():
-                self._start(f"events {recorder.component}", recorder.run, self._supporting)
+                self._start(f"events {recorder.component}", recorder.run, self._support_tasks)
             for reflector in list(self._reflectors.values()):
                 await reflector.synced.wait()
         except asyncio.CancelledError as error:
@@ -166,7 +168,7 @@ class Runtime:
             raise
         self._begun = True
         for part in self._parts:
-            self._start(part.name, part.run, part.among)
+            self._start(part.name, part.run, part.group)
         return self
 
     async def __aexit__(
@@ -180,29 +182,29 @@ class Runtime:
         """Turn the cancellation by which a death ended the block into that death."""
         assert self._parent is not None
         cancelled_by_others = self._interrupted and self._parent.uncancel() > 0
-        by_death = isinstance(error, asyncio.CancelledError) and self._interrupted and not cancelled_by_others
-        if self._death is not None and (error is None or by_death):
-            raise self._death
+        by_fatal_error = isinstance(error, asyncio.CancelledError) and self._interrupted and not cancelled_by_others
+        if self._fatal_error is not None and (error is None or by_fatal_error):
+            raise self._fatal_error
 
-    async def _stop(self, patience: float) -> None:
-        """Tasks first, then workers with some patience, Events, and last what feeds the caches."""
+    async def _stop(self, grace_seconds: float) -> None:
+        """Tasks first, then workers with some grace_seconds, Events, and last what feeds the caches."""
         self._stopping = True
         await _cancel(self._tasks)
         for queue in self._queues:
             queue.close()
-        if self._working and patience:
-            await asyncio.wait(self._working, timeout=patience)
-        await _cancel(self._working)
+        if self._worker_tasks and grace_seconds:
+            await asyncio.wait(self._worker_tasks, timeout=grace_seconds)
+        await _cancel(self._worker_tasks)
         if self._begun:
             for recorder in self._recorders.values():
-                await recorder.drain(DELIVER_SECONDS if patience else 0.0)
-        await _cancel(self._supporting)
+                await recorder.drain(DELIVER_SECONDS if grace_seconds else 0.0)
+        await _cancel(self._support_tasks)
 
     # --- parts ---
 
     def _reflector(self, resource: Resource, type: type[T], label_selector: str, field_selector: str) -> Reflector[T]:
         cache: Cache[T] = Cache(str(resource))
-        self.client.teach(cache, resource, type, label_selector=label_selector, field_selector=field_selector)
+        self.client.attach_cache(cache, resource, type, label_selector=label_selector, field_selector=field_selector)
         return Reflector(
             self._transport,
             resource,
@@ -222,17 +224,17 @@ class Runtime:
     def _support(self, name: str, run: Work) -> None:
         """A reflector or recorder asked for late starts at once; the others with the runtime."""
         if self._parent is not None and not self._stopping:
-            self._start(name, run, self._supporting)
+            self._start(name, run, self._support_tasks)
 
     def _part(self, part: _Part) -> None:
         self._parts.append(part)
         if self._begun and not self._stopping:
-            self._start(part.name, part.run, part.among)
+            self._start(part.name, part.run, part.group)
 
-    def _start(self, name: str, run: Work, among: list[asyncio.Task[object]]) -> None:
+    def _start(self, name: str, run: Work, group: list[asyncio.Task[object]]) -> None:
         task: asyncio.Task[object] = asyncio.create_task(run(), name=name)
         task.add_done_callback(self._ended)
-        among.append(task)
+        group.append(task)
 
     def _ended(self, task: asyncio.Task[object]) -> None:
         if task.cancelled():
@@ -242,8 +244,8 @@ class Runtime:
         if error is None:
             return
         log.critical("a part of the runtime died", extra={"part": task.get_name()}, exc_info=error)
-        if self._death is None:
-            self._death = error
+        if self._fatal_error is None:
+            self._fatal_error = error
         if not self._stopping and not self._interrupted and self._parent is not None:
             self._interrupted = True
             self._parent.cancel()

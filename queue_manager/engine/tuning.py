@@ -27,14 +27,14 @@ def event_loop() -> asyncio.Runner:
 
         def new_loop() -> asyncio.AbstractEventLoop:
             loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-            loop.set_exception_handler(_tell)
+            loop.set_exception_handler(_log_uncaught)
             return loop
 
         return asyncio.Runner(loop_factory=new_loop)
     return asyncio.Runner()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _log_uncaught(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log what nobody caught, but for a connection that we have closed: uvloop fails to answer what still arrives."""
     transport = context.get("transport")
     if transport is None or not transport.is_closing():

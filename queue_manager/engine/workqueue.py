@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
-FIRST_DELAY = 1.0  # seconds
-LONGEST_DELAY = 60.0  # seconds
-NEWCOMERS = 8  # one key in so many is a newcomer even while others wait
-HANDS_FOR_NEWCOMERS = 4  # one hand in so many may be busy with newcomers: what is under way finds the others free
+FIRST_DELAY_SECONDS = 1.0  # seconds
+MAX_DELAY_SECONDS = 60.0  # seconds
+NEW_KEY_INTERVAL = 8  # one key in so many is a newcomer even while others wait
+WORKERS_PER_NEW_KEY = 4  # one hand in so many may be busy with newcomers: what is under way finds the others free
 
 
 class WorkQueue(Generic[K]):
@@ -41,21 +41,21 @@ class WorkQueue(Generic[K]):
         self,
         name: str = "",
         *,
-        first_delay: float = FIRST_DELAY,
+        first_delay: float = FIRST_DELAY_SECONDS,
         metrics: MetricRegistry | None = None,
     ) -> None:
         self.name = name
         self._first_delay = first_delay
         self._metrics = metrics
         self._labels = {"name": name}
-        self._line: deque[K] = deque()
-        self._newcomers: OrderedDict[K, None] = OrderedDict()
+        self._known_keys: deque[K] = deque()
+        self._new_keys: OrderedDict[K, None] = OrderedDict()
         self._taken = 0
-        self._new_hands = 1  # how many newcomers may be worked on at once
-        self._new_in_hand = 0
-        self._waiting: dict[K, float] = {}  # -> loop time of the addition; 0 before the loop runs
-        self._processing: dict[K, float] = {}  # -> loop time of its beginning
-        self._again: set[K] = set()  # added while processing
+        self._max_new_processing = 1  # how many newcomers may be worked on at once
+        self._new_processing = 0
+        self._queued_since: dict[K, float] = {}  # -> loop time of the addition; 0 before the loop runs
+        self._processing_since: dict[K, float] = {}  # -> loop time of its beginning
+        self._added_again: set[K] = set()  # added while processing
         # When, and the timer. For less than half a millisecond uvloop gives a handle that does not know its time.
         self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
         self._failures: dict[K, int] = {}
@@ -70,17 +70,17 @@ class WorkQueue(Generic[K]):
 
     def add(self, key: K, *, new: bool = False, urgent: bool = False) -> None:
         """Have the key worked on, soon and after all that are in line already. `new`: it was never worked on, and
-        waits behind those that were. `urgent`: it waits no longer as a newcomer, if it did."""
-        if self._closed or key in self._again:
+        waits behind those that were. `urgent`: it waits no longer as a new key, if it did."""
+        if self._closed or key in self._added_again:
             return
-        if key in self._waiting:
-            if urgent and key in self._newcomers:
-                del self._newcomers[key]
-                self._join_line(key)
+        if key in self._queued_since:
+            if urgent and key in self._new_keys:
+                del self._new_keys[key]
+                self._append_known(key)
             return
         self._count("workqueue_adds_total")
-        if key in self._processing:
-            self._again.add(key)
+        if key in self._processing_since:
+            self._added_again.add(key)
         else:
             self._enqueue(key, new=new)
 
@@ -101,7 +101,7 @@ class WorkQueue(Generic[K]):
             timer.cancel()
         self._timers[key] = due, loop.call_at(due, self._due, key)
 
-    def hurry(self) -> None:
+    def flush_delayed(self) -> None:
         """Add all that is delayed now: each will find out how long it still has to wait."""
         for _, timer in self._timers.values():
             timer.cancel()
@@ -115,7 +115,7 @@ class WorkQueue(Generic[K]):
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self._count("workqueue_retries_total")
-        self.add_after(key, min(LONGEST_DELAY, self._first_delay * 2.0 ** min(failures, 32)))
+        self.add_after(key, min(MAX_DELAY_SECONDS, self._first_delay * 2.0 ** min(failures, 32)))
 
     def forget(self, key: K) -> None:
         """The next failure of this key is its first."""
@@ -127,21 +127,21 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """Keys in line; those being processed or delayed are not counted."""
-        return len(self._line) + len(self._newcomers)
+        return len(self._known_keys) + len(self._new_keys)
 
     # --- working ---
 
     async def run(self, worker: Callable[[K], Awaitable[object]], concurrency: int = 1) -> None:
         """Work with so many hands until `close`, then return when all are empty."""
-        self._new_hands = max(1, concurrency // HANDS_FOR_NEWCOMERS)
-        async with asyncio.TaskGroup() as hands:
+        self._max_new_processing = max(1, concurrency // WORKERS_PER_NEW_KEY)
+        async with asyncio.TaskGroup() as workers:
             for number in range(concurrency):
-                hands.create_task(self._hand(worker), name=f"{self.name}-{number}")
+                workers.create_task(self._work(worker), name=f"{self.name}-{number}")
 
     def finish(self) -> None:
         """Take no more keys; `run` returns when those in line are done."""
         self._closed = True
-        self._release()
+        self._notify_all_idle()
 
     def close(self) -> None:
         """Take no more keys and let go of those not begun; `run` returns when the rest is done."""
@@ -149,23 +149,23 @@ class WorkQueue(Generic[K]):
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        self._line.clear()
-        self._newcomers.clear()
-        self._waiting.clear()
-        self._again.clear()
-        self._release()
+        self._known_keys.clear()
+        self._new_keys.clear()
+        self._queued_since.clear()
+        self._added_again.clear()
+        self._notify_all_idle()
 
-    def _release(self) -> None:
+    def _notify_all_idle(self) -> None:
         for future in self._idle:
             if not future.done():
                 future.set_result(None)
 
-    async def _hand(self, worker: Callable[[K], Awaitable[object]]) -> None:
+    async def _work(self, worker: Callable[[K], Awaitable[object]]) -> None:
         loop = asyncio.get_running_loop()
-        while await self._something():
-            key, newcomer = self._take()
-            self._observe("workqueue_queue_duration_seconds", loop.time() - self._waiting.pop(key))
-            began = self._processing[key] = loop.time()
+        while await self._wait_for_key():
+            key, is_new = self._take()
+            self._observe("workqueue_queue_duration_seconds", loop.time() - self._queued_since.pop(key))
+            began = self._processing_since[key] = loop.time()
             try:
                 await worker(key)
             except Exception as error:
@@ -173,13 +173,13 @@ class WorkQueue(Generic[K]):
             else:
                 self.forget(key)
             finally:
-                del self._processing[key]
+                del self._processing_since[key]
                 self._observe("workqueue_work_duration_seconds", loop.time() - began)
-                if newcomer:
-                    self._new_in_hand -= 1
-                    self._release() if self._closed else self._wake()  # another hand may take the next one
-                if key in self._again:
-                    self._again.discard(key)
+                if is_new:
+                    self._new_processing -= 1
+                    self._notify_all_idle() if self._closed else self._notify_idle()  # another worker may take the next new key
+                if key in self._added_again:
+                    self._added_again.discard(key)
                     self._enqueue(key)
             # A worker that had nothing to wait for, with more in line, would let nobody else come to run.
             await asyncio.sleep(0)
@@ -187,18 +187,18 @@ class WorkQueue(Generic[K]):
     def _take(self) -> tuple[K, bool]:
         """The next key, and whether it is a newcomer."""
         self._taken += 1
-        turn = not self._line or self._taken % NEWCOMERS == 0
-        if turn and self._newcomer_may_come():
-            self._new_in_hand += 1
-            return self._newcomers.popitem(last=False)[0], True
-        return self._line.popleft(), False
+        turn = not self._known_keys or self._taken % NEW_KEY_INTERVAL == 0
+        if turn and self._may_take_new():
+            self._new_processing += 1
+            return self._new_keys.popitem(last=False)[0], True
+        return self._known_keys.popleft(), False
 
-    def _newcomer_may_come(self) -> bool:
-        return bool(self._newcomers) and self._new_in_hand < self._new_hands
+    def _may_take_new(self) -> bool:
+        return bool(self._new_keys) and self._new_processing < self._max_new_processing
 
-    async def _something(self) -> bool:
+    async def _wait_for_key(self) -> bool:
         """Wait for a key that may be worked on; false when the queue is closed and empty."""
-        while not self._line and not self._newcomer_may_come() and not (self._closed and not len(self)):
+        while not self._known_keys and not self._may_take_new() and not (self._closed and not len(self)):
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(future)
             try:
@@ -209,18 +209,18 @@ class WorkQueue(Generic[K]):
         return len(self) > 0
 
     def _enqueue(self, key: K, *, new: bool = False) -> None:
-        self._waiting[key] = _loop_time()
+        self._queued_since[key] = _loop_time()
         if new:
-            self._newcomers[key] = None
-            self._wake()
+            self._new_keys[key] = None
+            self._notify_idle()
         else:
-            self._join_line(key)
+            self._append_known(key)
 
-    def _join_line(self, key: K) -> None:
-        self._line.append(key)
-        self._wake()
+    def _append_known(self, key: K) -> None:
+        self._known_keys.append(key)
+        self._notify_idle()
 
-    def _wake(self) -> None:
+    def _notify_idle(self) -> None:
         while self._idle:
             future = self._idle.popleft()
             if not future.done():
@@ -243,7 +243,7 @@ class WorkQueue(Generic[K]):
     def _measure(self) -> None:
         """What is so at this moment."""
         now = _loop_time()
-        ages = [now - began for began in self._processing.values()]
+        ages = [now - began for began in self._processing_since.values()]
         for name, value in (
             ("depth", len(self)),
             ("unfinished_work_seconds", sum(ages)),

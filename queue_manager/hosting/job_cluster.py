@@ -104,7 +104,7 @@ def _namespace_if_orphan(pod: Pod) -> tuple[str, ...]:
     return () if pod.metadata.controller is not None else (pod.metadata.namespace,)
 
 
-def run_job_controller(
+def attach_job_controller(
     runtime: Runtime, options: JobControllerOptions | None = None, permits: PodPermits | None = None
 ) -> JobController:
     """Have the runtime run the Job controller: Jobs, pods nobody counts any more, and TTLs of finished Jobs.

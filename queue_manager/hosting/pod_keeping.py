@@ -49,7 +49,7 @@ class _Keeper:
         await self._client.delete(PODS, *key, uid=uid, grace_period=0)
 
 
-def add_pod_keeping(runtime: Runtime, *, terminated_pods: int = TERMINATED_THRESHOLD) -> PodGc:
+def attach_pod_keeping(runtime: Runtime, *, terminated_pods: int = TERMINATED_THRESHOLD) -> PodGc:
     """Have the runtime remove lost pods and clear stale disruptions. To be called before the runtime starts.
 
     terminated_pods: how many ended pods the cluster keeps; 0: all.

@@ -20,7 +20,7 @@ from queue_manager.lifecycle.settings import Bounds, PodsReadySettings
 
 KEYS = (keys.PODS_READY_TIMEOUT_OVERRIDE, keys.REQUEUING_LIMIT_OVERRIDE)
 NOT_ALLOWED = "the configuration lets Jobs set nothing of waitForPodsReady; it has no waitForPodsReady.overrides"
-MOST = 2**31 - 1
+MAX_INT32 = 2**31 - 1
 
 
 def errors(annotations: Mapping[str, str], bounds: Bounds | None) -> list[FieldError]:
@@ -72,8 +72,8 @@ def _timeout(text: str, bounds: Bounds) -> str:
 
 
 def _limit(text: str, bounds: Bounds) -> str:
-    most = MOST if bounds.max_limit is None else bounds.max_limit
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MOST))):
+    most = MAX_INT32 if bounds.max_limit is None else bounds.max_limit
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_INT32))):
         return f"must be an integer from 0 to {most}"
     return "" if int(text) <= most else f"must be an integer from 0 to {most}"
 

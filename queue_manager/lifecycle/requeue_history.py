@@ -13,7 +13,7 @@ from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Attempt, RequeueHistory, Workload
 from queue_manager.lifecycle.status_draft import Draft
 
-MOST = 10
+MAX_ATTEMPTS = 10
 
 
 def record(draft: Draft, reason: str, cause: str, retry_at: datetime | None = None) -> None:
@@ -24,7 +24,7 @@ def record(draft: Draft, reason: str, cause: str, retry_at: datetime | None = No
     known = draft.status.requeue_history or RequeueHistory()
     since = not_ready_since(draft.workload)
     attempt = Attempt(start=admitted.last_transition_time, end=draft.now, reason=reason, cause=cause, retry_at=retry_at)
-    draft.put(requeue_history=RequeueHistory(since=since, attempts=(*known.attempts, attempt)[-MOST:]))
+    draft.put(requeue_history=RequeueHistory(since=since, attempts=(*known.attempts, attempt)[-MAX_ATTEMPTS:]))
 
 
 def not_ready_since(workload: Workload) -> datetime | None:

@@ -28,14 +28,14 @@ from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import (
     Deactivate,
     DeleteExpired,
+    Idle,
     RemoveFinalizer,
-    Rest,
     Step,
     Wait,
     WorkloadContext,
     WriteStatus,
 )
-from queue_manager.queueing.pending import Why
+from queue_manager.queueing.pending import PendingReason
 
 Rule = Callable[[Workload, WorkloadContext, Settings, datetime], Step | None]
 
@@ -46,7 +46,7 @@ def next_step(workload: Workload, view: WorkloadContext, settings: Settings, now
         step = rule(workload, view, settings, now)
         if step is not None:
             return step
-    return Rest()
+    return Idle()
 
 
 # --- the end -----------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def _orphaned(w: Workload, view: WorkloadContext, settings: Settings, now: datet
     if not view.owner_gone or w.is_true(condition_types.FINISHED):
         return None
     if w.metadata.deletion_timestamp is not None:
-        return _let_go(w)
+        return _remove_finalizer(w)
     return WriteStatus(lambda d: transitions.finish(d, reasons.OWNER_NOT_FOUND, messages.OWNER_NOT_FOUND_MESSAGE))
 
 
@@ -69,24 +69,24 @@ def _finished(w: Workload, view: WorkloadContext, settings: Settings, now: datet
     if keys.FINALIZER in w.metadata.finalizers:
         return RemoveFinalizer()
     if w.metadata.deletion_timestamp is not None:
-        return Rest()
-    return _when_old(finished.last_transition_time, settings.retain_finished, now, owner=False)
+        return Idle()
+    return _expire(finished.last_transition_time, settings.retain_finished, now, owner=False)
 
 
 def _deleted(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
     """The Job's side of the queue stops the Job of a deleted Workload and lets go; without a Job nobody else does."""
     if w.metadata.deletion_timestamp is None:
         return None
-    return Rest() if w.job_uid else _let_go(w)
+    return Idle() if w.job_uid else _remove_finalizer(w)
 
 
-def _let_go(w: Workload) -> Step:
-    return RemoveFinalizer() if keys.FINALIZER in w.metadata.finalizers else Rest()
+def _remove_finalizer(w: Workload) -> Step:
+    return RemoveFinalizer() if keys.FINALIZER in w.metadata.finalizers else Idle()
 
 
-def _when_old(since: datetime | None, keep: float | None, now: datetime, *, owner: bool) -> Step:
+def _expire(since: datetime | None, keep: float | None, now: datetime, *, owner: bool) -> Step:
     if keep is None or since is None:
-        return Rest()
+        return Idle()
     end = later(since, keep)
     if now < end:
         return Wait(end)
@@ -131,10 +131,10 @@ def _inactive(w: Workload, view: WorkloadContext, settings: Settings, now: datet
         return stopped
     evicted = w.condition(condition_types.EVICTED)
     if evicted is None or w.is_true(condition_types.QUOTA_RESERVED):
-        return Rest()
+        return Idle()
     if not evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO):
-        return Rest()  # a user's deactivation is kept
-    return _when_old(evicted.last_transition_time, settings.retain_deactivated, now, owner=True)
+        return Idle()  # a user's deactivation is kept
+    return _expire(evicted.last_transition_time, settings.retain_deactivated, now, owner=True)
 
 
 # --- waiting -----------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _gated(w: Workload, view: WorkloadContext, settings: Settings, now: datetime
     if reserved is not None and reserved.is_true:
         return None
     if gates:
-        return _change_or_rest(w, now, lambda d: _gate(d, gates))
+        return _change_or_idle(w, now, lambda d: _gate(d, gates))
     if reserved is not None and reserved.reason == reasons.ADMISSION_GATED:
         return WriteStatus(_open_gate)
     return None
@@ -215,10 +215,10 @@ def _waiting(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
         return None
     if reserved is None and blocker(w, view) is None:
         return None
-    return _change_or_rest(w, now, lambda d: _say(d, view))
+    return _change_or_idle(w, now, lambda d: _update_reason(d, view))
 
 
-def _say(draft: Draft, view: WorkloadContext) -> None:
+def _update_reason(draft: Draft, view: WorkloadContext) -> None:
     """Decided anew on the newest state: the scheduler may have said something meanwhile."""
     reserved = draft.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
@@ -233,35 +233,35 @@ def _say(draft: Draft, view: WorkloadContext) -> None:
         transitions.block(draft, reserved.reason, reserved.message)
 
 
-def blocker(w: Workload, view: WorkloadContext) -> Why | None:
+def blocker(w: Workload, view: WorkloadContext) -> PendingReason | None:
     """The queue that keeps it from being tried."""
     queue = w.spec.queue_name
     if not view.local_queue_exists:
-        return Why(reasons.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
+        return PendingReason(reasons.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
     if stops(view.local_queue_stop):
-        return Why(reasons.SUSPENDED, f"LocalQueue {queue} is inactive")
+        return PendingReason(reasons.SUSPENDED, f"LocalQueue {queue} is inactive")
     if not view.cluster_queue_exists:
-        return Why(reasons.MISCONFIGURED, f"ClusterQueue {view.cluster_queue} doesn't exist")
+        return PendingReason(reasons.MISCONFIGURED, f"ClusterQueue {view.cluster_queue} doesn't exist")
     if not view.cluster_queue_active:
-        return Why(reasons.SUSPENDED, f"ClusterQueue {view.cluster_queue} is inactive")
+        return PendingReason(reasons.SUSPENDED, f"ClusterQueue {view.cluster_queue} is inactive")
     return None
 
 
-def _after_a_blocker(reason: str, view: WorkloadContext) -> Why | None:
+def _after_a_blocker(reason: str, view: WorkloadContext) -> PendingReason | None:
     """What to say once the old reason is over, until the scheduler says something else."""
     if reason in _BY_SCHEDULER and not (reason == reasons.PENDING_EVALUATION and view.bypassed):
         return None
     if reason == reasons.MISCONFIGURED and view.error:
         return None  # the scheduler said so, and it is still true
     if view.bypassed is not None:
-        return Why(view.bypassed.reason, messages.EQUIVALENT_MESSAGE)
-    return Why(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
+        return PendingReason(view.bypassed.reason, messages.EQUIVALENT_MESSAGE)
+    return PendingReason(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
 
 
-def _change_or_rest(w: Workload, now: datetime, apply: Callable[[Draft], None]) -> Step:
+def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) -> Step:
     draft = Draft(w, now)
     apply(draft)
-    return WriteStatus(apply) if draft.changed else Rest()
+    return WriteStatus(apply) if draft.changed else Idle()
 
 
 # --- holding quota -----------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def _evicted(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
     """The Job's side of the queue stops the Job and gives the quota back; without a Job there is nothing to stop."""
     if not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
         return None
-    return _ownerless_stop(w) or Rest()
+    return _ownerless_stop(w) or Idle()
 
 
 def _checked(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:

@@ -66,7 +66,7 @@ class Settings:
         return self.namespaces.matches(namespace_labels)
 
 
-def taken_over(old: Settings, new: Settings, now: datetime) -> Settings:
+def reconfigured(old: Settings, new: Settings, now: datetime) -> Settings:
     """New settings for what runs with old ones: who is watched only from now on has a whole timeout from now on."""
     if new.pods_ready is None:
         return new

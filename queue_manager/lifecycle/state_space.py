@@ -121,7 +121,7 @@ def step(life: LifeState) -> LifeState | None:
 
 def settled(life: LifeState) -> bool:
     """There is nothing to do now."""
-    return isinstance(next_step(life), steps.Wait | steps.Rest)
+    return isinstance(next_step(life), steps.Wait | steps.Idle)
 
 
 # --- the moves of others -------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class Draft:
         """Set a condition; its transition time moves only with its status. False: it already said so."""
         message = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 4] + " ..."
         old = self.condition(type)
-        new = stated(old, type, status, reason, message, self.original.metadata.generation, self.now)
+        new = make_condition(old, type, status, reason, message, self.original.metadata.generation, self.now)
         if new is old:
             return False
         conditions = self.status.conditions
@@ -90,7 +90,7 @@ class Draft:
         return {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status}
 
 
-def stated(
+def make_condition(
     old: Condition | None, type: str, status: str, reason: str, message: str, generation: int, now: datetime
 ) -> Condition:
     """The condition that says this; `old` itself if it does already. The transition time moves only with the status."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from queue_manager.api import messages, policies, reasons
 from queue_manager.lifecycle.requeuing import Unscheduled
 from queue_manager.lifecycle.status_draft import Draft
-from queue_manager.queueing.pending import Why
+from queue_manager.queueing.pending import PendingReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class WorkloadContext:
     cluster_queue_active: bool = True
     cluster_queue_stop: str = policies.STOP_NONE
     error: str = ""  # why it can never be admitted as it is
-    bypassed: Why | None = None
+    bypassed: PendingReason | None = None
     checks: tuple[str, ...] = ()  # admission checks it must pass
     cluster_queue_terminating: bool = False
     owner_gone: bool = False
@@ -75,8 +75,8 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class Idle:
     """Nothing to do until something changes."""
 
 
-Step = WriteStatus | Deactivate | RemoveFinalizer | DeleteExpired | Wait | Rest
+Step = WriteStatus | Deactivate | RemoveFinalizer | DeleteExpired | Wait | Idle

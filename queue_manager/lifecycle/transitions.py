@@ -241,11 +241,11 @@ def end_backoff(draft: Draft) -> None:
     if state is not None and state.requeue_at is not None:
         draft.put(requeue_state=RequeueState(count=state.count) if state.count is not None else None)
     requeued = draft.condition(condition_types.REQUEUED)
-    if requeued is not None and not requeued.is_true and not _waits_for_more(requeued.reason):
+    if requeued is not None and not requeued.is_true and not _needs_more_than_time(requeued.reason):
         draft.set(condition_types.REQUEUED, "True", reasons.BACKOFF_FINISHED, messages.BACKOFF_FINISHED_MESSAGE)
 
 
-def _waits_for_more(reason: str) -> bool:
+def _needs_more_than_time(reason: str) -> bool:
     """Than for its time: for a user or for its queue. Any other reason is over with its time, also one of somebody
     else's: who evicts for a reason of their own would find the Workload out of line for good."""
     return reason in STOPPED_QUEUES or reason.startswith(reasons.DEACTIVATED)

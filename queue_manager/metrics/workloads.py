@@ -29,22 +29,22 @@ EVICTION_LATENCY = "kueue_workload_eviction_latency_seconds"
 class QueueMetrics:
     """Counts what happens to Workloads, and shows what is when the metrics are asked for."""
 
-    def __init__(self, runtime: Runtime, ledger: QuotaCache, writer: WorkloadWriter, chosen: Metrics) -> None:
+    def __init__(self, runtime: Runtime, quota_cache: QuotaCache, writer: WorkloadWriter, config: Metrics) -> None:
         """`chosen` may be replaced at any time."""
-        self.chosen = chosen
+        self.config = config
         self._metrics: MetricRegistry = runtime.metrics
-        self._ledger = ledger
+        self._quota_cache = quota_cache
         self._workloads = runtime.cache(WORKLOADS, Workload)
         self._shown: dict[str, set[Labels]] = {}
         self._metrics.add_label("kueue_", ROLE, "standalone")
-        writer.told.append(self._on_written)
+        writer.listeners.append(self._on_written)
         self._workloads.subscribe(self._on_workload)
         self._metrics.before_exposition(self.collect)
 
     # --- what happens ---
 
     def _on_written(self, before: Workload, after: Workload) -> None:
-        evictions.count(self._metrics, before, after, by_local_queue=self._shows(before.local_queue))
+        evictions.count(self._metrics, before, after, by_local_queue=self._is_exported(before.local_queue))
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if old is None or new is None or old.metadata.uid != new.metadata.uid:
@@ -84,7 +84,7 @@ class QueueMetrics:
         own = {"priority_class": reference.name if reference is not None else ""}
         yield f"kueue_{name}", {"cluster_queue": admission.cluster_queue if admission else "", **own}
         key = workload.local_queue
-        if self._shows(key):
+        if self._is_exported(key):
             yield f"kueue_local_queue_{name}", {"name": key.name, "namespace": key.namespace, **own}
 
     def _released(self, old: Workload, new: Workload) -> None:
@@ -102,10 +102,10 @@ class QueueMetrics:
         """Set all gauges, and drop those of what is no more."""
         shown: dict[str, set[Labels]] = {}
         found = gauges.gauges(
-            self._ledger,
+            self._quota_cache,
             self._workloads.values(),
-            self._shows,
-            resources=self.chosen.enable_cluster_queue_resources,
+            self._is_exported,
+            resources=self.config.enable_cluster_queue_resources,
         )
         for name, own, value in found:
             full = name if name == gauges.BLOCKED else f"kueue_{name}"
@@ -116,12 +116,12 @@ class QueueMetrics:
                 self._metrics.remove(name, dict(gone))
         self._shown = shown
 
-    def _shows(self, queue: Key) -> bool:
+    def _is_exported(self, queue: Key) -> bool:
         """Whether a LocalQueue has series of its own."""
-        wanted = self.chosen.local_queue_metrics
+        wanted = self.config.local_queue_metrics
         if not wanted.enable or wanted.local_queue_selector is None:
             return wanted.enable
-        local = self._ledger.queues.local_queues.get(queue)
+        local = self._quota_cache.queues.local_queues.get(queue)
         return local is not None and wanted.local_queue_selector.matches(local.metadata.labels)
 
 

@@ -31,7 +31,7 @@ from queue_manager.scheduling.cycle import Retry
 from queue_manager.scheduling.workload_info import Info, Rank
 
 
-class Why(NamedTuple):
+class PendingReason(NamedTuple):
     """What the scheduler said when it refused a Workload of some shape."""
 
     reason: str
@@ -47,7 +47,7 @@ class _Shape:
         self.key = key
         self.heap: list[tuple[Rank, Key]] = []
         self.live: dict[Key, Info] = {}
-        self.parked: Why | None = None
+        self.parked: PendingReason | None = None
 
     def push(self, info: Info) -> None:
         self.live[info.key] = info
@@ -77,14 +77,14 @@ class PendingWorkloads:
         self.strategy = strategy
         self.pass_by = pass_by
         self._shapes: dict[bytes, _Shape] = {}
-        self._line: list[tuple[Rank, bytes]] = []  # shapes by their first member, lazily kept
+        self._shape_heads: list[tuple[Rank, bytes]] = []  # shapes by their first member, lazily kept
         self._where: dict[Key, Info] = {}
-        self._resting: dict[Key, bool] = {}  # -> True: on hold until put again
+        self._delayed: dict[Key, bool] = {}  # -> True: on hold until put again
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; an entry of a Workload that changed since is dead
         self._refused: dict[Key, None] = {}
         self._parked = 0
         self._blocked: Key | None = None  # StrictFIFO: this head was refused and nothing has changed since
-        self.never: Why | None = None  # StrictFIFO: why the head can never fit
+        self.never: PendingReason | None = None  # StrictFIFO: why the head can never fit
 
     # --- what is in it ---
 
@@ -100,7 +100,7 @@ class PendingWorkloads:
     @property
     def inadmissible(self) -> int:
         """Workloads that wait for some change, not for their turn."""
-        return len(self._resting) + len(self._refused) + self._parked
+        return len(self._delayed) + len(self._refused) + self._parked
 
     @property
     def active(self) -> int:
@@ -111,7 +111,7 @@ class PendingWorkloads:
         parked = sum(shape.parked is not None for shape in self._shapes.values())
         return len(self._shapes) - parked, parked
 
-    def bypassed(self, key: Key) -> Why | None:
+    def bypassed(self, key: Key) -> PendingReason | None:
         """Why the shape of this Workload is parked, if it is."""
         info = self._where.get(key)
         return self._shapes[info.shape].parked if info is not None and self._in_shape(key) else None
@@ -123,7 +123,7 @@ class PendingWorkloads:
         )
 
     def _in_shape(self, key: Key) -> bool:
-        return key not in self._resting and key not in self._refused
+        return key not in self._delayed and key not in self._refused
 
     def in_order(self) -> Iterator[Info]:
         """All of them as they stand in line, those resting or refused included."""
@@ -134,18 +134,18 @@ class PendingWorkloads:
     def put(self, info: Info, now: datetime, *, hold: bool = False) -> None:
         """Add a Workload or take its newest state. One in backoff, or on hold, rests."""
         known = self._where.get(info.key)
-        rest = hold or info.in_backoff(now)
-        if known is not None and rest == (info.key in self._resting) and _same_chances(known, info):
+        delayed = hold or info.in_backoff(now)
+        if known is not None and delayed == (info.key in self._delayed) and _same_chances(known, info):
             self._replace(known, info)
         else:
             self.remove(info.key)
             self._where[info.key] = info
-            if not rest:
+            if not delayed:
                 self._enter(info)
             elif info.requeue_at is not None:
                 heapq.heappush(self._backoff_ends, (info.requeue_at, info.key))
-        if rest:
-            self._resting[info.key] = hold
+        if delayed:
+            self._delayed[info.key] = hold
 
     def _replace(self, known: Info, info: Info) -> None:
         """Newer data about a Workload that keeps its place, and its refusal."""
@@ -165,7 +165,7 @@ class PendingWorkloads:
             self._parked -= shape.parked is not None
             if not shape.live:
                 del self._shapes[info.shape]
-        self._resting.pop(key, None)
+        self._delayed.pop(key, None)
         self._refused.pop(key, None)
         return info
 
@@ -177,15 +177,15 @@ class PendingWorkloads:
         if shape.parked is not None:
             self._parked += 1
         elif shape.first() is info:  # others of its shape are behind it, and so is their entry
-            heapq.heappush(self._line, (info.rank, info.shape))
+            heapq.heappush(self._shape_heads, (info.rank, info.shape))
 
     def end_backoffs(self, now: datetime) -> bool:
         """Enqueue the Workloads whose backoff is over at this time. True if there are any."""
         ended = False
         while self._backoff_ends and self._backoff_ends[0][0] <= now:
             _, key = heapq.heappop(self._backoff_ends)
-            if self._resting.get(key) is False and not self._where[key].in_backoff(now):
-                del self._resting[key]
+            if self._delayed.get(key) is False and not self._where[key].in_backoff(now):
+                del self._delayed[key]
                 self._enter(self._where[key])
                 ended = True
         return ended
@@ -198,18 +198,18 @@ class PendingWorkloads:
         return None if first is None or first.key == self._blocked else first
 
     def _first(self) -> Info | None:
-        while self._line:
-            rank, key = self._line[0]
+        while self._shape_heads:
+            rank, key = self._shape_heads[0]
             shape = self._shapes.get(key)
             first = shape.first() if shape and shape.parked is None else None
             if first is not None and first.rank == rank:
                 return first
-            heapq.heappop(self._line)
+            heapq.heappop(self._shape_heads)
             if first is not None:
-                heapq.heappush(self._line, (first.rank, key))
+                heapq.heappush(self._shape_heads, (first.rank, key))
         return None
 
-    def refused(self, key: Key, retry: Retry, why: Why, *, never: bool = False) -> None:
+    def refused(self, key: Key, retry: Retry, why: PendingReason, *, never: bool = False) -> None:
         """What the scheduler decided about a head it did not admit."""
         info = self._where.get(key)
         if info is None or not self._in_shape(key) or retry is Retry.NEXT_CYCLE:
@@ -230,7 +230,7 @@ class PendingWorkloads:
     def _unblock(self) -> None:
         self._blocked = self.never = None
 
-    def wake(self, now: datetime) -> bool:
+    def requeue_inadmissible(self, now: datetime) -> bool:
         """Something changed: every Workload that is not in backoff gets another chance. True if any does."""
         woken = self._blocked is not None
         self._unblock()
@@ -239,7 +239,7 @@ class PendingWorkloads:
                 shape.parked = None
                 first = shape.first()
                 if first is not None:
-                    heapq.heappush(self._line, (first.rank, shape.key))
+                    heapq.heappush(self._shape_heads, (first.rank, shape.key))
                 woken = True
         self._parked = 0
         refused, self._refused = self._refused, {}
@@ -250,7 +250,7 @@ class PendingWorkloads:
     def set_strategy(self, strategy: str, now: datetime, *, pass_by: bool = False) -> None:
         if (strategy, pass_by) != (self.strategy, self.pass_by):
             self.strategy, self.pass_by = strategy, pass_by
-            self.wake(now)
+            self.requeue_inadmissible(now)
 
 
 def _same_chances(old: Info, new: Info) -> bool:

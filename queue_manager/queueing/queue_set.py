@@ -13,7 +13,7 @@ from datetime import datetime
 from job_controller.model import Key
 from queue_manager.api import keys
 from queue_manager.api.types import ClusterQueue, LocalQueue, stops
-from queue_manager.queueing.pending import PendingWorkloads, Why
+from queue_manager.queueing.pending import PendingReason, PendingWorkloads
 from queue_manager.scheduling.cycle import Refuse
 from queue_manager.scheduling.workload_info import Info
 
@@ -35,7 +35,7 @@ class Queues:
             self.remove(info.key)
         self._queue_of[info.key] = info.queue
         self._members.setdefault(info.queue, {})[info.key] = info
-        self._stand_in_line(info, now)
+        self._enqueue(info, now)
 
     def remove(self, key: Key) -> Info | None:
         """It got quota, ended, or must not be considered any more."""
@@ -58,7 +58,7 @@ class Queues:
     def __contains__(self, key: Key) -> bool:
         return key in self._queue_of
 
-    def _stand_in_line(self, info: Info, now: datetime) -> None:
+    def _enqueue(self, info: Info, now: datetime) -> None:
         pending = self._pending(info.queue)
         if pending is not None:
             pending.put(info, now, hold=self.is_stopped(info.queue))
@@ -82,7 +82,7 @@ class Queues:
         self.local_queues[key] = local
         if old is None or old.spec != local.spec:
             for info in self._members.get(key, {}).values():
-                self._stand_in_line(info, now)
+                self._enqueue(info, now)
 
     def drop_local_queue(self, key: Key) -> None:
         pending = self._pending(key)
@@ -101,7 +101,7 @@ class Queues:
         self.cluster_queues[name] = PendingWorkloads(queue.spec.queueing_strategy, pass_by=pass_by)
         for key in self.local_queues_of(name):
             for info in self._members.get(key, {}).values():
-                self._stand_in_line(info, now)
+                self._enqueue(info, now)
 
     def drop_cluster_queue(self, name: str) -> None:
         self.cluster_queues.pop(name, None)
@@ -121,26 +121,26 @@ class Queues:
     def refused(self, refusal: Refuse, *, never: bool = False) -> None:
         pending = self.cluster_queues.get(refusal.cluster_queue)
         if pending is not None:
-            why = Why(refusal.reason, refusal.message)
+            why = PendingReason(refusal.reason, refusal.message)
             pending.refused(refusal.info.key, refusal.retry, why, never=never)
 
-    def wake(self, names: Iterable[str], now: datetime) -> bool:
+    def requeue_inadmissible(self, names: Iterable[str], now: datetime) -> bool:
         """Quota or rules of these ClusterQueues changed. True if anybody gets another chance."""
-        woken = [p.wake(now) for name in names if (p := self.cluster_queues.get(name)) is not None]
+        woken = [p.requeue_inadmissible(now) for name in names if (p := self.cluster_queues.get(name)) is not None]
         return any(woken)
 
     # --- what people see ---
 
-    def bypassed(self, key: Key) -> Why | None:
+    def bypassed(self, key: Key) -> PendingReason | None:
         queue = self._queue_of.get(key)
         pending = self._pending(queue) if queue is not None else None
         return pending.bypassed(key) if pending is not None else None
 
-    def waiting(self, queue: Key) -> int:
+    def pending_count(self, queue: Key) -> int:
         """Pending Workloads of a LocalQueue."""
         return len(self._members.get(queue, ()))
 
-    def waiting_by_status(self, queue: Key) -> tuple[int, int]:
+    def pending_by_status(self, queue: Key) -> tuple[int, int]:
         """Pending Workloads of a LocalQueue: (in line, waiting for some change)."""
         pending, members = self._pending(queue), self._members.get(queue, {})
         if pending is None:

@@ -47,7 +47,7 @@ class JobPods:
             self._creating[job_uid] -= 1
             if not self._creating[job_uid]:
                 del self._creating[job_uid]
-                self._tell(job_uid)
+                self._notify(job_uid)
 
     def subscribe(self, changed: Callable[[str], None]) -> None:
         """Call `changed(job_uid)` when a Job gets or loses one of these pods, from now on."""
@@ -58,9 +58,9 @@ class JobPods:
         now = self._jobs(new) if new is not None else ()
         if before != now:
             for uid in (*before, *now):
-                self._tell(uid)
+                self._notify(uid)
 
-    def _tell(self, job_uid: str) -> None:
+    def _notify(self, job_uid: str) -> None:
         for changed in self._told:
             changed(job_uid)
 

@@ -47,7 +47,7 @@ from queue_manager.scheduling.pod_surroundings import PodSurroundings
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
 from queue_manager.scheduling.workload_info import Info, info
 
-SECOND_LOOK = 1.0  # s: after the rules of a ClusterQueue have changed
+SECOND_TRY_SECONDS = 1.0  # s: after the rules of a ClusterQueue have changed
 
 
 class QuotaCache:
@@ -60,7 +60,9 @@ class QuotaCache:
         self._clock = runtime.clock
         self._settings = settings
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
-        self.in_vain: list[Callable[[Holding], None]] = []  # told of lost admissions: no watch tells of them
+        self.lost_admission_listeners: list[
+            Callable[[Holding], None]
+        ] = []  # told of lost admissions: no watch tells of them
         self._assumed: set[str] = set()  # uids whose admission is being written
         runtime.cache(NAMESPACES, Namespace).subscribe(self._on_namespace)
         runtime.cache(RESOURCE_FLAVORS, ResourceFlavor).subscribe(self._on_flavor)
@@ -75,12 +77,12 @@ class QuotaCache:
         self._surroundings: dict[str, PodSurroundings] = {}
         self._workloads.subscribe(self._on_workload)
 
-    def use(self, settings: Settings) -> None:
+    def reconfigure(self, settings: Settings) -> None:
         """From now on; who waits is read and placed anew, and has another chance."""
         self._settings = settings
         self.state.ignore_undeclared = settings.resources.ignore_undeclared
-        self._read_again(lambda workload: True)
-        self.wake(list(self.queues.cluster_queues))
+        self._reread(lambda workload: True)
+        self.requeue_inadmissible(list(self.queues.cluster_queues))
 
     # --- what the scheduler does ---
 
@@ -108,7 +110,7 @@ class QuotaCache:
             )
         )
 
-    def settle(self, what: Info, *, written: bool, rest: float = 0.0) -> None:
+    def resolve_assumption(self, what: Info, *, written: bool, retry_after: float = 0.0) -> None:
         """An admission was written, or came to nothing: then its quota is free, and who still waits in line again.
 
         Not before `rest` seconds have passed, unless the Workload changes; meanwhile it is others' turn.
@@ -119,22 +121,24 @@ class QuotaCache:
             return
         released = self.state.release(what.uid)
         if latest is not None:
-            self._line_up(latest, rest)
+            self._enqueue(latest, retry_after)
         self._released(released)
         if released is not None:
-            if rest:
-                resting = self.queues.get(what.key)
-                asyncio.get_running_loop().call_later(rest, self._end_rest, resting, released.cluster_queue)
-            for tell in self.in_vain:
-                tell(released)
+            if retry_after:
+                delayed = self.queues.get(what.key)
+                asyncio.get_running_loop().call_later(
+                    retry_after, self._end_retry_delay, delayed, released.cluster_queue
+                )
+            for listener in self.lost_admission_listeners:
+                listener(released)
         self.changed.set()
 
-    def _end_rest(self, resting: Info | None, cluster_queue: str) -> None:
+    def _end_retry_delay(self, delayed: Info | None, cluster_queue: str) -> None:
         """By the timer alone: the clock may have been set back. Not if the Workload has changed meanwhile."""
-        latest = self._workloads.by_uid(resting.uid) if resting is not None else None
-        if latest is not None and self.queues.get(latest.metadata.key) is resting:
-            self._line_up(latest)
-        self.wake([cluster_queue])
+        latest = self._workloads.by_uid(delayed.uid) if delayed is not None else None
+        if latest is not None and self.queues.get(latest.metadata.key) is delayed:
+            self._enqueue(latest)
+        self.requeue_inadmissible([cluster_queue])
 
     # --- what everybody asks ---
 
@@ -142,9 +146,9 @@ class QuotaCache:
         """It exists, and nothing keeps it from admitting."""
         return cluster_queue in self.state.queues and self.state.inactive(cluster_queue) is None
 
-    def wake(self, cluster_queues: Iterable[str]) -> None:
+    def requeue_inadmissible(self, cluster_queues: Iterable[str]) -> None:
         """Give those another chance that these ClusterQueues had refused."""
-        self.queues.wake(cluster_queues, self._clock.now())
+        self.queues.requeue_inadmissible(cluster_queues, self._clock.now())
         self.changed.set()
 
     def view(self, workload: Workload) -> WorkloadContext:
@@ -189,7 +193,7 @@ class QuotaCache:
             self._hold(new)
         elif new.metadata.uid not in self._assumed:
             released = self.state.release(new.metadata.uid)
-            self._line_up(new)
+            self._enqueue(new)
             self._released(released)
         self.changed.set()
 
@@ -203,18 +207,18 @@ class QuotaCache:
         if before is not None and before.usage != holding.usage:
             self._released(before)
 
-    def _line_up(self, workload: Workload, rest: float = 0.0) -> None:
+    def _enqueue(self, workload: Workload, retry_after: float = 0.0) -> None:
         now = self._clock.now()
         if waits(workload):
             found = self.read(workload)
-            until = max(now + timedelta(seconds=rest), found.requeue_at or now)
-            self.queues.put(msgspec.structs.replace(found, requeue_at=until) if rest else found, now)
+            until = max(now + timedelta(seconds=retry_after), found.requeue_at or now)
+            self.queues.put(msgspec.structs.replace(found, requeue_at=until) if retry_after else found, now)
         else:
             self.queues.remove(workload.metadata.key)
 
     def _released(self, holding: Holding | None) -> None:
         if holding is not None:
-            self.wake(self.state.relatives(holding.cluster_queue))
+            self.requeue_inadmissible(self.state.relatives(holding.cluster_queue))
 
     def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
         now = self._clock.now()
@@ -223,7 +227,7 @@ class QuotaCache:
                 relatives = self.state.relatives(old.metadata.name)
                 self.state.drop_queue(old.metadata.name)
                 self.queues.drop_cluster_queue(old.metadata.name)
-                self.wake(relatives)
+                self.requeue_inadmissible(relatives)
             return
         before = [] if old is None else self.state.relatives(old.metadata.name)
         self.state.set_queue(new)
@@ -231,9 +235,9 @@ class QuotaCache:
         self.changed.set()
         if old is None or old.spec != new.spec:
             concerned = list(dict.fromkeys([*before, *self.state.relatives(new.metadata.name)]))
-            self.wake(concerned)
+            self.requeue_inadmissible(concerned)
             if old is not None:  # whoever is admitted now changes what the others have to be told
-                asyncio.get_running_loop().call_later(SECOND_LOOK, self.wake, concerned)
+                asyncio.get_running_loop().call_later(SECOND_TRY_SECONDS, self.requeue_inadmissible, concerned)
 
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         if new is not None:
@@ -252,7 +256,7 @@ class QuotaCache:
         else:
             self.state.flavors[name] = new
         if old is None or new is None or old.spec != new.spec:
-            self.wake([q for q, s in self.state.queues.items() if name in flavors_of(s.queue)])
+            self.requeue_inadmissible([q for q, s in self.state.queues.items() if name in flavors_of(s.queue)])
 
     def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
         check = new or old
@@ -264,25 +268,25 @@ class QuotaCache:
         else:
             self.state.checks[name] = new
         if old is None or new is None or old.active != new.active:
-            self.wake([q for q, s in self.state.queues.items() if name in self.state.checks_of(q)])
+            self.requeue_inadmissible([q for q, s in self.state.queues.items() if name in self.state.checks_of(q)])
 
     def _on_limit_range(self, old: LimitRange | None, new: LimitRange | None) -> None:
         limit_range = new or old
         if limit_range is not None and (old is None or new is None or old.spec != new.spec):
             self._surroundings.pop(limit_range.metadata.namespace, None)
-            self._read_again(lambda w: w.metadata.namespace == limit_range.metadata.namespace)
+            self._reread(lambda w: w.metadata.namespace == limit_range.metadata.namespace)
 
     def _on_runtime_class(self, old: RuntimeClass | None, new: RuntimeClass | None) -> None:
         if old is None or new is None or old.overhead != new.overhead:
             self._surroundings.clear()
-            self._read_again(_names_runtime_class)
+            self._reread(_names_runtime_class)
 
-    def _read_again(self, concerned: Callable[[Workload], bool]) -> None:
+    def _reread(self, concerned: Callable[[Workload], bool]) -> None:
         """What these Workloads ask for, or hold, has changed without them."""
         for workload in filter(concerned, self._workloads.values()):
             if workload.metadata.key in self.queues:
                 self.queues.remove(workload.metadata.key)
-                self._line_up(workload)
+                self._enqueue(workload)
                 self.changed.set()
             elif reserves_quota(workload):
                 self._hold(workload)
@@ -302,7 +306,7 @@ class QuotaCache:
             return
         self.state.namespaces[new.metadata.name] = new.metadata.labels
         if old is None or old.metadata.labels != new.metadata.labels:
-            self.wake(list(self.queues.cluster_queues))
+            self.requeue_inadmissible(list(self.queues.cluster_queues))
 
 
 def waits(workload: Workload) -> bool:

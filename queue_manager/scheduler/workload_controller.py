@@ -32,12 +32,12 @@ class WorkloadController:
     """Brings each Workload forward by one step at a time."""
 
     def __init__(
-        self, runtime: Runtime, settings: Settings, ledger: QuotaCache, writer: WorkloadWriter, running: JobPods
+        self, runtime: Runtime, settings: Settings, quota_cache: QuotaCache, writer: WorkloadWriter, running: JobPods
     ) -> None:
         """`running`: the pods that use nodes."""
         self._runtime = runtime
         self._settings = settings
-        self._ledger = ledger
+        self._quota_cache = quota_cache
         self._writer = writer
         self._rng: Random = runtime.rng
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
@@ -49,13 +49,13 @@ class WorkloadController:
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
         runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
-        self._stuck = JobPods(runtime, "no node can take", lambda pod: unschedulable(pod) is not None)
-        self._stuck.subscribe(self._on_stuck)
+        self._unschedulable = JobPods(runtime, "no node can take", lambda pod: unschedulable(pod) is not None)
+        self._unschedulable.subscribe(self._on_unschedulable)
         self._running = running
         self._running.subscribe(self._on_running)
         runtime.worker(self.queue, self.sync, WORKERS)
 
-    def use(self, settings: Settings) -> None:
+    def reconfigure(self, settings: Settings) -> None:
         """From now on; deadlines may be others."""
         self._settings = settings
         for workload in self._workloads.values():
@@ -76,22 +76,22 @@ class WorkloadController:
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         queue = new or old
         if queue is not None and (old is None or new is None or old.spec != new.spec):
-            self._look_at_members([queue.metadata.key])
+            self._enqueue_members([queue.metadata.key])
 
     def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
         queue = new or old
         if queue is None or (old is not None and new is not None and not _matters(old, new)):
             return
-        self._look_at_cluster_queue(queue.metadata.name)
+        self._enqueue_cluster_queue(queue.metadata.name)
 
     def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
         check = new or old
         if check is not None and (old is None or new is None or old.active != new.active):
-            for name in self._ledger.state.queues:
-                if check.metadata.name in self._ledger.state.checks_of(name):
-                    self._look_at_cluster_queue(name)
+            for name in self._quota_cache.state.queues:
+                if check.metadata.name in self._quota_cache.state.checks_of(name):
+                    self._enqueue_cluster_queue(name)
 
-    def _on_stuck(self, job_uid: str) -> None:
+    def _on_unschedulable(self, job_uid: str) -> None:
         """Another timeout may count now."""
         waiting = self._settings.pods_ready
         if waiting is not None and waiting.unschedulable_timeout is not None:
@@ -106,15 +106,15 @@ class WorkloadController:
             for workload in self._workloads.lookup(BY_OWNER, job_uid):
                 self.queue.add(workload.metadata.key)
 
-    def _look_at_cluster_queue(self, name: str) -> None:
+    def _enqueue_cluster_queue(self, name: str) -> None:
         """Who waits for it, and who holds its quota: their LocalQueue may be gone, or lead elsewhere by now."""
-        self._look_at_members(self._ledger.queues.local_queues_of(name))
-        for holding in self._ledger.state.holdings.values():
+        self._enqueue_members(self._quota_cache.queues.local_queues_of(name))
+        for holding in self._quota_cache.state.holdings.values():
             if holding.cluster_queue == name:
                 self.queue.add(holding.key)
 
-    def _look_at_members(self, queues: list[Key]) -> None:
-        for key in self._ledger.workloads_of(queues):
+    def _enqueue_members(self, queues: list[Key]) -> None:
+        for key in self._quota_cache.workloads_of(queues):
             self.queue.add(key)
 
     # --- one step ---
@@ -123,12 +123,12 @@ class WorkloadController:
         workload = self._workloads.get(key.namespace, key.name)
         if workload is None:
             return
-        view = replace(self._ledger.view(workload), unscheduled=self._unscheduled(workload))
+        view = replace(self._quota_cache.view(workload), unscheduled=self._unscheduled(workload))
         if await self._owner_gone(workload):
             view = replace(view, owner_gone=True)
         step = next_step(workload, replace(view, jitter=self._rng.random()), self._settings, self._runtime.clock.now())
         try:
-            await self._take(workload, step)
+            await self._carry_out(workload, step)
         except Gone:
             return
         except ApiError as error:
@@ -144,15 +144,15 @@ class WorkloadController:
             or workload.is_true(condition_types.PODS_READY)
         ):
             return None
-        return unscheduled(self._stuck.of(job_uid))
+        return unscheduled(self._unschedulable.of(job_uid))
 
-    async def _take(self, workload: Workload, step: steps.Step) -> None:
+    async def _carry_out(self, workload: Workload, step: steps.Step) -> None:
         key, meta = workload.metadata.key, workload.metadata
         match step:
             case steps.Wait(until):
                 self.queue.add_after(key, max(0.0, (until - self._runtime.clock.now()).total_seconds()))
                 return
-            case steps.Rest():
+            case steps.Idle():
                 return
             case steps.WriteStatus(apply):
                 await self._writer.write(workload, apply, event_reasons.WORKLOAD_COMPONENT)
@@ -161,12 +161,12 @@ class WorkloadController:
                 patch = {"metadata": own, "spec": {"active": False}}
                 await self._runtime.client.patch(WORKLOADS, key.namespace, key.name, patch, type=Workload)
             case steps.RemoveFinalizer():
-                await self._let_go(workload)
+                await self._remove_finalizer(workload)
             case steps.DeleteExpired(owner, message):
                 await self._delete(workload, owner, message)
         self.queue.add(key)
 
-    async def _let_go(self, workload: Workload) -> None:
+    async def _remove_finalizer(self, workload: Workload) -> None:
         """Take our finalizer off, and nobody else's."""
         meta = workload.metadata
         rest = [f for f in meta.finalizers if f != keys.FINALIZER]

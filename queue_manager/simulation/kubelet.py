@@ -67,7 +67,7 @@ class Kubelet:
         elif pod.status.phase in ("Succeeded", "Failed"):
             return
         elif not pod.spec.node_name and outcome.no_node:
-            await self._pass_over(pod, outcome.no_node)
+            await self._mark_unschedulable(pod, outcome.no_node)
         elif not pod.spec.node_name:
             await self._bind(pod)
         elif not _is_ready(pod) and self._due(pod, outcome.ready_after):
@@ -93,7 +93,7 @@ class Kubelet:
         if answer.status >= 300:
             raise ApiError.of(answer.status, answer.body)
 
-    async def _pass_over(self, pod: Pod, message: str) -> None:
+    async def _mark_unschedulable(self, pod: Pod, message: str) -> None:
         """Say, once, that no node can take it."""
         if any(c.type == "PodScheduled" and c.message == message for c in pod.status.conditions):
             return

@@ -36,12 +36,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._rounds = 0
         self._max_rounds = max_rounds
         self._clock_resolution = 1e-9  # timers due at the very same time are one round
-        self._selector = _Leap(self)
+        self._selector = _TimerSelector(self)
 
     def time(self) -> float:
         return self._now
 
-    def leap(self, timeout: float | None) -> None:
+    def advance(self, timeout: float | None) -> None:
         """Nothing more to do at this time (timeout None: ever): go on to the next timer."""
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         if timeout is None:
@@ -68,14 +68,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """There is no other thread to be woken by."""
 
 
-class _Leap:
+class _TimerSelector:
     """Stands where the loop expects a selector."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
 
     def select(self, timeout: float | None) -> list[Any]:
-        self._loop.leap(timeout)
+        self._loop.advance(timeout)
         return []
 
 

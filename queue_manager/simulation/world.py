@@ -20,7 +20,6 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Relay, Request, Response, Transport
-from queue_manager.hosting.job_cluster import run_job_controller
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
@@ -31,7 +30,7 @@ from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store, StoredChange
 from queue_manager.simulation.kubelet import Kubelet, PodScript, Script
 from queue_manager.simulation.virtual import virtual_clock
-from queue_manager.wiring import add_queue_controllers
+from queue_manager.wiring import QueueManager, attach_controllers
 
 
 class World:
@@ -43,8 +42,8 @@ class World:
         script: Script | None = lambda pod: PodScript(),
         config: KueueConfig | None = None,
         *,
-        apart: bool = False,
-        through: Callable[[Transport], Transport] = lambda transport: transport,
+        separate_queue: bool = False,
+        wrap_transport: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> None:
         """Without a script there is no kubelet. `through` wraps the way of the queue's controllers to the API server,
         and with them, unless they are `apart`, that of all other controllers."""
@@ -53,8 +52,8 @@ class World:
         self.history: list[bytes] = []
         self._config = config or KueueConfig()
         self._script = script
-        self._apart = apart
-        self._through = through
+        self._separate_queue = separate_queue
+        self._wrap_transport = wrap_transport
         self._stack = AsyncExitStack()
         self.store = Store(self.clock, self.rng)
         self.store.subscribe(self._record)
@@ -66,39 +65,39 @@ class World:
     async def __aenter__(self) -> Self:
         await install_crds(self.client)
         transport: Transport = LocalTransport(self.server, "system:sluice")
-        transport = transport if self._apart else self._through(transport)
+        transport = transport if self._separate_queue else self._wrap_transport(transport)
         runtime = Runtime(transport, self.clock, self.rng, silence=None)
-        if not self._apart:
-            self._manage(runtime)
-        permits = None if self._apart else self.queue.permits
-        run_job_controller(runtime, self._config.job_controller.options(), permits)
+        options = self._config.job_controller.options()
+        queue = attach_controllers(runtime, self._config, queue=not self._separate_queue, job_controller=options)
+        if queue is not None:
+            self._use_queue(queue, runtime)
         for controller in (GarbageCollector(self.server), NamespaceController(self.server)):
             runtime.task(controller.run)
         if self._script is not None:
             Kubelet(runtime, self._script)
         await self._stack.enter_async_context(runtime)
-        if self._apart:
+        if self._separate_queue:
             self._stack.push_async_callback(self.kill)
             await self.start()
         return self
 
-    def _manage(self, runtime: Runtime) -> None:
-        self.queue = add_queue_controllers(runtime, self._config)
+    def _use_queue(self, queue: QueueManager, runtime: Runtime) -> None:
+        self.queue = queue
         self.metrics = runtime.metrics
         self.admission[:] = self.queue.admission
 
     async def start(self) -> None:
         """Start the queue's controllers, with empty caches, on what the store holds."""
-        wire = _Wire(self._through(LocalTransport(self.server, "system:sluice-queue")))
+        wire = _Wire(self._wrap_transport(LocalTransport(self.server, "system:sluice-queue")))
         runtime = Runtime(wire, self.clock, self.rng)
-        self._manage(runtime)
+        self._use_queue(attach_controllers(runtime, self._config), runtime)
         self._manager = runtime, wire
         await runtime.__aenter__()
 
     @property
     def alive(self) -> bool:
         """Whether the queue's controllers run."""
-        return self._manager is not None or not self._apart
+        return self._manager is not None or not self._separate_queue
 
     async def kill(self) -> None:
         """The end of the queue's controllers as by kill -9: from now on nothing of theirs reaches the store."""

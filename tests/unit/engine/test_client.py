@@ -102,7 +102,7 @@ async def test_the_wait_behind_a_stalled_request_is_part_of_the_timeout() -> Non
         stalled.set()
 
     server = await asyncio.start_server(never, "127.0.0.1", 0)
-    transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", at_once=1)
+    transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", max_in_flight=1)
     first = asyncio.create_task(transport.request(Request("GET", "/", timeout=600)))
     await stalled.wait()
     with pytest.raises(TimeoutError):
@@ -116,7 +116,7 @@ async def test_the_wait_behind_a_stalled_request_is_part_of_the_timeout() -> Non
 async def test_a_cache_with_a_selector_learns_only_what_it_selects(served: Served) -> None:
     client = Client(served[1])
     cache: Cache[Pod] = Cache("pods")
-    client.teach(cache, PODS, Pod, label_selector="team=red", field_selector="spec.nodeName=n1")
+    client.attach_cache(cache, PODS, Pod, label_selector="team=red", field_selector="spec.nodeName=n1")
     await client.create(PODS, "default", pod("other", labels={"team": "blue"}, spec={"nodeName": "n1"}))
     await client.create(PODS, "default", pod("a", labels={"team": "red"}, spec={"nodeName": "n1"}))
     assert [obj.metadata.name for obj in cache] == ["a"]
@@ -127,7 +127,7 @@ async def test_a_cache_with_a_selector_learns_only_what_it_selects(served: Serve
 async def test_the_write_that_removes_the_last_finalizer_is_the_last(served: Served) -> None:
     client = Client(served[1])
     cache: Cache[Pod] = Cache("pods")
-    client.teach(cache, PODS, Pod)
+    client.attach_cache(cache, PODS, Pod)
     await client.create(PODS, "default", pod("a"))
     leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
     await client.patch(PODS, "default", "a", {"metadata": leaving})

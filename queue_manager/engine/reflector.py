@@ -1,13 +1,13 @@
-"""Keeps a cache equal to a collection of the API server: list once, then watch.
+"""Keeps a cache equal to a collection of the API server: list once, then watch (client-go's Reflector).
 
     list ──ok──> watch from its revision ──ends or breaks──> watch from where it ended
       ^                    │
-      └── 410 Gone ────────┘        (the cache stays as it is until the new list is there)
+      └── 410 Gone ────────┘        (the cache stays as it is until the new list has arrived)
 
-Everything that can happen to a watch is handled by going once around: the server ends it (timeoutSeconds),
-the connection breaks, it falls silent (a watchdog; API servers send a bookmark every minute), an ERROR event
-arrives, the server is too busy and says for how long. Failures are spaced by a jittered backoff. An object
-that cannot be decoded is counted, logged with its key and kept out; its last readable state stays.
+Every end of a watch leads into the next round of this loop: the server closes it (timeoutSeconds), the connection
+breaks, no byte arrives for SILENCE_SECONDS (API servers send a bookmark every minute), an ERROR event arrives, or the
+server is busy and sends Retry-After. Failures are spaced by a backoff with jitter. An object that cannot be decoded is
+counted and logged with its key; its last readable state stays in the cache.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from queue_manager.engine.transport import ApiError, Request, Transport
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS = 300  # a watch lasts so long, up to twice (client-go: 5 to 10 minutes)
-EMBEDDED_WATCH_SECONDS = 24 * 3600  # a watch that nothing can break lasts so long
-SILENCE_SECONDS = 150.0  # seconds without a byte after which a watch is given up
-SHORT_WATCH_SECONDS = 1.0  # seconds; a watch that ends sooner is a failure, not an end
-LIST_TIMEOUT_SECONDS = 60.0  # seconds per page
-KNOWN = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
-EVENTS_PER_YIELD = 2000  # events after which other tasks get their turn, even if more are there already
+WATCH_SECONDS = 300  # timeoutSeconds of a watch, randomly up to twice as long (client-go: 5 to 10 minutes)
+EMBEDDED_WATCH_SECONDS = 24 * 3600  # timeoutSeconds of a watch in the same process
+SILENCE_SECONDS = 150.0  # without a byte, after which a watch is abandoned
+SHORT_WATCH_SECONDS = 1.0  # a watch that ends sooner, without a change, counts as a failure
+LIST_TIMEOUT_SECONDS = 60.0  # per page
+CHANGES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+EVENTS_PER_YIELD = 2000  # events applied before other tasks run
 
 
 class _UnexpectedEvent(Exception):
-    """An event that is no change of an object."""
+    """A watch event that is not a change of an object."""
 
 
 class Expired(Exception):
-    """The server has forgotten the revision from which we wanted to go on."""
+    """410 Gone: the server no longer has the revision from which the watch should continue."""
 
 
 class Reflector(Generic[T]):
-    """Fills one cache. `run` it as a task; `synced` is set with the first list."""
+    """Fills one cache. Call `run` as a task; `synced` is set by the first list."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class Reflector(Generic[T]):
         undecodable: Callable[[Object, str], None] | None = None,
         silence: float | None = SILENCE_SECONDS,
     ) -> None:
-        """`undecodable` is called with the head of an object and the reason why its body cannot be read.
+        """`undecodable` is called with the head of an object whose body cannot be decoded, and the reason.
 
-        `silence`: seconds without a byte after which a watch is given up. None: the server is in the same process,
-        so a watch cannot break unnoticed; it lasts a day and needs no bookmarks.
+        `silence`: seconds without a byte after which a watch is abandoned. None: the server is in the same process,
+        where a watch cannot break unnoticed; then it lasts a day and needs no bookmarks.
         """
         self.cache = cache
         self.resource = resource
@@ -87,7 +87,7 @@ class Reflector(Generic[T]):
         cache.share = sharer(resource, type)
 
     async def run(self) -> None:
-        """List and watch for ever."""
+        """List and watch until cancelled."""
         listed = False
         while True:
             try:
@@ -97,14 +97,14 @@ class Reflector(Generic[T]):
                 await self._watch()
             except Expired as expired:
                 listed = False
-                self._log(logging.INFO, "watch expired, listing anew", expired)
+                self._log(logging.INFO, "watch expired, listing again", expired)
             except (ApiError, OSError, *UNDECODABLE) as error:
                 await self._back_off(error)
 
     # --- list ---
 
     async def _list(self) -> None:
-        """All pages of one revision into the cache. 410 in between: from the beginning."""
+        """Read all pages of one revision into the cache. A 410 between two pages starts again at the first page."""
         objects: list[T] = []
         unreadable: set[Key] = set()
         query = {"limit": str(PAGE_SIZE), **self._chosen()}
@@ -139,7 +139,7 @@ class Reflector(Generic[T]):
     # --- watch ---
 
     async def _watch(self) -> None:
-        """One watch, from the progress of the cache to its end."""
+        """Watch from the progress of the cache until the watch ends."""
         loop = asyncio.get_running_loop()
         query = {
             "watch": "1",
@@ -162,12 +162,12 @@ class Reflector(Generic[T]):
                 raise Expired(error.message) from error
             raise
         except TimeoutError:
-            log.info("watch fell silent, connecting anew", extra={"resource": str(self.resource)})
+            log.info("watch is silent, reconnecting", extra={"resource": str(self.resource)})
         if self.cache.progress == before and loop.time() - began < SHORT_WATCH_SECONDS:
-            raise ConnectionError("the watch ended at once")
+            raise ConnectionError("the watch ended immediately")
 
     async def _read(self, chunks: AsyncIterator[bytes], watchdog: asyncio.Timeout) -> None:
-        """Split the chunks into lines and take each; a line may come in many chunks."""
+        """Split the chunks into lines and apply each; one line may span many chunks."""
         loop = asyncio.get_running_loop()
         rest: list[bytes] = []
         taken = 0
@@ -183,14 +183,14 @@ class Reflector(Generic[T]):
                 begin = chunk.find(b"\n") + 1
                 taken += self.take(b"".join((*rest, chunk[:begin])))
             if begin < end:
-                taken += self.take(memoryview(chunk)[begin:end])  # chunks are large: they are not copied
+                taken += self.take(memoryview(chunk)[begin:end])  # a view: chunks are large, do not copy them
             rest = [chunk[end:]] if end < len(chunk) else []
             if taken >= EVENTS_PER_YIELD:
                 taken = 0
                 await asyncio.sleep(0)
 
     def take(self, lines: bytes | memoryview) -> int:
-        """Take complete lines, all at once if all can be decoded. Returns how many."""
+        """Apply complete lines, all at once if all can be decoded. Returns their number."""
         try:
             events = self._event.decode_lines(lines)
         except UNDECODABLE:
@@ -204,7 +204,7 @@ class Reflector(Generic[T]):
         return len(events)
 
     def _take_singly(self, lines: bytes) -> int:
-        """Bookmarks of strict types, errors, and objects that cannot be decoded end up here."""
+        """The slow path, for bookmarks of strict types, errors, and objects that cannot be decoded."""
         events = [line for line in lines.splitlines() if line.strip()]
         for line in events:
             raw = _RAW_EVENT.decode(line)
@@ -215,10 +215,10 @@ class Reflector(Generic[T]):
         return len(events)
 
     def _take_unexpected(self, lines: bytes) -> None:
-        """Of lines that could be decoded: the one that is no change of an object."""
+        """Handle the line that is not a change of an object, among lines that could be decoded."""
         for line in lines.splitlines():
             raw = _RAW_EVENT.decode(line)
-            if raw.type not in KNOWN:
+            if raw.type not in CHANGES:
                 self._apply_raw(raw)
 
     def _apply(self, event: _Event) -> None:
@@ -231,15 +231,15 @@ class Reflector(Generic[T]):
             case "BOOKMARK":
                 self.cache.advance(int(obj.metadata.resource_version or 0))
             case other:
-                # An ERROR's object is a Status. A type without a status decodes that as an object without a name,
-                # and what the error says is lost: 410 above all, after which only a new list helps.
+                # The object of an ERROR is a Status. A type without `status` decodes it as an object without a
+                # name and loses the error, e.g. the 410 after which only a new list helps.
                 raise _UnexpectedEvent(other)
 
     def _apply_raw(self, event: _RawEvent) -> None:
-        """An event whose object is not of our type."""
+        """Apply an event whose object does not have our type."""
         if event.type == "ERROR":
             self._raise(event.object)
-        if event.type not in KNOWN:
+        if event.type not in CHANGES:
             raise ApiError(500, "", f"unexpected watch event {event.type}")
         head = self._head(event.object)
         if head is None:
@@ -271,7 +271,7 @@ class Reflector(Generic[T]):
             return None
 
     def _head(self, raw: msgspec.Raw) -> Object | None:
-        """The metadata of an object that cannot be decoded as a whole; None if not even that can."""
+        """The metadata of an object that cannot be decoded as a whole; None if even its metadata cannot."""
         try:
             head: Object = decoder(Object).decode(raw)
         except UNDECODABLE:
@@ -289,7 +289,7 @@ class Reflector(Generic[T]):
         self.undecodable_count += 1
         self._count("reflector_undecodable_total")
         log.error(
-            "an object cannot be decoded and is left out",
+            "an object cannot be decoded and is skipped",
             extra={"resource": str(self.resource), "key": str(head.metadata.key), "error": why},
         )
         if self._undecodable is not None and head.metadata.name:
@@ -301,7 +301,7 @@ class Reflector(Generic[T]):
         asked = error.retry_after if isinstance(error, ApiError) else None
         delay = self._backoff.delay(at_least=asked or 0.0)
         self._count("reflector_failures_total")
-        self._log(logging.WARNING, f"list or watch failed, again in {delay:.1f} s", error)
+        self._log(logging.WARNING, f"list or watch failed, retrying in {delay:.1f} s", error)
         await asyncio.sleep(delay)
 
     def _log(self, level: int, text: str, error: Exception) -> None:
@@ -316,7 +316,7 @@ class Reflector(Generic[T]):
 
 
 class _Event(msgspec.Struct):
-    """A watch event; in decoders `object` has the type of the reflector."""
+    """A watch event; decoders replace the type of `object` by the reflector's type."""
 
     type: str
     object: Any
@@ -331,6 +331,6 @@ _RAW_EVENT = msgspec.json.Decoder(_RawEvent)
 
 
 def _event_decoder(type: type[Any]) -> msgspec.json.Decoder[_Event]:
-    """One pass over the line gives the event and its object."""
+    """Decodes an event and its object in one pass."""
     event = msgspec.defstruct("Event", [("type", str), ("object", type)], gc=False)
     return cast("msgspec.json.Decoder[_Event]", msgspec.json.Decoder(event))

@@ -180,7 +180,7 @@ class WorkQueue(Generic[K]):
                 self._observe("workqueue_work_duration_seconds", loop.time() - began)
                 if is_new:
                     self._new_processing -= 1
-                    self._notify_all_idle() if self._closed else self._notify_idle()  # another worker may take the next new key
+                    self._notify_all_idle() if self._closed else self._notify_idle()
                 if key in self._added_again:
                     self._added_again.discard(key)
                     self._enqueue(key)

@@ -1,4 +1,4 @@
-"""The Job controller on the engine: its ports, and how it is plugged into a Runtime."""
+"""The Job controller on the engine: implements its port, and attaches it to a runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from queue_manager.engine.workqueue import WorkQueue
 
-COMPONENT = "job-controller"  # as the built-in controller names itself in Events
+COMPONENT = "job-controller"  # reporting component of Events, as the built-in Job controller's
 
 _BY_OWNER = "job controller: controller uid"
 _BY_LACK_OF_OWNER = "job controller: namespace, without controller"
@@ -26,7 +26,7 @@ _BY_NAMESPACE = "job controller: namespace"
 
 
 class JobCluster:
-    """Implements `job_controller.ports.Cluster` on two caches and a client that teaches them its writes."""
+    """Implements `job_controller.ports.Cluster` on two caches and a client that applies its responses to them."""
 
     def __init__(self, client: Client, jobs: Cache[Job], pods: Cache[Pod]) -> None:
         self._client = client
@@ -89,7 +89,7 @@ class JobCluster:
 
     @staticmethod
     def _forget(cache: Cache[Job] | Cache[Pod], key: Key, uid: str = "") -> None:
-        """The API server has no object of this name: drop what the cache still shows under it."""
+        """The API server has no object of this name: drop the one that the cache still has."""
         known = cache.get(*key)
         if known is not None and uid in ("", known.metadata.uid):
             cache.forget_uid(known.metadata.uid)
@@ -107,10 +107,10 @@ def _namespace_if_orphan(pod: Pod) -> tuple[str, ...]:
 def attach_job_controller(
     runtime: Runtime, options: JobControllerOptions | None = None, permits: PodPermits | None = None
 ) -> JobController:
-    """Have the runtime run the Job controller: Jobs, pods nobody counts any more, and TTLs of finished Jobs.
+    """Attach the Job controller, the orphan sweeper and, if it manages all Jobs, the TTL controller to a runtime.
 
-    To be called before the runtime starts. TTLs only where no built-in controller looks after them. `permits` says
-    which Jobs may have pods, None: all; it is asked only after every cache of the runtime is synced.
+    Call it before the runtime starts. With manage "ManagedBy" kube-controller-manager applies the TTLs. `permits`
+    decides which Jobs may have pods, None: all; it is asked only after every cache of the runtime is synced.
     """
     options = options or JobControllerOptions()
     jobs, pods = runtime.cache(JOBS, Job), runtime.cache(PODS, Pod)

@@ -1,17 +1,20 @@
-"""The life of a Workload: given one and its surroundings, the next thing to do.
+"""The life cycle of a Workload: the next step, given the object and its surroundings.
 
-Theory. All state is in the object: spec.active, conditions, status.admission, requeueState, finalizers. A
-Workload is in one of these states, and each rule below handles one way out of one of them:
+All state is in the object: spec.active, conditions, status.admission, requeueState, finalizers. A Workload is in one
+of these states, and each rule below handles one way out of one of them:
 
-    waiting     no quota; in line, blocked by a queue or gate, or in backoff     -> admitted (by the scheduler)
+    waiting     no quota; pending, blocked by a queue or gate, or in backoff     -> admitted (by the scheduler)
     admitted    holds quota, its Job runs                                        -> evicted, finished
     evicted     holds quota until its Job has stopped (see `jobs`)               -> waiting or inactive
-    inactive    spec.active is false, no quota                                   -> waiting (a user says so)
-    finished    for good; only retention is left
+    inactive    spec.active is false, no quota                                   -> waiting (when a user reactivates it)
+    finished    final; only retention is left
 
-Rules are asked in order and the first that applies is the answer: one step, one write, then look again.
-Since every step is derived from the object alone, a crash between two writes loses nothing. Time enters
-only as `now`; a step in the future is a `Wait` with the moment to look again (spec: kueue.md 4.5 to 4.7).
+Rules are evaluated in order, and the first that returns a step decides: one step, one write, then the next evaluation.
+Because each step is derived from the object alone, a crash between two writes loses nothing. Time enters only as
+`now`; a step in the future is a `Wait` with the time of the next evaluation.
+
+Source: Kueue's pkg/controller/core/workload_controller.go; BEHAVIOUR.md#q20-podsready-timeout to
+BEHAVIOUR.md#q29-retention. LIFECYCLE.md is generated from the rules and their docstrings.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ Rule = Callable[[Workload, WorkloadContext, Settings, datetime], Step | None]
 
 
 def next_step(workload: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step:
-    """The one thing to do now."""
+    """The step of the first rule that applies, else Idle."""
     for rule in RULES:
         step = rule(workload, view, settings, now)
         if step is not None:
@@ -53,7 +56,9 @@ def next_step(workload: Workload, view: WorkloadContext, settings: Settings, now
 
 
 def _orphaned(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Its Job is gone. If the garbage collector came first there is nobody left to tell."""
+    """If the Job is gone, the Workload is Finished with OwnerNotFound, or loses its finalizer if it is being
+    deleted.
+    """
     if not view.owner_gone or w.is_true(condition_types.FINISHED):
         return None
     if w.metadata.deletion_timestamp is not None:
@@ -62,7 +67,7 @@ def _orphaned(w: Workload, view: WorkloadContext, settings: Settings, now: datet
 
 
 def _finished(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """It is let go of at once, and deleted after a retention."""
+    """A finished Workload loses its finalizer at once, and is deleted after the retention."""
     finished = w.condition(condition_types.FINISHED)
     if finished is None or not finished.is_true:
         return None
@@ -74,7 +79,9 @@ def _finished(w: Workload, view: WorkloadContext, settings: Settings, now: datet
 
 
 def _deleted(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """The Job's side of the queue stops the Job of a deleted Workload and lets go; without a Job nobody else does."""
+    """A Workload that is being deleted loses its finalizer; if it has a Job, `jobs` stops that first and then removes
+    it.
+    """
     if w.metadata.deletion_timestamp is None:
         return None
     return Idle() if w.job_uid else _remove_finalizer(w)
@@ -96,18 +103,17 @@ def _expire(since: datetime | None, keep: float | None, now: datetime, *, owner:
 
 
 def _ahead_of_the_clock(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Times that were written before the clock was set back are corrected before a rule below counts from them."""
+    """Times in the future are corrected, before the rules below count from them."""
     return WriteStatus(clock_set_back.correct) if clock_set_back.is_ahead(w, now) else None
 
 
-# --- activity ----------------------------------------------------------------------------------------------
+# --- spec.active -------------------------------------------------------------------------------------------
 
 
 def _to_deactivate(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """One deactivation per announcement.
-
-    If there was one, somebody has reactivated it before we got further. What was announced is carried out all the
-    same, as if they had come a moment later: the cause is still there, and would be announced again at once.
+    """DeactivationTarget sets spec.active to false, once per announcement. If a user has reactivated the Workload
+    before the eviction was written, the eviction is still written, without setting spec.active again: its cause
+    persists, and would be announced again at once.
     """
     target = w.condition(condition_types.DEACTIVATION_TARGET)
     if not w.spec.active or target is None or not target.is_true:
@@ -119,7 +125,9 @@ def _to_deactivate(w: Workload, view: WorkloadContext, settings: Settings, now: 
 
 
 def _inactive(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Evicted if it holds quota. If a rule deactivated it, and not a user, its Job is deleted after a retention."""
+    """An inactive Workload is evicted if it holds quota. If a rule deactivated it, not a user, its Job is deleted
+    after the retention.
+    """
     if w.spec.active:
         return None
     draft = Draft(w, now)
@@ -133,15 +141,15 @@ def _inactive(w: Workload, view: WorkloadContext, settings: Settings, now: datet
     if evicted is None or w.is_true(condition_types.QUOTA_RESERVED):
         return Idle()
     if not evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO):
-        return Idle()  # a user's deactivation is kept
+        return Idle()  # retention exempts what a user deactivated
     return _expire(evicted.last_transition_time, settings.retain_deactivated, now, owner=True)
 
 
-# --- waiting -----------------------------------------------------------------------------------------------
+# --- without quota -----------------------------------------------------------------------------------------
 
 
 def _gated(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """It stays out of line as long as an annotation names gates."""
+    """A Workload whose annotation names admission gates is not enqueued."""
     gates = w.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
     reserved = w.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
@@ -170,7 +178,9 @@ def _open_gate(draft: Draft) -> None:
 
 
 def _backoff(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """No quota any more, and not in line yet."""
+    """A Workload without quota waits until requeueAt, or until the cause of Requeued=False is gone; then it is
+    requeued.
+    """
     if w.is_true(condition_types.QUOTA_RESERVED):
         return None
     state = w.status.requeue_state
@@ -190,13 +200,14 @@ def _backoff(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
 
 
 def _wait_for_retry(w: Workload, settings: Settings, at: datetime, now: datetime) -> Step:
+    """Wait for requeueAt, or for giveUpAfter if that ends first."""
     end = requeuing.ends_instead_of_retry(w, settings)
     if end is not None:
         return Wait(end) if now < end else WriteStatus(requeuing.give_up)
     return Wait(at) if now < at else WriteStatus(transitions.end_backoff)
 
 
-# Reasons that the scheduler gives: it takes them back itself.
+# Reasons that the scheduler writes, and replaces itself.
 _BY_SCHEDULER = (
     reasons.NO_MATCHING_FLAVOR,
     reasons.WAITING_FOR_QUOTA,
@@ -209,7 +220,7 @@ _BY_SCHEDULER = (
 
 
 def _waiting(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Keep the reason of a waiting Workload true."""
+    """The reason of QuotaReserved=False is kept up to date."""
     reserved = w.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return None
@@ -219,7 +230,7 @@ def _waiting(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
 
 
 def _update_reason(draft: Draft, view: WorkloadContext) -> None:
-    """Decided anew on the newest state: the scheduler may have said something meanwhile."""
+    """Decides on the newest state: the scheduler may have written a reason meanwhile."""
     reserved = draft.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return
@@ -229,12 +240,12 @@ def _update_reason(draft: Draft, view: WorkloadContext) -> None:
     if why is not None:
         transitions.block(draft, why.reason, why.message)
     elif reserved is not None and draft.is_true(condition_types.ADMITTED):
-        # A reservation that somebody took away: without quota nothing is admitted.
+        # Another writer has removed the reservation: without quota, Admitted is False.
         transitions.block(draft, reserved.reason, reserved.message)
 
 
 def blocker(w: Workload, view: WorkloadContext) -> PendingReason | None:
-    """The queue that keeps it from being tried."""
+    """Why the Workload's queues keep it from being tried; None if they do not."""
     queue = w.spec.queue_name
     if not view.local_queue_exists:
         return PendingReason(reasons.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
@@ -248,11 +259,13 @@ def blocker(w: Workload, view: WorkloadContext) -> PendingReason | None:
 
 
 def _after_a_blocker(reason: str, view: WorkloadContext) -> PendingReason | None:
-    """What to say once the old reason is over, until the scheduler says something else."""
+    """The reason until the scheduler gives one, after the previous reason has ceased to hold; None: the previous one
+    holds.
+    """
     if reason in _BY_SCHEDULER and not (reason == reasons.PENDING_EVALUATION and view.bypassed):
         return None
     if reason == reasons.MISCONFIGURED and view.error:
-        return None  # the scheduler said so, and it is still true
+        return None  # written by the scheduler, and still true
     if view.bypassed is not None:
         return PendingReason(view.bypassed.reason, messages.EQUIVALENT_MESSAGE)
     return PendingReason(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
@@ -268,21 +281,23 @@ def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) 
 
 
 def _ownerless_stop(w: Workload) -> Step | None:
-    """An evicted Workload without a Job has nothing to stop."""
+    """An evicted Workload without a Job releases its quota at once: there is nothing to stop."""
     if not w.job_uid and w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
         return WriteStatus(lambda d: transitions.unreserve(d, waits_for_pods=False))
     return None
 
 
 def _evicted(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """The Job's side of the queue stops the Job and gives the quota back; without a Job there is nothing to stop."""
+    """An evicted Workload keeps its quota until `jobs` has stopped its Job; without a Job the quota is released at
+    once.
+    """
     if not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
         return None
     return _ownerless_stop(w) or Idle()
 
 
 def _checked(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Admission checks: their list, whether they are all passed, and what a refusal means (see `checks`)."""
+    """The list of admission checks is kept up to date, and their states take effect (see `admission_checks`)."""
     if w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
         return None
 
@@ -297,7 +312,7 @@ def _checked(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
 
 
 def _withdrawn(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Reserved, not admitted, and its queue does not want it any more."""
+    """A reservation without admission is released if one of its queues is stopped, terminating or missing."""
     if (
         not w.is_true(condition_types.QUOTA_RESERVED)
         or w.is_true(condition_types.ADMITTED)
@@ -322,7 +337,7 @@ def _unwanted(w: Workload, view: WorkloadContext) -> tuple[str, str] | None:
 
 
 def _drained(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """A queue that is drained evicts what it has admitted."""
+    """A queue with stopPolicy HoldAndDrain evicts the Workloads that it has admitted."""
     if not w.is_true(condition_types.ADMITTED) or view.draining is None:
         return None
     reason, message = view.draining
@@ -335,7 +350,9 @@ def _evict_once(draft: Draft, reason: str, message: str) -> None:
 
 
 def _running(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Two deadlines: for the pods to be ready, and for the whole execution."""
+    """An admitted Workload is evicted or deactivated at one of two deadlines: for ready pods, and for the execution
+    time.
+    """
     if not w.is_true(condition_types.ADMITTED) or w.is_true(condition_types.EVICTED):
         return None
     ready = requeuing.pods_deadline(w, settings, view.unscheduled)
@@ -350,7 +367,7 @@ def _running(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
 
 
 def execution_deadline(w: Workload) -> datetime | None:
-    """When an admitted Workload has run for its maximum execution time, earlier runs included; None: never."""
+    """When an admitted Workload reaches maximumExecutionTimeSeconds, past runs included; None if it has no limit."""
     limit, admitted = w.spec.maximum_execution_time_seconds, w.condition(condition_types.ADMITTED)
     if limit is None or admitted is None or not admitted.is_true or admitted.last_transition_time is None:
         return None

@@ -1,4 +1,4 @@
-"""The gauges of the queue, computed from the quota_cache and the cached Workloads for each exposition."""
+"""The gauges of the queue, computed from the quota cache and the cached Workloads for each exposition."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from queue_manager.scheduling.quota_state import Holding
 from queue_manager.scheduling.quota_tree import FlavorResource
 
 BLOCKED = "sluice_cluster_queue_blocked_by_never_fitting_head"
-UNITS = {"cpu": 1000}  # amounts of cpu are thousandths
+UNITS = {"cpu": 1000}  # amounts per exported unit: cpu is counted in thousandths
 
 
 class Gauge(NamedTuple):
-    """One series, without the prefix of its name."""
+    """One series; `name` without the prefix `kueue_`."""
 
     name: str
     labels: dict[str, str]
@@ -28,7 +28,7 @@ class Gauge(NamedTuple):
 def gauges(
     quota_cache: QuotaCache, workloads: Iterable[Workload], is_exported: Callable[[Key], bool], *, resources: bool
 ) -> Iterator[Gauge]:
-    """All series. `shown`: whether a LocalQueue has its own; `resources`: also quotas and usage."""
+    """All series. `is_exported`: whether a LocalQueue has series; `resources`: also quotas and usage."""
     for name in quota_cache.state.queues:
         yield from _of_cluster_queue(quota_cache, name)
         if resources:
@@ -60,7 +60,7 @@ def _of_cluster_queue(quota_cache: QuotaCache, name: str) -> Iterator[Gauge]:
     if queue.queue.metadata.deletion_timestamp is not None:
         current = "terminating"
     else:
-        current = "active" if quota_cache.is_active(name) else "pending"  # pending: it admits nothing
+        current = "active" if quota_cache.is_active(name) else "pending"  # pending: exists and admits nothing
     for status in ("pending", "active", "terminating"):
         yield Gauge("cluster_queue_status", {**own, "status": status}, float(status == current))
 
@@ -102,7 +102,7 @@ def _of_local_queue(quota_cache: QuotaCache, key: Key, mine: list[Holding], *, r
 
 
 def _counted(quota_cache: QuotaCache, workloads: list[Workload], is_exported: Callable[[Key], bool]) -> Iterator[Gauge]:
-    """Finished and unadmitted Workloads, from their own conditions."""
+    """Finished and unadmitted Workloads, by their own conditions."""
     ended: Counter[tuple[str, Key]] = Counter()
     waiting: Counter[tuple[str, Key, str, str]] = Counter()
     for w in workloads:
@@ -131,7 +131,9 @@ def _counted(quota_cache: QuotaCache, workloads: list[Workload], is_exported: Ca
 
 
 def why_not_admitted(w: Workload) -> tuple[str, str]:
-    """The reason of Admitted, and of QuotaReserved behind it; a condition that is missing counts as the first one."""
+    """(reason, underlying cause) of an unadmitted Workload: the reasons of Admitted and QuotaReserved, with
+    defaults.
+    """
     if w.is_true(condition_types.QUOTA_RESERVED):
         admitted = w.condition(condition_types.ADMITTED)
         return (admitted.reason if admitted is not None else reasons.UNSATISFIED_CHECKS), ""

@@ -1,8 +1,8 @@
-"""The queue's metrics, under the names of Kueue (`queue_manager.api.metric_families`).
+"""Counters and histograms of the queue, and the exposition of its gauges.
 
-Counters and histograms follow the conditions of Workloads: each change of a condition to True is counted once,
-whoever wrote it. What the caches hold at the start is not counted. Gauges are computed for each exposition
-(`gauges`). Evictions are counted where they are written (`eviction_metrics`).
+Counters and histograms follow the conditions of Workloads: each change of a condition to True counts once, whoever
+wrote it. The content of the caches at the start does not count. Gauges are computed for each exposition (`gauges`),
+evictions are counted where they are written (`evictions`). BEHAVIOUR.md#q42-metrics.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from queue_manager.metrics import evictions, gauges
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.workload_writer import WorkloadWriter
 
-ROLE = "replica_role"  # leader, follower, or standalone where there is no election
+ROLE = "replica_role"  # leader, follower, or standalone without leader election
 
 EVICTION_LATENCY = "kueue_workload_eviction_latency_seconds"
 
 
 class QueueMetrics:
-    """Counts what happens to Workloads, and shows what is when the metrics are asked for."""
+    """Counts the changes of Workloads, and sets the gauges before each exposition."""
 
     def __init__(self, runtime: Runtime, quota_cache: QuotaCache, writer: WorkloadWriter, config: Metrics) -> None:
-        """`chosen` may be replaced at any time."""
+        """`config` may be replaced at any time."""
         self.config = config
         self._metrics: MetricRegistry = runtime.metrics
         self._quota_cache = quota_cache
@@ -41,7 +41,7 @@ class QueueMetrics:
         self._workloads.subscribe(self._on_workload)
         self._metrics.before_exposition(self.collect)
 
-    # --- what happens ---
+    # --- events --------
 
     def _on_written(self, before: Workload, after: Workload) -> None:
         evictions.count(self._metrics, before, after, by_local_queue=self._is_exported(before.local_queue))
@@ -96,10 +96,10 @@ class QueueMetrics:
             seconds = (reserved.last_transition_time - evicted.last_transition_time).total_seconds()
             self._metrics.observe(EVICTION_LATENCY, own, max(0.0, seconds))
 
-    # --- what is ---
+    # --- gauges ----
 
     def collect(self) -> None:
-        """Set all gauges, and drop those of what is no more."""
+        """Set all gauges, and remove the series that no longer exist."""
         shown: dict[str, set[Labels]] = {}
         found = gauges.gauges(
             self._quota_cache,
@@ -131,7 +131,7 @@ def _became_true(old: Workload, new: Workload, kind: str) -> Condition | None:
 
 
 def _queued_at(workload: Workload) -> datetime | None:
-    """Since when it waits for this run: since it was put back in line, or created."""
+    """Since when the Workload has been pending for this run: since it was requeued, or created."""
     requeued = workload.condition(condition_types.REQUEUED)
     if requeued is not None and requeued.is_true:
         return requeued.last_transition_time

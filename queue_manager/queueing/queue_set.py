@@ -1,8 +1,8 @@
-"""All pending Workloads: which LocalQueue they came through, in which ClusterQueue they stand.
+"""All pending Workloads, by LocalQueue and by ClusterQueue.
 
-A Workload belongs to the LocalQueue it names, whether that exists or not. It stands in line in the
-ClusterQueue of its LocalQueue as soon as both exist, and on hold while the LocalQueue is stopped. Everything
-here is derived: putting all Workloads and queues again, in any order, gives the same lines.
+A Workload belongs to the LocalQueue that it names, whether that exists or not. It is pending in the ClusterQueue of
+its LocalQueue as soon as both exist, and on hold while the LocalQueue is stopped. All state is derived: putting all
+Workloads and queues again, in any order, gives the same result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from queue_manager.scheduling.workload_info import Info
 
 
 class Queues:
-    """Where each pending Workload stands. Changes of queues and Workloads may come in any order."""
+    """The place of each pending Workload. Changes of queues and Workloads may arrive in any order."""
 
     def __init__(self) -> None:
         self.cluster_queues: dict[str, PendingWorkloads] = {}
@@ -30,7 +30,7 @@ class Queues:
     # --- Workloads ---
 
     def put(self, info: Info, now: datetime) -> None:
-        """A Workload that waits for quota, new or changed."""
+        """Add a Workload that is pending for quota, or take its newest state."""
         if self._queue_of.get(info.key, info.queue) != info.queue:
             self.remove(info.key)
         self._queue_of[info.key] = info.queue
@@ -38,7 +38,7 @@ class Queues:
         self._enqueue(info, now)
 
     def remove(self, key: Key) -> Info | None:
-        """It got quota, ended, or must not be considered any more."""
+        """Remove a Workload that has quota, has ended, or must not be tried; return it, or None."""
         queue = self._queue_of.pop(key, None)
         if queue is None:
             return None
@@ -52,6 +52,7 @@ class Queues:
         return info
 
     def get(self, key: Key) -> Info | None:
+        """The pending Workload, or None."""
         queue = self._queue_of.get(key)
         return None if queue is None else self._members[queue][key]
 
@@ -70,10 +71,12 @@ class Queues:
     # --- queues ---
 
     def is_stopped(self, queue: Key) -> bool:
+        """Whether the LocalQueue exists and its stopPolicy is Hold or HoldAndDrain."""
         local = self.local_queues.get(queue)
         return local is not None and stops(local.spec.stop_policy)
 
     def set_local_queue(self, local: LocalQueue, now: datetime) -> None:
+        """Take a new or changed LocalQueue."""
         key = local.metadata.key
         old = self.local_queues.get(key)
         if old is not None and old.spec.cluster_queue != local.spec.cluster_queue:
@@ -85,6 +88,7 @@ class Queues:
                 self._enqueue(info, now)
 
     def drop_local_queue(self, key: Key) -> None:
+        """The LocalQueue is deleted: its Workloads are pending in no ClusterQueue."""
         pending = self._pending(key)
         self.local_queues.pop(key, None)
         if pending is not None:
@@ -92,6 +96,7 @@ class Queues:
                 pending.remove(member)
 
     def set_cluster_queue(self, queue: ClusterQueue, now: datetime) -> None:
+        """Take a new or changed ClusterQueue."""
         name = queue.metadata.name
         known = self.cluster_queues.get(name)
         pass_by = queue.metadata.annotations.get(keys.PASS_BY) == "true"
@@ -104,44 +109,50 @@ class Queues:
                 self._enqueue(info, now)
 
     def drop_cluster_queue(self, name: str) -> None:
+        """The ClusterQueue is deleted."""
         self.cluster_queues.pop(name, None)
 
     def local_queues_of(self, cluster_queue: str) -> list[Key]:
+        """The LocalQueues that lead to this ClusterQueue."""
         return [key for key, local in self.local_queues.items() if local.spec.cluster_queue == cluster_queue]
 
     # --- the scheduler's view ---
 
     def heads(self, is_active: Callable[[str], bool], now: datetime) -> list[tuple[str, Info]]:
-        """One Workload to try for each active ClusterQueue that has one: the first of those not in backoff at `now`."""
+        """(ClusterQueue, head) for each active ClusterQueue that has a Workload to try; backoffs that end by `now` are
+        over.
+        """
         for pending in self.cluster_queues.values():
             pending.end_backoffs(now)
         found = ((name, p.head()) for name, p in self.cluster_queues.items() if is_active(name))
         return [(name, head) for name, head in found if head is not None]
 
     def refused(self, refusal: Refuse, *, never: bool = False) -> None:
+        """Record the scheduler's refusal of a head. `never`: it cannot fit unless quota or flavors change."""
         pending = self.cluster_queues.get(refusal.cluster_queue)
         if pending is not None:
             why = PendingReason(refusal.reason, refusal.message)
             pending.refused(refusal.info.key, refusal.retry, why, never=never)
 
     def requeue_inadmissible(self, names: Iterable[str], now: datetime) -> bool:
-        """Quota or rules of these ClusterQueues changed. True if anybody gets another chance."""
+        """Quota or rules of these ClusterQueues changed: their Workloads can be tried again. True if there was any."""
         woken = [p.requeue_inadmissible(now) for name in names if (p := self.cluster_queues.get(name)) is not None]
         return any(woken)
 
-    # --- what people see ---
+    # --- queries -----------
 
     def bypassed(self, key: Key) -> PendingReason | None:
+        """The refusal for which an equivalent Workload was parked, and this one with it; None if it is not parked."""
         queue = self._queue_of.get(key)
         pending = self._pending(queue) if queue is not None else None
         return pending.bypassed(key) if pending is not None else None
 
     def pending_count(self, queue: Key) -> int:
-        """Pending Workloads of a LocalQueue."""
+        """The number of pending Workloads of a LocalQueue, whether or not it exists."""
         return len(self._members.get(queue, ()))
 
     def pending_by_status(self, queue: Key) -> tuple[int, int]:
-        """Pending Workloads of a LocalQueue: (in line, waiting for some change)."""
+        """Pending Workloads of a LocalQueue: (active, inadmissible)."""
         pending, members = self._pending(queue), self._members.get(queue, {})
         if pending is None:
             return 0, len(members)

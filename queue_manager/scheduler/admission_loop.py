@@ -1,7 +1,8 @@
-"""The scheduler: runs admission cycles when something changed, and never otherwise.
+"""Runs admission cycles when something has changed, and writes their outcomes.
 
-Who waits and who holds how much stands in the `quota_cache`. A cycle is one synchronous call between two awaits, so
-nothing changes under it; what it admits and refuses is written behind it.
+The `quota_cache` knows the pending Workloads and the quota in use. A cycle is one synchronous call between two awaits,
+so nothing changes during it. Admissions are assumed in the quota cache at once, and written concurrently with further
+cycles. BEHAVIOUR.md#q11-admission-cycle.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from queue_manager.scheduling.workload_info import Info
 
 log = logging.getLogger(__name__)
 
-CONCURRENT_WRITES = 50
-NEVER_FITS_REASONS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # unless quota or flavors are changed
-RETRY_SECONDS = 1.0  # after a write that failed
-MAX_RETRY_SECONDS = 60.0  # after one that was refused, and will be again
-REFUSED_STATUSES = (400, 403, 413, 422)  # answers about what was asked for, not about the server's state
+CONCURRENT_WRITES = 50  # requests
+NEVER_FITS_REASONS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # hold until quota or flavors change
+RETRY_SECONDS = 1.0  # after a failed write, and after the first rejected one
+MAX_RETRY_SECONDS = 60.0  # the delay doubles with each write that the server rejects
+REFUSED_STATUSES = (400, 403, 413, 422)  # statuses about the request, not about the state of the server
 
 
 class Scheduler:
@@ -46,15 +47,13 @@ class Scheduler:
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._writes: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
-        self._refusals: dict[str, int] = {}  # how often the server refused, in a row, what to write about a uid
-        self._retry_timers: dict[
-            str, asyncio.TimerHandle
-        ] = {}  # by uid: its reason could not be written, and will be tried
+        self._refusals: dict[str, int] = {}  # by uid: rejected writes in a row
+        self._retry_timers: dict[str, asyncio.TimerHandle] = {}  # by uid: retries of reasons
         self._workloads.subscribe(self._on_workload)
         runtime.task(self.run)
 
     def reconfigure(self, settings: Settings) -> None:
-        """From now on."""
+        """Use these settings from the next cycle on."""
         self._settings = settings
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
@@ -65,7 +64,7 @@ class Scheduler:
     # --- cycles ---
 
     async def run(self) -> None:
-        """Cycle while there is somebody to try, then wait for a change."""
+        """Run cycles while there is a head to try, then wait for a change."""
         changed = self._quota_cache.changed
         try:
             while True:
@@ -81,7 +80,7 @@ class Scheduler:
                 self._cancel_retry(uid)
 
     def cycle(self) -> bool:
-        """One admission cycle. False if there is nobody to try before something changes."""
+        """Run one admission cycle. False if nothing can be tried before something changes."""
         now = self._runtime.clock.now()
         heads = self._quota_cache.queues.heads(self._quota_cache.is_active, now)
         if not heads:
@@ -96,7 +95,7 @@ class Scheduler:
         return progress
 
     def _carry_out(self, outcome: Admit | Refuse) -> bool:
-        """True if the next cycle will see another head."""
+        """Carry out an outcome. True if the next cycle has another head to try."""
         if isinstance(outcome, Refuse):
             self._quota_cache.queues.refused(outcome, never=outcome.reason in NEVER_FITS_REASONS)
             self._start_write(self._write_refusal(outcome))
@@ -109,6 +108,9 @@ class Scheduler:
         return True
 
     def _is_blocked_by_pods(self) -> bool:
+        """waitForPodsReady.blockAdmission: whether an admitted Workload is not PodsReady.
+        BEHAVIOUR.md#q37-block-admission.
+        """
         ready = self._settings.pods_ready
         if ready is None or not ready.block_admission:
             return False
@@ -131,13 +133,13 @@ class Scheduler:
                     latest = await self._writer.write(
                         workload, lambda draft: self._admit(draft, decision), event_reasons.SCHEDULER_COMPONENT
                     )
-                written = reserves_quota(latest)  # it may have ended in the same write
+                written = reserves_quota(latest)  # False if the Workload finished in the same write
                 self._refusals.pop(what.uid, None)
         except Gone:
             pass
         except Exception as error:
             _report(error, "an admission could not be written", what)
-            if _is_refusal(error):  # nobody else need wait for the quota meanwhile
+            if _is_refusal(error):  # the quota is free for others until the retry
                 retry_after = self._record_refusal(what, error)
             else:
                 await asyncio.sleep(RETRY_SECONDS)
@@ -145,7 +147,9 @@ class Scheduler:
             self._quota_cache.resolve_assumption(what, written=written, retry_after=retry_after)
 
     def _record_refusal(self, what: Info, error: Exception) -> float:
-        """The server will not have what is to be written about a Workload, who is told once: when to try again."""
+        """The server rejects what we write about a Workload: record one Event, return the seconds until the next
+        attempt.
+        """
         before = self._refusals.get(what.uid, 0)
         workload = self._workloads.by_uid(what.uid)
         if workload is not None:
@@ -158,7 +162,7 @@ class Scheduler:
         return min(MAX_RETRY_SECONDS, RETRY_SECONDS * 2.0 ** min(before, 32))
 
     def _admit(self, draft: Draft, decision: Admit) -> None:
-        """Only if nothing has changed since the decision that would have changed it."""
+        """Reserve quota, unless something on which the decision depends has changed."""
         newest = self._quota_cache.read(draft.workload)
         if not self._quota_cache.is_active(decision.cluster_queue) or self._quota_cache.queues.is_stopped(newest.queue):
             return
@@ -200,14 +204,14 @@ class Scheduler:
         except Gone:
             return
         except Exception as error:
-            if what.uid not in self._retry_timers:  # else another attempt of the same moment has been told of
+            if what.uid not in self._retry_timers:  # else a concurrent write has reported it
                 _report(error, "a refusal could not be written", what)
                 self._retry_reason_after(
                     workload, self._record_refusal(what, error) if _is_refusal(error) else RETRY_SECONDS
                 )
 
     def _retry_reason_after(self, workload: Workload, seconds: float) -> None:
-        """However often its queue changes meanwhile, its reason is tried again only then."""
+        """Do not write the reason of this Workload again for `seconds`, however often its queue changes."""
 
         def end() -> None:
             self._cancel_retry(workload.metadata.uid)
@@ -236,7 +240,7 @@ class Scheduler:
 
 
 def _report(error: Exception, text: str, what: Info) -> None:
-    """A server that is busy or away is part of life; anything else is a mistake of ours, told with its place."""
+    """Log a failed write; with a traceback unless the server is busy or unreachable."""
     extra = {"key": str(what.key), "error": str(error)}
     if isinstance(error, ApiError | OSError):
         log.warning(text, extra=extra)

@@ -1,7 +1,8 @@
-"""The status of ClusterQueues and LocalQueues, and the finalizers that keep what is in use.
+"""The status of ClusterQueues and LocalQueues, and the finalizers of queues and flavors that are in use.
 
-Everything in a status is computed from the quota_cache; it is written only when it differs, and changes
-of Workloads are collected for a second, so a burst of admissions costs one write per queue.
+A status is computed from the quota cache and written only when it differs. Changes of Workloads are batched for
+STATUS_BATCH_SECONDS, so that a burst of admissions costs one write per queue (Kueue: UpdatesBatchPeriod).
+BEHAVIOUR.md#q30-queue-status.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.quota_state import Holding, QueueState
 from queue_manager.scheduling.quota_tree import FlavorResource
 
-STATUS_BATCH_SECONDS = 1.0  # changes of Workloads are collected so long
+STATUS_BATCH_SECONDS = 1.0  # from a Workload's change to the status write
 
 
 class QueueStatusController:
-    """One worker: a queue's status is written by nobody else."""
+    """The only writer of the status of queues; it has one worker."""
 
     def __init__(self, runtime: Runtime, quota_cache: QuotaCache) -> None:
         self._runtime = runtime
@@ -65,7 +66,7 @@ class QueueStatusController:
         quota_cache.lost_admission_listeners.append(self._on_lost_admission)
         runtime.worker(self.queue, self.sync)
 
-    # --- what to look at ---
+    # --- events -----------
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         for workload in (old, new):
@@ -80,7 +81,7 @@ class QueueStatusController:
                 self._enqueue_later("cq", Key("", admission.cluster_queue))
 
     def _on_lost_admission(self, holding: Holding) -> None:
-        """It was counted while it was being written, and its Workload may never change because of it."""
+        """The holding was counted while it was being written, and its Workload may not change again."""
         self._enqueue_later("lq", holding.queue)
         self._enqueue_later("cq", Key("", holding.cluster_queue))
 
@@ -125,9 +126,10 @@ class QueueStatusController:
                     for key in self._quota_cache.queues.local_queues_of(name):
                         self.queue.add(("lq", key))
 
-    # --- work ---
+    # --- sync ---
 
     async def sync(self, item: tuple[str, Key]) -> None:
+        """Bring the status of one queue ("cq", "lq") or the finalizer of one flavor ("rf") up to date."""
         kind, key = item
         try:
             match kind:
@@ -142,7 +144,7 @@ class QueueStatusController:
                 return
             if error.status != 409:
                 raise
-            self._enqueue_later(kind, key)  # somebody else wrote: look at the newest state
+            self._enqueue_later(kind, key)  # conflict with another writer: sync the newest state
 
     async def _sync_cluster_queue(self, key: Key) -> None:
         queue = self._cluster_queues.get(key.namespace, key.name)
@@ -177,7 +179,7 @@ class QueueStatusController:
             queue,
             queue.status,
             self._local_active(queue),
-            self._quota_cache.queues.pending_count(key),  # whether or not there is a ClusterQueue for them
+            self._quota_cache.queues.pending_count(key),  # also those without a ClusterQueue
             holdings,
             _usages(state, holdings, borrowed=False) if state is not None else ((), ()),
         )
@@ -226,7 +228,9 @@ class QueueStatusController:
         )
 
     def _blocked(self, queue: ClusterQueue) -> tuple[str, str, str] | None:
-        """A StrictFIFO head that can never fit; None while there is none."""
+        """The Blocked condition while a StrictFIFO head can never fit, else None.
+        BEHAVIOUR.md#q31-never-fitting-head.
+        """
         pending = self._quota_cache.queues.cluster_queues.get(queue.metadata.name)
         if pending is None or pending.never is None:
             return None
@@ -235,7 +239,7 @@ class QueueStatusController:
     def _conditions(
         self, queue: Object, old: tuple[Condition, ...], kind: str, value: tuple[str, str, str] | None
     ) -> tuple[Condition, ...]:
-        """The conditions with this one as it must be; None: without it."""
+        """The conditions with this one set to `value`, or without it if `value` is None."""
         known = next((c for c in old if c.type == kind), None)
         if value is None:
             return tuple(c for c in old if c is not known)
@@ -243,7 +247,7 @@ class QueueStatusController:
         new = make_condition(known, kind, *value, queue.metadata.generation, now)
         return old if new is known else (*(c for c in old if c is not known), new)
 
-    # --- in use ---
+    # --- finalizers
 
     async def _sync_flavor(self, key: Key) -> None:
         flavor = self._flavors.get(key.namespace, key.name)
@@ -252,7 +256,9 @@ class QueueStatusController:
             await self._keep_finalizer(RESOURCE_FLAVORS, flavor, used)
 
     async def _keep_finalizer(self, resource: Resource, obj: Object, in_use: bool) -> bool:
-        """Put our finalizer on what lives, take it off what is deleted and unused. True if it was written."""
+        """Add our finalizer to a live object, remove it from a deleted one that is not in use. True if it was
+        written.
+        """
         meta = obj.metadata
         has = keys.FINALIZER in meta.finalizers
         deleting = meta.deletion_timestamp is not None
@@ -266,7 +272,9 @@ class QueueStatusController:
 
 
 def _unsupported(queue: ClusterQueue) -> tuple[str, str, str] | None:
-    """Fields of its spec that have no effect; None if all have."""
+    """The Unsupported condition if fields of the spec have no effect, else None.
+    BEHAVIOUR.md#q32-fields-without-effect.
+    """
     sentences = without_effect(str(CLUSTER_QUEUES), msgspec.to_builtins(queue))
     return ("True", reasons.FIELDS_WITHOUT_EFFECT, "; ".join(sentences)) if sentences else None
 
@@ -274,7 +282,7 @@ def _unsupported(queue: ClusterQueue) -> tuple[str, str, str] | None:
 def _usages(
     state: QueueState, holdings: Iterable[Holding], *, borrowed: bool
 ) -> tuple[tuple[FlavorUsage, ...], tuple[FlavorUsage, ...]]:
-    """(reserved, in use), in the order of the ClusterQueue's spec. `borrowed`: with what is beyond nominal quota."""
+    """(reservation, usage), in the order of the ClusterQueue's spec. `borrowed`: with the part above nominal quota."""
     reserved: dict[FlavorResource, int] = {}
     used: dict[FlavorResource, int] = {}
     for holding in holdings:
@@ -305,7 +313,7 @@ def _rows(state: QueueState, amounts: dict[FlavorResource, int], borrowed: bool)
 
 
 def _status_tree(status: QueueStatus) -> Json:
-    """All fields, zeros and empty lists included."""
+    """The status with all fields, zeros and empty lists included."""
     return {
         "conditions": msgspec.to_builtins(status.conditions),
         "pendingWorkloads": status.pending_workloads,

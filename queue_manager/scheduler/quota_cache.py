@@ -1,9 +1,10 @@
-"""Who waits, and who holds how much: two views of the API, derived from the caches and updated with them.
+"""Pending Workloads and quota in use: two views of the API, derived from the caches and updated with them.
 
-Both change synchronously with each event of a watch and each answer to a write, so between two awaits they stand
-still. What the scheduler admits is *assumed* at once: the Workload leaves the line and its usage counts before the
-write has begun. If the write fails the assumption is forgotten and the Workload stands in line again. Whatever frees
-quota or changes the rules wakes those that had been refused.
+Both change synchronously with each watch event and each response to a write, so they do not change between two awaits.
+An admission is *assumed* at once: the Workload is no longer pending, and its usage counts, before the write starts. If
+the write fails, the assumption is dropped and the Workload is pending again. Whatever frees quota or changes a queue's
+rules makes the refused Workloads eligible again. Kueue: AssumeWorkload and ForgetWorkload of pkg/cache/scheduler,
+QueueInadmissibleWorkloads of pkg/cache/queue. BEHAVIOUR.md#q9-requeue-of-inadmissible-workloads.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ from queue_manager.scheduling.pod_surroundings import PodSurroundings
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
 from queue_manager.scheduling.workload_info import Info, info
 
-SECOND_TRY_SECONDS = 1.0  # s: after the rules of a ClusterQueue have changed
+SECOND_TRY_SECONDS = 1.0  # after a ClusterQueue's spec has changed
 
 
 class QuotaCache:
-    """The line (`queues`) and the quota in use (`state`). `changed` is set when there may be somebody to try."""
+    """Pending Workloads (`queues`) and quota in use (`state`). `changed` is set when a cycle may admit something."""
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
         self.state = SchedulerState(ignore_undeclared=settings.resources.ignore_undeclared)
@@ -60,9 +61,7 @@ class QuotaCache:
         self._clock = runtime.clock
         self._settings = settings
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
-        self.lost_admission_listeners: list[
-            Callable[[Holding], None]
-        ] = []  # told of lost admissions: no watch tells of them
+        self.lost_admission_listeners: list[Callable[[Holding], None]] = []  # called with each assumption that failed
         self._assumed: set[str] = set()  # uids whose admission is being written
         runtime.cache(NAMESPACES, Namespace).subscribe(self._on_namespace)
         runtime.cache(RESOURCE_FLAVORS, ResourceFlavor).subscribe(self._on_flavor)
@@ -78,16 +77,16 @@ class QuotaCache:
         self._workloads.subscribe(self._on_workload)
 
     def reconfigure(self, settings: Settings) -> None:
-        """From now on; who waits is read and placed anew, and has another chance."""
+        """Use these settings from now on: every Workload is read again, and refused ones are eligible again."""
         self._settings = settings
         self.state.ignore_undeclared = settings.resources.ignore_undeclared
         self._reread(lambda workload: True)
         self.requeue_inadmissible(list(self.queues.cluster_queues))
 
-    # --- what the scheduler does ---
+    # --- used by the scheduler -----
 
     def read(self, workload: Workload) -> Info:
-        """Its requests, its place in the queue, and until when it must not be admitted."""
+        """The Workload's requests, its rank, and until when it must not be admitted."""
         around = self._pod_surroundings(workload.metadata.namespace)
         found = info(workload, self._settings.timestamp, self._settings.resources, around)
         if requeuing.ends_instead_of_retry(workload, self._settings) is not None:
@@ -95,7 +94,9 @@ class QuotaCache:
         return found
 
     def assume(self, decision: Admit) -> None:
-        """Admitted, though not written yet: out of line, and its usage counts. `settle` says how it ended."""
+        """Count an admission that is not written yet; the Workload is no longer pending. `resolve_assumption` must
+        follow.
+        """
         what = decision.info
         self.queues.remove(what.key)
         self._assumed.add(what.uid)
@@ -111,9 +112,11 @@ class QuotaCache:
         )
 
     def resolve_assumption(self, what: Info, *, written: bool, retry_after: float = 0.0) -> None:
-        """An admission was written, or came to nothing: then its quota is free, and who still waits in line again.
+        """The write of an assumed admission succeeded (`written`), or failed: then the quota is free, and the Workload
+        pending.
 
-        Not before `rest` seconds have passed, unless the Workload changes; meanwhile it is others' turn.
+        After a failure it is not tried before `retry_after` seconds have passed, unless it changes; others may use the
+        quota.
         """
         self._assumed.discard(what.uid)
         latest = self._workloads.by_uid(what.uid)
@@ -134,25 +137,25 @@ class QuotaCache:
         self.changed.set()
 
     def _end_retry_delay(self, delayed: Info | None, cluster_queue: str) -> None:
-        """By the timer alone: the clock may have been set back. Not if the Workload has changed meanwhile."""
+        """Enqueue the Workload again if it has not changed. Runs on a timer, since the wall clock may be set back."""
         latest = self._workloads.by_uid(delayed.uid) if delayed is not None else None
         if latest is not None and self.queues.get(latest.metadata.key) is delayed:
             self._enqueue(latest)
         self.requeue_inadmissible([cluster_queue])
 
-    # --- what everybody asks ---
+    # --- queries ---------------
 
     def is_active(self, cluster_queue: str) -> bool:
-        """It exists, and nothing keeps it from admitting."""
+        """Whether the ClusterQueue exists and can admit."""
         return cluster_queue in self.state.queues and self.state.inactive(cluster_queue) is None
 
     def requeue_inadmissible(self, cluster_queues: Iterable[str]) -> None:
-        """Give those another chance that these ClusterQueues had refused."""
+        """Make the Workloads that these ClusterQueues have refused eligible again."""
         self.queues.requeue_inadmissible(cluster_queues, self._clock.now())
         self.changed.set()
 
     def view(self, workload: Workload) -> WorkloadContext:
-        """What surrounds a Workload, for its life cycle."""
+        """The surroundings of a Workload, for its life cycle."""
         local = self.queues.local_queues.get(workload.local_queue)
         name = local.spec.cluster_queue if local is not None else ""
         admission = workload.status.admission
@@ -177,11 +180,11 @@ class QuotaCache:
         )
 
     def workloads_of(self, queues: Iterable[Key]) -> list[Key]:
-        """Workloads, waiting or not, that name one of these LocalQueues."""
+        """The Workloads, pending or not, that name one of these LocalQueues."""
         wanted = set(queues)
         return [w.metadata.key for w in self._workloads.values() if w.local_queue in wanted]
 
-    # --- the world as it changes ---
+    # --- events --------------------
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is None:
@@ -198,7 +201,7 @@ class QuotaCache:
         self.changed.set()
 
     def _hold(self, workload: Workload) -> None:
-        """Count what a Workload holds; what it holds no longer is free."""
+        """Count what a Workload holds; what it no longer holds is free."""
         before = self.state.holdings.get(workload.metadata.uid)
         holding = holding_of(workload, self.read(workload).pod_sets)
         if holding is None:
@@ -236,7 +239,7 @@ class QuotaCache:
         if old is None or old.spec != new.spec:
             concerned = list(dict.fromkeys([*before, *self.state.relatives(new.metadata.name)]))
             self.requeue_inadmissible(concerned)
-            if old is not None:  # whoever is admitted now changes what the others have to be told
+            if old is not None:  # the admissions that follow change the messages of those that stay pending
                 asyncio.get_running_loop().call_later(SECOND_TRY_SECONDS, self.requeue_inadmissible, concerned)
 
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
@@ -282,7 +285,9 @@ class QuotaCache:
             self._reread(_names_runtime_class)
 
     def _reread(self, concerned: Callable[[Workload], bool]) -> None:
-        """What these Workloads ask for, or hold, has changed without them."""
+        """Requests of these Workloads may have changed, though the objects have not: LimitRanges, overhead,
+        settings.
+        """
         for workload in filter(concerned, self._workloads.values()):
             if workload.metadata.key in self.queues:
                 self.queues.remove(workload.metadata.key)
@@ -310,7 +315,7 @@ class QuotaCache:
 
 
 def waits(workload: Workload) -> bool:
-    """It may be given quota: nobody has ended, deleted, switched off or gated it, and it has none."""
+    """Whether quota may be reserved: the Workload is active, not gated, deleted or finished, and holds none."""
     return (
         workload.spec.active
         and workload.metadata.deletion_timestamp is None

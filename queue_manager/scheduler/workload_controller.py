@@ -1,4 +1,4 @@
-"""Carries out the life cycle: looks at one Workload, asks for the next step, takes it, looks again."""
+"""Carries out the life cycle: one sync of a Workload decides one step (`lifecycle.rules`) and carries it out."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 
-WORKERS = 10
-ORPHAN = "orphan"  # finalizer of what is deleted without its dependents
-BY_OWNER = "owner"  # index of Workloads, by the uid of the Job that each stands for; the Job's side asks it too
+WORKERS = 10  # concurrent syncs
+ORPHAN = "orphan"  # finalizer of a Job that is deleted with propagationPolicy Orphan
+BY_OWNER = "owner"  # index of Workloads by the uid of their Job; `jobs` uses it too
 
 
 class WorkloadController:
-    """Brings each Workload forward by one step at a time."""
+    """Advances each Workload by one step per sync."""
 
     def __init__(
         self, runtime: Runtime, settings: Settings, quota_cache: QuotaCache, writer: WorkloadWriter, running: JobPods
@@ -56,12 +56,12 @@ class WorkloadController:
         runtime.worker(self.queue, self.sync, WORKERS)
 
     def reconfigure(self, settings: Settings) -> None:
-        """From now on; deadlines may be others."""
+        """Use these settings from now on: every Workload is synced, since its deadlines may have changed."""
         self._settings = settings
         for workload in self._workloads.values():
             self.queue.add(workload.metadata.key)
 
-    # --- what to look at ---
+    # --- events ------------
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is not None:
@@ -92,14 +92,14 @@ class WorkloadController:
                     self._enqueue_cluster_queue(name)
 
     def _on_unschedulable(self, job_uid: str) -> None:
-        """Another timeout may count now."""
+        """unschedulableTimeout may apply now, or no longer."""
         waiting = self._settings.pods_ready
         if waiting is not None and waiting.unschedulable_timeout is not None:
             for workload in self._workloads.lookup(BY_OWNER, job_uid):
                 self.queue.add(workload.metadata.key)
 
     def _on_running(self, job_uid: str) -> None:
-        """What a deleted Job has left behind may go once its last pod has ended."""
+        """The Workload of a deleted Job can finish once the last pod has ended."""
         job = self._jobs.by_uid(job_uid)
         gone = job is None or job.metadata.deletion_timestamp is not None
         if gone and not self._running.any_of(job_uid):
@@ -107,7 +107,9 @@ class WorkloadController:
                 self.queue.add(workload.metadata.key)
 
     def _enqueue_cluster_queue(self, name: str) -> None:
-        """Who waits for it, and who holds its quota: their LocalQueue may be gone, or lead elsewhere by now."""
+        """Enqueue the Workloads pending in a ClusterQueue and those that hold its quota, whatever their LocalQueue is
+        now.
+        """
         self._enqueue_members(self._quota_cache.queues.local_queues_of(name))
         for holding in self._quota_cache.state.holdings.values():
             if holding.cluster_queue == name:
@@ -120,6 +122,7 @@ class WorkloadController:
     # --- one step ---
 
     async def sync(self, key: Key) -> None:
+        """Decide and carry out the next step of this Workload."""
         workload = self._workloads.get(key.namespace, key.name)
         if workload is None:
             return
@@ -136,7 +139,7 @@ class WorkloadController:
                 raise
 
     def _unscheduled(self, workload: Workload) -> Unscheduled | None:
-        """The pods of its Job that it waits for in vain; None if it has no Job or does not wait."""
+        """Pods of its Job that no node can take, while the Workload waits for its pods; else None."""
         job_uid = workload.job_uid
         if (
             not job_uid
@@ -167,7 +170,7 @@ class WorkloadController:
         self.queue.add(key)
 
     async def _remove_finalizer(self, workload: Workload) -> None:
-        """Take our finalizer off, and nobody else's."""
+        """Remove our finalizer, and no other."""
         meta = workload.metadata
         rest = [f for f in meta.finalizers if f != keys.FINALIZER]
         patch = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, "finalizers": rest}}
@@ -187,11 +190,11 @@ class WorkloadController:
             recorder.event(job, "Normal", "Deleted", message)
 
     async def _owner_gone(self, workload: Workload) -> bool:
-        """Whether the Job is gone, or being deleted, and no pod of it uses a node any more.
+        """Whether the Job is gone or being deleted, and none of its pods uses a node any more.
 
-        The pods of a Job outlive it: they end in their own time, and while a finalizer of others keeps the Job nothing
-        ends them. The cache of Jobs may be behind that of Workloads, so the API server is asked before a Job that is
-        not in the cache counts as gone.
+        Pods of a Job outlive it: they end in their own time, and while a finalizer of another controller keeps the Job
+        nothing ends them. The cache of Jobs may lag behind that of Workloads, so the API server is asked before a Job
+        that is not in the cache counts as gone.
         """
         owner, uid = workload.metadata.controller, workload.job_uid
         if not uid or (owner is not None and not owner.is_job):
@@ -199,13 +202,13 @@ class WorkloadController:
         cached = self._jobs.by_uid(uid)
         if cached is not None and cached.metadata.deletion_timestamp is None:
             return False
-        orphans = cached is not None and ORPHAN in cached.metadata.finalizers  # its pods will be nobody's
+        orphans = cached is not None and ORPHAN in cached.metadata.finalizers  # its pods become orphans
         if self._running.any_of(uid) and not orphans:
             return False
         return cached is not None or not await self._job_exists(workload)
 
     async def _job_exists(self, workload: Workload) -> bool:
-        """Whether the API server has the Job now. It finds one by name only: without a name, all are listed."""
+        """Whether the API server has the Job now. Without a name, all Jobs of the namespace are listed."""
         meta, uid, client = workload.metadata, workload.job_uid, self._runtime.client
         name = meta.controller.name if meta.controller is not None else job_name(meta.name, uid)
         if not name:
@@ -223,5 +226,5 @@ def _job_uid(workload: Workload) -> tuple[str, ...]:
 
 
 def _matters(old: ClusterQueue, new: ClusterQueue) -> bool:
-    """To the Workloads of a ClusterQueue: not its status."""
+    """Whether the change affects the Workloads of the ClusterQueue; a change of its status does not."""
     return old.spec != new.spec or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp

@@ -1,9 +1,9 @@
 """A whole cluster in one process under virtual time: store, API server, every controller, and a scripted kubelet.
 
-Only sockets, disk and processes are missing; requests, caches, queues and controllers are those of
-`sluice up`. Nothing in it depends on anything but the seed and the script, so the same seed gives the same
-API history byte for byte. With `apart` the queue's controllers are a program of their own, as beside a real API
-server: they can be killed and started again while everything else goes on.
+Only sockets, disk and processes are missing; requests, caches, queues and controllers are those of `sluice up`. The
+API history depends only on the seed and the script, byte for byte. With `separate_queue` the queue's controllers have
+a runtime of their own, as beside a real API server: they can be killed and started again while everything else
+continues.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from queue_manager.wiring import QueueManager, attach_controllers
 
 
 class World:
-    """`async with World(seed, script) as world:` inside `run_virtual`; `world.client` is its user."""
+    """`async with World(seed, script) as world:` inside `run_virtual`. `world.client` acts as a user."""
 
     def __init__(
         self,
@@ -45,8 +45,9 @@ class World:
         separate_queue: bool = False,
         wrap_transport: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> None:
-        """Without a script there is no kubelet. `through` wraps the way of the queue's controllers to the API server,
-        and with them, unless they are `apart`, that of all other controllers."""
+        """`script` None: no kubelet. `wrap_transport` wraps the transport of the queue's controllers; unless they are
+        separate, all other controllers share it.
+        """
         self.clock = virtual_clock()
         self.rng = Random(seed)
         self.history: list[bytes] = []
@@ -87,7 +88,7 @@ class World:
         self.admission[:] = self.queue.admission
 
     async def start(self) -> None:
-        """Start the queue's controllers, with empty caches, on what the store holds."""
+        """Start the queue's controllers, with empty caches."""
         wire = _Wire(self._wrap_transport(LocalTransport(self.server, "system:sluice-queue")))
         runtime = Runtime(wire, self.clock, self.rng)
         self._use_queue(attach_controllers(runtime, self._config), runtime)
@@ -100,7 +101,7 @@ class World:
         return self._manager is not None or not self._separate_queue
 
     async def kill(self) -> None:
-        """The end of the queue's controllers as by kill -9: from now on nothing of theirs reaches the store."""
+        """End the queue's controllers as kill -9 would: no further write of theirs reaches the store."""
         if self._manager is None:
             return
         (runtime, wire), self._manager = self._manager, None
@@ -114,7 +115,7 @@ class World:
         return await self._stack.__aexit__(kind, error, trace)
 
     async def apply(self, manifests: str) -> list[dict[str, Any]]:
-        """Create the objects of a YAML text; returns them as stored."""
+        """Create the objects of a YAML text and return them as stored."""
         created = []
         for tree in kube_yaml.load_all(manifests):
             resource = by_kind(tree["apiVersion"], tree["kind"])

@@ -49,7 +49,7 @@ class QueueManager:
 
     quota_cache: QuotaCache
     scheduler: Scheduler
-    permits: PodPermits  # tells the Job controller which Jobs may have pods
+    permits: PodPermits  # which Jobs may have pods, for the Job controller
     admission: tuple[JobAdmission | QueueAdmission | WithoutEffectWarnings, ...]  # plugins for the embedded API server
     reconfigure: Callable[[KueueConfig], None]  # takes a configuration that `configuration.reloading` accepts
 

@@ -52,6 +52,8 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "continue_": "continue"}):
+    """Revision and continuation token of a list."""
+
     resource_version: str = ""
     continue_: str = ""
 
@@ -241,6 +243,8 @@ class Client:
 
 
 class Details(msgspec.Struct, frozen=True):
+    """`details` of a Status."""
+
     uid: str = ""
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 
 GROUP = "client.authentication.k8s.io"
-# Fields of the kubeconfig's cluster that are passed to the program, if it asks for them.
+# Fields of the kubeconfig's cluster that are passed to the program if provideClusterInfo is true.
 CLUSTER_FIELDS = (
     *("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url"),
     "disable-compression",

@@ -84,6 +84,7 @@ class HttpTransport:
         )
 
     async def request(self, request: Request) -> Response:
+        """See `Transport.request`. Waits for a free slot; the request's timeout includes that wait."""
         headers = [("Accept", request.accept), *await self._auth()]
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
@@ -108,6 +109,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        """See `Transport.stream`."""
         try:
             async with self._open().get(
                 self.base_url + path,

@@ -32,7 +32,7 @@ RENEW_AFTER_SECONDS = 60.0  # as client-go; the kubelet renews a token long befo
 
 
 class KubeconfigError(ValueError):
-    """The kubeconfig does not say how to connect; the text says what is missing and where."""
+    """The kubeconfig is incomplete or malformed; the text names the part and what is wrong with it."""
 
 
 class Authorization(Protocol):

@@ -41,11 +41,13 @@ class ThrottledTransport(Relay):
         self._bucket = TokenBucket(limit)
 
     async def request(self, request: Request) -> Response:
+        """See `Transport.request`; waits for a token first."""
         await self._turn()
         return await super().request(request)
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        """See `Transport.stream`; waits for a token first."""
         await self._turn()
         async with self._inner.stream(path, query=query) as chunks:
             yield chunks

@@ -60,14 +60,17 @@ class Relay:
         self._inner = inner
 
     async def request(self, request: Request) -> Response:
+        """See `Transport.request`."""
         return await self._inner.request(request)
 
     def stream(
         self, path: str, *, query: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """See `Transport.stream`."""
         return self._inner.stream(path, query=query)
 
     async def close(self) -> None:
+        """Close the wrapped transport."""
         await self._inner.close()
 
 

@@ -37,21 +37,27 @@ class JobCluster:
         pods.index(_BY_LACK_OF_OWNER, _namespace_if_orphan)
 
     def job(self, key: Key) -> Job | None:
+        """The cached Job, or None."""
         return self._jobs.get(*key)
 
     def jobs(self, namespace: str) -> Iterable[Job]:
+        """The cached Jobs of a namespace."""
         return self._jobs.lookup(_BY_NAMESPACE, namespace)
 
     def pod(self, key: Key) -> Pod | None:
+        """The cached pod, or None."""
         return self._pods.get(*key)
 
     def pods_of(self, job_uid: str) -> Iterable[Pod]:
+        """The cached pods whose controller is this Job."""
         return self._pods.lookup(_BY_OWNER, job_uid)
 
     def orphans(self, namespace: str) -> Iterable[Pod]:
+        """The cached pods of a namespace that have no controller."""
         return self._pods.lookup(_BY_LACK_OF_OWNER, namespace)
 
     async def read_job(self, key: Key) -> Job | None:
+        """The Job as the API server has it now, or None."""
         try:
             return await self._client.get(JOBS, *key, type=Job)
         except ApiError as error:
@@ -61,9 +67,11 @@ class JobCluster:
             return None
 
     async def create_pod(self, namespace: str, manifest: Mapping[str, Any]) -> Pod:
+        """Create a pod and return it. Raises ApiError."""
         return await self._client.create(PODS, namespace, manifest, type=Pod)
 
     async def patch_pod(self, key: Key, patch: Mapping[str, Any]) -> Pod:
+        """Patch a pod (strategic merge). Raises ApiError; after a 404 the cache no longer has the pod."""
         try:
             return await self._client.patch(PODS, *key, patch, content_type=STRATEGIC_PATCH, type=Pod)
         except ApiError as error:
@@ -72,6 +80,9 @@ class JobCluster:
             raise
 
     async def delete_pod(self, key: Key, uid: str, resource_version: str = "") -> None:
+        """Delete a pod, on the condition of uid and resourceVersion. Raises ApiError; after a 404 the cache no longer
+        has the pod.
+        """
         try:
             await self._client.delete(PODS, *key, uid=uid, resource_version=resource_version)
         except ApiError as error:
@@ -80,11 +91,13 @@ class JobCluster:
             raise
 
     async def update_job_status(self, job: Job, status: Mapping[str, Any]) -> Job:
+        """Patch the status of a Job, on the condition of its uid and resourceVersion. Raises ApiError."""
         meta = job.metadata
         patch = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}, "status": status}
         return await self._client.patch(JOBS, *meta.key, patch, subresource="status", type=Job)
 
     async def delete_job(self, key: Key, uid: str) -> None:
+        """Delete a Job with propagationPolicy Foreground. Raises ApiError."""
         await self._client.delete(JOBS, *key, uid=uid, propagation="Foreground")
 
     @staticmethod

@@ -129,7 +129,7 @@ def give_up(draft: Draft, unscheduled: Unscheduled | None = None) -> None:
 
 
 def _with_pods(message: str, unscheduled: Unscheduled | None) -> str:
-    """The message, with the pods that no node could take: it tells them from pods that did not become ready."""
+    """The message, with the pods that no node could take: they differ from pods that did not become ready."""
     return f"{message}; {messages.pods_unschedulable(*unscheduled)}" if unscheduled is not None else message
 
 

@@ -1,7 +1,7 @@
 """The only writer of the status of Workloads.
 
 Several controllers change the same Workload at nearly the same time: the scheduler reserves quota while `jobs` reports
-pods. Each hands in a transition. All transitions pending for one Workload are applied to its newest state, one after
+pods. Each passes a transition. All transitions pending for one Workload are applied to its newest state, one after
 another, and sent as one conditional patch. So our own writers never conflict with each other, a transition always
 decides on current facts, and Events are recorded only after the write. BEHAVIOUR.md#q39-status-writes.
 """

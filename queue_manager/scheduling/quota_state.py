@@ -54,6 +54,7 @@ class QueueState:
 
     @property
     def name(self) -> str:
+        """The name of the ClusterQueue."""
         return self.queue.metadata.name
 
 

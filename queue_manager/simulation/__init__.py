@@ -2,5 +2,5 @@
 
 virtual    an event loop and a clock whose time moves from timer to timer
 world      store, API server and controllers
-kubelet    pods that run as a script says
+kubelet    pods that follow a script
 """

@@ -1,4 +1,4 @@
-"""A kubelet without processes: it runs each pod as a script says, in virtual time, through the API."""
+"""A kubelet without processes: each pod follows a script, in virtual time, through the API."""
 
 from __future__ import annotations
 

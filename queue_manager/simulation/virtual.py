@@ -38,6 +38,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._selector = _TimerSelector(self)
 
     def time(self) -> float:
+        """Virtual seconds since the start."""
         return self._now
 
     def advance(self, timeout: float | None) -> None:
@@ -58,6 +59,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now = max(self._now, timers[0].when())
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+        """Raises RuntimeError: threads would make the order of events nondeterministic."""
         raise RuntimeError(f"no threads under virtual time: {func!r}")
 
     def _process_events(self, event_list: list[Any]) -> None:

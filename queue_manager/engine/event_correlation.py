@@ -70,14 +70,14 @@ class Correlator:
         combined = self._is_combined(group, message, now)
         text = COMBINED + message if combined else message
         key = (group, None if combined else message)
-        told = self._written.get(key)
-        if told is None:
-            told = Occurrence(text, now)
-            self._written.put(key, told)
+        occurrence = self._written.get(key)
+        if occurrence is None:
+            occurrence = Occurrence(text, now)
+            self._written.put(key, occurrence)
         else:
-            told.count += 1
-            told.message = text
-        return told if self._may(group, now) else None
+            occurrence.count += 1
+            occurrence.message = text
+        return occurrence if self._may(group, now) else None
 
     def written(self, occurrence: Occurrence, name: str) -> None:
         """The Event was created under this name; further occurrences increase its count."""

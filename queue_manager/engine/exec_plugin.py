@@ -49,7 +49,7 @@ async def credentials(spec: Mapping[str, Any], cluster: Mapping[str, Any], folde
     command, version = str(spec.get("command") or ""), str(spec.get("apiVersion") or "")
     may_ask = spec.get("interactiveMode") != "Never" and sys.stdin is not None and sys.stdin.isatty()
     if spec.get("interactiveMode") == "Always" and not may_ask:
-        raise CredentialsError(f"{command} wants to ask a person, and standard input is no terminal")
+        raise CredentialsError(f"{command} needs an interactive terminal, and standard input is not one")
     program = str(folder / command) if "/" in command else command
     stdin = None if may_ask else asyncio.subprocess.DEVNULL
     arguments = [str(argument) for argument in spec.get("args") or ()]
@@ -91,8 +91,8 @@ def _read(command: str, version: str, output: bytes) -> Status:
     except msgspec.DecodeError as error:
         raise CredentialsError(f"what {command} printed is no ExecCredential: {error}") from error
     if (credential.api_version, credential.kind) != (version, "ExecCredential"):
-        said = f"{credential.api_version} {credential.kind}"
-        raise CredentialsError(f"{command} printed {said}, expected {version} ExecCredential")
+        printed = f"{credential.api_version} {credential.kind}"
+        raise CredentialsError(f"{command} printed {printed}, expected {version} ExecCredential")
     if credential.status is None or not credential.status.token:
         certificate = credential.status is not None and credential.status.client_certificate_data
         raise CredentialsError(

@@ -62,7 +62,7 @@ class HttpTransport:
         self._proxy = proxy
         # identity, as controller-runtime: compressing a list costs the API server more than sending it.
         self._headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
-        self._whom = tuple(headers)  # per request: headers of the session would also go to the proxy
+        self._request_headers = tuple(headers)  # per request: headers of the session would also go to the proxy
         self._session: aiohttp.ClientSession | None = None
         self._streams: set[aiohttp.ClientResponse] = set()
 
@@ -166,7 +166,7 @@ class HttpTransport:
         value = f"Bearer {self._token}" if self._token else ""
         if self._authorization is not None:
             value = await self._authorization()
-        return [*self._whom, *([("Authorization", value)] if value else [])]
+        return [*self._request_headers, *([("Authorization", value)] if value else [])]
 
 
 async def _chunks(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -150,7 +150,7 @@ class Reflector(Generic[T]):
         }
         if self._silence is None:
             query |= {"allowWatchBookmarks": "false", "timeoutSeconds": str(EMBEDDED_WATCH_SECONDS)}
-        began, before = loop.time(), self.cache.progress
+        started, before = loop.time(), self.cache.progress
         try:
             async with (
                 asyncio.timeout(self._silence) as watchdog,
@@ -163,7 +163,7 @@ class Reflector(Generic[T]):
             raise
         except TimeoutError:
             log.info("watch is silent, reconnecting", extra={"resource": str(self.resource)})
-        if self.cache.progress == before and loop.time() - began < SHORT_WATCH_SECONDS:
+        if self.cache.progress == before and loop.time() - started < SHORT_WATCH_SECONDS:
             raise ConnectionError("the watch ended immediately")
 
     async def _read(self, chunks: AsyncIterator[bytes], watchdog: asyncio.Timeout) -> None:
@@ -298,8 +298,8 @@ class Reflector(Generic[T]):
     # --- failures ---
 
     async def _back_off(self, error: Exception) -> None:
-        asked = error.retry_after if isinstance(error, ApiError) else None
-        delay = self._backoff.delay(at_least=asked or 0.0)
+        requested = error.retry_after if isinstance(error, ApiError) else None
+        delay = self._backoff.delay(at_least=requested or 0.0)
         self._count("reflector_failures_total")
         self._log(logging.WARNING, f"list or watch failed, retrying in {delay:.1f} s", error)
         await asyncio.sleep(delay)

@@ -85,7 +85,7 @@ class Runtime:
         self._worker_tasks: list[asyncio.Task[object]] = []
         self._tasks: list[asyncio.Task[object]] = []
         self._parent: asyncio.Task[Any] | None = None  # the task inside `async with`
-        self._begun = False
+        self._started = False
         self._stopping = False
         self._fatal_error: BaseException | None = None
         self._interrupted = False
@@ -145,7 +145,7 @@ class Runtime:
     @property
     def working(self) -> bool:
         """Whether the caches are synced and the workers run, and the runtime is not stopping."""
-        return self._begun and not self._stopping and self._fatal_error is None
+        return self._started and not self._stopping and self._fatal_error is None
 
     def unready(self) -> str:
         """Why the runtime is not working, as text; "" if it is."""
@@ -172,7 +172,7 @@ class Runtime:
             await self._stop(0.0)
             self._settle(error)
             raise
-        self._begun = True
+        self._started = True
         for part in self._parts:
             self._start(part.name, part.run, part.group)
         return self
@@ -201,7 +201,7 @@ class Runtime:
         if self._worker_tasks and grace_seconds:
             await asyncio.wait(self._worker_tasks, timeout=grace_seconds)
         await _cancel(self._worker_tasks)
-        if self._begun:
+        if self._started:
             for recorder in self._recorders.values():
                 await recorder.drain(DELIVER_SECONDS if grace_seconds else 0.0)
         await _cancel(self._support_tasks)
@@ -234,7 +234,7 @@ class Runtime:
 
     def _part(self, part: _Part) -> None:
         self._parts.append(part)
-        if self._begun and not self._stopping:
+        if self._started and not self._stopping:
             self._start(part.name, part.run, part.group)
 
     def _start(self, name: str, run: Work, group: list[asyncio.Task[object]]) -> None:

@@ -168,7 +168,7 @@ class WorkQueue(Generic[K]):
         while await self._wait_for_key():
             key, is_new = self._take()
             self._observe("workqueue_queue_duration_seconds", loop.time() - self._queued_since.pop(key))
-            began = self._processing_since[key] = loop.time()
+            started = self._processing_since[key] = loop.time()
             try:
                 await worker(key)
             except Exception as error:
@@ -177,7 +177,7 @@ class WorkQueue(Generic[K]):
                 self.forget(key)
             finally:
                 del self._processing_since[key]
-                self._observe("workqueue_work_duration_seconds", loop.time() - began)
+                self._observe("workqueue_work_duration_seconds", loop.time() - started)
                 if is_new:
                     self._new_processing -= 1
                     self._notify_all_idle() if self._closed else self._notify_idle()
@@ -190,8 +190,8 @@ class WorkQueue(Generic[K]):
     def _take(self) -> tuple[K, bool]:
         """The next key, and whether it is new. Every NEW_KEY_INTERVAL-th key is a new one if there is one."""
         self._taken += 1
-        turn = not self._known_keys or self._taken % NEW_KEY_INTERVAL == 0
-        if turn and self._may_take_new():
+        is_new_turn = not self._known_keys or self._taken % NEW_KEY_INTERVAL == 0
+        if is_new_turn and self._may_take_new():
             self._new_processing += 1
             return self._new_keys.popitem(last=False)[0], True
         return self._known_keys.popleft(), False
@@ -246,7 +246,7 @@ class WorkQueue(Generic[K]):
     def _measure(self) -> None:
         """Set the gauges, before each exposition."""
         now = _loop_time()
-        ages = [now - began for began in self._processing_since.values()]
+        ages = [now - started for started in self._processing_since.values()]
         for name, value in (
             ("depth", len(self)),
             ("unfinished_work_seconds", sum(ages)),

@@ -36,11 +36,11 @@ def act(draft: Draft) -> None:
     """React to the states of the checks, if the Workload holds quota and is not evicted."""
     if not draft.is_true(condition_types.QUOTA_RESERVED) or draft.is_true(condition_types.EVICTED):
         return
-    rejected, again = in_state(draft, "Rejected"), in_state(draft, "Retry")
+    rejected, retried = in_state(draft, "Rejected"), in_state(draft, "Retry")
     if rejected:
         _reject(draft, _listed("Rejected", rejected))
-    elif again:
-        _retry(draft, again)
+    elif retried:
+        _retry(draft, retried)
     elif not draft.is_true(condition_types.ADMITTED):
         confirm(draft)
 
@@ -72,9 +72,9 @@ def _reject(draft: Draft, message: str) -> None:
     draft.event("Warning", event_reasons.ADMISSION_CHECK_REJECTED, f"Deactivated due to {message}")
 
 
-def _retry(draft: Draft, again: Sequence[AdmissionCheckState]) -> None:
-    message = f"Evicted due to {_listed('Retry', again)}"
-    delay = max((check.requeue_after_seconds or 0 for check in again), default=0)
+def _retry(draft: Draft, retried: Sequence[AdmissionCheckState]) -> None:
+    message = f"Evicted due to {_listed('Retry', retried)}"
+    delay = max((check.requeue_after_seconds or 0 for check in retried), default=0)
     transitions.evict(draft, reasons.ADMISSION_CHECK, message)
     if delay:
         state, at = draft.status.requeue_state or RequeueState(), draft.now + timedelta(seconds=delay)

@@ -58,8 +58,8 @@ def pods_deadline(w: Workload, settings: Settings, unscheduled: Unscheduled | No
         return None
     attempt = _attempt_deadline(w, own, unscheduled)
     end = give_up_at(w, own)
-    began = admitted.last_transition_time
-    if end is None or began is None or end <= began or (attempt is not None and attempt.at < end):
+    admitted_at = admitted.last_transition_time
+    if end is None or admitted_at is None or end <= admitted_at or (attempt is not None and attempt.at < end):
         return attempt
     return None if attempt is None else Deadline(end, attempt.waits_for, last=True)
 
@@ -76,8 +76,8 @@ def _attempt_deadline(w: Workload, own: PodsReadySettings, unscheduled: Unschedu
     timeout = own.timeout
     if unscheduled is not None and own.unschedulable_timeout is not None:
         timeout = own.unschedulable_timeout
-    began = _not_before(admitted.last_transition_time, own)
-    return Deadline(_after(timeout, began), reasons.WAIT_FOR_START)
+    admitted_at = _not_before(admitted.last_transition_time, own)
+    return Deadline(_after(timeout, admitted_at), reasons.WAIT_FOR_START)
 
 
 def _not_before(time: datetime, own: PodsReadySettings) -> datetime:

@@ -124,8 +124,8 @@ class Scheduler:
         task.add_done_callback(self._writes.discard)
 
     async def _write_admission(self, decision: Admit) -> None:
-        what = decision.info
-        workload = self._workloads.by_uid(what.uid)
+        info = decision.info
+        workload = self._workloads.by_uid(info.uid)
         written, retry_after = False, 0.0
         try:
             if workload is not None:
@@ -134,26 +134,26 @@ class Scheduler:
                         workload, lambda draft: self._admit(draft, decision), event_reasons.SCHEDULER_COMPONENT
                     )
                 written = reserves_quota(latest)  # False if the Workload finished in the same write
-                self._refusals.pop(what.uid, None)
+                self._refusals.pop(info.uid, None)
         except Gone:
             pass
         except Exception as error:
-            _report(error, "an admission could not be written", what)
+            _report(error, "an admission could not be written", info)
             if _is_refusal(error):  # the quota is free for others until the retry
-                retry_after = self._record_refusal(what, error)
+                retry_after = self._record_refusal(info, error)
             else:
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
-            self._quota_cache.resolve_assumption(what, written=written, retry_after=retry_after)
+            self._quota_cache.resolve_assumption(info, written=written, retry_after=retry_after)
 
-    def _record_refusal(self, what: Info, error: Exception) -> float:
+    def _record_refusal(self, info: Info, error: Exception) -> float:
         """The server rejects what we write about a Workload: record one Event, return the seconds until the next
         attempt.
         """
-        before = self._refusals.get(what.uid, 0)
-        workload = self._workloads.by_uid(what.uid)
+        before = self._refusals.get(info.uid, 0)
+        workload = self._workloads.by_uid(info.uid)
         if workload is not None:
-            self._refusals[what.uid] = before + 1
+            self._refusals[info.uid] = before + 1
             if not before:
                 text = f"Cannot be written: {error}"
                 self._runtime.recorder(event_reasons.SCHEDULER_COMPONENT).event(
@@ -194,9 +194,9 @@ class Scheduler:
 
         await self._write_reason(decision.info, wait)
 
-    async def _write_reason(self, what: Info, transition: transitions.Transition) -> None:
-        workload = self._workloads.by_uid(what.uid)
-        if workload is None or what.uid in self._retry_timers or not _changes(workload, transition, self._runtime):
+    async def _write_reason(self, info: Info, transition: transitions.Transition) -> None:
+        workload = self._workloads.by_uid(info.uid)
+        if workload is None or info.uid in self._retry_timers or not _changes(workload, transition, self._runtime):
             return
         try:
             async with self._slots:
@@ -204,10 +204,10 @@ class Scheduler:
         except Gone:
             return
         except Exception as error:
-            if what.uid not in self._retry_timers:  # else a concurrent write has reported it
-                _report(error, "a refusal could not be written", what)
+            if info.uid not in self._retry_timers:  # else a concurrent write has reported it
+                _report(error, "a refusal could not be written", info)
                 self._retry_reason_after(
-                    workload, self._record_refusal(what, error) if _is_refusal(error) else RETRY_SECONDS
+                    workload, self._record_refusal(info, error) if _is_refusal(error) else RETRY_SECONDS
                 )
 
     def _retry_reason_after(self, workload: Workload, seconds: float) -> None:
@@ -239,9 +239,9 @@ class Scheduler:
         self._runtime.metrics.observe("kueue_admission_attempt_duration_seconds", result, seconds)
 
 
-def _report(error: Exception, text: str, what: Info) -> None:
+def _report(error: Exception, text: str, info: Info) -> None:
     """Log a failed write; with a traceback unless the server is busy or unreachable."""
-    extra = {"key": str(what.key), "error": str(error)}
+    extra = {"key": str(info.key), "error": str(error)}
     if isinstance(error, ApiError | OSError):
         log.warning(text, extra=extra)
     else:

@@ -97,38 +97,38 @@ class QuotaCache:
         """Count an admission that is not written yet; the Workload is no longer pending. `resolve_assumption` must
         follow.
         """
-        what = decision.info
-        self.queues.remove(what.key)
-        self._assumed.add(what.uid)
+        candidate = decision.info
+        self.queues.remove(candidate.key)
+        self._assumed.add(candidate.uid)
         self.state.hold(
             Holding(
-                uid=what.uid,
-                key=what.key,
+                uid=candidate.uid,
+                key=candidate.key,
                 cluster_queue=decision.cluster_queue,
-                queue=what.queue,
+                queue=candidate.queue,
                 usage=decision.assignment.usage,
                 admitted=not self.state.checks_of(decision.cluster_queue),
             )
         )
 
-    def resolve_assumption(self, what: Info, *, written: bool, retry_after: float = 0.0) -> None:
+    def resolve_assumption(self, candidate: Info, *, written: bool, retry_after: float = 0.0) -> None:
         """The write of an assumed admission succeeded (`written`), or failed: then the quota is free, and the Workload
         pending.
 
         After a failure it is not tried before `retry_after` seconds have passed, unless it changes; others may use the
         quota.
         """
-        self._assumed.discard(what.uid)
-        latest = self._workloads.by_uid(what.uid)
+        self._assumed.discard(candidate.uid)
+        latest = self._workloads.by_uid(candidate.uid)
         if written or (latest is not None and reserves_quota(latest)):
             return
-        released = self.state.release(what.uid)
+        released = self.state.release(candidate.uid)
         if latest is not None:
             self._enqueue(latest, retry_after)
         self._released(released)
         if released is not None:
             if retry_after:
-                delayed = self.queues.get(what.key)
+                delayed = self.queues.get(candidate.key)
                 asyncio.get_running_loop().call_later(
                     retry_after, self._end_retry_delay, delayed, released.cluster_queue
                 )

@@ -1,4 +1,4 @@
-"""The decisions of admission, pure: which Workload reserves which quota, in which flavor. The shell around it is `scheduler`.
+"""The decisions of admission, pure: which Workload reserves which quota. The shell around it is `scheduler`.
 
 cycle                one admission cycle over the heads of all ClusterQueues
 flavor_assignment    a flavor for each resource of a Workload; `flavor_matching`, `node_matching`: taints and labels

@@ -79,9 +79,7 @@ NO_NODE = "no node could take"
 
 
 def pods_unschedulable(pods: int, message: str) -> str:
-    """Appended to the message of a timeout (Sluice's own): how many pods no node can take, and the scheduler's
-    message.
-    """
+    """Appended to the message of a timeout (Sluice's own). `message` is the scheduler's about the first pod."""
     text = f"{NO_NODE} {pods} of its pods" if pods > 1 else f"{NO_NODE} one of its pods"
     return f"{text}: {message}" if message else text
 

@@ -26,9 +26,7 @@ class Resource:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of the collection, of an object in it, or of a subresource. Without namespace: of all
-        namespaces.
-        """
+        """The path of the collection, an object in it, or a subresource. Without namespace: of all namespaces."""
         parts = [self.root]
         if namespace and self.namespaced:
             parts += ["namespaces", namespace]

@@ -77,9 +77,7 @@ class Cache(Generic[T]):
         return iter(self.values())
 
     def index(self, name: str, values_of: Callable[[T], Iterable[str]]) -> None:
-        """Add an index over the values that `values_of` computes from each object. Raises ValueError if `name` is
-        taken.
-        """
+        """Add an index over the values that `values_of` returns for each object. ValueError if `name` is taken."""
         if name in self._indexes:
             raise ValueError(f"the cache of {self.name} already has an index {name!r}")
         index = self._indexes[name] = _Index(values_of)
@@ -107,9 +105,7 @@ class Cache(Generic[T]):
     # --- responses to our own writes ---
 
     def apply_response(self, obj: T) -> None:
-        """Store the object in the response to one of our writes, unless the watch has already delivered a newer
-        state.
-        """
+        """Store the object in the response to one of our writes, unless the watch has delivered a newer state."""
         at = revision(obj)
         if at > self.progress or obj.metadata.uid in self._by_uid:
             self._store(obj, at)
@@ -181,9 +177,7 @@ class Cache(Generic[T]):
         self.synced = True
 
     def _start_over(self, progress: int) -> None:
-        """Drop everything: a consistent list is older than what the cache has seen, so the server was restored from a
-        backup.
-        """
+        """Drop everything: a consistent list is older than the cache, so the server was restored from a backup."""
         log.warning(
             "the API server went back in time, its state replaces the cache",
             extra={"cache": self.name, "seen": self.progress, "listed": progress},

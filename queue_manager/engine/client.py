@@ -59,9 +59,7 @@ class ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "c
 
 
 class Client:
-    """One API server, used by one identity. Every call raises ApiError on a status other than 2xx, and OSError if there
-    is no response.
-    """
+    """One API server, used by one identity. Calls raise ApiError on a status other than 2xx, OSError on no response."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
@@ -70,9 +68,7 @@ class Client:
     def attach_cache(
         self, cache: Cache[T], resource: Resource, type: type[T], *, label_selector: str = "", field_selector: str = ""
     ) -> None:
-        """From now on this cache receives every response that is an object of this resource and matches the
-        selectors.
-        """
+        """From now on this cache receives each response that is an object of this resource and the selectors."""
         attached = _AttachedCache(cache, resource, type, label_selector, field_selector)
         self._attached.setdefault(resource, []).append(attached)
 
@@ -96,9 +92,7 @@ class Client:
         field_selector: str = "",
         type: type[O] = dict,  # type: ignore[assignment]
     ) -> list[O]:
-        """All current objects, of one namespace or ("") of all. Raises ApiError 410 if the pages expired while they
-        were read.
-        """
+        """All current objects, of one namespace or ("") of all. Raises ApiError 410 if the pages expired meanwhile."""
         query = {"limit": str(PAGE_SIZE), "labelSelector": label_selector, "fieldSelector": field_selector}
         objects: list[O] = []
         while True:
@@ -228,9 +222,7 @@ class Client:
                 attached.apply_response(head, body, obj)
 
     def _apply_delete_to_caches(self, resource: Resource, body: bytes) -> None:
-        """The response to DELETE is the object (which may live on until its finalizers are gone), or a Status with its
-        uid.
-        """
+        """The response to DELETE is the object, which may live on until its finalizers are removed, or a Status."""
         head = decoder(Head).decode(body)
         if head.kind == resource.kind and head.metadata.deletion_timestamp is not None and not head.is_gone:
             for attached in self._attached[resource]:

@@ -34,7 +34,7 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class Occurrence:
-    """How to write an Event: with `count` since `first`, onto the existing Event `name`, or as a new one if `name` is
+    """How to write an Event: with `count` since `first`, as an update of the Event `name`, or as a new one if it is
     "".
     """
 

@@ -218,9 +218,7 @@ class EventRecorder:
         }
 
     def _name(self, event: Pending) -> str:
-        """`<object>.<hex of the time in ns>`, strictly increasing: under a virtual clock several Events share a
-        time.
-        """
+        """`<object>.<hex of the time in ns>`, strictly increasing: under a virtual clock Events can share a time."""
         nanoseconds = (event.time - EPOCH) // timedelta(microseconds=1) * 1000
         self._last_name = max(nanoseconds, self._last_name + 1)
         suffix = f".{self._last_name:x}"

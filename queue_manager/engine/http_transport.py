@@ -32,9 +32,7 @@ READ_BUFFER = 1 << 18  # bytes; a watch under load arrives in chunks of up to th
 
 
 class HttpTransport:
-    """Implements `Transport`. Can be constructed anywhere; the session opens with the first request, on its event
-    loop.
-    """
+    """Implements `Transport`. The session opens with the first request, on the event loop of that request."""
 
     def __init__(
         self,

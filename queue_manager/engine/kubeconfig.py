@@ -208,9 +208,7 @@ class _Fixed:
 
 
 class _TokenFile:
-    """A token from a file that is re-read every RENEW_AFTER_SECONDS; while it cannot be read, the last token is
-    used.
-    """
+    """A token from a file that is re-read every RENEW_AFTER_SECONDS. If that fails, the last token is used."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -233,8 +231,9 @@ class _TokenFile:
 
 
 class _Program:
-    """A token from a credential program, which runs again when the token expires, or after RENEW_AFTER_SECONDS if it
-    names no expiry.
+    """A token from a credential program, which runs again when the token expires.
+
+    Without an expiry it runs again after RENEW_AFTER_SECONDS.
     """
 
     def __init__(self, path: Path, context: str, cluster: Mapping[str, Any], spec: Mapping[str, Any]) -> None:

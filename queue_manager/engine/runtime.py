@@ -120,9 +120,7 @@ class Runtime:
         self._part(_Part(f"worker {queue.name}", lambda: queue.run(sync, concurrency), self._worker_tasks))
 
     def task(self, run: Work) -> None:
-        """Run a coroutine function beside the workers until the runtime stops. It may return; an exception stops the
-        runtime.
-        """
+        """Run a coroutine function beside the workers until the runtime stops. An exception in it stops the runtime."""
         self._part(_Part(f"task {getattr(run, '__qualname__', '')}", run, self._tasks))
 
     def support(self, run: Work) -> None:

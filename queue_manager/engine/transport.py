@@ -45,9 +45,7 @@ class Transport(Protocol):
     def stream(
         self, path: str, *, query: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """A GET whose response arrives in chunks (watch, log -f). Raises ApiError if the status is not 200, or
-        OSError.
-        """
+        """A GET whose response arrives in chunks (watch, log -f). Raises ApiError if the status is not 200, OSError."""
         ...
 
     async def close(self) -> None: ...
@@ -75,9 +73,7 @@ class Relay:
 
 
 class ApiError(Exception):
-    """A response of the API server that is not a success: HTTP status, reason and message of the Status, and its
-    tree.
-    """
+    """A response that is not a success: HTTP status, and reason, message and tree of its Status object."""
 
     def __init__(self, status: int, reason: str, message: str, body: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)

@@ -35,9 +35,7 @@ def event_loop() -> asyncio.Runner:
 
 
 def _log_uncaught(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an uncaught exception, except on a closing connection: uvloop cannot answer the data that still arrives
-    there.
-    """
+    """Log an uncaught exception, unless its connection is closing: uvloop fails on data that still arrives there."""
     transport = context.get("transport")
     if transport is None or not transport.is_closing():
         loop.default_exception_handler(context)

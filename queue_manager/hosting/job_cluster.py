@@ -71,7 +71,10 @@ class JobCluster:
         return await self._client.create(PODS, namespace, manifest, type=Pod)
 
     async def patch_pod(self, key: Key, patch: Mapping[str, Any]) -> Pod:
-        """Patch a pod (strategic merge). Raises ApiError; after a 404 the cache no longer has the pod."""
+        """Patch a pod (strategic merge). Raises ApiError.
+
+        After a 404 the cache no longer has the pod.
+        """
         try:
             return await self._client.patch(PODS, *key, patch, content_type=STRATEGIC_PATCH, type=Pod)
         except ApiError as error:
@@ -80,8 +83,9 @@ class JobCluster:
             raise
 
     async def delete_pod(self, key: Key, uid: str, resource_version: str = "") -> None:
-        """Delete a pod, on the condition of uid and resourceVersion. Raises ApiError; after a 404 the cache no longer
-        has the pod.
+        """Delete a pod, on the condition of uid and resourceVersion. Raises ApiError.
+
+        After a 404 the cache no longer has the pod.
         """
         try:
             await self._client.delete(PODS, *key, uid=uid, resource_version=resource_version)

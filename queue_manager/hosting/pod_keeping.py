@@ -50,8 +50,7 @@ class _Keeper:
 
 
 def attach_pod_keeping(runtime: Runtime, *, terminated_pods: int = TERMINATED_THRESHOLD) -> PodGc:
-    """Attach pod garbage collection and the removal of stale disruptions to a runtime. Call it before the runtime
-    starts.
+    """Attach pod garbage collection and the removal of stale disruptions to a runtime, before it starts.
 
     `terminated_pods`: how many ended pods the cluster keeps; 0: all.
     """

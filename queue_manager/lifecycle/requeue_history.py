@@ -17,9 +17,7 @@ MAX_ATTEMPTS = 10  # kept per Workload
 
 
 def record(draft: Draft, reason: str, cause: str, retry_at: datetime | None = None) -> None:
-    """Append the attempt that ends now. Call it before the conditions are reset; does nothing if Admitted is not
-    True.
-    """
+    """Append the attempt that ends now, if Admitted is True. Call it before the conditions are reset."""
     admitted = draft.condition(condition_types.ADMITTED)
     if admitted is None or not admitted.is_true:
         return

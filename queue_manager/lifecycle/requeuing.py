@@ -103,9 +103,7 @@ def ends_instead_of_retry(w: Workload, settings: Settings) -> datetime | None:
 
 
 def _after(seconds: float, time: datetime) -> datetime:
-    """Rounded up to whole seconds: a draft has whole seconds, so a fraction would be over for the rule but not for
-    it.
-    """
+    """The time in whole seconds, rounded up: a draft's times have no fractions, so all comparisons must agree."""
     return later(time, ceil(seconds))
 
 

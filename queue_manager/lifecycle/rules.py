@@ -56,9 +56,7 @@ def next_step(workload: Workload, view: WorkloadContext, settings: Settings, now
 
 
 def _orphaned(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """If the Job is gone, the Workload is Finished with OwnerNotFound, or loses its finalizer if it is being
-    deleted.
-    """
+    """If its Job is gone, a Workload is Finished with OwnerNotFound; if it is being deleted, it loses its finalizer."""
     if not view.owner_gone or w.is_true(condition_types.FINISHED):
         return None
     if w.metadata.deletion_timestamp is not None:
@@ -79,9 +77,7 @@ def _finished(w: Workload, view: WorkloadContext, settings: Settings, now: datet
 
 
 def _deleted(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """A Workload that is being deleted loses its finalizer; if it has a Job, `jobs` stops that first and then removes
-    it.
-    """
+    """A deleted Workload loses its finalizer; if it has a Job, `jobs` removes the finalizer after stopping the Job."""
     if w.metadata.deletion_timestamp is None:
         return None
     return Idle() if w.job_uid else _remove_finalizer(w)
@@ -125,9 +121,7 @@ def _to_deactivate(w: Workload, view: WorkloadContext, settings: Settings, now: 
 
 
 def _inactive(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """An inactive Workload is evicted if it holds quota. If a rule deactivated it, not a user, its Job is deleted
-    after the retention.
-    """
+    """An inactive Workload with quota is evicted. If a rule deactivated it, its Job is deleted after the retention."""
     if w.spec.active:
         return None
     draft = Draft(w, now)
@@ -178,9 +172,7 @@ def _open_gate(draft: Draft) -> None:
 
 
 def _backoff(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """A Workload without quota waits until requeueAt, or until the cause of Requeued=False is gone; then it is
-    requeued.
-    """
+    """A Workload without quota waits until requeueAt, or until the cause of Requeued=False ends, and is requeued."""
     if w.is_true(condition_types.QUOTA_RESERVED):
         return None
     state = w.status.requeue_state
@@ -259,9 +251,7 @@ def blocker(w: Workload, view: WorkloadContext) -> PendingReason | None:
 
 
 def _after_a_blocker(reason: str, view: WorkloadContext) -> PendingReason | None:
-    """The reason until the scheduler gives one, after the previous reason has ceased to hold; None: the previous one
-    holds.
-    """
+    """The reason that replaces one that no longer holds, until the scheduler gives another; None: it still holds."""
     if reason in _BY_SCHEDULER and not (reason == reasons.PENDING_EVALUATION and view.bypassed):
         return None
     if reason == reasons.MISCONFIGURED and view.error:
@@ -288,9 +278,7 @@ def _ownerless_stop(w: Workload) -> Step | None:
 
 
 def _evicted(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """An evicted Workload keeps its quota until `jobs` has stopped its Job; without a Job the quota is released at
-    once.
-    """
+    """An evicted Workload keeps its quota until `jobs` has stopped its Job; without a Job it releases it at once."""
     if not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
         return None
     return _ownerless_stop(w) or Idle()
@@ -350,9 +338,7 @@ def _evict_once(draft: Draft, reason: str, message: str) -> None:
 
 
 def _running(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """An admitted Workload is evicted or deactivated at one of two deadlines: for ready pods, and for the execution
-    time.
-    """
+    """An admitted Workload is evicted or deactivated at its deadline for ready pods, or for the execution time."""
     if not w.is_true(condition_types.ADMITTED) or w.is_true(condition_types.EVICTED):
         return None
     ready = requeuing.pods_deadline(w, settings, view.unscheduled)

@@ -62,9 +62,7 @@ def quantities(amounts: Amounts) -> dict[str, str | int]:
 
 
 def reserve(draft: Draft, cluster_queue: str, assignment: Assignment) -> None:
-    """Reserve quota and end the backoff. `admission_checks.confirm` decides in the same write whether it is also
-    admitted.
-    """
+    """Reserve quota and end the backoff. `admission_checks.confirm` sets Admitted in the same write."""
     end_backoff(draft)
     waited = whole_seconds(draft.now - _waiting_since(draft))
     message = messages.quota_reserved(cluster_queue)
@@ -191,7 +189,8 @@ def target_deactivation(draft: Draft, reason: str, message: str) -> None:
 
 def deactivate(draft: Draft) -> None:
     """Evict a deactivated Workload for the announced cause, and remove its requeueState.
-    BEHAVIOUR.md#q21-deactivation.
+
+    BEHAVIOUR.md#q21-deactivation
     """
     target = draft.condition(condition_types.DEACTIVATION_TARGET)
     cause = target.reason if target is not None and target.is_true else ""

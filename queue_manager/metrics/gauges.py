@@ -131,9 +131,7 @@ def _counted(quota_cache: QuotaCache, workloads: list[Workload], is_exported: Ca
 
 
 def why_not_admitted(w: Workload) -> tuple[str, str]:
-    """(reason, underlying cause) of an unadmitted Workload: the reasons of Admitted and QuotaReserved, with
-    defaults.
-    """
+    """(reason, underlying cause) of an unadmitted Workload, from its conditions Admitted and QuotaReserved."""
     if w.is_true(condition_types.QUOTA_RESERVED):
         admitted = w.condition(condition_types.ADMITTED)
         return (admitted.reason if admitted is not None else reasons.UNSATISFIED_CHECKS), ""

@@ -41,7 +41,7 @@ class QueueMetrics:
         self._workloads.subscribe(self._on_workload)
         self._metrics.before_exposition(self.collect)
 
-    # --- events --------
+    # --- events ---
 
     def _on_written(self, before: Workload, after: Workload) -> None:
         evictions.count(self._metrics, before, after, by_local_queue=self._is_exported(before.local_queue))
@@ -96,7 +96,7 @@ class QueueMetrics:
             seconds = (reserved.last_transition_time - evicted.last_transition_time).total_seconds()
             self._metrics.observe(EVICTION_LATENCY, own, max(0.0, seconds))
 
-    # --- gauges ----
+    # --- gauges ---
 
     def collect(self) -> None:
         """Set all gauges, and remove the series that no longer exist."""

@@ -74,9 +74,7 @@ class PendingWorkloads:
     """Pending Workloads of one ClusterQueue. No operation scans all of them, except `in_order` for display."""
 
     def __init__(self, strategy: str, *, pass_by: bool = False) -> None:
-        """`strategy` is StrictFIFO or BestEffortFIFO. `pass_by`: a StrictFIFO head that can never fit does not
-        block.
-        """
+        """`strategy`: StrictFIFO or BestEffortFIFO. `pass_by`: a StrictFIFO head that can never fit does not block."""
         self.strategy = strategy
         self.pass_by = pass_by
         self._shapes: dict[bytes, _Shape] = {}
@@ -91,7 +89,7 @@ class PendingWorkloads:
         self._blocked: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
 
-    # --- queries --------
+    # --- queries ---
 
     def __len__(self) -> int:
         return len(self._where)
@@ -136,12 +134,10 @@ class PendingWorkloads:
         """All Workloads by rank, delayed and refused ones included. O(n log n)."""
         return iter(sorted(self._where.values(), key=lambda info: info.rank))
 
-    # --- changes -----------
+    # --- changes ---
 
     def put(self, info: Info, now: datetime, *, hold: bool = False) -> None:
-        """Add a Workload or take its newest state. In backoff, or with `hold` (its LocalQueue is stopped), it is
-        delayed.
-        """
+        """Add a Workload or take its newest state. In backoff, or with `hold` (a stopped LocalQueue), it is delayed."""
         known = self._where.get(info.key)
         delayed = hold or info.in_backoff(now)
         if known is not None and delayed == (info.key in self._delayed) and _same_chances(known, info):

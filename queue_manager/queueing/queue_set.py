@@ -119,8 +119,8 @@ class Queues:
     # --- the scheduler's view ---
 
     def heads(self, is_active: Callable[[str], bool], now: datetime) -> list[tuple[str, Info]]:
-        """(ClusterQueue, head) for each active ClusterQueue that has a Workload to try; backoffs that end by `now` are
-        over.
+        """(ClusterQueue, head) for each active ClusterQueue with a Workload to try. Ends backoffs that are over by
+        `now`.
         """
         for pending in self.cluster_queues.values():
             pending.end_backoffs(now)
@@ -139,7 +139,7 @@ class Queues:
         woken = [p.requeue_inadmissible(now) for name in names if (p := self.cluster_queues.get(name)) is not None]
         return any(woken)
 
-    # --- queries -----------
+    # --- queries ---
 
     def bypassed(self, key: Key) -> PendingReason | None:
         """The refusal for which an equivalent Workload was parked, and this one with it; None if it is not parked."""

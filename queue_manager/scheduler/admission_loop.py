@@ -108,8 +108,9 @@ class Scheduler:
         return True
 
     def _is_blocked_by_pods(self) -> bool:
-        """waitForPodsReady.blockAdmission: whether an admitted Workload is not PodsReady.
-        BEHAVIOUR.md#q37-block-admission.
+        """Whether blockAdmission holds back admissions: an admitted Workload is not PodsReady.
+
+        BEHAVIOUR.md#q37-block-admission
         """
         ready = self._settings.pods_ready
         if ready is None or not ready.block_admission:
@@ -147,9 +148,7 @@ class Scheduler:
             self._quota_cache.resolve_assumption(info, written=written, retry_after=retry_after)
 
     def _record_refusal(self, info: Info, error: Exception) -> float:
-        """The server rejects what we write about a Workload: record one Event, return the seconds until the next
-        attempt.
-        """
+        """The server rejects what we write about a Workload: record one Event, return the seconds until the retry."""
         before = self._refusals.get(info.uid, 0)
         workload = self._workloads.by_uid(info.uid)
         if workload is not None:

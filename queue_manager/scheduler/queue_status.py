@@ -66,7 +66,7 @@ class QueueStatusController:
         quota_cache.lost_admission_listeners.append(self._on_lost_admission)
         runtime.worker(self.queue, self.sync)
 
-    # --- events -----------
+    # --- events ---
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         for workload in (old, new):
@@ -229,7 +229,8 @@ class QueueStatusController:
 
     def _blocked(self, queue: ClusterQueue) -> tuple[str, str, str] | None:
         """The Blocked condition while a StrictFIFO head can never fit, else None.
-        BEHAVIOUR.md#q31-never-fitting-head.
+
+        BEHAVIOUR.md#q31-never-fitting-head
         """
         pending = self._quota_cache.queues.cluster_queues.get(queue.metadata.name)
         if pending is None or pending.never is None:
@@ -256,9 +257,7 @@ class QueueStatusController:
             await self._keep_finalizer(RESOURCE_FLAVORS, flavor, used)
 
     async def _keep_finalizer(self, resource: Resource, obj: Object, in_use: bool) -> bool:
-        """Add our finalizer to a live object, remove it from a deleted one that is not in use. True if it was
-        written.
-        """
+        """Add our finalizer to a live object; remove it from a deleted one that is unused. True if it was written."""
         meta = obj.metadata
         has = keys.FINALIZER in meta.finalizers
         deleting = meta.deletion_timestamp is not None
@@ -273,7 +272,8 @@ class QueueStatusController:
 
 def _unsupported(queue: ClusterQueue) -> tuple[str, str, str] | None:
     """The Unsupported condition if fields of the spec have no effect, else None.
-    BEHAVIOUR.md#q32-fields-without-effect.
+
+    BEHAVIOUR.md#q32-fields-without-effect
     """
     sentences = without_effect(str(CLUSTER_QUEUES), msgspec.to_builtins(queue))
     return ("True", reasons.FIELDS_WITHOUT_EFFECT, "; ".join(sentences)) if sentences else None

@@ -83,7 +83,7 @@ class QuotaCache:
         self._reread(lambda workload: True)
         self.requeue_inadmissible(list(self.queues.cluster_queues))
 
-    # --- used by the scheduler -----
+    # --- used by the scheduler ---
 
     def read(self, workload: Workload) -> Info:
         """The Workload's requests, its rank, and until when it must not be admitted."""
@@ -94,9 +94,7 @@ class QuotaCache:
         return found
 
     def assume(self, decision: Admit) -> None:
-        """Count an admission that is not written yet; the Workload is no longer pending. `resolve_assumption` must
-        follow.
-        """
+        """Count an admission before it is written; the Workload is not pending. `resolve_assumption` must follow."""
         candidate = decision.info
         self.queues.remove(candidate.key)
         self._assumed.add(candidate.uid)
@@ -112,10 +110,9 @@ class QuotaCache:
         )
 
     def resolve_assumption(self, candidate: Info, *, written: bool, retry_after: float = 0.0) -> None:
-        """The write of an assumed admission succeeded (`written`), or failed: then the quota is free, and the Workload
-        pending.
+        """The write of an assumed admission has ended. Unless `written`, quota is free and the Workload pending again.
 
-        After a failure it is not tried before `retry_after` seconds have passed, unless it changes; others may use the
+        Then it is not tried before `retry_after` seconds have passed, unless it changes; other Workloads may use the
         quota.
         """
         self._assumed.discard(candidate.uid)
@@ -143,7 +140,7 @@ class QuotaCache:
             self._enqueue(latest)
         self.requeue_inadmissible([cluster_queue])
 
-    # --- queries ---------------
+    # --- queries ---
 
     def is_active(self, cluster_queue: str) -> bool:
         """Whether the ClusterQueue exists and can admit."""
@@ -184,7 +181,7 @@ class QuotaCache:
         wanted = set(queues)
         return [w.metadata.key for w in self._workloads.values() if w.local_queue in wanted]
 
-    # --- events --------------------
+    # --- events ---
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is None:
@@ -285,9 +282,7 @@ class QuotaCache:
             self._reread(_names_runtime_class)
 
     def _reread(self, concerned: Callable[[Workload], bool]) -> None:
-        """Requests of these Workloads may have changed, though the objects have not: LimitRanges, overhead,
-        settings.
-        """
+        """Read these Workloads again: LimitRanges, overhead or settings have changed, and with them the requests."""
         for workload in filter(concerned, self._workloads.values()):
             if workload.metadata.key in self.queues:
                 self.queues.remove(workload.metadata.key)

@@ -61,7 +61,7 @@ class WorkloadController:
         for workload in self._workloads.values():
             self.queue.add(workload.metadata.key)
 
-    # --- events ------------
+    # --- events ---
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is not None:
@@ -107,9 +107,7 @@ class WorkloadController:
                 self.queue.add(workload.metadata.key)
 
     def _enqueue_cluster_queue(self, name: str) -> None:
-        """Enqueue the Workloads pending in a ClusterQueue and those that hold its quota, whatever their LocalQueue is
-        now.
-        """
+        """Enqueue the Workloads pending in a ClusterQueue, and those that hold its quota through any LocalQueue."""
         self._enqueue_members(self._quota_cache.queues.local_queues_of(name))
         for holding in self._quota_cache.state.holdings.values():
             if holding.cluster_queue == name:

@@ -8,9 +8,7 @@ Amounts = dict[str, int]  # by resource
 
 
 def amount(resource: str, quantity: str | int) -> int:
-    """The quantity in the unit of its resource, rounded up and saturating. Raises ValueError if it is not a
-    quantity.
-    """
+    """The quantity in the unit of its resource, rounded up and saturating. Raises ValueError if it is malformed."""
     return quantities.parse(quantity, resource)
 
 

@@ -123,9 +123,7 @@ def _count(
 
 
 def _reservable(node: QuotaNode, usage: dict[FlavorResource, int]) -> dict[FlavorResource, int]:
-    """What a refused Workload withholds from its cohort for the rest of this cycle: its request, up to its own nominal
-    quota.
-    """
+    """What a refused Workload withholds from its cohort until the cycle ends: its request, up to its nominal quota."""
     return {fr: max(0, min(amount, node.quota(fr).nominal - node.usage.get(fr, 0))) for fr, amount in usage.items()}
 
 

@@ -84,9 +84,7 @@ class PodSetResult:
 
 @dataclass(slots=True)
 class Assignment:
-    """The result for a whole Workload, whose mode is that of its worst pod set. `usage` covers the resources with a
-    flavor.
-    """
+    """The result for a whole Workload; its mode is that of the worst pod set. `usage`: of resources with a flavor."""
 
     pod_sets: list[PodSetResult]
     usage: dict[FlavorResource, int]
@@ -118,9 +116,7 @@ class Assignment:
 
     @property
     def considered(self) -> str:
-        """The flavors that were passed over, for the QuotaReserved Event; "" if the first flavor fit without
-        borrowing.
-        """
+        """The flavors passed over, for the QuotaReserved Event; "" if the first flavor fit without borrowing."""
         parts = []
         for p in self.pod_sets:
             tried = [str(a) for a in p.attempts if a.mode is not Mode.FIT or a.borrow]

@@ -25,9 +25,7 @@ class PodSurroundings:
     overheads: Mapping[str, Quantities] = field(default_factory=dict)
 
     def complete(self, spec: Json) -> Json:
-        """The pod spec with defaults and overhead, as the API server would complete it; the same object if nothing is
-        added.
-        """
+        """The pod spec with defaults and overhead, as the API server completes it; unchanged if nothing is added."""
         changes: dict[str, Json] = {}
         defaults = [item for item in self._items("Container") if item.default or item.default_request]
         if defaults:

@@ -158,7 +158,7 @@ class SchedulerState:
             self.queues[name].queue.spec.namespace_selector, self.namespaces.get(namespace, {})
         )
 
-    # --- holdings ----------
+    # --- holdings ---
 
     def hold(self, holding: Holding) -> None:
         """Count the usage of a Workload; replaces what it held before."""

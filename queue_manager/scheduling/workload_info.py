@@ -29,7 +29,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 class Rank(NamedTuple):
     """The place in the queue; the smallest rank is first. Total: no two Workloads are equal.
-    BEHAVIOUR.md#q7-queue-order.
+
+    BEHAVIOUR.md#q7-queue-order
     """
 
     minus_priority: int
@@ -159,9 +160,7 @@ def _pod_set(pod_set: PodSet, spec: Json, workload: Workload, rules: ResourceRul
 
 
 def _out_of_bounds(written: Sequence[Json], complete: Sequence[Json], surroundings: PodSurroundings) -> str:
-    """The first error: requests over limits in the spec, then a LimitRange's bound, then requests over limits by a
-    default.
-    """
+    """The first error: requests over limits in the spec, a LimitRange's bound, requests over default limits."""
 
     def first(refusal: Callable[[Json, str], str], specs: Sequence[Json]) -> str:
         texts = (refusal(spec, f"spec.podSets[{i}].template.spec") for i, spec in enumerate(specs))

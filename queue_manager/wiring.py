@@ -1,14 +1,25 @@
-"""Puts the queue together: its controllers on one runtime, and the rules for what is submitted to it."""
+"""The composition root: every controller is attached to a runtime here, for each shell alike.
+
+One convention: a controller is attached before its runtime starts, in one of two ways that do the same.
+
+    Controller(runtime, ...)        a controller of `queue_manager`: its constructor subscribes it to the caches and
+                                    registers its workers and tasks with the runtime
+    attach_...(runtime, ...)        in `hosting`, for the controllers of `job_controller`, which know no Runtime
+
+A shell (`local.cluster`, `operator.controllers`, `simulation.world`) makes one call, to `attach_controllers`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, overload
 
 import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.model import Job
+from job_controller.options import JobControllerOptions
 from job_controller.ports import PodPermits
 from queue_manager.api.keys import DEFAULT_NAME
 from queue_manager.api.resources import LOCAL_QUEUES, NAMESPACES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
@@ -16,10 +27,12 @@ from queue_manager.api.types import LocalQueue, Namespace, Workload, WorkloadPri
 from queue_manager.api.webhook import QueueAdmission, WithoutEffectWarnings
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.runtime import Runtime
+from queue_manager.hosting.job_cluster import attach_job_controller
+from queue_manager.hosting.pod_keeping import attach_pod_keeping
 from queue_manager.jobs.controller import JobQueueController
 from queue_manager.jobs.standing import JobStanding
 from queue_manager.jobs.webhook import JobAdmission, SubmissionContext
-from queue_manager.lifecycle.settings import Settings, settings_of, taken_over
+from queue_manager.lifecycle.settings import Settings, reconfigured, settings_of
 from queue_manager.metrics.workloads import QueueMetrics
 from queue_manager.scheduler.admission_loop import Scheduler
 from queue_manager.scheduler.job_pods import JobPods, uses_node
@@ -32,44 +45,86 @@ from queue_manager.scheduler.workload_writer import WorkloadWriter
 
 @dataclass(frozen=True, slots=True)
 class QueueManager:
-    """What others reach of the queue; the rest runs by itself."""
+    """What a shell needs of the attached queue controllers."""
 
-    ledger: QuotaCache
+    quota_cache: QuotaCache
     scheduler: Scheduler
-    permits: PodPermits  # for a Job controller on the same runtime
-    admission: tuple[
-        JobAdmission | QueueAdmission | WithoutEffectWarnings, ...
-    ]  # to be mounted by the embedded API server
-    reconfigure: Callable[[KueueConfig], None]  # with what `configuration.reloading` does not refuse
+    permits: PodPermits  # which Jobs may have pods, for the Job controller
+    admission: tuple[JobAdmission | QueueAdmission | WithoutEffectWarnings, ...]  # plugins for the embedded API server
+    reconfigure: Callable[[KueueConfig], None]  # takes a configuration that `configuration.reloading` accepts
 
 
-def add_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager:
-    """Construct all controllers of the queue on a runtime that has not started yet."""
+@overload
+def attach_controllers(
+    runtime: Runtime,
+    config: KueueConfig,
+    *,
+    queue: Literal[True] = True,
+    job_controller: JobControllerOptions | None = None,
+    pod_keeping: bool = False,
+) -> QueueManager: ...
+
+
+@overload
+def attach_controllers(
+    runtime: Runtime,
+    config: KueueConfig,
+    *,
+    queue: bool,
+    job_controller: JobControllerOptions | None = None,
+    pod_keeping: bool = False,
+) -> QueueManager | None: ...
+
+
+def attach_controllers(
+    runtime: Runtime,
+    config: KueueConfig,
+    *,
+    queue: bool = True,
+    job_controller: JobControllerOptions | None = None,
+    pod_keeping: bool = False,
+) -> QueueManager | None:
+    """Attach the chosen controllers to a runtime that has not started yet. Returns the queue, or None without `queue`.
+
+    `job_controller`: options of the embedded Job controller; None: Kubernetes' own runs the Jobs. With `queue` it
+    creates pods only for Jobs that the queue permits. `pod_keeping`: also collect lost pods and clear stale
+    disruptions, for clusters without kube-controller-manager.
+    """
+    manager = attach_queue_controllers(runtime, config) if queue else None
+    if job_controller is not None:
+        attach_job_controller(runtime, job_controller, manager.permits if manager is not None else None)
+    if pod_keeping:
+        attach_pod_keeping(runtime)
+    return manager
+
+
+def attach_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager:
+    """Attach all controllers of the queue to a runtime that has not started yet."""
     settings = settings_of(config)
     writer = WorkloadWriter(runtime, runtime.cache(WORKLOADS, Workload))
-    ledger = QuotaCache(runtime, settings)
-    scheduler = Scheduler(runtime, settings, ledger, writer)
+    quota_cache = QuotaCache(runtime, settings)
+    scheduler = Scheduler(runtime, settings, quota_cache, writer)
     running = JobPods(runtime, "use nodes", uses_node)
-    workloads = WorkloadController(runtime, settings, ledger, writer, running)
+    workloads = WorkloadController(runtime, settings, quota_cache, writer, running)
     standing = JobStanding(runtime, settings, running)
     jobs = JobQueueController(runtime, settings, writer, running, standing)
-    QueueStatusController(runtime, ledger)
+    QueueStatusController(runtime, quota_cache)
     WithoutEffectEvents(runtime)
-    metrics = QueueMetrics(runtime, ledger, writer, config.metrics)
-    lookup = _Lookup(runtime, settings, standing)
+    metrics = QueueMetrics(runtime, quota_cache, writer, config.metrics)
+    submission = _SubmissionContexts(runtime, settings, standing)
 
     def reconfigure(new: KueueConfig) -> None:
-        lookup.settings = taken_over(lookup.settings, settings_of(new), runtime.clock.now())
-        for user in (jobs, workloads, scheduler, ledger):
-            user.use(lookup.settings)
-        metrics.chosen = new.metrics
+        submission.settings = reconfigured(submission.settings, settings_of(new), runtime.clock.now())
+        for controller in (jobs, workloads, scheduler, quota_cache):
+            controller.reconfigure(submission.settings)
+        metrics.config = new.metrics
 
-    admission = (JobAdmission(lookup), QueueAdmission(), WithoutEffectWarnings())
-    return QueueManager(ledger, scheduler, standing, admission, reconfigure)
+    admission = (JobAdmission(submission), QueueAdmission(), WithoutEffectWarnings())
+    return QueueManager(quota_cache, scheduler, standing, admission, reconfigure)
 
 
-class _Lookup:
-    """What is around a Job, from the caches."""
+class _SubmissionContexts:
+    """Builds the SubmissionContext of a submitted Job from the caches."""
 
     def __init__(self, runtime: Runtime, settings: Settings, standing: JobStanding) -> None:
         self.settings = settings
@@ -89,11 +144,11 @@ class _Lookup:
             default_queue=self._local_queues.get(name, DEFAULT_NAME) is not None,
             default_class=self._classes.get("", DEFAULT_NAME) is not None,
             bounds=self.settings.bounds,
-            owner_managed=self._standing.parent(_head(meta)) is not None,
+            owner_managed=self._standing.parent(_ownership(meta)) is not None,
         )
 
 
-def _head(meta: Json) -> Job:
-    """The part of a submitted Job by which its parent is found."""
+def _ownership(meta: Json) -> Job:
+    """A Job with only the fields by which `JobStanding.parent` finds its parent."""
     kept = {name: meta[name] for name in ("namespace", "labels", "ownerReferences") if meta.get(name)}
     return msgspec.convert({"metadata": kept}, Job)

@@ -11,5 +11,5 @@ PREEMPTED = "Preempted"
 REQUEUED = "Requeued"
 DEACTIVATION_TARGET = "DeactivationTarget"
 BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
-ACTIVE = "Active"  # of queues
-BLOCKED = "Blocked"  # ours: condition of a ClusterQueue
+ACTIVE = "Active"  # of ClusterQueues, LocalQueues and AdmissionChecks
+BLOCKED = "Blocked"  # Sluice's own, of ClusterQueues

@@ -1,7 +1,7 @@
 """CustomResourceDefinitions from the API models: `python -m queue_manager.api.crd_generation DIRECTORY`.
 
-A CRD's schema is structural: no references, a type everywhere, nothing that only JSON Schema knows. This
-module takes pydantic's JSON Schema and reduces it to that. The output depends on the models alone.
+The schema of a CRD must be structural: no references, a type everywhere, only the keywords that Kubernetes allows.
+This module reduces pydantic's JSON Schema to that. The output depends only on the models.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DROPPED = frozenset({"title", "additionalProperties", "$defs"})
 
 
 def crd(kind: type[CustomKind]) -> Json:
-    """The CustomResourceDefinition of a kind, v1beta2 served and stored."""
+    """The CustomResourceDefinition of a kind; v1beta2 is served and stored."""
     document = kind.model_json_schema(by_alias=True)
     schema = _structural(document, document.get("$defs", {}))
     schema["properties"]["metadata"] = {"type": "object"}
@@ -54,11 +54,12 @@ def crd(kind: type[CustomKind]) -> Json:
 
 
 def render(definition: Json) -> str:
-    """A CRD as the text of its file."""
+    """A CRD as the content of its file."""
     return HEADER + yaml.dump(definition, Dumper=_Dumper, sort_keys=True, width=120, allow_unicode=True)
 
 
 def file_name(kind: type[CustomKind]) -> str:
+    """The name of the CRD's file, as in Kueue's repository."""
     return f"{GROUP}_{kind.plural}.yaml"
 
 
@@ -75,7 +76,7 @@ def _names(kind: type[CustomKind]) -> dict[str, Any]:
 
 
 def _structural(schema: Json, definitions: dict[str, Json]) -> Json:
-    """One schema node without references, nulls and titles; descriptions on one line per paragraph."""
+    """One schema node without references, nulls and titles; each description on one line."""
     node = _merged(schema, definitions)
     result: dict[str, Any] = {}
     for key, value in node.items():
@@ -97,7 +98,7 @@ def _structural(schema: Json, definitions: dict[str, Json]) -> Json:
 
 
 def _merged(schema: Json, definitions: dict[str, Json]) -> Json:
-    """The node with its reference or its `X or null` folded in; what stands beside the reference wins."""
+    """The node with its reference or its `X or null` inlined; keys next to the reference have precedence."""
     node = dict(schema)
     choices = node.get("anyOf")
     if choices is not None and {"type": "null"} in choices:
@@ -120,7 +121,7 @@ def _over(base: Json, upper: Json) -> Json:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Block style with indented lists and no anchors, so that equal parts stay readable."""
+    """Block style with indented lists and no anchors, so that repeated parts stay readable."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

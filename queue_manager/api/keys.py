@@ -1,6 +1,7 @@
-"""Names of labels, annotations and finalizers, and the API group of the queue.
+"""Keys of labels and annotations, finalizers, and the API group of the queue.
 
-Dashboards, kubectl plugins and users match on these strings: they are API.
+Dashboards, kubectl plugins and users match on these strings: they are API. Keys with the prefix `sluice/` are Sluice's
+own, all others are Kueue's or Kubernetes'.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
 MAX_EXEC_TIME = "kueue.x-k8s.io/max-exec-time-seconds"
 PREBUILT_WORKLOAD = "kueue.x-k8s.io/prebuilt-workload-name"
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
-TRUE_TEXTS = ("1", "t", "T", "TRUE", "true", "True")  # what strconv.ParseBool takes for true
+TRUE_TEXTS = ("1", "t", "T", "TRUE", "true", "True")  # what Go's strconv.ParseBool reads as true
 COMPLETIONS_EQUAL_PARALLELISM = "kueue.x-k8s.io/job-completions-equal-parallelism"
 ADMISSION_GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 ELASTIC_JOB = "kueue.x-k8s.io/elastic-job"
 STOPPING = "kueue.x-k8s.io/stopping"
-DEFAULT_NAME = "default"  # the LocalQueue and the WorkloadPriorityClass given to Jobs that name none
-PODS_READY_TIMEOUT_OVERRIDE = "sluice/pods-ready-timeout"  # on Workloads as well, as the next
+DEFAULT_NAME = "default"  # LocalQueue and WorkloadPriorityClass of Jobs that name none
+PODS_READY_TIMEOUT_OVERRIDE = "sluice/pods-ready-timeout"  # this and the next are copied to the Workload
 REQUEUING_LIMIT_OVERRIDE = "sluice/requeuing-limit"
 
 # --- on Workloads ------------------------------------------------------------------------------------------
@@ -28,9 +29,9 @@ JOB_UID = "kueue.x-k8s.io/job-uid"
 PROVREQ_PREFIX = "provreq.kueue.x-k8s.io/"
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
 PASS_BY = "sluice/pass-by-never-fitting-head"  # on a StrictFIFO ClusterQueue: "true"
-PARALLELISM = "sluice/parallelism"  # on a Job that runs with fewer pods: what its user had set
-DEACTIVATED_FOR = "sluice/deactivated-for"  # on a Workload that we deactivated: the time of its DeactivationTarget
-SEQUENCE = "sluice/sequence"  # order of arrival among Workloads created in the same second
+PARALLELISM = "sluice/parallelism"  # on a partially admitted Job: the parallelism in the user's spec
+DEACTIVATED_FOR = "sluice/deactivated-for"  # on a Workload that a rule deactivated: the time of its DeactivationTarget
+SEQUENCE = "sluice/sequence"  # order among Workloads created in the same second
 
 # --- on pod templates of running Jobs ----------------------------------------------------------------------
 PODSET = "kueue.x-k8s.io/podset"

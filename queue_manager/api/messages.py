@@ -1,8 +1,8 @@
-"""Messages of conditions and Events, as Kueue words them. Texts with parameters are functions."""
+"""Messages of conditions and Events, with Kueue's texts. Texts with parameters are functions."""
 
 from __future__ import annotations
 
-# --- QuotaReserved=False: why a Workload waits -------------------------------------------------------------
+# --- QuotaReserved=False: why a Workload is pending ---------------------------------------------------------
 PENDING_EVALUATION_MESSAGE = "Workload is pending evaluation in the scheduling queue"
 EQUIVALENT_MESSAGE = "Bypassed scheduling evaluation because an equivalent workload recently failed"
 NO_LONGER_FITS_MESSAGE = "Workload no longer fits after processing another workload"
@@ -48,18 +48,22 @@ STOP_MISSING = "Missing Workload; unable to restore pod templates"
 
 
 def quota_reserved(cluster_queue: str) -> str:
+    """QuotaReserved=True, and the start of its Event."""
     return f"Quota reserved in ClusterQueue {cluster_queue}"
 
 
 def previously(message: str) -> str:
+    """Evicted and Preempted, when quota is reserved again."""
     return f"Previously: {message}"
 
 
 def insufficient_unused(resource: str, flavor: str, missing: str) -> str:
+    """WaitingForQuota. `missing` is a quantity."""
     return f"insufficient unused quota for {resource} in flavor {flavor}, {missing} more needed"
 
 
 def insufficient_capacity(resource: str, flavor: str, previous: str, current: str, maximum: str) -> str:
+    """ExceedsMaxQuota. `previous`, `current` and `maximum` are quantities."""
     return (
         f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
         f"({previous}) + current podset request ({current}) > maximum capacity ({maximum})"
@@ -67,6 +71,7 @@ def insufficient_capacity(resource: str, flavor: str, previous: str, current: st
 
 
 def pods_ready_timeout(workload: str) -> str:
+    """Evicted by PodsReadyTimeout. `workload` is namespace/name."""
     return f"Exceeded the PodsReady timeout {workload}"
 
 
@@ -74,14 +79,16 @@ NO_NODE = "no node could take"
 
 
 def pods_unschedulable(pods: int, message: str) -> str:
-    """What is added to the message of a timeout."""
+    """Appended to the message of a timeout (Sluice's own). `message` is the scheduler's about the first pod."""
     text = f"{NO_NODE} {pods} of its pods" if pods > 1 else f"{NO_NODE} one of its pods"
     return f"{text}: {message}" if message else text
 
 
 def deactivated_message(cause: str) -> str:
+    """Evicted by a deactivation; `cause` "": a user deactivated the Workload."""
     return f"{DEACTIVATED_MESSAGE} due to {cause}" if cause else DEACTIVATED_MESSAGE
 
 
 def max_exec_time_exceeded(seconds: int) -> str:
+    """The Event when maximumExecutionTimeSeconds is exceeded."""
     return f"The maximum execution time ({seconds}s) exceeded"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# --- QuotaReserved=False: why a Workload waits -------------------------------------------------------------
+# --- QuotaReserved=False: why a Workload is pending ---------------------------------------------------------
 NO_MATCHING_FLAVOR = "NoMatchingFlavor"
 WAITING_FOR_QUOTA = "WaitingForQuota"
 EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
@@ -27,10 +27,10 @@ ADMISSION_CHECK = "AdmissionCheck"
 NODE_FAILURES = "NodeFailures"
 CLUSTER_QUEUE_STOPPED = "ClusterQueueStopped"
 LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
-EVICTED_DUE_TO = "EvictedDueTo"  # and the reason: that of the Event
-DEACTIVATED_DUE_TO = "DeactivatedDueTo"  # and the cause, where it was not a user
+EVICTED_DUE_TO = "EvictedDueTo"  # prefix of the Event's reason
+DEACTIVATED_DUE_TO = "DeactivatedDueTo"  # prefix, followed by the cause if it was not a user
 REQUEUING_LIMIT_EXCEEDED = "RequeuingLimitExceeded"
-UNSCHEDULABLE = "Unschedulable"  # ours: the cause of a PodsReadyTimeout where no node could take a pod
+UNSCHEDULABLE = "Unschedulable"  # Sluice's own: cause of a PodsReadyTimeout if no node could take a pod
 MAX_EXEC_TIME_EXCEEDED = "MaximumExecutionTimeExceeded"
 BACKOFF_FINISHED = "BackoffFinished"
 REACTIVATED = "Reactivated"
@@ -52,14 +52,14 @@ ADMISSION_CHECK_INACTIVE = "AdmissionCheckInactive"
 CLUSTER_QUEUE_MISSING = "ClusterQueueDoesNotExist"
 CLUSTER_QUEUE_INACTIVE = "ClusterQueueIsInactive"
 HEAD_NEVER_FITS = "HeadNeverFits"
-UNSUPPORTED = "Unsupported"  # ours: condition of a ClusterQueue
-FIELDS_WITHOUT_EFFECT = "FieldsWithoutEffect"  # ours: reason of that condition, and of Events
+UNSUPPORTED = "Unsupported"  # Sluice's own condition type of ClusterQueues
+FIELDS_WITHOUT_EFFECT = "FieldsWithoutEffect"  # Sluice's own: reason of that condition, and of Events
 
 # --- events ------------------------------------------------------------------------------------------------
 
 
 def deactivated_due_to(cause: str) -> str:
-    """The reason of an eviction by deactivation: bare Deactivated where a user did it, who names no cause."""
+    """The reason of an eviction by deactivation; `cause` "": a user deactivated the Workload."""
     return f"{DEACTIVATED_DUE_TO}{cause}" if cause else DEACTIVATED
 
 

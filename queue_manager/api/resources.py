@@ -1,4 +1,4 @@
-"""The API resources that Sluice talks about, and their paths."""
+"""The API resources that Sluice reads or writes, and their paths."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ class Resource:
 
     @property
     def api_version(self) -> str:
+        """ "group/version", or "version" in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def root(self) -> str:
+        """The path of the API group and version."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of the collection, an object in it, or a subresource. No namespace: all of them."""
+        """The path of the collection, an object in it, or a subresource. Without namespace: of all namespaces."""
         parts = [self.root]
         if namespace and self.namespaced:
             parts += ["namespaces", namespace]
@@ -68,5 +70,5 @@ _BY_KIND = {
 
 
 def by_kind(api_version: str, kind: str) -> Resource:
-    """The resource of a manifest. Raises KeyError for kinds that Sluice does not talk about."""
+    """The resource of a manifest. Raises KeyError for kinds that are not listed here."""
     return _BY_KIND[api_version, kind]

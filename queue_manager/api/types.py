@@ -1,7 +1,7 @@
-"""Wire types of kueue.x-k8s.io/v1beta2: the fields that decisions need, decoded straight from JSON.
+"""Wire types of kueue.x-k8s.io/v1beta2: the fields that the controllers read, decoded directly from JSON.
 
-The full field set, with validation and documentation, is in the pydantic models the CRDs are generated
-from. Unknown fields are skipped here, so an object written by a newer client does no harm.
+`models` has all fields, with validation and descriptions; the CRDs are generated from there. Unknown fields are
+skipped here, so objects written by a newer client can be read.
 """
 
 # ruff: noqa: RUF012 - msgspec copies mutable defaults
@@ -16,14 +16,14 @@ import job_controller.model as model
 from job_controller.model import Key, Object, Record
 from queue_manager.api.keys import JOB_UID
 
-# A resource quantity as it stands on the wire ("500m", "2Gi", 4).
+# A resource quantity as on the wire ("500m", "2Gi", 4).
 Quantity = str | int
 
 
 class Condition(model.Condition):
-    """An empty message is written too: the API requires it, and others' conditions are written with ours."""
+    """Encodes an empty message too: the API requires it, and other writers' conditions are written with ours."""
 
-    message: str = msgspec.field(default_factory=str)  # not a default, which would be left out
+    message: str = msgspec.field(default_factory=str)  # a factory: a plain default would not be encoded
     observed_generation: int = 0
 
 
@@ -31,7 +31,7 @@ class Condition(model.Condition):
 
 
 class PodSet(Record):
-    """`count` pods made from one template."""
+    """`count` pods created from one template."""
 
     name: str = "main"
     count: int = 1
@@ -40,12 +40,16 @@ class PodSet(Record):
 
 
 class PriorityClassRef(Record):
+    """The class that gives a Workload its priority."""
+
     group: str = ""
     kind: str = ""
     name: str = ""
 
 
 class WorkloadSpec(Record):
+    """The requests of a Workload."""
+
     pod_sets: tuple[PodSet, ...] = ()
     queue_name: str = ""
     priority_class_ref: PriorityClassRef | None = None
@@ -55,7 +59,7 @@ class WorkloadSpec(Record):
 
 
 class PodSetAssignment(Record):
-    """What a pod set got: a flavor for each resource, and the usage of all its pods together."""
+    """The flavor of each resource of a pod set, and the usage of all its pods together."""
 
     name: str = ""
     flavors: dict[str, str] = {}
@@ -64,22 +68,28 @@ class PodSetAssignment(Record):
 
 
 class Admission(Record):
+    """The quota assigned to a Workload."""
+
     cluster_queue: str = ""
     pod_set_assignments: tuple[PodSetAssignment, ...] = ()
 
 
 class RequeueState(Record):
+    """Retries after PodsReady timeouts, and the end of the backoff."""
+
     count: int | None = None
     requeue_at: datetime | None = None
 
 
 class ReclaimablePod(Record):
+    """The number of pods of a pod set that no longer use quota."""
+
     name: str = ""
     count: int = 0
 
 
 class AdmissionCheckState(Record):
-    """An empty message is written too: the API requires it."""
+    """Encodes an empty message too: the API requires it."""
 
     name: str = ""
     state: str = ""
@@ -91,12 +101,14 @@ class AdmissionCheckState(Record):
 
 
 class PodSetRequest(Record):
+    """The requests of a pod set at the last admission attempt."""
+
     name: str = ""
     resources: dict[str, Quantity] = {}
 
 
 class EvictionCount(Record):
-    """All fields are required on the wire, an empty cause too: so their defaults are none of their values."""
+    """All fields are required on the wire, an empty cause too; so the defaults are None, which no value equals."""
 
     reason: str | None = None
     underlying_cause: str | None = None
@@ -104,27 +116,31 @@ class EvictionCount(Record):
 
 
 class SchedulingStats(Record):
+    """Counters over the life of a Workload."""
+
     evictions: tuple[EvictionCount, ...] = ()
 
 
 class Attempt(Record):
-    """One time with quota that ended in an eviction. Sluice's own."""
+    """A run with quota that ended in an eviction. Sluice's own."""
 
     start: datetime | None = None
     end: datetime | None = None
-    reason: str = ""  # that of the Evicted condition
-    cause: str = ""  # what is behind it
+    reason: str = ""  # of the Evicted condition
+    cause: str = ""  # underlying cause
     retry_at: datetime | None = None
 
 
 class RequeueHistory(Record):
-    """Attempts, the oldest first, and since when the pods have not been ready over all tries. Sluice's own."""
+    """Attempts, the oldest first, and since when the pods have not been ready over all attempts. Sluice's own."""
 
     since: datetime | None = None
     attempts: tuple[Attempt, ...] = ()
 
 
 class WorkloadStatus(Record):
+    """Conditions, assigned quota and counters of a Workload."""
+
     conditions: tuple[Condition, ...] = ()
     admission: Admission | None = None
     requeue_state: RequeueState | None = None
@@ -137,28 +153,34 @@ class WorkloadStatus(Record):
 
 
 class Workload(Object):
+    """The unit of admission: all pods of one Job."""
+
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
     def condition(self, type: str) -> Condition | None:
+        """The condition of this type, or None."""
         return next((c for c in self.status.conditions if c.type == type), None)
 
     def is_true(self, type: str) -> bool:
+        """Whether the condition of this type is True."""
         condition = self.condition(type)
         return condition is not None and condition.status == "True"
 
     @property
     def job_uid(self) -> str:
-        """UID of the Job that this Workload stands for; empty if it stands for none.
+        """UID of the Job of this Workload, "" if it has none.
 
-        It is that of the controller. The garbage collector removes the owner reference when a Job is deleted with
-        cascade=orphan, and a user may remove it at any time: then the label tells.
+        It is that of the controller owner reference. The garbage collector removes the reference when a Job is deleted
+        with propagationPolicy Orphan, and a user may remove it at any time; then the label `kueue.x-k8s.io/job-uid`
+        has it.
         """
         owner = self.metadata.controller
         return owner.uid if owner is not None else self.metadata.labels.get(JOB_UID, "")
 
     @property
     def local_queue(self) -> Key:
+        """The LocalQueue that this Workload names."""
         return Key(self.metadata.namespace, self.spec.queue_name)
 
 
@@ -166,6 +188,8 @@ class Workload(Object):
 
 
 class ResourceQuota(Record):
+    """Quota of one resource in one flavor."""
+
     name: str = ""
     nominal_quota: Quantity = "0"
     borrowing_limit: Quantity | None = None
@@ -173,17 +197,21 @@ class ResourceQuota(Record):
 
 
 class FlavorQuotas(Record):
+    """The quotas of one flavor."""
+
     name: str = ""
     resources: tuple[ResourceQuota, ...] = ()
 
 
 class ResourceGroup(Record):
+    """Resources that share a flavor, and the flavors in order of preference."""
+
     covered_resources: tuple[str, ...] = ()
     flavors: tuple[FlavorQuotas, ...] = ()
 
 
 class FlavorFungibility(Record):
-    """The other fields than when_can_borrow are read only to say that they have no effect (`without_effect`)."""
+    """Only when_can_borrow has an effect; the other fields are read for `without_effect`."""
 
     when_can_borrow: str = "MayStopSearch"
     when_can_preempt: str = "TryNextFlavor"
@@ -191,23 +219,29 @@ class FlavorFungibility(Record):
 
 
 class AdmissionCheckRule(Record):
+    """A required check, and the flavors to which it applies; no flavors: all."""
+
     name: str = ""
     on_flavors: tuple[str, ...] = ()
 
 
 class AdmissionChecksStrategy(Record):
+    """The required checks of a ClusterQueue."""
+
     admission_checks: tuple[AdmissionCheckRule, ...] = ()
 
 
 class ClusterQueueSpec(Record):
+    """Quota and policies of a ClusterQueue."""
+
     resource_groups: tuple[ResourceGroup, ...] = ()
     cohort_name: str = ""
     queueing_strategy: str = "BestEffortFIFO"
-    namespace_selector: dict[str, Any] | None = None  # None: no namespace at all
+    namespace_selector: dict[str, Any] | None = None  # None: selects no namespace
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
     admission_checks_strategy: AdmissionChecksStrategy | None = None
     stop_policy: str = "None"
-    # Read only to say that they have no effect.
+    # Read only for `without_effect`.
     preemption: dict[str, Any] | None = None
     fair_sharing: dict[str, Any] | None = None
     admission_scope: dict[str, Any] | None = None
@@ -215,18 +249,22 @@ class ClusterQueueSpec(Record):
 
 
 class ResourceUsage(Record):
+    """Usage of one resource; `borrowed` is the part above nominal quota."""
+
     name: str = ""
     total: Quantity = "0"
     borrowed: Quantity | None = None
 
 
 class FlavorUsage(Record):
+    """Usage in one flavor."""
+
     name: str = ""
     resources: tuple[ResourceUsage, ...] = ()
 
 
 class QueueStatus(Record):
-    """The part of the status that ClusterQueues and LocalQueues share. None: never written."""
+    """The part of the status that ClusterQueues and LocalQueues share. None: not written yet."""
 
     conditions: tuple[Condition, ...] = ()
     pending_workloads: int | None = None
@@ -237,68 +275,84 @@ class QueueStatus(Record):
 
 
 class ClusterQueue(Object):
+    """A pool of quota."""
+
     spec: ClusterQueueSpec = ClusterQueueSpec()
     status: QueueStatus = QueueStatus()
 
 
 def stops(policy: str) -> bool:
-    """Whether a queue with this spec.stopPolicy admits nothing. One without a policy is as open as one with None."""
+    """Whether a queue with this spec.stopPolicy admits nothing. An absent policy is the same as None."""
     return policy not in ("", "None")
 
 
 class LocalQueueSpec(Record):
+    """The ClusterQueue of a LocalQueue, and its stop policy."""
+
     cluster_queue: str = ""
     stop_policy: str = "None"
-    fair_sharing: dict[str, Any] | None = None  # read only to say that it has no effect
+    fair_sharing: dict[str, Any] | None = None  # read only for `without_effect`
 
 
 class LocalQueue(Object):
+    """A queue of one namespace, which leads to a ClusterQueue."""
+
     spec: LocalQueueSpec = LocalQueueSpec()
     status: QueueStatus = QueueStatus()
 
 
 class Taint(Record):
+    """core/v1 Taint."""
+
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
 class ResourceFlavorSpec(Record):
+    """Node labels, taints and tolerations of a flavor."""
+
     node_labels: dict[str, str] = {}
     node_taints: tuple[Taint, ...] = ()
-    # Injected into pods as they stand.
+    # Injected into pods unchanged.
     tolerations: tuple[dict[str, Any], ...] = ()
-    # Read only to say that they have no effect.
+    # Read only for `without_effect`.
     topology_name: str = ""
     resource_weights: dict[str, Quantity] = {}
 
 
 class ResourceFlavor(Object):
+    """A kind of machine, for which quota is counted separately."""
+
     spec: ResourceFlavorSpec = ResourceFlavorSpec()
 
 
 class Cohort(Object):
-    """Read only to say which of its fields have no effect: ClusterQueues share quota by the name of their cohort."""
+    """Read only for `without_effect`: ClusterQueues share quota by the name of their cohort."""
 
     spec: dict[str, Any] = {}
 
 
 class AdmissionCheckStatus(Record):
+    """Conditions of an AdmissionCheck."""
+
     conditions: tuple[Condition, ...] = ()
 
 
 class AdmissionCheck(Object):
-    """A question that somebody else answers in status.admissionChecks of Workloads, before they may start."""
+    """A check whose state another controller sets in status.admissionChecks of Workloads, before they may start."""
 
     status: AdmissionCheckStatus = AdmissionCheckStatus()
 
     @property
     def active(self) -> bool:
-        """Somebody is there to answer."""
+        """Whether the controller of the check is ready."""
         return any(c.type == "Active" and c.is_true for c in self.status.conditions)
 
 
 class LimitRangeItem(Record):
+    """Defaults and bounds for one type, Container or Pod."""
+
     type: str = ""
     max: dict[str, Quantity] = {}
     min: dict[str, Quantity] = {}
@@ -307,35 +361,41 @@ class LimitRangeItem(Record):
 
 
 class LimitRangeSpec(Record):
-    limits: tuple[LimitRangeItem, ...] | None = ()  # null where there are none: the API writes it all the same
+    """The items of a LimitRange."""
+
+    limits: tuple[LimitRangeItem, ...] | None = ()  # the API writes null if there are none
 
 
 class LimitRange(Object):
-    """core/v1: defaults and bounds for the containers and pods of a namespace."""
+    """core/v1: defaults and bounds of the containers and pods of a namespace."""
 
     spec: LimitRangeSpec = LimitRangeSpec()
 
 
 class Overhead(Record):
+    """The overhead of each pod of a RuntimeClass."""
+
     pod_fixed: dict[str, Quantity] = {}
 
 
 class RuntimeClass(Object):
-    """node.k8s.io/v1: what running a pod costs beyond its containers."""
+    """node.k8s.io/v1: the overhead of a pod beyond its containers."""
 
     overhead: Overhead | None = None
 
 
 class WorkloadPriorityClass(Object):
+    """A named priority."""
+
     value: int = 0
 
 
 class PriorityClass(Object):
-    """scheduling.k8s.io/v1: the priority of pods, a fallback for that of the Workload."""
+    """scheduling.k8s.io/v1: the priority of pods, and the fallback for that of the Workload."""
 
     value: int = 0
     global_default: bool = False
 
 
 class Namespace(Object):
-    """core/v1: only its labels matter here."""
+    """core/v1: only its labels are read."""

@@ -1,12 +1,11 @@
-"""What is refused of the kueue.x-k8s.io kinds beyond their schema, and what is filled in (spec: kueue.md 3).
+"""Validation and defaulting of the kueue.x-k8s.io kinds beyond their schema: Kueue's CEL rules and webhooks.
 
-The rules come in two layers, as on a real cluster: those that a CRD states in CEL, and those of the webhook,
-which is only asked about objects that passed the CRD. Each `validate_*` returns the errors of the first layer
-that has any. Objects are JSON trees that satisfy their schema. The Workload has a file of its own,
-`workload_validation`.
+As on a real cluster there are two layers: the CEL rules of the CRD, and the webhook's rules, which are only evaluated
+for objects that passed the CRD. Each `validate_*` returns the errors of the first layer that has any. Objects are JSON
+trees that satisfy their schema. Workloads are in `workload_validation`.
 
-Where Kueue accepts what can never work, we refuse it (kueue-measured.md section 3, row 16): a Cohort that is
-its own parent, a LocalQueue without a ClusterQueue or with a negative weight.
+Some objects that Kueue accepts can never work, and are rejected: a Cohort that is its own parent, a LocalQueue without
+a ClusterQueue or with a negative weight. BEHAVIOUR.md#q33-validation.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from job_controller.json_tree import Json
 from queue_manager.api.keys import FINALIZER
 from queue_manager.api.workload_validation import prepare_workload, validate_tolerations, validate_workload
 
-MAX_FLAVORS = 256
-MAX_COVERED_RESOURCES = 256
-MAX_QUOTAS_PER_GROUP = 512
+MAX_FLAVORS = 256  # in all resource groups together
+MAX_COVERED_RESOURCES = 256  # in all resource groups together
+MAX_QUOTAS_PER_GROUP = 512  # flavors times resources
 SMALLEST_WEIGHT = Fraction(1, 10**9)
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -51,11 +50,11 @@ __all__ = [
 ]
 
 
-# --- filling in ----------------------------------------------------------------------------------------------
+# --- defaulting ----------------------------------------------------------------------------------------------
 
 
 def prepare_cluster_queue(new: Json, old: Json | None = None) -> None:
-    """On creation: the finalizer that holds a queue in use. Always: quotas without a nominal one have none."""
+    """Defaults: the finalizer on creation, and nominalQuota 0 where it is absent."""
     if old is None:
         _add_finalizer(new)
     for _, quota in _quotas(new.get("spec") or {}):
@@ -64,13 +63,13 @@ def prepare_cluster_queue(new: Json, old: Json | None = None) -> None:
 
 
 def prepare_resource_flavor(new: Json, old: Json | None = None) -> None:
-    """On creation: the finalizer that holds a flavor in use."""
+    """Defaults: the finalizer on creation."""
     if old is None:
         _add_finalizer(new)
 
 
 def cluster_queue_warnings(submitted: Json) -> list[str]:
-    """What was accepted but is likely a mistake; ask before `prepare_cluster_queue` has filled it in."""
+    """Warnings about accepted fields that are likely mistakes. Call it before `prepare_cluster_queue` adds defaults."""
     return [
         f"{path}.nominalQuota: not set, taken as 0: nothing can be admitted with it"
         for path, quota in _quotas(submitted.get("spec") or {})
@@ -88,7 +87,7 @@ def _add_finalizer(obj: Json) -> None:
 
 
 def validate_cluster_queue(new: Json, old: Json | None = None) -> list[FieldError]:
-    """A ClusterQueue, and on update its change from `old`."""
+    """The errors of a ClusterQueue, and on update of its change from `old`."""
     spec = new.get("spec") or {}
     errors = _cluster_queue_schema_rules(spec)
     if errors:
@@ -120,7 +119,7 @@ def _cluster_queue_schema_rules(spec: Json) -> list[FieldError]:
 
 
 def _validate_check_flavors(spec: Json) -> list[FieldError]:
-    """An admission check can be limited to flavors of this queue only."""
+    """An admission check can be limited only to flavors of this ClusterQueue."""
     known = sorted({flavor["name"] for _, flavor in _flavors(spec)})
     path = "spec.admissionChecksStrategy.admissionChecks"
     return [
@@ -135,7 +134,7 @@ def _validate_check_flavors(spec: Json) -> list[FieldError]:
 
 
 def validate_cohort(new: Json, old: Json | None = None) -> list[FieldError]:
-    """A Cohort. Lending limits may exceed the nominal quota: they also count the quota of the subtree."""
+    """The errors of a Cohort. Lending limits may exceed the nominal quota: they also cover the quota of the subtree."""
     spec = new.get("spec") or {}
     parent = spec.get("parentName")
     errors = _flavors_match_covered_resources(spec)
@@ -172,7 +171,7 @@ def _flavors_match_covered_resources(spec: Json) -> list[FieldError]:
 
 
 def _validate_resource_groups(groups: Json, missing: str, *, lend_any: bool = False) -> list[FieldError]:
-    """`missing`: what the node of the tree lacks ("cohort", "parent") so that it can neither lend nor borrow."""
+    """`missing`: "cohort" or "parent" if the node has none, so that it can neither lend nor borrow."""
     groups = groups or []
     errors = _validate_totals(groups)
     seen_resources: set[str] = set()
@@ -263,7 +262,7 @@ def _validate_unchanged(new: Json, old: Json, field: str) -> list[FieldError]:
 
 
 def validate_local_queue(new: Json, old: Json | None = None) -> list[FieldError]:
-    """A LocalQueue, and on update its change from `old`."""
+    """The errors of a LocalQueue, and on update of its change from `old`."""
     spec = new.get("spec") or {}
     if not spec.get("clusterQueue"):
         return [required("spec.clusterQueue", "the ClusterQueue that this queue leads to")]
@@ -275,7 +274,7 @@ def validate_local_queue(new: Json, old: Json | None = None) -> list[FieldError]
 
 
 def validate_resource_flavor(new: Json, old: Json | None = None) -> list[FieldError]:
-    """A ResourceFlavor, and on update its change from `old`."""
+    """The errors of a ResourceFlavor, and on update of its change from `old`."""
     spec = new.get("spec") or {}
     errors = _flavor_schema_rules(spec, (old or {}).get("spec") or {})
     if errors:
@@ -334,6 +333,6 @@ def _validate_toleration(toleration: Json, path: str) -> list[FieldError]:
 
 
 def validate_admission_check(new: Json, old: Json | None = None) -> list[FieldError]:
-    """An AdmissionCheck, and on update its change from `old`."""
+    """The errors of an AdmissionCheck, and on update of its change from `old`."""
     spec = new.get("spec") or {}
     return [] if old is None else _validate_unchanged(spec, old.get("spec") or {}, "controllerName")

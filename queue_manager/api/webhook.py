@@ -1,7 +1,7 @@
-"""What may be written to the queue's own kinds: Kueue's webhooks, mounted by the embedded API server.
+"""Kueue's webhooks for the queue's own kinds, as plugins of the embedded API server.
 
-The rules are in `api.validation`; this is only the table of which belong to which kind. A status is judged
-like the object, because some rules tie the two together (spec: kueue.md 3.1).
+This is only the table of the rules of each kind; the rules are in `validation`. Status writes are validated with the
+whole object, because some rules relate spec and status. BEHAVIOUR.md#q33-validation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Validate = Callable[[Json, Json | None], list[FieldError]]
 
 
 class KindRules(NamedTuple):
-    """Those of one kind: `prepare` fills in, `validate` refuses; both take the object and the stored one, if any."""
+    """The rules of one kind: `prepare` adds defaults, `validate` returns errors. Both take (new, old or None)."""
 
     validate: Validate
     prepare: Prepare | None = None
@@ -46,7 +46,7 @@ RULES: Mapping[Resource, KindRules] = {
 
 
 class WebhookReview(Protocol):
-    """What the API server asks (`queue_manager.local.server.admission_chain.AdmissionReview`)."""
+    """One admission review: implemented by `queue_manager.local.server.admission_chain.AdmissionReview`."""
 
     @property
     def operation(self) -> str: ...
@@ -66,6 +66,7 @@ class QueueAdmission:
     """Applies the rules of each kind on creation and update."""
 
     def mutate(self, review: WebhookReview) -> list[FieldError] | None:
+        """Add defaults to the submitted object, in place."""
         rules = _rules(review)
         if review.resource == CLUSTER_QUEUES and not review.subresource and review.operation == "CREATE":
             review.warnings.extend(validation.cluster_queue_warnings(review.object))
@@ -74,20 +75,24 @@ class QueueAdmission:
         return None
 
     def validate(self, review: WebhookReview) -> list[FieldError]:
+        """The errors of the submitted object."""
         rules = _rules(review)
         return [] if rules is None else rules.validate(review.object, review.old)
 
     def webhook(self, review: WebhookReview) -> str:
+        """The name of Kueue's webhook for this kind, for error messages."""
         return f"v{review.resource.kind.lower()}.kb.io"
 
 
 class WithoutEffectWarnings:
-    """Warns of fields that are accepted and have no effect; on an update, of those that the stored object has not."""
+    """Warns about fields that have no effect; on an update, only about those that the stored object does not set."""
 
     def mutate(self, review: WebhookReview) -> list[FieldError] | None:
+        """Changes nothing."""
         return None
 
     def validate(self, review: WebhookReview) -> list[FieldError]:
+        """Adds warnings to the review; no errors."""
         if review.operation in ("CREATE", "UPDATE") and not review.subresource:
             resource = str(review.resource)
             known = without_effect(resource, review.old) if review.old is not None else []

@@ -1,10 +1,10 @@
-"""Fields, labels and annotations that are accepted and have no effect. Pure data and the function that reads it.
+"""Fields, labels and annotations that are accepted and have no effect: a table, and the function that reads it.
 
-The API accepts all of Kueue's fields, so that its manifests work unchanged. One that Sluice does not act on yet is
-named to whoever sets it: by the embedded API server in a Warning (`workloads.admission`), and on every cluster in an
-Event (`workloads.without_effect_events`; for Jobs `jobs.controller`) and, of a ClusterQueue, in a condition
-(`workloads.queue_status`).
-A value that means the same as the field's default is not named.
+The API accepts all fields of Kueue, so that its manifests work unchanged. A field that Sluice does not implement is
+reported to the user who sets it: by the embedded API server in a Warning (`api.webhook`), and on every cluster in an
+Event (`scheduler.without_effect_events`; for Jobs `jobs.controller`) and, for a ClusterQueue, in a condition
+(`scheduler.queue_status`). A value that equals the field's default is not reported.
+BEHAVIOUR.md#q32-fields-without-effect.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOPOLOGY_ANNOTATIONS = tuple(
 
 
 class Row(NamedTuple):
-    """A field, whether an object sets it to a value that should have an effect, and why it has none."""
+    """A field, whether an object sets it to a value other than its default, and why it has no effect."""
 
     path: str
     is_set: Callable[[Json], bool]
@@ -48,12 +48,12 @@ class Row(NamedTuple):
 
 
 def without_effect(resource: str, obj: Json) -> list[str]:
-    """A sentence for each such field of an object. `resource`: "<plural>.<group>", as `str(Resource)` gives it."""
+    """One sentence for each field of `obj` without effect. `resource` is "<plural>.<group>", as `str(Resource)`."""
     return [f"{row.path}: has no effect: {row.why}" for row in ROWS.get(resource, ()) if row.is_set(obj)]
 
 
 def _given(*path: str) -> Callable[[Json], bool]:
-    """There is something other than an empty value at this path."""
+    """Tests for a value at this path that is not empty."""
     return lambda obj: bool(_at(obj, *path))
 
 
@@ -66,7 +66,7 @@ def _any_of(*predicates: Callable[[Json], bool]) -> Callable[[Json], bool]:
 
 
 def _is_weighted(obj: Json) -> bool:
-    """spec.fairSharing has a weight other than 1, the default."""
+    """Whether spec.fairSharing has a weight other than the default, 1."""
     weight = _at(obj, "spec", "fairSharing", "weight")
     return weight is not None and quantities.exact(weight) != 1
 
@@ -76,7 +76,7 @@ def _is_queued_job_with(*path: str) -> Callable[[Json], bool]:
 
 
 def _is_queued_pod(pod: Json) -> bool:
-    """It names a queue and is not the pod of a controller, whose template may carry the label for other reasons."""
+    """Whether the pod names a queue and has no controller, whose template may carry the label for other reasons."""
     return _names_a_queue(pod) and not _at(pod, "metadata", "ownerReferences")
 
 

@@ -1,7 +1,7 @@
-"""What is refused of a Workload beyond its schema, and what is filled in (spec: kueue.md 3.1).
+"""Validation and defaulting of Workloads beyond their schema: the CEL rules of the CRD, then Kueue's webhook.
 
-The order follows a real cluster: the CEL rules of the CRD first, then the webhook's. Errors about a whole
-object stand on the field "<nil>", as an API server prints a rule at the root.
+Errors about the whole object have the field "<nil>", as an API server prints a rule at the root.
+BEHAVIOUR.md#q33-validation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PRINTED_FIRST = ("name", "template", "metadata", "spec", "initContainers", "con
 
 
 def prepare_workload(new: Json, old: Json | None = None) -> None:
-    """A cluster that was chosen ends the nominations."""
+    """Defaults: clear nominatedClusterNames once clusterName is set."""
     status = new.get("status") or {}
     if status.get("clusterName") and status.get("nominatedClusterNames"):
         was = ((old or {}).get("status") or {}).get("clusterName")
@@ -45,9 +45,9 @@ def prepare_workload(new: Json, old: Json | None = None) -> None:
 
 
 def validate_workload(new: Json, old: Json | None = None) -> list[FieldError]:
-    """A Workload, and on update its change from `old`; for the object and its status alike.
+    """The errors of a Workload, and on update of its change from `old`; for writes to the object and to its status.
 
-    A spec that did not change was accepted once, and is not looked at again.
+    A spec that did not change was accepted before, and is not validated again.
     """
     same = old is not None and new.get("spec") == old.get("spec")
     errors = (
@@ -131,7 +131,7 @@ def _transition_rules(new: Json, old: Json) -> list[FieldError]:
 
 
 def _changed_priority_class(new: Json, old: Json) -> list[str]:
-    """The name may change within kueue.x-k8s.io: the priority then follows the other class."""
+    """The name may change within kueue.x-k8s.io: the priority then follows the new class."""
     suffix = "is immutable while workload quota reserved"
     if (new is None) != (old is None):
         return [f"priorityClassRef {suffix}"]
@@ -147,7 +147,7 @@ def _changed_priority_class(new: Json, old: Json) -> list[str]:
 
 
 def validate_tolerations(tolerations: Iterable[Json], path: str) -> list[FieldError]:
-    """The CEL rules of a list of tolerations; each stands on the list and is said once."""
+    """The CEL rules of a list of tolerations; each error is on the list and occurs once."""
     broken = []
     items = list(tolerations)
     if any(not t.get("key") and t.get("operator") != "Exists" for t in items):
@@ -214,13 +214,13 @@ def _validate_resources(resources: Json, path: str) -> list[FieldError]:
 
 
 def admission_gates(annotations: Mapping[str, str]) -> list[str]:
-    """Names of the gates, without the spaces around them; an empty one where two commas follow each other."""
+    """The gate names, without surrounding spaces; "" between two adjacent commas."""
     text = annotations.get(ADMISSION_GATED_BY, "")
     return [gate.strip() for gate in text.split(",")] if text.strip() else []
 
 
 def validate_admission_gates(annotations: Mapping[str, str], path: str = "metadata.annotations") -> list[FieldError]:
-    """Gate names are domain-prefixed, of at most 63 bytes, and unique; the same for Jobs and Workloads."""
+    """Gate names must be domain-prefixed, unique, and of at most 63 bytes; the same for Jobs and Workloads."""
     where = f"{path}[{ADMISSION_GATED_BY}]"
     whole = annotations.get(ADMISSION_GATED_BY, "")
     errors: list[FieldError] = []
@@ -254,7 +254,7 @@ def _validate_admission(new: Json, old: Json | None) -> list[FieldError]:
     path = "status.admission"
     admission = new["status"].get("admission")
     if admission is None:
-        # What was inconsistent before may still be updated, else nobody could repair it.
+        # An object that was inconsistent before may be updated, so that it can be repaired.
         if old is not None and has_condition(old, QUOTA_RESERVED) and old["status"].get("admission") is None:
             return []
         return [required(path, "must be set while the QuotaReserved condition is true")]
@@ -270,7 +270,7 @@ def _validate_admission(new: Json, old: Json | None) -> list[FieldError]:
 
 
 def _validate_usage(assignment: Json, path: str) -> list[FieldError]:
-    """The usage of a pod set is that of one pod, times their number."""
+    """The usage of a pod set must be a multiple of its number of pods."""
     count = assignment.get("count") or 0
     if count <= 0:
         return []
@@ -331,7 +331,7 @@ def _validate_change(new: Json, old: Json) -> list[FieldError]:
 
 
 def _validate_pod_sets_unchanged(new: list[Json], old: list[Json]) -> list[FieldError]:
-    """Quota was given for these pods. Fewer of them need less, so a count may be lowered."""
+    """Pod sets are immutable while quota is reserved, except that a count may be lowered."""
     if len(new) != len(old):
         return [invalid("spec.podSets", [_printed(pod_set) for pod_set in new], IMMUTABLE)]
     return [
@@ -348,7 +348,7 @@ def _same_or_fewer(new: Json, old: Json) -> bool:
 
 
 def _printed(pod_set: Json) -> Json:
-    """A pod set with its fields in the order, and with the empty metadata, that messages show."""
+    """A pod set as messages print it: fields in Kueue's order, with empty metadata."""
     template = {"metadata": {}, **(pod_set.get("template") or {})}
     return _ordered({**pod_set, "template": template})
 

@@ -1,0 +1,18 @@
+"""How any controller talks to an API server: caches, work queues, writes, Events. Knows no Jobs and no queues.
+
+Modules:
+
+    runtime             starts and stops everything below together; what a controller takes in its constructor
+    reflector, cache    list and watch a collection into memory; `codec` decodes, `interning` shares equal values
+    client              reads and writes; the response of each write goes into the caches at once
+    workqueue           keys to sync, each at most once, with delays and retries (client-go's workqueue)
+    event_recorder      Events, sent in the background; `event_correlation` aggregates and limits them
+    transport           the protocol of one API server; `http_transport` over HTTP, `throttle` with QPS and burst
+    kubeconfig          server, credentials, certificates; `kubeconfig_shape` checks the file, `exec_plugin` runs `exec`
+    metric_registry     counters, gauges, histograms and their text format
+    selector_matching   label and field selectors on the client's side
+    clock, clock_jumps  the wall clock, and what happens when it jumps
+    retry_delays        exponential delays with jitter
+    api_warnings        Warning headers of a response
+    log, tuning, descriptors    the process: log format, garbage collector and event loop, open files
+"""

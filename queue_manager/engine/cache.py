@@ -1,21 +1,20 @@
-"""A local copy of one collection of the API that reads its own writes and never goes back in time.
+"""A local copy of one API collection that reads its own writes and never shows an older state after a newer one.
 
-Two streams of knowledge meet here. The *watch* tells everything, in order, but late. The *answers* to our
-own writes tell one object each, at once, but in any order. What makes them safe to mix is that
-resourceVersions of one collection are ordered, and one number, the `progress` of the watch: everything
-that happened up to that revision has been told. From it follow the rules:
+A cache has two sources. The *watch* delivers every change, in order, but late. The *responses* to our own writes
+deliver single objects at once, in any order. They can be merged because the resourceVersions of one collection are
+ordered, and because `progress` records the revision up to which the watch has delivered every change:
 
-- of two states of an object the one with the greater resourceVersion wins;
-- an answer about an unknown object at or below `progress` is about an object the watch has already seen
-  deleted (or never had): it is old news, and ignored;
-- an object that we deleted ahead of the watch leaves a tombstone, so that older events still under way do
-  not bring it back. The watch's own DELETED event takes the tombstone away, or a list without the object,
-  if the list is not older than the object;
-- a list at revision R deletes what it does not contain, except objects newer than R: those we wrote
-  ourselves after the list was taken, and the watch from R on will tell about them.
+- Of two states of an object the one with the greater resourceVersion wins.
+- A response about an unknown object at or below `progress` is ignored: the watch has already delivered the
+  deletion of that object.
+- An object that we deleted before the watch delivered its deletion leaves a tombstone, so that older events that
+  are still in transit do not restore it. The DELETED event of the watch removes the tombstone. So does a list
+  without the object, unless that list is older than the object.
+- A list at revision R removes the objects that it does not contain, except those newer than R: we wrote them after
+  the list was taken, and the watch from R on delivers them.
 
-Everything is keyed by uid where a name could be reused: a new object under an old name is told to
-subscribers as the deletion of the old one and the addition of the new one.
+Objects are identified by uid, because a name can be reused. Subscribers see a new object under an old name as the
+deletion of the old object and the addition of the new one.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=HasMetadata)
 
-FOR_EVER = 1 << 64
-# Tombstones whose DELETED event came before the answer to our DELETE are never asked for again; the oldest
-# give way. At worst one that was still needed lets a deleted object show until its DELETED event comes.
-MAX_TOMBSTONES = 4096
+ALL_REVISIONS = 1 << 64  # greater than any resourceVersion
+# A tombstone stays unused when the DELETED event arrives before the response to our DELETE. Beyond this number the
+# oldest is dropped; if it was still needed, the deleted object shows until its DELETED event arrives.
+MAX_TOMBSTONES = 4096  # entries per cache
 
 
 class _Tombstone(NamedTuple):
-    up_to: int  # states up to this revision stay out
-    existed_at: int  # a list older than this cannot tell that the object is gone
+    up_to: int  # states up to this revision are ignored
+    existed_at: int  # a list older than this revision does not prove the deletion
 
 
 class Cache(Generic[T]):
@@ -48,27 +47,27 @@ class Cache(Generic[T]):
     def __init__(self, name: str = "") -> None:
         self.name = name
         self.synced = False
-        self.progress = 0  # resourceVersion up to which the watch has told everything
-        self._objects: dict[tuple[str, str], T] = {}  # a plain tuple: Key is equal to it, but slow to make
+        self.progress = 0  # resourceVersion up to which the watch has delivered every change
+        self._objects: dict[tuple[str, str], T] = {}  # plain tuples: equal to a Key, and faster to build
         self._by_uid: dict[str, T] = {}
         self._tombstones: dict[str, _Tombstone] = {}  # by uid
         self._indexes: dict[str, _Index[T]] = {}
         self._subscribers: list[Callable[[T | None, T | None], None]] = []
-        # Called with an object that is to be kept and the state before it: see sharing.py.
+        # Called with a new object and its previous state before it is stored: see `interning`.
         self.share: Callable[[T, T | None], None] | None = None
 
     # --- reading ---
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The object of this name; the namespace of a cluster-scoped one is empty."""
+        """The object of this name, or None. The namespace of a cluster-scoped object is ""."""
         return self._objects.get((namespace, name))
 
     def by_uid(self, uid: str) -> T | None:
-        """The object with this uid."""
+        """The object with this uid, or None."""
         return self._by_uid.get(uid)
 
     def values(self) -> list[T]:
-        """All objects, as of now: the list does not change when the cache does."""
+        """A new list of all objects; later changes of the cache do not change it."""
         return list(self._objects.values())
 
     def __len__(self) -> int:
@@ -78,7 +77,7 @@ class Cache(Generic[T]):
         return iter(self.values())
 
     def index(self, name: str, values_of: Callable[[T], Iterable[str]]) -> None:
-        """Keep the objects findable by the values that `values_of` computes from each."""
+        """Add an index over the values that `values_of` returns for each object. ValueError if `name` is taken."""
         if name in self._indexes:
             raise ValueError(f"the cache of {self.name} already has an index {name!r}")
         index = self._indexes[name] = _Index(values_of)
@@ -86,76 +85,80 @@ class Cache(Generic[T]):
             index.change(None, obj)
 
     def lookup(self, name: str, value: str) -> list[T]:
-        """The objects that have this value in this index, in the order in which they got it."""
+        """The objects that have this value in this index, in the order in which they were indexed under it."""
         return [self._by_uid[uid] for uid in self._indexes[name].uids.get(value, ())]
 
     def has(self, name: str, value: str) -> bool:
-        """Whether any object has this value in this index; costs the same however many there are."""
+        """Whether any object has this value in this index. O(1)."""
         return value in self._indexes[name].uids
 
     def subscribe(self, changed: Callable[[T | None, T | None], None]) -> None:
-        """Call `changed(old, new)` at every change from now on, and once for each object there is.
+        """Call `changed(old, new)` once for each present object, and from now on for each change.
 
-        An added object has no old state, a deleted one no new state. Calls are synchronous: the function
-        should do no more than add keys to queues.
+        `old` is None for an added object, `new` is None for a deleted one. The call is synchronous and part of the
+        watch: `changed` should only enqueue keys. An exception in it is logged and does not reach other subscribers.
         """
         self._subscribers.append(changed)
         for obj in self._objects.values():
-            self._tell(changed, None, obj)
+            self._notify(changed, None, obj)
 
-    # --- answers to our own writes ---
+    # --- responses to our own writes ---
 
-    def learn(self, obj: T) -> None:
-        """Take the answer to a write of ours. Old news is ignored."""
+    def apply_response(self, obj: T) -> None:
+        """Store the object in the response to one of our writes, unless the watch has delivered a newer state."""
         at = revision(obj)
         if at > self.progress or obj.metadata.uid in self._by_uid:
             self._store(obj, at)
 
     def forget(self, obj: T) -> None:
-        """Take it that we deleted this very object: no state of it comes back."""
+        """Remove an object that we deleted; no state of this uid comes back."""
         self.forget_uid(obj.metadata.uid, existed_at=revision(obj))
 
-    def forget_uid(self, uid: str, up_to: int = FOR_EVER, existed_at: int | None = None) -> None:
-        """The object is gone, or left our selector at revision `up_to`: that and older states stay out.
+    def forget_uid(self, uid: str, up_to: int = ALL_REVISIONS, existed_at: int | None = None) -> None:
+        """Remove the object with this uid and ignore its states up to revision `up_to`.
 
-        `existed_at` is a revision at which it existed, if one is known.
+        For an object that is deleted, or no longer matches our selector since `up_to`. `existed_at` is a revision at
+        which it existed, if one is known: a list older than that does not prove the deletion.
         """
         current = self._by_uid.get(uid)
         if current is not None and revision(current) <= up_to:
             existed_at = max(existed_at or 0, revision(current))
             self._remove(current)
         if up_to > self.progress:
-            self._tombstones[uid] = _Tombstone(up_to, FOR_EVER if existed_at is None else existed_at)
+            self._tombstones[uid] = _Tombstone(up_to, ALL_REVISIONS if existed_at is None else existed_at)
             if len(self._tombstones) > MAX_TOMBSTONES:
                 del self._tombstones[next(iter(self._tombstones))]
 
     # --- the watch ---
 
     def observe(self, obj: T) -> None:
-        """Take an ADDED or MODIFIED event."""
+        """Apply an ADDED or MODIFIED event of the watch."""
         at = revision(obj)
         self._store(obj, at)
         if at > self.progress:
             self.progress = at
 
     def observe_deleted(self, obj: HasMetadata) -> None:
-        """Take a DELETED event: the object is gone, or no longer selected."""
+        """Apply a DELETED event of the watch: the object is deleted, or no longer matches the selector."""
         uid, up_to = obj.metadata.uid, revision(obj)
         current = self._by_uid.get(uid)
         if current is not None and revision(current) <= up_to:
             self._remove(current)
         tombstone = self._tombstones.get(uid)
-        if tombstone is not None and tombstone.up_to in (FOR_EVER, up_to):
+        if tombstone is not None and tombstone.up_to in (ALL_REVISIONS, up_to):
             del self._tombstones[uid]
         self.advance(up_to)
 
     def advance(self, progress: int) -> None:
-        """Take a BOOKMARK: the watch has told everything up to this revision."""
+        """Apply a BOOKMARK: the watch has delivered every change up to the revision `progress`."""
         if progress > self.progress:
             self.progress = progress
 
     def reset(self, objects: Collection[T], progress: int, undecodable: Collection[Key] = ()) -> None:
-        """Take a complete list of revision `progress`. Objects named in `undecodable` exist, unreadably."""
+        """Apply a complete list of revision `progress`.
+
+        `undecodable` names listed objects that could not be decoded: their last readable state stays in the cache.
+        """
         if progress < self.progress:
             self._start_over(progress)
         listed = {obj.metadata.uid for obj in objects}
@@ -174,7 +177,7 @@ class Cache(Generic[T]):
         self.synced = True
 
     def _start_over(self, progress: int) -> None:
-        """A consistent list is older than what we have seen: the server was restored from a backup."""
+        """Drop everything: a consistent list is older than the cache, so the server was restored from a backup."""
         log.warning(
             "the API server went back in time, its state replaces the cache",
             extra={"cache": self.name, "seen": self.progress, "listed": progress},
@@ -186,7 +189,7 @@ class Cache(Generic[T]):
     # --- changes ---
 
     def _store(self, new: T, at: int) -> None:
-        """Keep a state of revision `at` if it is the newest of its name."""
+        """Store a state of revision `at`, unless a newer one or a tombstone is known."""
         meta, objects = new.metadata, self._objects
         uid, key = meta.uid, (meta.namespace, meta.name)
         if self._tombstones and uid in self._tombstones and at <= self._tombstones[uid].up_to:
@@ -211,14 +214,14 @@ class Cache(Generic[T]):
     def _changed(self, old: T | None, new: T | None) -> None:
         for index in self._indexes.values():
             index.change(old, new)
-        for subscriber in self._subscribers:  # as _tell, once per event and subscriber
+        for subscriber in self._subscribers:  # inlined _notify: runs once per event and subscriber
             try:
                 subscriber(old, new)
             except Exception:
                 self._failed(old, new)
 
-    def _tell(self, subscriber: Callable[[T | None, T | None], None], old: T | None, new: T | None) -> None:
-        """A subscriber that fails must not keep the others from hearing, nor end the watch."""
+    def _notify(self, subscriber: Callable[[T | None, T | None], None], old: T | None, new: T | None) -> None:
+        """Call one subscriber; its exception neither reaches the other subscribers nor ends the watch."""
         try:
             subscriber(old, new)
         except Exception:
@@ -231,13 +234,13 @@ class Cache(Generic[T]):
 
 
 def controller_uid(obj: HasMetadata) -> tuple[str, ...]:
-    """For an index by who manages an object: the uid of its controller, if it has one."""
+    """Index function: the uid of the object's controller (owner reference with controller: true), if it has one."""
     owner = obj.metadata.controller
     return () if owner is None else (owner.uid,)
 
 
 class _Index(Generic[T]):
-    """uids by value, each set in order of arrival (a dict, so that iteration is deterministic)."""
+    """uids by value, in order of insertion (dicts, so that iteration is deterministic)."""
 
     def __init__(self, values_of: Callable[[T], Iterable[str]]) -> None:
         self._values_of = values_of

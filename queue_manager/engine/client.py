@@ -1,4 +1,4 @@
-"""Reads and writes of API objects. What the API server answers to a write, the caches know at once."""
+"""Reads and writes of API objects. The response to each write updates the attached caches at once."""
 
 from __future__ import annotations
 
@@ -19,56 +19,58 @@ from queue_manager.engine.transport import MERGE_PATCH, ApiError, Request, Respo
 
 log = logging.getLogger(__name__)
 
-PAGE = 500  # objects per answer of a list
-# A server that is too busy says when to come back. It has not executed the request, so any may be repeated.
-BUSY = (429, 503)
+PAGE_SIZE = 500  # objects per page of a list
+# Statuses with which a busy server sends Retry-After. It has not executed the request, so any may be repeated.
+BUSY_STATUSES = (429, 503)
 BUSY_RETRIES = 3
-LONGEST_WAIT = 10.0  # seconds
+MAX_RETRY_AFTER_SECONDS = 10.0
 
 O = TypeVar("O", default=dict[str, Any])  # noqa: E741 - O as in object
 
 
 class Head(msgspec.Struct, frozen=True):
-    """As much of an answer as tells what it is."""
+    """The part of a response that identifies the object."""
 
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
 
     @property
     def is_gone(self) -> bool:
-        """It was being deleted and nothing holds it any more: this write was its last.
+        """Whether this write was the object's last: it is being deleted and nothing delays the deletion any more.
 
-        The rule by which an API server decides (registry/generic ShouldDeleteDuringUpdate).
+        The rule of the API server itself (`registry/generic` ShouldDeleteDuringUpdate).
         """
         meta = self.metadata
         return meta.deletion_timestamp is not None and not meta.finalizers and not meta.deletion_grace_period_seconds
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One answer of a list, its items still unread."""
+    """One response of a paginated list; its items are not decoded yet."""
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
 
 
 class ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "continue_": "continue"}):
+    """Revision and continuation token of a list."""
+
     resource_version: str = ""
     continue_: str = ""
 
 
 class Client:
-    """One API server, seen by one user. Any answer that is no success raises ApiError; no answer OSError."""
+    """One API server, used by one identity. Calls raise ApiError on a status other than 2xx, OSError on no response."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
-        self._learners: dict[Resource, list[_Learner[Any]]] = {}
+        self._attached: dict[Resource, list[_AttachedCache[Any]]] = {}
 
-    def teach(
+    def attach_cache(
         self, cache: Cache[T], resource: Resource, type: type[T], *, label_selector: str = "", field_selector: str = ""
     ) -> None:
-        """From now on this cache learns every answer that is an object of its resource and selectors."""
-        learner = _Learner(cache, resource, type, label_selector, field_selector)
-        self._learners.setdefault(resource, []).append(learner)
+        """From now on this cache receives each response that is an object of this resource and the selectors."""
+        attached = _AttachedCache(cache, resource, type, label_selector, field_selector)
+        self._attached.setdefault(resource, []).append(attached)
 
     async def get(
         self,
@@ -78,7 +80,7 @@ class Client:
         *,
         type: type[O] = dict,  # type: ignore[assignment]
     ) -> O:
-        """The object as it is now. 404: there is none."""
+        """The current object. Raises ApiError 404 if it does not exist."""
         return await self._object(resource, Request("GET", resource.path(namespace, name)), type)
 
     async def list(
@@ -90,8 +92,8 @@ class Client:
         field_selector: str = "",
         type: type[O] = dict,  # type: ignore[assignment]
     ) -> list[O]:
-        """All objects as they are now, of one namespace or of all. Raises ApiError 410 if reading took too long."""
-        query = {"limit": str(PAGE), "labelSelector": label_selector, "fieldSelector": field_selector}
+        """All current objects, of one namespace or ("") of all. Raises ApiError 410 if the pages expired meanwhile."""
+        query = {"limit": str(PAGE_SIZE), "labelSelector": label_selector, "fieldSelector": field_selector}
         objects: list[O] = []
         while True:
             answer = await self._send(Request("GET", resource.path(namespace), query=_given(query)))
@@ -114,9 +116,9 @@ class Client:
         subresource: str = "",
         type: type[O] = dict,  # type: ignore[assignment]
     ) -> O:
-        """Create a Struct or a tree. 409 AlreadyExists, 422 Invalid.
+        """Create a Struct or a JSON tree. Raises ApiError 409 (AlreadyExists) or 422 (Invalid).
 
-        With `name` and `subresource`, post to an object that is there: (pod, "binding"), (pod, "eviction").
+        With `name` and `subresource`, post to an existing object: (pod, "binding"), (pod, "eviction").
         """
         body = encode(obj) if subresource else encode(obj, resource)
         request = Request("POST", resource.path(namespace, name, subresource), body=body)
@@ -130,7 +132,7 @@ class Client:
         subresource: str = "",
         type: type[O] = dict,  # type: ignore[assignment]
     ) -> O:
-        """Put the object in place of the one of its name. 409 Conflict: its resourceVersion is not the latest."""
+        """Update the object (PUT). Raises ApiError 409 (Conflict) if its resourceVersion is not the latest."""
         body = encode(obj, resource)
         meta = decoder(Head).decode(body).metadata
         path = resource.path(meta.namespace, meta.name, subresource)
@@ -149,9 +151,9 @@ class Client:
         dry_run: bool = False,
         type: type[O] = dict,  # type: ignore[assignment]
     ) -> O:
-        """Change an object. A resourceVersion or uid in the patch is a precondition (409).
+        """Patch an object. A resourceVersion or uid in the patch is a precondition (ApiError 409).
 
-        On a dry run the API server checks and answers as if, and forgets it.
+        With `dry_run` the API server validates and responds, but stores nothing.
         """
         query = {"fieldManager": field_manager, "dryRun": "All" if dry_run else ""}
         path = resource.path(namespace, name, subresource)
@@ -169,9 +171,10 @@ class Client:
         propagation: str = "",
         grace_period: int | None = None,
     ) -> None:
-        """Delete an object; finalizers and graceful termination (seconds) may keep it for a while.
+        """Delete an object; finalizers and its grace period (seconds) may keep it for a while.
 
-        `uid` and `resource_version` are preconditions (409); `propagation` is Foreground, Background or Orphan.
+        `uid` and `resource_version` are preconditions (ApiError 409); `propagation` is Foreground, Background or
+        Orphan.
         """
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
@@ -182,61 +185,63 @@ class Client:
         if grace_period is not None:
             options["gracePeriodSeconds"] = grace_period
         answer = await self._send(Request("DELETE", resource.path(namespace, name), body=encode(options)))
-        if resource in self._learners:
-            self._learn_deleted(resource, answer.body)
+        if resource in self._attached:
+            self._apply_delete_to_caches(resource, answer.body)
 
     # --- requests ---
 
     async def _object(self, resource: Resource, request: Request, type: type[O]) -> O:
         answer = await self._send(request)
         obj = decoder(type).decode(answer.body)
-        if resource in self._learners:
-            self._learn(resource, answer.body, obj)
+        if resource in self._attached:
+            self._apply_to_caches(resource, answer.body, obj)
         return obj
 
     async def _send(self, request: Request) -> Response:
-        """A request until its answer; one that the server was too busy for is repeated when it says so."""
+        """Send a request; repeat it after Retry-After while the server is too busy, at most BUSY_RETRIES times."""
         for attempt in range(BUSY_RETRIES + 1):
             answer = await self.transport.request(request)
             if answer.status < 300:
                 break
             error = ApiError.of(answer.status, answer.body, answer.headers)
-            if answer.status not in BUSY or error.retry_after is None or attempt == BUSY_RETRIES:
+            if answer.status not in BUSY_STATUSES or error.retry_after is None or attempt == BUSY_RETRIES:
                 raise error
-            await asyncio.sleep(min(error.retry_after, LONGEST_WAIT))
+            await asyncio.sleep(min(error.retry_after, MAX_RETRY_AFTER_SECONDS))
         return answer
 
     # --- read your own writes ---
 
-    def _learn(self, resource: Resource, body: bytes, obj: object) -> None:
+    def _apply_to_caches(self, resource: Resource, body: bytes, obj: object) -> None:
         head = decoder(Head).decode(body)
         if head.kind != resource.kind or not head.metadata.uid:
-            return  # the answer of a subresource that is not the object itself
-        for learner in self._learners[resource]:
+            return  # the response of a subresource is not always the object
+        for attached in self._attached[resource]:
             if head.is_gone:
-                learner.cache.forget_uid(head.metadata.uid, existed_at=revision(head))
+                attached.cache.forget_uid(head.metadata.uid, existed_at=revision(head))
             else:
-                learner.learn(head, body, obj)
+                attached.apply_response(head, body, obj)
 
-    def _learn_deleted(self, resource: Resource, body: bytes) -> None:
-        """The answer to DELETE is the object that goes on living, its last state, or a Status naming its uid."""
+    def _apply_delete_to_caches(self, resource: Resource, body: bytes) -> None:
+        """The response to DELETE is the object, which may live on until its finalizers are removed, or a Status."""
         head = decoder(Head).decode(body)
         if head.kind == resource.kind and head.metadata.deletion_timestamp is not None and not head.is_gone:
-            for learner in self._learners[resource]:
-                learner.learn(head, body, None)
+            for attached in self._attached[resource]:
+                attached.apply_response(head, body, None)
             return
         uid = head.metadata.uid if head.kind == resource.kind else decoder(Deleted).decode(body).details.uid
         if uid:
-            for learner in self._learners[resource]:
-                learner.cache.forget_uid(uid)
+            for attached in self._attached[resource]:
+                attached.cache.forget_uid(uid)
 
 
 class Details(msgspec.Struct, frozen=True):
+    """`details` of a Status."""
+
     uid: str = ""
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """The Status that answers a DELETE which took effect at once."""
+    """The Status in the response to a DELETE that took effect at once."""
 
     details: Details = Details()
 
@@ -245,8 +250,8 @@ def _given(query: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in query.items() if value}
 
 
-class _Learner(Generic[T]):
-    """A cache and which answers are for it."""
+class _AttachedCache(Generic[T]):
+    """A cache, and the test for the responses that belong into it."""
 
     def __init__(
         self, cache: Cache[T], resource: Resource, type: type[T], label_selector: str, field_selector: str
@@ -256,20 +261,20 @@ class _Learner(Generic[T]):
         self._type = type
         self._matches: Callable[[Mapping[str, Any]], bool] | None = matcher(label_selector, field_selector)
 
-    def learn(self, head: Head, body: bytes, decoded: object) -> None:
+    def apply_response(self, head: Head, body: bytes, decoded: object) -> None:
         if self._matches is not None and not self._matches(decoder(dict).decode(body)):
             self.cache.forget_uid(head.metadata.uid, revision(head))
             return
         if isinstance(decoded, self._type):
-            self.cache.learn(decoded)
+            self.cache.apply_response(decoded)
             return
         try:
             obj = decoder(self._type).decode(body)
         except UNDECODABLE:
             log.warning(
-                "the answer to a write cannot be decoded for the cache",
+                "the response to a write cannot be decoded for the cache",
                 extra={"resource": str(self._resource), "key": str(head.metadata.key)},
                 exc_info=True,
             )
             return
-        self.cache.learn(obj)
+        self.cache.apply_response(obj)

@@ -1,4 +1,4 @@
-"""The wall clock of a running program. Everything below the outermost shell takes a `Clock` instead."""
+"""The wall clock. Only the outermost shell reads it; everything else takes a `Clock`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 class SystemClock:
-    """The time of this machine."""
+    """The clock of this machine."""
 
     def now(self) -> datetime:
         """The current time, timezone-aware, in UTC."""

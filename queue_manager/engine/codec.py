@@ -1,6 +1,6 @@
-"""JSON to objects and back.
+"""JSON decoding and encoding of API objects.
 
-Decoders are made once per type: building one costs far more than using it.
+Decoders are cached per type, because building one costs far more than using it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNDECODABLE = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError,
 
 
 def decoder(type: type[O]) -> msgspec.json.Decoder[O]:
-    """The decoder of a Struct class, or of plain trees for `dict`."""
+    """The cached decoder of a Struct class, or of JSON trees for `dict`."""
     return _decoder(type)  # type: ignore[arg-type]
 
 
@@ -39,7 +39,7 @@ def _decoder(type: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def encode(obj: object, resource: Resource | None = None) -> bytes:
-    """An object as JSON; given its resource, apiVersion and kind are filled in where it leaves them empty."""
+    """The object as JSON. With `resource`, an empty apiVersion or kind is filled in."""
     if resource is None or _names_its_kind(obj):
         return msgspec.json.encode(obj)
     tree: dict[str, Any] = msgspec.to_builtins(obj)
@@ -53,9 +53,9 @@ def _names_its_kind(obj: object) -> bool:
 
 
 def complete(obj: object, resource: Resource) -> None:
-    """Give a decoded object its apiVersion and kind: items of a list come without them.
+    """Set apiVersion and kind of a decoded object: items of a list come without them.
 
-    The strings are those of the resource, so that a hundred thousand objects share two of them.
+    The strings are those of the resource, so that all objects of a collection share them.
     """
     if isinstance(obj, dict):
         obj.update(apiVersion=resource.api_version, kind=resource.kind)
@@ -65,7 +65,7 @@ def complete(obj: object, resource: Resource) -> None:
 
 
 def revision(obj: HasMetadata) -> int:
-    """The resourceVersion as a number; 0 if it is none. Within one resource a greater one is newer."""
+    """The resourceVersion as a number, 0 if it is not one. Within one resource a greater revision is newer."""
     try:
         return int(obj.metadata.resource_version)
     except ValueError:

@@ -1,16 +1,17 @@
-"""Which Events are written, which are counted on an earlier one, and which are too many.
+"""Which Events are written as they are, which increase the count of an earlier Event, and which are dropped.
 
-The three filters of client-go's EventCorrelator, in its order and with its figures. The version of the object makes no
-difference.
+The three filters of client-go's EventCorrelator (tools/record/events_cache.go), with its order and constants. The
+resourceVersion of the object is ignored.
 
-1. *Aggregation*: Events about one object that differ only in their message are one group. From the tenth
-   different message within ten minutes on, what is new is told as one Event whose message starts with
-   "(combined from similar events): ". The first nine keep their own, and are counted up on them.
-2. *Counting*: an Event like an earlier one (after aggregation) raises that one's count.
-3. *Spam*: one object may cause 25 Events of one reason at once and then one per five minutes; the rest is not written.
-   There the 25 are of a type, whatever the reason: the 25 pods of a Job leave no room for the news that it is complete.
+1. *Aggregation*: Events about one object that differ only in the message form a group. From the tenth different
+   message within ten minutes on, new messages are written as one Event that starts with
+   "(combined from similar events): ". The first nine messages keep their own Events and counts.
+2. *Counting*: an Event equal to an earlier one (after aggregation) increases the count of the earlier one.
+3. *Spam filter*: one object may cause 25 Events of one reason at once, then one per five minutes; the rest is
+   dropped. client-go limits per Event type instead of per reason; there the Events of the 25 pods of a Job would
+   suppress the Event that the Job is complete.
 
-Memory is bounded: of more than 4096 entries of a kind the longest unused are forgotten.
+Memory is bounded: each filter keeps the 4096 most recently used entries.
 """
 
 from __future__ import annotations
@@ -22,18 +23,20 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 MAX_ENTRIES = 4096
-MAX_SIMILAR = 9  # different messages told singly
-SIMILAR_WITHIN = 600.0  # seconds
+MAX_SIMILAR = 9  # different messages that get Events of their own
+SIMILAR_WITHIN_SECONDS = 600.0
 COMBINED = "(combined from similar events): "
-BURST = 25.0  # Events of one object and reason
-REFILL = 1 / 300  # Events per second
+BURST = 25.0  # Events of one object and reason at once
+REFILL = 1 / 300  # Events per second after that
 
 V = TypeVar("V")
 
 
 @dataclass(slots=True)
 class Occurrence:
-    """How an Event is to be told: `count` times since `first`; `name` is that of the Event there is, if any."""
+    """How to write an Event: with `count` since `first`, as an update of the Event `name`, or as a new one if it is
+    "".
+    """
 
     message: str
     first: datetime
@@ -54,35 +57,35 @@ class _Bucket:
 
 
 class Correlator:
-    """Remembers what was told. Pure: the time comes with each Event."""
+    """Remembers recent Events. Pure: the time comes with each Event."""
 
     def __init__(self) -> None:
         self._groups: _Recent[_Group] = _Recent()
-        self._told: _Recent[Occurrence] = _Recent()
+        self._written: _Recent[Occurrence] = _Recent()
         self._buckets: _Recent[_Bucket] = _Recent()
 
     def take(self, source: tuple[str, ...], type: str, reason: str, message: str, now: datetime) -> Occurrence | None:
-        """How to tell this Event of `source` (the reporter and the object); None: not at all."""
+        """How to write this Event of `source` (reporting component and object), or None if it is dropped."""
         group = (source, type, reason)
         combined = self._is_combined(group, message, now)
         text = COMBINED + message if combined else message
         key = (group, None if combined else message)
-        told = self._told.get(key)
-        if told is None:
-            told = Occurrence(text, now)
-            self._told.put(key, told)
+        occurrence = self._written.get(key)
+        if occurrence is None:
+            occurrence = Occurrence(text, now)
+            self._written.put(key, occurrence)
         else:
-            told.count += 1
-            told.message = text
-        return told if self._may(group, now) else None
+            occurrence.count += 1
+            occurrence.message = text
+        return occurrence if self._may(group, now) else None
 
     def written(self, occurrence: Occurrence, name: str) -> None:
-        """The Event exists under this name: from now on it is counted up."""
+        """The Event was created under this name; further occurrences increase its count."""
         occurrence.name = name
 
     def _is_combined(self, key: Hashable, message: str, now: datetime) -> bool:
         group = self._groups.get(key)
-        if group is None or (now - group.last).total_seconds() > SIMILAR_WITHIN:
+        if group is None or (now - group.last).total_seconds() > SIMILAR_WITHIN_SECONDS:
             group = _Group(now)
             self._groups.put(key, group)
         group.last = now
@@ -105,7 +108,7 @@ class Correlator:
 
 
 class _Recent(Generic[V]):
-    """A dict that forgets what was not used for longest."""
+    """A dict that drops the least recently used entry beyond MAX_ENTRIES."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, V] = OrderedDict()

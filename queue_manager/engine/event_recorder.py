@@ -1,14 +1,12 @@
-"""Events as client-go's recorder writes them, delivered behind the controllers' backs.
+"""Records Events as client-go's recorder does, and writes them in the background.
 
-`event` puts a record into a bounded queue and returns; it never blocks, fails or waits for the API server.
-Behind it each object has its own line, so that its Events arrive in the order in which they were recorded
-while a slow answer about one object holds up no other. An Event that repeats becomes a count on the first
-one, many similar ones become one ("combined from similar events"), and one object cannot flood the API
-server: `event_correlation` decides that. What cannot be delivered after a few attempts is counted and
-logged.
+`event` puts a record into a bounded queue and returns; it never blocks, fails or waits for the API server. Each object
+has a queue of its own, so that its Events arrive in the order in which they were recorded, and a slow response about
+one object delays no other. `event_correlation` merges repeated Events, aggregates similar ones and limits how many one
+object can cause. An Event that cannot be written after a few attempts is counted in `events_dropped_total` and logged.
 
-Telling is worth less than doing: while there is much to do, Events come in small numbers, and the others wait
-until the rush is over. Where too many wait already they are work like any other.
+Syncs have priority over Events: while the work queues are backlogged, the Events of each delivery worker are spaced,
+unless more than MAX_DEFERRED are pending.
 """
 
 from __future__ import annotations
@@ -32,15 +30,15 @@ from queue_manager.engine.workqueue import WorkQueue
 log = logging.getLogger(__name__)
 
 MAX_PENDING = 10_000  # Events in memory, over all objects
-MAX_MESSAGE = 1024  # characters; longer ones the API server refuses
-MAX_NAME = 253
-MAX_NAMES_TAKEN = 100
-CONCURRENCY = 4
-BREATH = 0.2  # seconds between the Events of a line of delivery during a rush
-PATIENT = 2_000  # Events that may wait for the end of a rush
-RETRY_DELAYS = (1.0, 2.0, 4.0, 8.0)  # seconds between attempts
-# 4xx answers that a repetition can change; the others are final.
-WORTH_REPEATING = (408, 409, 429)
+MAX_MESSAGE = 1024  # characters; the API server refuses longer messages
+MAX_NAME = 253  # characters
+MAX_NAMES_TAKEN = 100  # attempts to find a free name
+CONCURRENCY = 4  # delivery workers
+BACKLOG_DELAY_SECONDS = 0.2  # between two Events of a delivery worker while the work queues are backlogged
+MAX_DEFERRED = 2_000  # pending Events beyond which a backlog no longer slows delivery
+RETRY_DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0)  # between attempts
+# Other 4xx statuses are final.
+RETRYABLE_STATUSES = (408, 409, 429)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -56,12 +54,12 @@ class Reference(NamedTuple):
 
     @property
     def object(self) -> tuple[str, ...]:
-        """Which object it is, in whatever version."""
+        """Identifies the object, whatever its resourceVersion."""
         return self[:-1]
 
 
 class Pending(NamedTuple):
-    """An Event that waits for its delivery; `time` is when it was recorded."""
+    """An Event that is not written yet; `time` is when it was recorded."""
 
     regarding: Reference
     type: str
@@ -71,7 +69,7 @@ class Pending(NamedTuple):
 
 
 class EventRecorder:
-    """Implements `Events` of the job controller's ports. `run` it as a task."""
+    """Implements `job_controller.ports.Events`. Call `run` as a task."""
 
     def __init__(
         self,
@@ -79,17 +77,17 @@ class EventRecorder:
         clock: Clock,
         component: str,
         *,
-        rush: Callable[[], bool] = lambda: False,
+        is_backlogged: Callable[[], bool] = lambda: False,
         metrics: Metrics | None = None,
     ) -> None:
-        """`rush`: whether there is more to do just now than hands to do it."""
+        """`is_backlogged`: whether more keys are queued than the workers can take at once."""
         self.component = component
         self.dropped = 0
         self._client = client
         self._clock = clock
-        self._rush = rush
+        self._is_backlogged = is_backlogged
         self._metrics = metrics
-        self._lines: dict[str, deque[Pending]] = {}  # uid (or name) of the object -> its Events, oldest first
+        self._by_object: dict[str, deque[Pending]] = {}  # uid (or name) of the object -> its Events, oldest first
         self._pending = 0
         self._queue: WorkQueue[str] = WorkQueue(f"events-{component}")
         self._correlator = Correlator()
@@ -97,7 +95,7 @@ class EventRecorder:
         self._running: asyncio.Task[Any] | None = None
 
     def event(self, regarding: Object, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an Event about an object; returns at once."""
+        """Record an Event about an object; returns at once. Messages are cut at MAX_MESSAGE characters."""
         meta = regarding.metadata
         reference = Reference(
             regarding.api_version, regarding.kind, meta.namespace, meta.name, meta.uid, meta.resource_version
@@ -105,20 +103,20 @@ class EventRecorder:
         if self._pending >= MAX_PENDING:
             self._lost(reference, reason, "too many Events are waiting for the API server")
             return
-        line = meta.uid or str(meta.key)
-        self._lines.setdefault(line, deque()).append(
+        object_id = meta.uid or str(meta.key)
+        self._by_object.setdefault(object_id, deque()).append(
             Pending(reference, type, reason, message[:MAX_MESSAGE], self._clock.now())
         )
         self._pending += 1
-        self._queue.add(line)
+        self._queue.add(object_id)
 
     async def run(self) -> None:
-        """Deliver until cancelled or `drain`ed."""
+        """Write Events until cancelled, or until `drain` has written the rest."""
         self._running = asyncio.current_task()
-        await self._queue.run(self._deliver_line, CONCURRENCY)
+        await self._queue.run(self._deliver_for_object, CONCURRENCY)
 
     async def drain(self, seconds: float) -> None:
-        """Stop; what is recorded already gets so many seconds to be delivered."""
+        """Stop; allow `seconds` for writing the Events that are already recorded."""
         self._queue.finish()
         if self._running is not None:
             await asyncio.wait([self._running], timeout=seconds)
@@ -126,19 +124,19 @@ class EventRecorder:
             log.warning("Events not delivered before the stop", extra={"count": self._pending})
         self._queue.close()
 
-    async def _deliver_line(self, line: str) -> None:
-        events = self._lines.get(line)
+    async def _deliver_for_object(self, object_id: str) -> None:
+        events = self._by_object.get(object_id)
         if events is None:
-            return  # what was recorded during the last delivery went with it
+            return  # the previous delivery has written these Events too
         while events:
-            if self._pending <= PATIENT and self._rush():
-                await asyncio.sleep(BREATH)
+            if self._pending <= MAX_DEFERRED and self._is_backlogged():
+                await asyncio.sleep(BACKLOG_DELAY_SECONDS)
             try:
                 await self._deliver(events[0])
             finally:
                 events.popleft()
                 self._pending -= 1
-        del self._lines[line]
+        del self._by_object[object_id]
 
     async def _deliver(self, event: Pending) -> None:
         occurrence = self._correlator.take(
@@ -147,12 +145,12 @@ class EventRecorder:
         if occurrence is None:
             self._count("events_suppressed_total")
             return
-        for delay in (*RETRY_DELAYS, None):
+        for delay in (*RETRY_DELAYS_SECONDS, None):
             try:
                 await self._write(event, occurrence)
                 return
             except ApiError as error:
-                if error.status < 500 and error.status not in WORTH_REPEATING:
+                if error.status < 500 and error.status not in RETRYABLE_STATUSES:
                     self._lost(event.regarding, event.reason, str(error))
                     return
                 why = str(error)
@@ -163,7 +161,7 @@ class EventRecorder:
         self._lost(event.regarding, event.reason, why)
 
     async def _write(self, event: Pending, occurrence: Occurrence) -> None:
-        """Count up the Event that is there, or write a new one."""
+        """Increase the count of the existing Event, or create one."""
         namespace = event.regarding.namespace or "default"
         if occurrence.name:
             patch = {
@@ -175,13 +173,13 @@ class EventRecorder:
                 await self._client.patch(EVENTS, namespace, occurrence.name, patch, content_type=STRATEGIC_PATCH)
                 return
             except ApiError as error:
-                if not error.is_not_found:  # Events live an hour: the first one is gone, write another
+                if not error.is_not_found:  # Events expire after an hour: create another one
                     raise
         name = await self._create(namespace, event, occurrence)
         self._correlator.written(occurrence, name)
 
     async def _create(self, namespace: str, event: Pending, occurrence: Occurrence) -> str:
-        """Write a new Event; another recorder may have taken a name of this very moment, the next one is free."""
+        """Create the Event and return its name; if another recorder has taken the name, try the next."""
         for _ in range(MAX_NAMES_TAKEN):
             name = self._name(event)
             try:
@@ -212,7 +210,7 @@ class EventRecorder:
             "message": occurrence.message,
             "source": {"component": self.component},
             "reportingComponent": self.component,
-            "reportingInstance": "",  # the host, which controllers leave empty
+            "reportingInstance": "",  # the host name, which controllers leave empty
             "eventTime": None,
             "firstTimestamp": timestamp(occurrence.first),
             "lastTimestamp": timestamp(event.time),
@@ -220,7 +218,7 @@ class EventRecorder:
         }
 
     def _name(self, event: Pending) -> str:
-        """`<object>.<hex of the time in ns>`, never the same twice: under a virtual clock time may stand."""
+        """`<object>.<hex of the time in ns>`, strictly increasing: under a virtual clock Events can share a time."""
         nanoseconds = (event.time - EPOCH) // timedelta(microseconds=1) * 1000
         self._last_name = max(nanoseconds, self._last_name + 1)
         suffix = f".{self._last_name:x}"
@@ -230,7 +228,7 @@ class EventRecorder:
         self.dropped += 1
         self._count("events_dropped_total")
         if self.dropped & (self.dropped - 1):
-            return  # a flood is told in few lines: the 1st, 2nd, 4th, 8th ..
+            return  # log only the 1st, 2nd, 4th, 8th ...
         key = f"{regarding.namespace}/{regarding.name}" if regarding.namespace else regarding.name
         log.error("an Event is lost", extra={"key": key, "reason": reason, "error": why, "lost": self.dropped})
 

@@ -1,6 +1,6 @@
-"""A program that a kubeconfig names for credentials (`exec`), run as client-go runs it.
+"""Runs the credential program of a kubeconfig (`users[].user.exec`) as client-go does (KEP-541).
 
-What it prints to standard error is for people and goes there: it may ask them to log in, and wait for that.
+The program's standard error is ours: it may ask a person to log in, and wait for that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 
 GROUP = "client.authentication.k8s.io"
-# Names of what a program is told of the cluster, as in a kubeconfig.
+# Fields of the kubeconfig's cluster that are passed to the program if provideClusterInfo is true.
 CLUSTER_FIELDS = (
     *("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url"),
     "disable-compression",
@@ -24,11 +24,11 @@ CLUSTER_FIELDS = (
 
 
 class CredentialsError(ConnectionError):
-    """There are no credentials to be had now; the text says why."""
+    """No credentials can be obtained now; the text says why."""
 
 
 class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """What it gives us: a token, and until when that is taken."""
+    """`status` of an ExecCredential: a token and its expiry."""
 
     token: str = ""
     expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
@@ -42,11 +42,14 @@ class _Credential(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def credentials(spec: Mapping[str, Any], cluster: Mapping[str, Any], folder: Path) -> Status:
-    """Run it. `spec` and `cluster` are as in the kubeconfig, which lies in `folder`. Raises CredentialsError."""
+    """Run the program. `spec` (the `exec` entry) and `cluster` are as in the kubeconfig, which is in `folder`.
+
+    Raises CredentialsError.
+    """
     command, version = str(spec.get("command") or ""), str(spec.get("apiVersion") or "")
     may_ask = spec.get("interactiveMode") != "Never" and sys.stdin is not None and sys.stdin.isatty()
     if spec.get("interactiveMode") == "Always" and not may_ask:
-        raise CredentialsError(f"{command} wants to ask a person, and standard input is no terminal")
+        raise CredentialsError(f"{command} needs an interactive terminal, and standard input is not one")
     program = str(folder / command) if "/" in command else command
     stdin = None if may_ask else asyncio.subprocess.DEVNULL
     arguments = [str(argument) for argument in spec.get("args") or ()]
@@ -88,8 +91,8 @@ def _read(command: str, version: str, output: bytes) -> Status:
     except msgspec.DecodeError as error:
         raise CredentialsError(f"what {command} printed is no ExecCredential: {error}") from error
     if (credential.api_version, credential.kind) != (version, "ExecCredential"):
-        said = f"{credential.api_version} {credential.kind}"
-        raise CredentialsError(f"{command} printed {said}, expected {version} ExecCredential")
+        printed = f"{credential.api_version} {credential.kind}"
+        raise CredentialsError(f"{command} printed {printed}, expected {version} ExecCredential")
     if credential.status is None or not credential.status.token:
         certificate = credential.status is not None and credential.status.client_certificate_data
         raise CredentialsError(

@@ -1,10 +1,9 @@
-"""The API server over HTTP: one aiohttp session, its connections kept alive.
+"""Transport over HTTP: one aiohttp session with keep-alive connections.
 
-The session is our own and not that of `kubernetes.aio`'s ApiClient. Measured on 2 cores with Python 3.11:
-importing `kubernetes.aio` takes 1.0 s (aiohttp alone 0.5 s), a third of what `sluice up` may take to be
-ready, and its ApiClient adds to each call the building of a model for the body and one for the answer
-(560–1350 µs instead of about 100). What it knows better than we do, identity providers (`auth-provider`),
-is imported when a kubeconfig names one; see `kubeconfig`.
+The session is our own and not that of `kubernetes.aio`'s ApiClient. Measured on 2 cores with Python 3.11: importing
+`kubernetes.aio` takes 1.0 s (aiohttp alone 0.5 s), a third of the start of `sluice up`, and its ApiClient adds the
+construction of two models to each call (560–1350 µs instead of about 100). Only `auth-provider` needs it: it is
+imported when a kubeconfig names one (see `kubeconfig`).
 """
 
 from __future__ import annotations
@@ -21,17 +20,19 @@ import aiohttp
 from queue_manager.engine import kubeconfig
 from queue_manager.engine.transport import JSON, ApiError, Request, Response
 
-TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)  # seconds; that of a whole request is its own
-CLOSE_TIMEOUT = 1.0  # seconds; for connections to say that they are closed, which a TLS connection may never do
-# Requests in flight, watches not counted. Each needs a connection, and each connection a TLS handshake that costs both
-# sides more than a request: with 100 at once the pods of a Job of 100 took a third longer to create than with 16.
-AT_ONCE = 16
-USER_AGENT = "sluice"  # the name that the API server writes into managedFields
+TIMEOUT = aiohttp.ClientTimeout(
+    total=None, sock_connect=10
+)  # seconds; the timeout of a whole request comes with the request
+CLOSE_TIMEOUT_SECONDS = 1.0  # for connections to report their end, which a TLS connection may never do
+# Concurrent requests, watches not counted. Each needs a connection, and a TLS handshake costs both sides more than a
+# request: measured with 100 instead of 16, creating the 100 pods of a Job took a third longer.
+MAX_IN_FLIGHT = 16
+USER_AGENT = "sluice"  # the API server records it as field manager in managedFields
 READ_BUFFER = 1 << 18  # bytes; a watch under load arrives in chunks of up to this size
 
 
 class HttpTransport:
-    """Implements `Transport`. Make it anywhere; the session opens with the first request on its loop."""
+    """Implements `Transport`. The session opens with the first request, on the event loop of that request."""
 
     def __init__(
         self,
@@ -43,33 +44,34 @@ class HttpTransport:
         server_hostname: str | None = None,
         headers: Iterable[tuple[str, str]] = (),
         proxy: str | None = None,
-        at_once: int = AT_ONCE,
+        max_in_flight: int = MAX_IN_FLIGHT,
     ) -> None:
-        """`token` is a fixed bearer token; `authorization` one that changes. `at_once`: requests in flight.
+        """`token` is a fixed bearer token, `authorization` one that is renewed.
 
-        `headers` go with each of them. `proxy` is the URL of one, that of the environment does not count.
+        `headers` are sent with every request. `proxy` is the URL of a proxy; those of the environment are ignored.
+        `max_in_flight` limits the concurrent requests; watches do not count.
         """
         self.base_url = base_url.rstrip("/")
         self._token = token
         self._authorization = authorization
         self._ssl = ssl
         self._server_hostname = server_hostname
-        self._at_once = asyncio.Semaphore(at_once)
+        self._slots = asyncio.Semaphore(max_in_flight)
         self._proxy = proxy
-        # identity: to compress a list costs the API server more than to send it (as controller-runtime does).
+        # identity, as controller-runtime: compressing a list costs the API server more than sending it.
         self._headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
-        self._whom = tuple(headers)  # not with the others: those of a session go to its proxy as well
+        self._request_headers = tuple(headers)  # per request: headers of the session would also go to the proxy
         self._session: aiohttp.ClientSession | None = None
         self._streams: set[aiohttp.ClientResponse] = set()
 
     @classmethod
     def from_kubeconfig(cls, path: str | Path, context: str | None = None) -> HttpTransport:
-        """As kubectl would connect with this file. Raises KubeconfigError, OSError."""
+        """A transport that connects as kubectl would with this file. Raises KubeconfigError or OSError."""
         return cls.of(kubeconfig.load(path, context))
 
     @classmethod
     def of(cls, access: kubeconfig.Access) -> HttpTransport:
-        """To this server, as this user."""
+        """A transport to this server, as this user."""
         return cls(
             access.server,
             authorization=access.authorization,
@@ -80,13 +82,14 @@ class HttpTransport:
         )
 
     async def request(self, request: Request) -> Response:
+        """See `Transport.request`. Waits for a free slot; the request's timeout includes that wait."""
         headers = [("Accept", request.accept), *await self._auth()]
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
         try:
             async with (
-                asyncio.timeout(request.timeout),  # the wait for others is part of it
-                self._at_once,
+                asyncio.timeout(request.timeout),  # includes the wait for a free slot
+                self._slots,
                 self._open().request(
                     request.method,
                     self.base_url + request.path,
@@ -104,6 +107,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        """See `Transport.stream`."""
         try:
             async with self._open().get(
                 self.base_url + path,
@@ -124,17 +128,17 @@ class HttpTransport:
             raise _broken(error) from error
 
     async def close(self) -> None:
-        """Close all connections, within a second. Streams end with an error: aiohttp would leave their readers waiting.
+        """Close all connections within CLOSE_TIMEOUT_SECONDS; open streams end with an error.
 
-        aiohttp waits without limit until each connection has reported its end; a program that has nothing more to
-        do must not hang on that.
+        aiohttp alone would leave the readers of streams waiting, and would wait without limit for each connection to
+        report its end.
         """
         for answer in self._streams:
             answer.content.set_exception(aiohttp.ClientConnectionError("the transport was closed"))
         if self._session is not None:
             session, self._session = self._session, None
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_TIMEOUT):
+                async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                     await session.close()
 
     def _open(self) -> aiohttp.ClientSession:
@@ -160,7 +164,7 @@ class HttpTransport:
         value = f"Bearer {self._token}" if self._token else ""
         if self._authorization is not None:
             value = await self._authorization()
-        return [*self._whom, *([("Authorization", value)] if value else [])]
+        return [*self._request_headers, *([("Authorization", value)] if value else [])]
 
 
 async def _chunks(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -172,5 +176,5 @@ async def _chunks(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _broken(error: aiohttp.ClientError) -> OSError:
-    """The one exception for everything that is wrong between us and the server."""
+    """The OSError for any failure between us and the server."""
     return ConnectionError(f"{type(error).__name__}: {error}")

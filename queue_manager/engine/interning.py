@@ -1,8 +1,8 @@
-"""Makes cached objects small: equal parts of different objects become one.
+"""Makes cached objects small: equal values of different objects share one Python object.
 
-A decoder makes every string anew, so that a hundred thousand pods hold a hundred thousand times
-"team-a", "PodScheduled" and the uid of their Job. Measured on a running Job pod (3.7 KB of JSON): 3.9 KB
-as decoded, see the benchmark `reflector` for what is left.
+A decoder creates every string anew, so that 100 000 pods would hold 100 000 copies of "team-a", "PodScheduled" and the
+uid of their Job. A running Job pod (3.7 KB of JSON) takes 3.9 KB as decoded; the benchmark `reflector` prints what is
+left after sharing.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from queue_manager.engine.codec import HasMetadata
 T = TypeVar("T", bound=HasMetadata)
 V = TypeVar("V")
 
-REPEATED = (("spec", "node_name"), ("status", "phase"))  # texts of which a cluster has few
-MAX_POOL = 1 << 14  # distinct values of a kind; beyond that the pool starts anew
+REPEATED = (("spec", "node_name"), ("status", "phase"))  # fields with few distinct values per cluster
+MAX_POOL = 1 << 14  # distinct values; beyond that the pool is cleared
 
 
 def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
-    """A function that completes and compacts a freshly decoded object of this type, in place.
+    """A function `share(obj, before)` that completes and compacts a freshly decoded object of this type, in place.
 
-    It gives the object its apiVersion and kind, which items of a list come without. Its second argument is the
-    state of the object before, or None: what is still the same is taken from there.
+    It sets apiVersion and kind, which items of a list lack. `before` is the previous state of the object, or None:
+    values that did not change are taken from it.
     """
     hints = get_type_hints(type)
     named = "kind" in hints and "api_version" in hints
@@ -59,7 +59,7 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
             conditions = status.conditions
             if before is not None and conditions == before.status.conditions:
                 last = before.status.conditions
-            elif conditions != last:  # the pods of a Job start in the same second, and are told of one by one
+            elif conditions != last:  # pods of a Job that start in the same second share theirs
                 last = conditions
                 for condition in conditions:
                     force_setattr(condition, "type", intern(condition.type))
@@ -67,7 +67,7 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
             force_setattr(status, "conditions", last)
 
     def share_known(meta: Any, before: Any) -> None:
-        """Most changes of an object leave its metadata as it was."""
+        """Share with the previous state: most changes of an object leave its metadata unchanged."""
         force_setattr(meta, "namespace", before.namespace)
         if meta.labels == before.labels:
             force_setattr(meta, "labels", before.labels)
@@ -100,16 +100,17 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
         force_setattr(meta, "labels", {intern(name): intern(value) for name, value in meta.labels.items()})
 
     def share_annotations(meta: Any) -> None:
-        """Their values can be long and are rarely equal."""
+        """Share the keys only: values can be long and are rarely equal."""
         force_setattr(meta, "annotations", {intern(name): value for name, value in meta.annotations.items()})
 
     return share
 
 
 class _Pool(dict[V, V]):
-    """Of equal values the first one."""
+    """Maps each value to the first equal value."""
 
     def one(self, value: V) -> V:
+        """The first value equal to this one."""
         if len(self) > MAX_POOL:
             self.clear()
         return self.setdefault(value, value)

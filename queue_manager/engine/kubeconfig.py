@@ -1,9 +1,8 @@
-"""How to reach a cluster and who we are there: from a kubeconfig file, or from inside a pod.
+"""How to reach a cluster and which identity to use: from a kubeconfig file, or from inside a pod.
 
-Read directly with pyyaml, as client-go resolves it: token, token file (renewed while we run), basic
-authentication, client certificate as file or data, CA as file or data, tls-server-name, proxy-url, whom to act as, and
-the program that gives a token (`exec`). A user with an `auth-provider` is left to `kubernetes.aio.config`, imported
-only then.
+Reads with pyyaml what client-go reads: token, token file (re-read while we run), basic authentication, client
+certificate and CA as file or data, tls-server-name, proxy-url, impersonation, and credential programs (`exec`). Only a
+user with an `auth-provider` goes through `kubernetes.aio.config`, which is imported then.
 """
 
 from __future__ import annotations
@@ -28,30 +27,30 @@ from queue_manager.engine.exec_plugin import CredentialsError, credentials
 from queue_manager.engine.kubeconfig_shape import mistake
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-MAX_VALUES = 100_000  # of a kubeconfig, once aliases are expanded
-RENEW_AFTER = 60.0  # seconds; the kubelet renews a token well before it ends, client-go reads it as often
+MAX_VALUES = 100_000  # YAML values in a kubeconfig, aliases expanded
+RENEW_AFTER_SECONDS = 60.0  # as client-go; the kubelet renews a token long before it expires
 
 
 class KubeconfigError(ValueError):
-    """The file does not say how to connect; the text says what is missing and where."""
+    """The kubeconfig is incomplete or malformed; the text names the part and what is wrong with it."""
 
 
 class Authorization(Protocol):
-    """Gives the value of the Authorization header, or an empty one."""
+    """Calling it returns the value of the Authorization header, or "" for none. Raises CredentialsError."""
 
     async def __call__(self) -> str: ...
 
     def renew(self) -> None:
-        """The server no longer takes it (401): find out anew with the next call."""
+        """The server has rejected the value (401): obtain a new one at the next call."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A server and who we are there. `files` are those of which all this was read; tokens renew themselves.
+    """A server, and the identity to use there. Tokens are renewed by `authorization`.
 
-    `headers` go with every request: the name of one may come several times. `namespace`: of the pod that we are, if we
-    are one.
+    `files` are the files from which this was read. `headers` are sent with every request; a name may occur several
+    times. `namespace` is that of our own pod, if we run in one, else "".
     """
 
     server: str
@@ -59,13 +58,13 @@ class Access:
     ssl: tls.SSLContext | None = None
     server_hostname: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    proxy: str | None = None  # its URL
+    proxy: str | None = None  # URL
     files: tuple[Path, ...] = ()
     namespace: str = ""
 
 
 def load(path: str | Path, context: str | None = None) -> Access:
-    """Access by this kubeconfig, in the given or its current context."""
+    """Read this kubeconfig in the given or its current context. Raises KubeconfigError or OSError."""
     path = Path(path)
     tree, chosen, entry = _context(path, context)
     cluster = _named(path, tree, "clusters", "cluster", str(entry.get("cluster") or ""))
@@ -85,13 +84,13 @@ def load(path: str | Path, context: str | None = None) -> Access:
 
 
 def namespace(path: str | Path, context: str | None = None) -> str:
-    """The namespace that this context is about where none is named; empty if it says none."""
+    """The default namespace of the given or current context, or "" if it has none."""
     _, _, entry = _context(Path(path), context)
     return str(entry.get("namespace") or "")
 
 
 def _context(path: Path, context: str | None) -> tuple[Mapping[str, Any], str, Mapping[str, Any]]:
-    """The whole file, the name of the given or current context, and what it says."""
+    """(the whole file, the name of the given or current context, the content of that context)."""
     try:
         tree = kube_yaml.load(path.read_bytes(), MAX_VALUES)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -107,7 +106,7 @@ def _context(path: Path, context: str | None) -> tuple[Mapping[str, Any], str, M
 
 
 def _without_credentials(url: str) -> str:
-    """A server's URL without `user:password@`. We authenticate with the kubeconfig's user entry only."""
+    """The server's URL without `user:password@`: only the kubeconfig's user entry authenticates."""
     scheme, separator, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
@@ -121,7 +120,7 @@ def _proxy(path: Path, cluster: Mapping[str, Any]) -> str | None:
 
 
 def service_account(root: Path = SERVICE_ACCOUNT) -> Access:
-    """Access from inside a pod, with its service account."""
+    """Access from inside a pod, with its service account. Raises KubeconfigError or OSError."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise KubeconfigError("not in a pod: KUBERNETES_SERVICE_HOST is not set")
@@ -135,7 +134,7 @@ def service_account(root: Path = SERVICE_ACCOUNT) -> Access:
 
 
 def _namespace(file: Path) -> str:
-    """Not every pod is told its own."""
+    """The namespace in this file; "" if the pod has no such file."""
     try:
         return file.read_text(encoding="utf-8").strip()
     except OSError:
@@ -157,7 +156,7 @@ def _named(path: Path, tree: Mapping[str, Any], section: str, field: str, name: 
     raise KubeconfigError(f"{path}: {section} has no entry {name!r}; there are: {known}")
 
 
-# --- who we are --------------------------------------------------------------------------------------------
+# --- identity -------------------------------------------------------------------------------------------------
 
 
 def _authorization(path: Path, context: str, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> Authorization:
@@ -176,7 +175,7 @@ def _authorization(path: Path, context: str, cluster: Mapping[str, Any], user: M
 
 
 def _impersonation(path: Path, user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Whom to act as. Who says so wants the rights of that user and not the own ones, which may be many more."""
+    """Impersonation headers. Without them, requests would run with our own rights, which may be wider."""
     name, uid = user.get("as"), user.get("as-uid")
     groups, extra = user.get("as-groups") or (), user.get("as-user-extra") or {}
     if not name:
@@ -196,6 +195,8 @@ def _impersonation(path: Path, user: Mapping[str, Any]) -> Iterator[tuple[str, s
 
 
 class _Fixed:
+    """A header value that never changes."""
+
     def __init__(self, value: str) -> None:
         self._value = value
 
@@ -203,11 +204,11 @@ class _Fixed:
         return self._value
 
     def renew(self) -> None:
-        """There is no other."""
+        """Does nothing: there is no other value."""
 
 
 class _TokenFile:
-    """A token that is renewed in place; a file that cannot be read for a moment leaves the last token."""
+    """A token from a file that is re-read every RENEW_AFTER_SECONDS. If that fails, the last token is used."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -216,7 +217,7 @@ class _TokenFile:
 
     async def __call__(self) -> str:
         now = asyncio.get_running_loop().time()
-        if now - self._read_at >= RENEW_AFTER:
+        if now - self._read_at >= RENEW_AFTER_SECONDS:
             try:
                 self._value = "Bearer " + self._path.read_text().strip()
                 self._read_at = now
@@ -230,7 +231,10 @@ class _TokenFile:
 
 
 class _Program:
-    """A token that a program gives; it is asked again when the token expires, or after a minute if it says no time."""
+    """A token from a credential program, which runs again when the token expires.
+
+    Without an expiry it runs again after RENEW_AFTER_SECONDS.
+    """
 
     def __init__(self, path: Path, context: str, cluster: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
         self._path, self._context, self._cluster, self._spec = path, context, cluster, spec
@@ -255,14 +259,14 @@ class _Program:
 
 
 def _seconds_left(expires: datetime | None) -> float:
-    """At least one: not every request is worth a process."""
-    return RENEW_AFTER if expires is None else max(1.0, (expires - SystemClock().now()).total_seconds())
+    """Seconds until `expires`, at least 1, so that not every request starts a process."""
+    return RENEW_AFTER_SECONDS if expires is None else max(1.0, (expires - SystemClock().now()).total_seconds())
 
 
 class _Plugin:
-    """A token that an identity provider gives; asked again when a minute has passed.
+    """A token from an `auth-provider`, requested again after RENEW_AFTER_SECONDS.
 
-    The loader of `kubernetes.aio` itself keeps the token until it expires.
+    The loader of `kubernetes.aio` keeps the token until it expires.
     """
 
     def __init__(self, path: Path, context: str) -> None:
@@ -275,19 +279,19 @@ class _Plugin:
     async def __call__(self) -> str:
         async with self._lock:
             now = asyncio.get_running_loop().time()
-            if now - self._read_at >= RENEW_AFTER:
+            if now - self._read_at >= RENEW_AFTER_SECONDS:
                 try:
                     self._value = await self._ask()
                 except OSError:
                     raise
-                except Exception as error:  # whatever a plugin, or what reads its answer, may raise
+                except Exception as error:  # a plugin may raise anything
                     raise CredentialsError(f"{self._path}: the plugin of context {self._context!r}: {error}") from error
                 self._read_at = now
         return self._value
 
     def renew(self) -> None:
         self._read_at = float("-inf")
-        self._loader = None  # it would keep a token that has not expired by its own word
+        self._loader = None  # the loader would keep a token whose expiry has not passed
 
     async def _ask(self) -> str:
         from kubernetes.aio.client import Configuration
@@ -306,7 +310,7 @@ class _Plugin:
         return str(token)
 
 
-# --- whom we trust -----------------------------------------------------------------------------------------
+# --- trust -------------------------------------------------------------------------------------------------
 
 
 def _ssl(path: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> tls.SSLContext:
@@ -324,7 +328,7 @@ def _ssl(path: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> tls
 
 
 def _content(path: Path, entry: Mapping[str, Any], field: str) -> bytes | None:
-    """A field that is given as data, or as a file relative to the kubeconfig. Data wins, as in client-go."""
+    """A field given as data, or as a file relative to the kubeconfig. Data has precedence, as in client-go."""
     if data := entry.get(f"{field}-data"):
         try:
             return base64.b64decode(data, validate=True)
@@ -334,7 +338,7 @@ def _content(path: Path, entry: Mapping[str, Any], field: str) -> bytes | None:
 
 
 def _referred(path: Path, *entries: Mapping[str, Any]) -> list[Path]:
-    """Files from which certificates and keys were read."""
+    """The files from which certificates and keys were read."""
     fields = ("certificate-authority", "client-certificate", "client-key")
     return [path.parent / entry[field] for entry in entries for field in fields if _is_file(entry, field)]
 
@@ -344,7 +348,7 @@ def _is_file(entry: Mapping[str, Any], field: str) -> bool:
 
 
 def _present(context: tls.SSLContext, certificate: bytes, key: bytes) -> None:
-    """OpenSSL's Python binding reads certificates of ours only from a file, so make one for a moment."""
+    """Load the client certificate. Python's ssl reads it only from a file, so a temporary one is written."""
     with tempfile.NamedTemporaryFile(prefix="sluice-") as file:  # mode 0600
         file.write(certificate + b"\n" + key)
         file.flush()

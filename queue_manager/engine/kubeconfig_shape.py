@@ -1,4 +1,6 @@
-"""What a kubeconfig looks like, as far as we read it. kubectl as well refuses one with a number in place of a word."""
+"""The types of a kubeconfig's fields, as far as we read them. Like kubectl, we refuse a number where a string
+belongs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import msgspec
 
 
 class _Words(msgspec.Struct, frozen=True, rename="kebab"):
-    """A part whose fields are named like-this. Null is the same as nothing, everywhere."""
+    """Base of parts with kebab-case field names. Null is the same as absent, everywhere."""
 
 
 class _Extension(msgspec.Struct, frozen=True):
@@ -87,7 +89,7 @@ class _File(_Words, frozen=True):
 
 
 def mistake(tree: object) -> str:
-    """What is no kubeconfig in it, with its place; or empty. Values are not told: some are secrets."""
+    """The first type error of a kubeconfig, with its path, or "". Values are not included: some are secrets."""
     try:
         msgspec.convert(tree, _File)
     except msgspec.ValidationError as error:

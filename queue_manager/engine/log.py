@@ -1,7 +1,7 @@
-"""Logging: a text for people, then key=value for machines.
+"""Logging: a message for people, followed by key=value pairs for machines.
 
-Everywhere: `log.warning("text", extra={"key": ..., "error": ...})`. The extras are printed behind the text
-in logfmt, so that `grep key=default/train` finds all about one object.
+Call `log.warning("text", extra={"key": ..., "error": ...})`. The extras are printed after the text in logfmt, so that
+`grep key=default/train` finds every line about one object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class KeyValueFormatter(logging.Formatter):
 
 
 def configure(level: int = logging.INFO, stream: TextIO | None = None) -> None:
-    """Log everything of this program to `stream` (stderr)."""
+    """Log everything from this process to `stream` (default: stderr)."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(KeyValueFormatter())
     root = logging.getLogger()

@@ -1,13 +1,13 @@
-"""Keeps a cache equal to a collection of the API server: list once, then watch.
+"""Keeps a cache equal to a collection of the API server: list once, then watch (client-go's Reflector).
 
     list ──ok──> watch from its revision ──ends or breaks──> watch from where it ended
       ^                    │
-      └── 410 Gone ────────┘        (the cache stays as it is until the new list is there)
+      └── 410 Gone ────────┘        (the cache stays as it is until the new list has arrived)
 
-Everything that can happen to a watch is handled by going once around: the server ends it (timeoutSeconds),
-the connection breaks, it falls silent (a watchdog; API servers send a bookmark every minute), an ERROR event
-arrives, the server is too busy and says for how long. Failures are spaced by a jittered backoff. An object
-that cannot be decoded is counted, logged with its key and kept out; its last readable state stays.
+Every end of a watch leads into the next round of this loop: the server closes it (timeoutSeconds), the connection
+breaks, no byte arrives for SILENCE_SECONDS (API servers send a bookmark every minute), an ERROR event arrives, or the
+server is busy and sends Retry-After. Failures are spaced by a backoff with jitter. An object that cannot be decoded is
+counted and logged with its key; its last readable state stays in the cache.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from job_controller.model import Key, Object
 from job_controller.ports import Metrics
 from queue_manager.api.resources import Resource
 from queue_manager.engine.cache import Cache, T
-from queue_manager.engine.client import PAGE, Page
+from queue_manager.engine.client import PAGE_SIZE, Page
 from queue_manager.engine.codec import UNDECODABLE, complete, decoder
 from queue_manager.engine.interning import sharer
 from queue_manager.engine.retry_delays import Backoff
@@ -33,25 +33,25 @@ from queue_manager.engine.transport import ApiError, Request, Transport
 
 log = logging.getLogger(__name__)
 
-WATCH_SECONDS = 300  # a watch lasts so long, up to twice (client-go: 5 to 10 minutes)
-DAY = 24 * 3600  # a watch that nothing can break lasts so long
-SILENCE = 150.0  # seconds without a byte after which a watch is given up
-SHORT_WATCH = 1.0  # seconds; a watch that ends sooner is a failure, not an end
-LIST_TIMEOUT = 60.0  # seconds per page
-KNOWN = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
-BREATHER = 2000  # events after which other tasks get their turn, even if more are there already
+WATCH_SECONDS = 300  # timeoutSeconds of a watch, randomly up to twice as long (client-go: 5 to 10 minutes)
+EMBEDDED_WATCH_SECONDS = 24 * 3600  # timeoutSeconds of a watch in the same process
+SILENCE_SECONDS = 150.0  # without a byte, after which a watch is abandoned
+SHORT_WATCH_SECONDS = 1.0  # a watch that ends sooner, without a change, counts as a failure
+LIST_TIMEOUT_SECONDS = 60.0  # per page
+CHANGES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+EVENTS_PER_YIELD = 2000  # events applied before other tasks run
 
 
-class _Strange(Exception):
-    """An event that is no change of an object."""
+class _UnexpectedEvent(Exception):
+    """A watch event that is not a change of an object."""
 
 
 class Expired(Exception):
-    """The server has forgotten the revision from which we wanted to go on."""
+    """410 Gone: the server no longer has the revision from which the watch should continue."""
 
 
 class Reflector(Generic[T]):
-    """Fills one cache. `run` it as a task; `synced` is set with the first list."""
+    """Fills one cache. Call `run` as a task; `synced` is set by the first list."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class Reflector(Generic[T]):
         field_selector: str = "",
         metrics: Metrics | None = None,
         undecodable: Callable[[Object, str], None] | None = None,
-        silence: float | None = SILENCE,
+        silence: float | None = SILENCE_SECONDS,
     ) -> None:
-        """`undecodable` is called with the head of an object and the reason why its body cannot be read.
+        """`undecodable` is called with the head of an object whose body cannot be decoded, and the reason.
 
-        `silence`: seconds without a byte after which a watch is given up. None: the server is in the same process,
-        so a watch cannot break unnoticed; it lasts a day and needs no bookmarks.
+        `silence`: seconds without a byte after which a watch is abandoned. None: the server is in the same process,
+        where a watch cannot break unnoticed; then it lasts a day and needs no bookmarks.
         """
         self.cache = cache
         self.resource = resource
@@ -89,7 +89,7 @@ class Reflector(Generic[T]):
         cache.share = sharer(resource, type)
 
     async def run(self) -> None:
-        """List and watch for ever. What fails is retried after a delay that grows until objects arrive again."""
+        """List and watch until cancelled. Failures are retried after a delay that grows until objects arrive again."""
         self._listed = False
         retrying = AsyncRetrying(
             retry=retry_if_exception_type((ApiError, OSError, *UNDECODABLE)),
@@ -107,15 +107,15 @@ class Reflector(Generic[T]):
                 await self._watch()
             except Expired as expired:
                 self._listed = False
-                self._log(logging.INFO, "watch expired, listing anew", expired)
+                self._log(logging.INFO, "watch expired, listing again", expired)
 
     # --- list ---
 
     async def _list(self) -> None:
-        """All pages of one revision into the cache. 410 in between: from the beginning."""
+        """Read all pages of one revision into the cache. A 410 between two pages starts again at the first page."""
         objects: list[T] = []
         unreadable: set[Key] = set()
-        query = {"limit": str(PAGE), **self._chosen()}
+        query = {"limit": str(PAGE_SIZE), **self._chosen()}
         while True:
             page = await self._page(query)
             for raw in page.items or ():
@@ -134,7 +134,9 @@ class Reflector(Generic[T]):
         self._count("reflector_lists_total")
 
     async def _page(self, query: dict[str, str]) -> Page:
-        answer = await self._transport.request(Request("GET", self.resource.path(), query=query, timeout=LIST_TIMEOUT))
+        answer = await self._transport.request(
+            Request("GET", self.resource.path(), query=query, timeout=LIST_TIMEOUT_SECONDS)
+        )
         if answer.status != 200:
             error = ApiError.of(answer.status, answer.body, answer.headers)
             if answer.status == 410 and "continue" in query:
@@ -145,7 +147,7 @@ class Reflector(Generic[T]):
     # --- watch ---
 
     async def _watch(self) -> None:
-        """One watch, from the progress of the cache to its end."""
+        """Watch from the progress of the cache until the watch ends."""
         loop = asyncio.get_running_loop()
         query = {
             "watch": "1",
@@ -155,8 +157,8 @@ class Reflector(Generic[T]):
             **self._chosen(),
         }
         if self._silence is None:
-            query |= {"allowWatchBookmarks": "false", "timeoutSeconds": str(DAY)}
-        began, before = loop.time(), self.cache.progress
+            query |= {"allowWatchBookmarks": "false", "timeoutSeconds": str(EMBEDDED_WATCH_SECONDS)}
+        started, before = loop.time(), self.cache.progress
         try:
             async with (
                 asyncio.timeout(self._silence) as watchdog,
@@ -168,12 +170,12 @@ class Reflector(Generic[T]):
                 raise Expired(error.message) from error
             raise
         except TimeoutError:
-            log.info("watch fell silent, connecting anew", extra={"resource": str(self.resource)})
-        if self.cache.progress == before and loop.time() - began < SHORT_WATCH:
-            raise ConnectionError("the watch ended at once")
+            log.info("watch is silent, reconnecting", extra={"resource": str(self.resource)})
+        if self.cache.progress == before and loop.time() - started < SHORT_WATCH_SECONDS:
+            raise ConnectionError("the watch ended immediately")
 
     async def _read(self, chunks: AsyncIterator[bytes], watchdog: asyncio.Timeout) -> None:
-        """Split the chunks into lines and take each; a line may come in many chunks."""
+        """Split the chunks into lines and apply each; one line may span many chunks."""
         loop = asyncio.get_running_loop()
         rest: list[bytes] = []
         taken = 0
@@ -189,14 +191,14 @@ class Reflector(Generic[T]):
                 begin = chunk.find(b"\n") + 1
                 taken += self.take(b"".join((*rest, chunk[:begin])))
             if begin < end:
-                taken += self.take(memoryview(chunk)[begin:end])  # chunks are large: they are not copied
+                taken += self.take(memoryview(chunk)[begin:end])  # a view: chunks are large, do not copy them
             rest = [chunk[end:]] if end < len(chunk) else []
-            if taken >= BREATHER:
+            if taken >= EVENTS_PER_YIELD:
                 taken = 0
                 await asyncio.sleep(0)
 
     def take(self, lines: bytes | memoryview) -> int:
-        """Take complete lines, all at once if all can be decoded. Returns how many."""
+        """Apply complete lines, all at once if all can be decoded. Returns their number."""
         try:
             events = self._event.decode_lines(lines)
         except UNDECODABLE:
@@ -204,27 +206,27 @@ class Reflector(Generic[T]):
         try:
             for event in events:
                 self._apply(event)
-        except _Strange:
-            self._take_strange(bytes(lines))
+        except _UnexpectedEvent:
+            self._take_unexpected(bytes(lines))
         self._backoff.reset()
         return len(events)
 
     def _take_singly(self, lines: bytes) -> int:
-        """Bookmarks of strict types, errors, and objects that cannot be decoded end up here."""
+        """The slow path, for bookmarks of strict types, errors, and objects that cannot be decoded."""
         events = [line for line in lines.splitlines() if line.strip()]
         for line in events:
             raw = _RAW_EVENT.decode(line)
             try:
                 self._apply(self._event.decode(line))
-            except (*UNDECODABLE, _Strange):
+            except (*UNDECODABLE, _UnexpectedEvent):
                 self._apply_raw(raw)
         return len(events)
 
-    def _take_strange(self, lines: bytes) -> None:
-        """Of lines that could be decoded: the one that is no change of an object."""
+    def _take_unexpected(self, lines: bytes) -> None:
+        """Handle the line that is not a change of an object, among lines that could be decoded."""
         for line in lines.splitlines():
             raw = _RAW_EVENT.decode(line)
-            if raw.type not in KNOWN:
+            if raw.type not in CHANGES:
                 self._apply_raw(raw)
 
     def _apply(self, event: _Event) -> None:
@@ -237,15 +239,15 @@ class Reflector(Generic[T]):
             case "BOOKMARK":
                 self.cache.advance(int(obj.metadata.resource_version or 0))
             case other:
-                # An ERROR's object is a Status. A type without a status decodes that as an object without a name,
-                # and what the error says is lost: 410 above all, after which only a new list helps.
-                raise _Strange(other)
+                # The object of an ERROR is a Status. A type without `status` decodes it as an object without a
+                # name and loses the error, e.g. the 410 after which only a new list helps.
+                raise _UnexpectedEvent(other)
 
     def _apply_raw(self, event: _RawEvent) -> None:
-        """An event whose object is not of our type."""
+        """Apply an event whose object does not have our type."""
         if event.type == "ERROR":
             self._raise(event.object)
-        if event.type not in KNOWN:
+        if event.type not in CHANGES:
             raise ApiError(500, "", f"unexpected watch event {event.type}")
         head = self._head(event.object)
         if head is None:
@@ -277,7 +279,7 @@ class Reflector(Generic[T]):
             return None
 
     def _head(self, raw: msgspec.Raw) -> Object | None:
-        """The metadata of an object that cannot be decoded as a whole; None if not even that can."""
+        """The metadata of an object that cannot be decoded as a whole; None if even its metadata cannot."""
         try:
             head: Object = decoder(Object).decode(raw)
         except UNDECODABLE:
@@ -295,7 +297,7 @@ class Reflector(Generic[T]):
         self.undecodable_count += 1
         self._count("reflector_undecodable_total")
         log.error(
-            "an object cannot be decoded and is left out",
+            "an object cannot be decoded and is skipped",
             extra={"resource": str(self.resource), "key": str(head.metadata.key), "error": why},
         )
         if self._undecodable is not None and head.metadata.name:
@@ -307,7 +309,7 @@ class Reflector(Generic[T]):
         """Count and log an attempt that will be repeated."""
         self._count("reflector_failures_total")
         error = attempt.outcome.exception() if attempt.outcome is not None else None
-        self._log(logging.WARNING, f"list or watch failed, again in {attempt.upcoming_sleep:.1f} s", error)
+        self._log(logging.WARNING, f"list or watch failed, retrying in {attempt.upcoming_sleep:.1f} s", error)
 
     def _log(self, level: int, text: str, error: BaseException | None) -> None:
         log.log(level, text, extra={"resource": str(self.resource), "error": f"{type(error).__name__}: {error}"})
@@ -321,7 +323,7 @@ class Reflector(Generic[T]):
 
 
 class _Event(msgspec.Struct):
-    """A watch event; in decoders `object` has the type of the reflector."""
+    """A watch event; decoders replace the type of `object` by the reflector's type."""
 
     type: str
     object: Any
@@ -336,6 +338,6 @@ _RAW_EVENT = msgspec.json.Decoder(_RawEvent)
 
 
 def _event_decoder(type: type[Any]) -> msgspec.json.Decoder[_Event]:
-    """One pass over the line gives the event and its object."""
+    """Decodes an event and its object in one pass."""
     event = msgspec.defstruct("Event", [("type", str), ("object", type)], gc=False)
     return cast("msgspec.json.Decoder[_Event]", msgspec.json.Decoder(event))

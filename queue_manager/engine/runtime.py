@@ -1,15 +1,17 @@
-"""What controllers stand on: caches, a client, event recorders, workers and tasks, started and stopped together.
+"""The base of all controllers: caches, a client, Event recorders, workers and tasks, started and stopped together.
 
     runtime = Runtime(transport, clock, rng)
-    controller = Controller(runtime)        # takes caches, queues; registers workers and tasks
+    controller = Controller(runtime)        # subscribes to caches, registers workers and tasks
     async with runtime:                     # reflectors -> synced -> workers and tasks
         await stopped                       # the program's own reason to end
 
-Controllers are constructed before the start, so that every index and subscriber is there when the first
-object arrives. A worker loop, reflector or task that dies ends the `async with` block with its error;
-a failing sync of a key does not, its key is repeated by the queue. Stopping takes less than five seconds:
-queues let go of what is not begun, hands get a moment to finish, Events a moment to be delivered, and what
-still runs then is cancelled. That is safe: every write leaves the world so that the next start goes on.
+Controllers are constructed before the start, so that every index and subscriber exists when the first object arrives. A
+worker loop, reflector or task that raises ends the `async with` block with its error; a failing sync of a key does not,
+the queue retries that key.
+
+Stopping takes less than five seconds: queues drop the keys that are not started, workers finish their current key,
+recorders write pending Events, then the rest is cancelled. Cancelling is safe because every write leaves a state from
+which the next start continues.
 """
 
 from __future__ import annotations
@@ -29,34 +31,34 @@ from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.client import Client
 from queue_manager.engine.event_recorder import EventRecorder
 from queue_manager.engine.metric_registry import MetricRegistry
-from queue_manager.engine.reflector import SILENCE, Reflector
+from queue_manager.engine.reflector import SILENCE_SECONDS, Reflector
 from queue_manager.engine.transport import Transport
 from queue_manager.engine.workqueue import K, WorkQueue
 
 log = logging.getLogger(__name__)
 
-# Together less than 5 s, the time in which a program must have stopped.
-FINISH_SECONDS = 2.0  # for hands to finish what they hold
-DELIVER_SECONDS = 1.0  # for Events
-CANCEL_SECONDS = 0.5  # for each of tasks, workers and reflectors to let go
+# Together less than 5 s, within which every program of ours stops.
+FINISH_SECONDS = 2.0  # for workers to finish their current key
+DELIVER_SECONDS = 1.0  # for each recorder to write its Events
+CANCEL_SECONDS = 0.5  # each for tasks, workers and reflectors to end after cancel()
 
-RUSH = 32  # keys in line, over all queues
-COMPONENT = "sluice"  # reports what no controller can: objects it never got to see
+BACKLOG_KEYS = 32  # queued keys, over all queues
+COMPONENT = "sluice"  # reporting component of Events about undecodable objects
 
 Work = Callable[[], Coroutine[Any, Any, object]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A coroutine that runs while the runtime does."""
+    """A coroutine function that runs as long as the runtime; `group` receives its task."""
 
     name: str
     run: Work
-    among: list[asyncio.Task[object]]
+    group: list[asyncio.Task[object]]
 
 
 class Runtime:
-    """One program's connection to one API server."""
+    """The connection of one program to one API server."""
 
     def __init__(
         self,
@@ -65,9 +67,9 @@ class Runtime:
         rng: Random,
         *,
         metrics: MetricRegistry | None = None,
-        silence: float | None = SILENCE,
+        silence: float | None = SILENCE_SECONDS,
     ) -> None:
-        """`silence`: seconds without a word after which a watch is taken for dead; None: a server in this process."""
+        """`silence`: seconds without a byte after which a watch is abandoned; None: the server is in this process."""
         self.client = Client(transport)
         self.clock = clock
         self.rng = rng
@@ -77,23 +79,23 @@ class Runtime:
         self._reflectors: dict[tuple[Resource, type, str, str], Reflector[Any]] = {}
         self._recorders: dict[str, EventRecorder] = {}
         self._queues: list[WorkQueue[Any]] = []
-        self._supports: list[_Part] = []  # tasks that begin before anything is listed
-        self._parts: list[_Part] = []  # workers and tasks that begin when the caches are synced
-        self._supporting: list[asyncio.Task[object]] = []  # they, reflectors and recorders: stopped last
-        self._working: list[asyncio.Task[object]] = []
+        self._support_parts: list[_Part] = []  # started before the first list
+        self._parts: list[_Part] = []  # workers and tasks, started when the caches are synced
+        self._support_tasks: list[asyncio.Task[object]] = []  # of support parts, reflectors and recorders: stopped last
+        self._worker_tasks: list[asyncio.Task[object]] = []
         self._tasks: list[asyncio.Task[object]] = []
-        self._parent: asyncio.Task[Any] | None = None  # who is inside `async with`
-        self._begun = False
+        self._parent: asyncio.Task[Any] | None = None  # the task inside `async with`
+        self._started = False
         self._stopping = False
-        self._death: BaseException | None = None
+        self._fatal_error: BaseException | None = None
         self._interrupted = False
 
-    # --- what controllers ask for ---
+    # --- what controllers use ---
 
     def cache(
         self, resource: Resource, type: type[T], *, label_selector: str = "", field_selector: str = ""
     ) -> Cache[T]:
-        """The cache of a collection; the same arguments give the same one."""
+        """The cache of a collection. Equal arguments return the same cache."""
         chosen = (resource, type, label_selector, field_selector)
         if chosen not in self._reflectors:
             reflector = self._reflectors[chosen] = self._reflector(resource, type, label_selector, field_selector)
@@ -102,46 +104,50 @@ class Runtime:
         return cache
 
     def recorder(self, component: str) -> EventRecorder:
-        """The recorder of Events that `component` reports."""
+        """The recorder of the Events that `component` reports."""
         recorder = self._recorders.get(component)
         if recorder is None:
-            recorder = EventRecorder(self.client, self.clock, component, rush=self.rush, metrics=self.metrics)
+            recorder = EventRecorder(
+                self.client, self.clock, component, is_backlogged=self.is_backlogged, metrics=self.metrics
+            )
             self._recorders[component] = recorder
             self._support(f"events {component}", recorder.run)
         return recorder
 
     def worker(self, queue: WorkQueue[K], sync: Callable[[K], Awaitable[object]], concurrency: int = 1) -> None:
-        """Have keys of the queue worked on by `sync`, so many at a time."""
+        """Call `sync` for each key of the queue, at most `concurrency` keys at a time."""
         self._queues.append(queue)
-        self._part(_Part(f"worker {queue.name}", lambda: queue.run(sync, concurrency), self._working))
+        self._part(_Part(f"worker {queue.name}", lambda: queue.run(sync, concurrency), self._worker_tasks))
 
     def task(self, run: Work) -> None:
-        """Run a coroutine function beside the workers until the runtime stops. It may return; it must not fail."""
+        """Run a coroutine function beside the workers until the runtime stops. An exception in it stops the runtime."""
         self._part(_Part(f"task {getattr(run, '__qualname__', '')}", run, self._tasks))
 
     def support(self, run: Work) -> None:
-        """Run a coroutine function from before the first list until after the last write. It must not fail."""
-        self._supports.append(_Part(f"support {getattr(run, '__qualname__', '')}", run, self._supporting))
+        """Run a coroutine function from before the first list until after the last write. An exception stops the
+        runtime.
+        """
+        self._support_parts.append(_Part(f"support {getattr(run, '__qualname__', '')}", run, self._support_tasks))
 
-    def rush(self) -> bool:
-        """Whether more keys are in line than the hands will have taken in a moment."""
-        return sum(map(len, self._queues)) >= RUSH
+    def is_backlogged(self) -> bool:
+        """Whether BACKLOG_KEYS or more keys are queued, over all queues."""
+        return sum(map(len, self._queues)) >= BACKLOG_KEYS
 
-    def hurry(self) -> None:
-        """Have all that waits for a time looked at now: the time may have come without a timer."""
+    def resync_delayed(self) -> None:
+        """Sync all delayed keys now, because the clock may have jumped past their time."""
         for queue in self._queues:
-            queue.hurry()
+            queue.flush_delayed()
 
-    # --- life ---
+    # --- start and stop ---
 
     @property
     def working(self) -> bool:
-        """Caches are filled, workers run, and nobody has asked to stop."""
-        return self._begun and not self._stopping and self._death is None
+        """Whether the caches are synced and the workers run, and the runtime is not stopping."""
+        return self._started and not self._stopping and self._fatal_error is None
 
     def unready(self) -> str:
-        """What is missing until it works, for people; empty: nothing is."""
-        return "" if self.working else f"not listed yet: {', '.join(self.unsynced()) or 'nothing begun'}"
+        """Why the runtime is not working, as text; "" if it is."""
+        return "" if self.working else f"not listed yet: {', '.join(self.unsynced()) or 'nothing started'}"
 
     def unsynced(self) -> list[str]:
         """Names of the collections that have not been listed yet."""
@@ -149,60 +155,60 @@ class Runtime:
 
     async def __aenter__(self) -> Self:
         if self._parent is not None:
-            raise RuntimeError("a Runtime runs once")
+            raise RuntimeError("a Runtime can run only once")
         self._parent = asyncio.current_task()
         try:
-            for part in self._supports:
-                self._start(part.name, part.run, part.among)
+            for part in self._support_parts:
+                self._start(part.name, part.run, part.group)
             for reflector in self._reflectors.values():
-                self._start(f"reflector {reflector.resource}", reflector.run, self._supporting)
+                self._start(f"reflector {reflector.resource}", reflector.run, self._support_tasks)
             for recorder in self._recorders.values():
-                self._start(f"events {recorder.component}", recorder.run, self._supporting)
+                self._start(f"events {recorder.component}", recorder.run, self._support_tasks)
             for reflector in list(self._reflectors.values()):
                 await reflector.synced.wait()
         except asyncio.CancelledError as error:
             await self._stop(0.0)
             self._settle(error)
             raise
-        self._begun = True
+        self._started = True
         for part in self._parts:
-            self._start(part.name, part.run, part.among)
+            self._start(part.name, part.run, part.group)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop everything. Raises the error of a part that died, unless the block itself failed."""
+        """Stop everything. Raises the error of a part that failed, unless the block itself raised."""
         await self._stop(0.0 if error is not None else FINISH_SECONDS)
         self._settle(error)
 
     def _settle(self, error: BaseException | None) -> None:
-        """Turn the cancellation by which a death ended the block into that death."""
+        """If the failure of a part cancelled the block, raise the error of that part instead of CancelledError."""
         assert self._parent is not None
         cancelled_by_others = self._interrupted and self._parent.uncancel() > 0
-        by_death = isinstance(error, asyncio.CancelledError) and self._interrupted and not cancelled_by_others
-        if self._death is not None and (error is None or by_death):
-            raise self._death
+        by_fatal_error = isinstance(error, asyncio.CancelledError) and self._interrupted and not cancelled_by_others
+        if self._fatal_error is not None and (error is None or by_fatal_error):
+            raise self._fatal_error
 
-    async def _stop(self, patience: float) -> None:
-        """Tasks first, then workers with some patience, Events, and last what feeds the caches."""
+    async def _stop(self, grace_seconds: float) -> None:
+        """Stop tasks, then workers (after up to `grace_seconds`), then recorders, last the reflectors."""
         self._stopping = True
         await _cancel(self._tasks)
         for queue in self._queues:
             queue.close()
-        if self._working and patience:
-            await asyncio.wait(self._working, timeout=patience)
-        await _cancel(self._working)
-        if self._begun:
+        if self._worker_tasks and grace_seconds:
+            await asyncio.wait(self._worker_tasks, timeout=grace_seconds)
+        await _cancel(self._worker_tasks)
+        if self._started:
             for recorder in self._recorders.values():
-                await recorder.drain(DELIVER_SECONDS if patience else 0.0)
-        await _cancel(self._supporting)
+                await recorder.drain(DELIVER_SECONDS if grace_seconds else 0.0)
+        await _cancel(self._support_tasks)
 
     # --- parts ---
 
     def _reflector(self, resource: Resource, type: type[T], label_selector: str, field_selector: str) -> Reflector[T]:
         cache: Cache[T] = Cache(str(resource))
-        self.client.teach(cache, resource, type, label_selector=label_selector, field_selector=field_selector)
+        self.client.attach_cache(cache, resource, type, label_selector=label_selector, field_selector=field_selector)
         return Reflector(
             self._transport,
             resource,
@@ -220,37 +226,37 @@ class Runtime:
         self.recorder(COMPONENT).event(head, "Warning", "Undecodable", f"The object is ignored: {why}")
 
     def _support(self, name: str, run: Work) -> None:
-        """A reflector or recorder asked for late starts at once; the others with the runtime."""
+        """Start a reflector or recorder at once if it was requested after the start."""
         if self._parent is not None and not self._stopping:
-            self._start(name, run, self._supporting)
+            self._start(name, run, self._support_tasks)
 
     def _part(self, part: _Part) -> None:
         self._parts.append(part)
-        if self._begun and not self._stopping:
-            self._start(part.name, part.run, part.among)
+        if self._started and not self._stopping:
+            self._start(part.name, part.run, part.group)
 
-    def _start(self, name: str, run: Work, among: list[asyncio.Task[object]]) -> None:
+    def _start(self, name: str, run: Work, group: list[asyncio.Task[object]]) -> None:
         task: asyncio.Task[object] = asyncio.create_task(run(), name=name)
         task.add_done_callback(self._ended)
-        among.append(task)
+        group.append(task)
 
     def _ended(self, task: asyncio.Task[object]) -> None:
         if task.cancelled():
-            error: BaseException | None = None if self._stopping else RuntimeError("cancelled by nobody we know")
+            error: BaseException | None = None if self._stopping else RuntimeError("cancelled from outside the runtime")
         else:
             error = _single(task.exception())
         if error is None:
             return
-        log.critical("a part of the runtime died", extra={"part": task.get_name()}, exc_info=error)
-        if self._death is None:
-            self._death = error
+        log.critical("a part of the runtime failed", extra={"part": task.get_name()}, exc_info=error)
+        if self._fatal_error is None:
+            self._fatal_error = error
         if not self._stopping and not self._interrupted and self._parent is not None:
             self._interrupted = True
             self._parent.cancel()
 
 
 async def _cancel(tasks: list[asyncio.Task[object]]) -> None:
-    """Cancel and wait, but not for ever: a task that does not let go is left behind, and named."""
+    """Cancel tasks and wait CANCEL_SECONDS for them; log those that are still running."""
     for task in tasks:
         task.cancel()
     running = [task for task in tasks if not task.done()]
@@ -262,7 +268,7 @@ async def _cancel(tasks: list[asyncio.Task[object]]) -> None:
 
 
 def _single(error: BaseException | None) -> BaseException | None:
-    """The error in a group of one."""
+    """The only error in an exception group of one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

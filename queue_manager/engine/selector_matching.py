@@ -1,8 +1,8 @@
 """Label and field selectors, as far as a client needs them.
 
-The API server filters lists and watches. But a cache with a selector also learns from the answers to our
-own writes, and those come unfiltered: so the same test is made here. Syntax: labels.Parse and
-fields.ParseSelector of apimachinery.
+The API server filters lists and watches, but the responses to our own writes arrive unfiltered, and a cache with a
+selector receives those too: so the same test is made here. Syntax: labels.Parse and fields.ParseSelector of
+apimachinery.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _EXISTS = re.compile(r"^(?P<absent>!?)\s*(?P<key>[^=!\s]+)$")
 
 
 def matcher(label_selector: str, field_selector: str) -> Match | None:
-    """The test for both selectors; None if neither restricts anything. Raises ValueError on bad syntax."""
+    """The test for both selectors, or None if neither restricts anything. Raises ValueError on a syntax error."""
     tests = [_label_test(part) for part in _split(label_selector)]
     tests += [_field_test(part) for part in _split(field_selector)]
     return (lambda tree: all(test(tree) for test in tests)) if tests else None
 
 
 def _split(selector: str) -> list[str]:
-    """The requirements of a selector: split at commas outside of parentheses."""
+    """The requirements of a selector: split at commas outside parentheses."""
     return [part.strip() for part in re.split(r",(?![^(]*\))", selector) if part.strip()]
 
 
@@ -60,7 +60,7 @@ def _labels(tree: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _field(tree: Any, path: list[str]) -> str:
-    """A field as field selectors see it: text, empty where it is absent."""
+    """A field as field selectors compare it: as text, "" if absent."""
     for name in path:
         tree = tree.get(name) if isinstance(tree, Mapping) else None
     if isinstance(tree, bool):

@@ -1,7 +1,7 @@
-"""A limit on how many requests a program makes: a token bucket, as client-go has one for QPS and burst.
+"""A limit on the request rate of a program: a token bucket, like client-go's QPS and burst.
 
-Every request takes a token, a watch one when it opens. `burst` of them are there at first, and `qps` come in each
-second. Requests are let through in the order in which they came.
+Every request takes a token, a watch takes one when it opens. The bucket starts with `burst` tokens and gains `qps` per
+second. Requests are sent in the order in which they were made.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from queue_manager.engine.transport import Relay, Request, Response, Transport
 
-RateLimit = tuple[float, int]  # requests per second, and how many may come at once; both more than 0
+RateLimit = tuple[float, int]  # (requests per second, burst); both more than 0
 
 
 class TokenBucket:
@@ -24,7 +24,7 @@ class TokenBucket:
         self._since = float("-inf")
 
     def take(self, now: float) -> float:
-        """Take a token. How many seconds to wait for it; 0 if one is there."""
+        """Take a token and return the seconds to wait for it, 0 if one is available."""
         qps, burst = self._limit
         if now > self._since:
             gained = (now - self._since) * qps if self._since > float("-inf") else 0.0
@@ -34,18 +34,20 @@ class TokenBucket:
 
 
 class ThrottledTransport(Relay):
-    """Another transport, no faster than the limit."""
+    """Relays to another transport, no faster than the limit."""
 
     def __init__(self, transport: Transport, limit: RateLimit) -> None:
         super().__init__(transport)
         self._bucket = TokenBucket(limit)
 
     async def request(self, request: Request) -> Response:
+        """See `Transport.request`; waits for a token first."""
         await self._turn()
         return await super().request(request)
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        """See `Transport.stream`; waits for a token first."""
         await self._turn()
         async with self._inner.stream(path, query=query) as chunks:
             yield chunks
@@ -57,5 +59,5 @@ class ThrottledTransport(Relay):
 
 
 def throttled(transport: Transport, limit: RateLimit | None) -> Transport:
-    """The transport within the limit; itself if there is none."""
+    """The transport with this limit; the transport itself if `limit` is None."""
     return transport if limit is None else ThrottledTransport(transport, limit)

@@ -1,4 +1,4 @@
-"""How bytes reach an API server: over HTTP, or by a call into the embedded one."""
+"""The protocol by which everything else reaches an API server: over HTTP, or by a call into the embedded one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class Request(NamedTuple):
-    """One HTTP request, without the address of the server and without credentials."""
+    """One HTTP request, without server address and credentials."""
 
     method: str
     path: str
@@ -28,7 +28,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """Its answer, read to the end. Names of headers come in any case."""
+    """The complete response. Header names are in any case."""
 
     status: int
     headers: Mapping[str, str]
@@ -36,41 +36,44 @@ class Response(NamedTuple):
 
 
 class Transport(Protocol):
-    """One API server, seen by one user."""
+    """One API server, used by one identity."""
 
     async def request(self, request: Request) -> Response:
-        """Any HTTP status is a Response; only a broken connection or the timeout raises OSError."""
+        """Send a request. Any HTTP status is a Response; a broken connection or a timeout raises OSError."""
         ...
 
     def stream(
         self, path: str, *, query: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """A GET whose answer arrives in chunks (watch, log -f). Raises ApiError if the status is not 200."""
+        """A GET whose response arrives in chunks (watch, log -f). Raises ApiError if the status is not 200, OSError."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Relay:
-    """Passes everything on to another transport: the base of those that stand in between."""
+    """Passes every call on to another transport: base class of transports that wrap one."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
 
     async def request(self, request: Request) -> Response:
+        """See `Transport.request`."""
         return await self._inner.request(request)
 
     def stream(
         self, path: str, *, query: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """See `Transport.stream`."""
         return self._inner.stream(path, query=query)
 
     async def close(self) -> None:
+        """Close the wrapped transport."""
         await self._inner.close()
 
 
 class ApiError(Exception):
-    """An answer of the API server that is not a success."""
+    """A response that is not a success: HTTP status, and reason, message and tree of its Status object."""
 
     def __init__(self, status: int, reason: str, message: str, body: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -78,12 +81,12 @@ class ApiError(Exception):
         self.reason = reason
         self.message = message
         self.body = body or {}
-        # How long the server asks us to stay away, in seconds; None: it says nothing.
+        # Seconds after which the server wants the request repeated (Retry-After); None if it names none.
         self.retry_after: float | None = _seconds((self.body.get("details") or {}).get("retryAfterSeconds"))
 
     @classmethod
     def of(cls, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ApiError:
-        """From an HTTP answer; a body that is no Status object is kept as text."""
+        """From a response; a body that is not a Status object becomes the message."""
         try:
             tree = msgspec.json.decode(body, type=dict[str, Any])
         except (msgspec.DecodeError, msgspec.ValidationError):
@@ -126,7 +129,7 @@ class ApiError(Exception):
 
 
 def _seconds(value: object) -> float | None:
-    """A Retry-After in seconds. Its other form, a date, is not used by Kubernetes and counts as absent."""
+    """The seconds of a Retry-After header. Its other form, a date, is not used by Kubernetes and counts as absent."""
     try:
         return None if value is None else max(0.0, float(str(value)))
     except ValueError:

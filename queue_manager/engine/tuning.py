@@ -1,4 +1,4 @@
-"""How a program of ours runs its event loop, with very many long-lived objects in its hands."""
+"""Process-wide settings of garbage collector, event loop and signals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def tune_garbage_collector() -> None:
-    """Collect rarely: most of what a control loop allocates is long-lived, or freed by its reference count.
+    """Collect rarely: most objects of a control loop are long-lived, or freed by their reference count.
 
     Called once by each program. Measured on watches and dict-heavy paths: two to three times as fast.
     """
@@ -21,35 +21,37 @@ def tune_garbage_collector() -> None:
 
 
 def event_loop() -> asyncio.Runner:
-    """uvloop where it is installed, else asyncio's own."""
+    """A Runner with uvloop if it is installed, else with asyncio's own loop."""
     with contextlib.suppress(ImportError):
         import uvloop
 
         def new_loop() -> asyncio.AbstractEventLoop:
             loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-            loop.set_exception_handler(_tell)
+            loop.set_exception_handler(_log_uncaught)
             return loop
 
         return asyncio.Runner(loop_factory=new_loop)
     return asyncio.Runner()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what nobody caught, but for a connection that we have closed: uvloop fails to answer what still arrives."""
+def _log_uncaught(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an uncaught exception, unless its connection is closing: uvloop fails on data that still arrives there."""
     transport = context.get("transport")
     if transport is None or not transport.is_closing():
         loop.default_exception_handler(context)
 
 
 def stop_on_signals(stop: Callable[[], object]) -> None:
-    """Call `stop` at SIGINT or SIGTERM; a second one ends the program at once. Takes the place of other handlers."""
+    """Call `stop` at the first SIGINT or SIGTERM; the second ends the program at once. Replaces other handlers."""
     loop = asyncio.get_running_loop()
 
     def stop_once() -> None:
         stop()
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)  # Python's own would cancel every task, at which each complains
+            signal.signal(
+                number, signal.SIG_DFL
+            )  # Python's own handler would cancel every task, with a traceback of each
 
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop_once)

@@ -1,16 +1,16 @@
-"""Work queue of keys: each key waits at most once, and at most one worker has it.
+"""A work queue of keys (client-go's workqueue): each key is queued at most once, and at most one worker has it.
 
 A key is in some of these places:
 
-    waiting     First come, first served, with two exceptions. Newcomers (keys that were never worked on) wait behind
-                the others, and only some of the workers take them: five hundred new Jobs do not keep the end of an
-                old one from being seen. A newcomer that becomes urgent waits like the others from then on.
-    processing  A worker has it. If the key is added meanwhile, it waits again when the worker is done, so that no
+    queued      Known keys are served first in, first out. *New* keys (never worked on) are served after them, and only
+                by some of the workers: 500 new Jobs do not delay the sync that notices the end of a running one. A new
+                key that becomes urgent is treated as a known key.
+    processing  A worker has it. If the key is added meanwhile, it is queued again when the worker is done, so that no
                 change is missed and no key starves the others.
-    delayed     A timer will add it; of several delays of one key the earliest counts. Delays are independent of the
-                other two: a key whose deadline is an hour away may be worked on many times before.
+    delayed     A timer adds it later; of several delays of one key the earliest counts. A delayed key can be queued and
+                processed meanwhile: one whose deadline is an hour away may be synced many times before.
 
-A key whose worker fails is added again after a delay that doubles with each failure in a row.
+A key whose worker raises is added again after a delay that doubles with each failure in a row.
 """
 
 from __future__ import annotations
@@ -28,64 +28,66 @@ log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
-FIRST_DELAY = 1.0  # seconds
-LONGEST_DELAY = 60.0  # seconds
-NEWCOMERS = 8  # one key in so many is a newcomer even while others wait
-HANDS_FOR_NEWCOMERS = 4  # one hand in so many may be busy with newcomers: what is under way finds the others free
+FIRST_DELAY_SECONDS = 1.0  # after the first failure
+MAX_DELAY_SECONDS = 60.0
+NEW_KEY_INTERVAL = 8  # every so many keys a new key is served even while known keys are queued
+WORKERS_PER_NEW_KEY = 4  # one worker in so many may process new keys; the others stay free for known keys
 
 
 class WorkQueue(Generic[K]):
-    """A work queue on the running event loop. Metrics carry the names of client-go's."""
+    """A work queue on the running event loop. Its metrics have the names of client-go's (`workqueue_...`)."""
 
     def __init__(
         self,
         name: str = "",
         *,
-        first_delay: float = FIRST_DELAY,
+        first_delay: float = FIRST_DELAY_SECONDS,
         metrics: MetricRegistry | None = None,
     ) -> None:
         self.name = name
         self._first_delay = first_delay
         self._metrics = metrics
         self._labels = {"name": name}
-        self._line: deque[K] = deque()
-        self._newcomers: OrderedDict[K, None] = OrderedDict()
+        self._known_keys: deque[K] = deque()
+        self._new_keys: OrderedDict[K, None] = OrderedDict()
         self._taken = 0
-        self._new_hands = 1  # how many newcomers may be worked on at once
-        self._new_in_hand = 0
-        self._waiting: dict[K, float] = {}  # -> loop time of the addition; 0 before the loop runs
-        self._processing: dict[K, float] = {}  # -> loop time of its beginning
-        self._again: set[K] = set()  # added while processing
-        # When, and the timer. For less than half a millisecond uvloop gives a handle that does not know its time.
+        self._max_new_processing = 1  # how many new keys may be processed at once
+        self._new_processing = 0
+        self._queued_since: dict[K, float] = {}  # loop time of the addition; 0 before the loop runs
+        self._processing_since: dict[K, float] = {}  # loop time of the start
+        self._added_again: set[K] = set()  # added while processing
+        # Due time and timer. For less than half a millisecond uvloop returns a handle without its time.
         self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
         self._failures: dict[K, int] = {}
-        self._idle: deque[asyncio.Future[None]] = deque()  # workers with nothing to do, longest first
+        self._idle: deque[asyncio.Future[None]] = deque()  # idle workers, the longest idle first
         self._closed = False
         if metrics is not None:
-            for counter in ("adds", "retries"):  # a rate is computed from the first of them on only if 0 was told
+            for counter in ("adds", "retries"):  # rate() needs the 0 before the first increment
                 metrics.inc(f"workqueue_{counter}_total", self._labels, 0)
             metrics.before_exposition(self._measure)
 
     # --- adding ---
 
     def add(self, key: K, *, new: bool = False, urgent: bool = False) -> None:
-        """Have the key worked on, soon and after all that are in line already. `new`: it was never worked on, and
-        waits behind those that were. `urgent`: it waits no longer as a newcomer, if it did."""
-        if self._closed or key in self._again:
+        """Queue the key unless it is queued. `new`: it was never worked on, known keys go first.
+
+        `urgent`: if the key is queued as a new key, it moves to the end of the known keys.
+        """
+        if self._closed or key in self._added_again:
             return
-        if key in self._waiting:
-            if urgent and key in self._newcomers:
-                del self._newcomers[key]
-                self._join_line(key)
+        if key in self._queued_since:
+            if urgent and key in self._new_keys:
+                del self._new_keys[key]
+                self._append_known(key)
             return
         self._count("workqueue_adds_total")
-        if key in self._processing:
-            self._again.add(key)
+        if key in self._processing_since:
+            self._added_again.add(key)
         else:
             self._enqueue(key, new=new)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Add the key later. Of several pending additions of one key the earliest counts."""
+        """Add the key after `seconds`. Of several pending delays of one key the earliest counts."""
         if seconds <= 0:
             self.add(key)
             return
@@ -101,8 +103,8 @@ class WorkQueue(Generic[K]):
             timer.cancel()
         self._timers[key] = due, loop.call_at(due, self._due, key)
 
-    def hurry(self) -> None:
-        """Add all that is delayed now: each will find out how long it still has to wait."""
+    def flush_delayed(self) -> None:
+        """Add all delayed keys now: each sync computes anew how long it has to wait."""
         for _, timer in self._timers.values():
             timer.cancel()
         delayed = list(self._timers)
@@ -111,61 +113,62 @@ class WorkQueue(Generic[K]):
             self.add(key)
 
     def add_rate_limited(self, key: K) -> None:
-        """Add the key after a delay that doubles with each call, until it is forgotten."""
+        """Add the key after a delay that doubles with each call until `forget`, from 1 s to 60 s by default."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self._count("workqueue_retries_total")
-        self.add_after(key, min(LONGEST_DELAY, self._first_delay * 2.0 ** min(failures, 32)))
+        self.add_after(key, min(MAX_DELAY_SECONDS, self._first_delay * 2.0 ** min(failures, 32)))
 
     def forget(self, key: K) -> None:
-        """The next failure of this key is its first."""
+        """Reset the failures of the key: its next delay is the first one."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """How often the key failed in a row."""
+        """How many times in a row the key has failed."""
         return self._failures.get(key, 0)
 
     def __len__(self) -> int:
-        """Keys in line; those being processed or delayed are not counted."""
-        return len(self._line) + len(self._newcomers)
+        """Queued keys; those being processed or delayed do not count."""
+        return len(self._known_keys) + len(self._new_keys)
 
     # --- working ---
 
     async def run(self, worker: Callable[[K], Awaitable[object]], concurrency: int = 1) -> None:
-        """Work with so many hands until `close`, then return when all are empty."""
-        self._new_hands = max(1, concurrency // HANDS_FOR_NEWCOMERS)
-        async with asyncio.TaskGroup() as hands:
+        """Process keys with `concurrency` workers until `finish` or `close`; return when every worker is done."""
+        self._max_new_processing = max(1, concurrency // WORKERS_PER_NEW_KEY)
+        async with asyncio.TaskGroup() as workers:
             for number in range(concurrency):
-                hands.create_task(self._hand(worker), name=f"{self.name}-{number}")
+                workers.create_task(self._work(worker), name=f"{self.name}-{number}")
 
     def finish(self) -> None:
-        """Take no more keys; `run` returns when those in line are done."""
+        """Accept no more keys; `run` returns when the queued ones are processed."""
         self._closed = True
-        self._release()
+        self._notify_all_idle()
 
     def close(self) -> None:
-        """Take no more keys and let go of those not begun; `run` returns when the rest is done."""
+        """Accept no more keys and drop the queued ones; `run` returns when the current ones are processed."""
         self._closed = True
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        self._line.clear()
-        self._newcomers.clear()
-        self._waiting.clear()
-        self._again.clear()
-        self._release()
+        self._known_keys.clear()
+        self._new_keys.clear()
+        self._queued_since.clear()
+        self._added_again.clear()
+        self._notify_all_idle()
 
-    def _release(self) -> None:
+    def _notify_all_idle(self) -> None:
         for future in self._idle:
             if not future.done():
                 future.set_result(None)
 
-    async def _hand(self, worker: Callable[[K], Awaitable[object]]) -> None:
+    async def _work(self, worker: Callable[[K], Awaitable[object]]) -> None:
+        """One worker: process keys until the queue is closed and empty."""
         loop = asyncio.get_running_loop()
-        while await self._something():
-            key, newcomer = self._take()
-            self._observe("workqueue_queue_duration_seconds", loop.time() - self._waiting.pop(key))
-            began = self._processing[key] = loop.time()
+        while await self._wait_for_key():
+            key, is_new = self._take()
+            self._observe("workqueue_queue_duration_seconds", loop.time() - self._queued_since.pop(key))
+            started = self._processing_since[key] = loop.time()
             try:
                 await worker(key)
             except Exception as error:
@@ -173,32 +176,32 @@ class WorkQueue(Generic[K]):
             else:
                 self.forget(key)
             finally:
-                del self._processing[key]
-                self._observe("workqueue_work_duration_seconds", loop.time() - began)
-                if newcomer:
-                    self._new_in_hand -= 1
-                    self._release() if self._closed else self._wake()  # another hand may take the next one
-                if key in self._again:
-                    self._again.discard(key)
+                del self._processing_since[key]
+                self._observe("workqueue_work_duration_seconds", loop.time() - started)
+                if is_new:
+                    self._new_processing -= 1
+                    self._notify_all_idle() if self._closed else self._notify_idle()
+                if key in self._added_again:
+                    self._added_again.discard(key)
                     self._enqueue(key)
-            # A worker that had nothing to wait for, with more in line, would let nobody else come to run.
+            # With more keys queued, a sync that never waits would keep every other task from running.
             await asyncio.sleep(0)
 
     def _take(self) -> tuple[K, bool]:
-        """The next key, and whether it is a newcomer."""
+        """The next key, and whether it is new. Every NEW_KEY_INTERVAL-th key is a new one if there is one."""
         self._taken += 1
-        turn = not self._line or self._taken % NEWCOMERS == 0
-        if turn and self._newcomer_may_come():
-            self._new_in_hand += 1
-            return self._newcomers.popitem(last=False)[0], True
-        return self._line.popleft(), False
+        is_new_turn = not self._known_keys or self._taken % NEW_KEY_INTERVAL == 0
+        if is_new_turn and self._may_take_new():
+            self._new_processing += 1
+            return self._new_keys.popitem(last=False)[0], True
+        return self._known_keys.popleft(), False
 
-    def _newcomer_may_come(self) -> bool:
-        return bool(self._newcomers) and self._new_in_hand < self._new_hands
+    def _may_take_new(self) -> bool:
+        return bool(self._new_keys) and self._new_processing < self._max_new_processing
 
-    async def _something(self) -> bool:
-        """Wait for a key that may be worked on; false when the queue is closed and empty."""
-        while not self._line and not self._newcomer_may_come() and not (self._closed and not len(self)):
+    async def _wait_for_key(self) -> bool:
+        """Wait until this worker may take a key; False when the queue is closed and empty."""
+        while not self._known_keys and not self._may_take_new() and not (self._closed and not len(self)):
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(future)
             try:
@@ -209,18 +212,18 @@ class WorkQueue(Generic[K]):
         return len(self) > 0
 
     def _enqueue(self, key: K, *, new: bool = False) -> None:
-        self._waiting[key] = _loop_time()
+        self._queued_since[key] = _loop_time()
         if new:
-            self._newcomers[key] = None
-            self._wake()
+            self._new_keys[key] = None
+            self._notify_idle()
         else:
-            self._join_line(key)
+            self._append_known(key)
 
-    def _join_line(self, key: K) -> None:
-        self._line.append(key)
-        self._wake()
+    def _append_known(self, key: K) -> None:
+        self._known_keys.append(key)
+        self._notify_idle()
 
-    def _wake(self) -> None:
+    def _notify_idle(self) -> None:
         while self._idle:
             future = self._idle.popleft()
             if not future.done():
@@ -235,15 +238,15 @@ class WorkQueue(Generic[K]):
         self.add_rate_limited(key)
         extra = {"queue": self.name, "key": str(key), "failures": self.failures(key), "error": str(error)}
         if isinstance(error, ApiError | OSError):
-            # Part of life: conflicts, a server that is away. What it was is in the text.
+            # Expected: conflicts, an unreachable server. The text is enough, no traceback.
             log.warning("sync failed, will be repeated", extra=extra)
         else:
             log.exception("sync failed, will be repeated", extra=extra)
 
     def _measure(self) -> None:
-        """What is so at this moment."""
+        """Set the gauges, before each exposition."""
         now = _loop_time()
-        ages = [now - began for began in self._processing.values()]
+        ages = [now - started for started in self._processing_since.values()]
         for name, value in (
             ("depth", len(self)),
             ("unfinished_work_seconds", sum(ages)),
@@ -262,7 +265,7 @@ class WorkQueue(Generic[K]):
 
 
 def _loop_time() -> float:
-    """Keys may be added before the loop runs; such have waited since its beginning, as far as we know."""
+    """The loop's time; 0 before the loop runs, for keys that are added earlier."""
     try:
         return asyncio.get_running_loop().time()
     except RuntimeError:

@@ -1,0 +1,7 @@
+"""Attaches the controllers of `job_controller`, which know no API client, to a runtime of `engine`.
+
+Modules:
+
+    job_cluster    the Job controller, its orphan sweeper and its TTL controller
+    pod_keeping    pod garbage collection and stale disruptions, for clusters without kube-controller-manager
+"""

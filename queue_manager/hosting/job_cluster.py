@@ -1,4 +1,4 @@
-"""The Job controller on the engine: its ports, and how it is plugged into a Runtime."""
+"""The Job controller on the engine: implements its port, and attaches it to a runtime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from queue_manager.engine.workqueue import WorkQueue
 
-COMPONENT = "job-controller"  # as the built-in controller names itself in Events
+COMPONENT = "job-controller"  # reporting component of Events, as the built-in Job controller's
 
 _BY_OWNER = "job controller: controller uid"
 _BY_LACK_OF_OWNER = "job controller: namespace, without controller"
@@ -26,7 +26,7 @@ _BY_NAMESPACE = "job controller: namespace"
 
 
 class JobCluster:
-    """Implements `job_controller.ports.Cluster` on two caches and a client that teaches them its writes."""
+    """Implements `job_controller.ports.Cluster` on two caches and a client that applies its responses to them."""
 
     def __init__(self, client: Client, jobs: Cache[Job], pods: Cache[Pod]) -> None:
         self._client = client
@@ -37,21 +37,27 @@ class JobCluster:
         pods.index(_BY_LACK_OF_OWNER, _namespace_if_orphan)
 
     def job(self, key: Key) -> Job | None:
+        """The cached Job, or None."""
         return self._jobs.get(*key)
 
     def jobs(self, namespace: str) -> Iterable[Job]:
+        """The cached Jobs of a namespace."""
         return self._jobs.lookup(_BY_NAMESPACE, namespace)
 
     def pod(self, key: Key) -> Pod | None:
+        """The cached pod, or None."""
         return self._pods.get(*key)
 
     def pods_of(self, job_uid: str) -> Iterable[Pod]:
+        """The cached pods whose controller is this Job."""
         return self._pods.lookup(_BY_OWNER, job_uid)
 
     def orphans(self, namespace: str) -> Iterable[Pod]:
+        """The cached pods of a namespace that have no controller."""
         return self._pods.lookup(_BY_LACK_OF_OWNER, namespace)
 
     async def read_job(self, key: Key) -> Job | None:
+        """The Job as the API server has it now, or None."""
         try:
             return await self._client.get(JOBS, *key, type=Job)
         except ApiError as error:
@@ -61,9 +67,14 @@ class JobCluster:
             return None
 
     async def create_pod(self, namespace: str, manifest: Mapping[str, Any]) -> Pod:
+        """Create a pod and return it. Raises ApiError."""
         return await self._client.create(PODS, namespace, manifest, type=Pod)
 
     async def patch_pod(self, key: Key, patch: Mapping[str, Any]) -> Pod:
+        """Patch a pod (strategic merge). Raises ApiError.
+
+        After a 404 the cache no longer has the pod.
+        """
         try:
             return await self._client.patch(PODS, *key, patch, content_type=STRATEGIC_PATCH, type=Pod)
         except ApiError as error:
@@ -72,6 +83,10 @@ class JobCluster:
             raise
 
     async def delete_pod(self, key: Key, uid: str, resource_version: str = "") -> None:
+        """Delete a pod, on the condition of uid and resourceVersion. Raises ApiError.
+
+        After a 404 the cache no longer has the pod.
+        """
         try:
             await self._client.delete(PODS, *key, uid=uid, resource_version=resource_version)
         except ApiError as error:
@@ -80,16 +95,18 @@ class JobCluster:
             raise
 
     async def update_job_status(self, job: Job, status: Mapping[str, Any]) -> Job:
+        """Patch the status of a Job, on the condition of its uid and resourceVersion. Raises ApiError."""
         meta = job.metadata
         patch = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}, "status": status}
         return await self._client.patch(JOBS, *meta.key, patch, subresource="status", type=Job)
 
     async def delete_job(self, key: Key, uid: str) -> None:
+        """Delete a Job with propagationPolicy Foreground. Raises ApiError."""
         await self._client.delete(JOBS, *key, uid=uid, propagation="Foreground")
 
     @staticmethod
     def _forget(cache: Cache[Job] | Cache[Pod], key: Key, uid: str = "") -> None:
-        """The API server has no object of this name: drop what the cache still shows under it."""
+        """The API server has no object of this name: drop the one that the cache still has."""
         known = cache.get(*key)
         if known is not None and uid in ("", known.metadata.uid):
             cache.forget_uid(known.metadata.uid)
@@ -104,13 +121,13 @@ def _namespace_if_orphan(pod: Pod) -> tuple[str, ...]:
     return () if pod.metadata.controller is not None else (pod.metadata.namespace,)
 
 
-def run_job_controller(
+def attach_job_controller(
     runtime: Runtime, options: JobControllerOptions | None = None, permits: PodPermits | None = None
 ) -> JobController:
-    """Have the runtime run the Job controller: Jobs, pods nobody counts any more, and TTLs of finished Jobs.
+    """Attach the Job controller, the orphan sweeper and, if it manages all Jobs, the TTL controller to a runtime.
 
-    To be called before the runtime starts. TTLs only where no built-in controller looks after them. `permits` says
-    which Jobs may have pods, None: all; it is asked only after every cache of the runtime is synced.
+    Call it before the runtime starts. With manage "ManagedBy" kube-controller-manager applies the TTLs. `permits`
+    decides which Jobs may have pods, None: all; it is asked only after every cache of the runtime is synced.
     """
     options = options or JobControllerOptions()
     jobs, pods = runtime.cache(JOBS, Job), runtime.cache(PODS, Pod)

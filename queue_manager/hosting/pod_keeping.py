@@ -1,4 +1,4 @@
-"""Pod garbage collection and stale disruptions on the engine: for clusters where no built-in controller does it."""
+"""Pod garbage collection and stale disruptions on the engine, for clusters without kube-controller-manager."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class _Keeper:
         await self._client.delete(PODS, *key, uid=uid, grace_period=0)
 
 
-def add_pod_keeping(runtime: Runtime, *, terminated_pods: int = TERMINATED_THRESHOLD) -> PodGc:
-    """Have the runtime remove lost pods and clear stale disruptions. To be called before the runtime starts.
+def attach_pod_keeping(runtime: Runtime, *, terminated_pods: int = TERMINATED_THRESHOLD) -> PodGc:
+    """Attach pod garbage collection and the removal of stale disruptions to a runtime, before it starts.
 
-    terminated_pods: how many ended pods the cluster keeps; 0: all.
+    `terminated_pods`: how many ended pods the cluster keeps; 0: all.
     """
     pods = runtime.cache(PODS, Pod)
     keeper = _Keeper(runtime.client, pods, runtime.cache(NODES, GcNode))

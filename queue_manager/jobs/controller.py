@@ -80,7 +80,7 @@ class JobQueueController:
         runtime.worker(self.queue, self.sync, WORKERS)
         runtime.worker(self.classes, self.sync_class)
 
-    def use(self, settings: Settings) -> None:
+    def reconfigure(self, settings: Settings) -> None:
         """Apply new settings and sync all Jobs: others may be managed now."""
         self._settings = self._standing.settings = settings
         for job in self._jobs.values():

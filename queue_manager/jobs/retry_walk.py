@@ -2,7 +2,7 @@
 
 Pure. `walk` plays the real rules of both sides, `jobs.decide` and `lifecycle.rules`, on one Job and its Workload until
 neither has a step left. What the user, the scheduler, the Job controller and the clock do in between is scripted.
-`lifecycle_page` prints the steps, so LIFECYCLE.md shows what the rules do.
+`lifecycle_page` prints the steps, so lifecycle/LIFECYCLE.md shows what the rules do.
 """
 
 from __future__ import annotations

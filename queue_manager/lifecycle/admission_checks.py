@@ -1,13 +1,13 @@
-"""Admission checks: what others must confirm before a Workload with quota may start (spec: kueue.md 4.3, 4.7).
+"""Admission checks (KEP-993): what other controllers must confirm before a Workload with quota may start.
 
-A check is answered by its own controller, in status.admissionChecks of the Workload. We keep the list in step
-with what the ClusterQueue asks for, and act on the answers:
+The controller of a check sets its state in status.admissionChecks of the Workload. This module keeps the list equal to
+the checks that the ClusterQueue requires, and reacts to the states:
 
     all Ready      the Workload is admitted
     any Rejected   it is deactivated
-    any Retry      it is evicted, its checks begin anew, and it waits as long as they ask for
+    any Retry      it is evicted, every check is Pending again, and it backs off for the longest requeueAfterSeconds
 
-Rejected goes before Retry. An eviction for any reason makes every answer Pending again.
+Rejected has precedence over Retry. Every eviction resets all checks to Pending. See BEHAVIOUR.md#q18-admission-checks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from queue_manager.lifecycle.status_draft import Draft
 
 
 def synchronise(draft: Draft, names: Sequence[str]) -> None:
-    """One entry for each check that counts, Pending if it is new; answers that are there stay."""
+    """Keep one entry per required check: new ones are Pending, existing ones keep their state."""
     known = {check.name: check for check in draft.status.admission_checks}
     new = tuple(
         known.get(name)
@@ -35,24 +35,25 @@ def synchronise(draft: Draft, names: Sequence[str]) -> None:
 
 
 def act(draft: Draft) -> None:
-    """Do what the answers say, to a Workload that holds quota and is not evicted."""
+    """React to the states of the checks, if the Workload holds quota and is not evicted."""
     if not draft.is_true(condition_types.QUOTA_RESERVED) or draft.is_true(condition_types.EVICTED):
         return
-    rejected, again = in_state(draft, CheckState.REJECTED), in_state(draft, CheckState.RETRY)
+    rejected, retried = in_state(draft, CheckState.REJECTED), in_state(draft, CheckState.RETRY)
     if rejected:
         _reject(draft, _listed(CheckState.REJECTED, rejected))
-    elif again:
-        _retry(draft, again)
+    elif retried:
+        _retry(draft, retried)
     elif not draft.is_true(condition_types.ADMITTED):
         confirm(draft)
 
 
 def in_state(draft: Draft, state: CheckState) -> list[AdmissionCheckState]:
+    """The checks in this state."""
     return [check for check in draft.status.admission_checks if check.state == state]
 
 
 def confirm(draft: Draft) -> None:
-    """Admitted, if nothing is left to wait for."""
+    """Set Admitted: True if every check is Ready, else False with UnsatisfiedAdmissionChecks."""
     if any(check.state != CheckState.READY for check in draft.status.admission_checks):
         draft.set(condition_types.ADMITTED, "False", reasons.UNSATISFIED_CHECKS, messages.UNSATISFIED_CHECKS_MESSAGE)
         return
@@ -73,9 +74,9 @@ def _reject(draft: Draft, message: str) -> None:
     draft.event("Warning", event_reasons.ADMISSION_CHECK_REJECTED, f"Deactivated due to {message}")
 
 
-def _retry(draft: Draft, again: Sequence[AdmissionCheckState]) -> None:
-    message = f"Evicted due to {_listed(CheckState.RETRY, again)}"
-    delay = max((check.requeue_after_seconds or 0 for check in again), default=0)
+def _retry(draft: Draft, retried: Sequence[AdmissionCheckState]) -> None:
+    message = f"Evicted due to {_listed(CheckState.RETRY, retried)}"
+    delay = max((check.requeue_after_seconds or 0 for check in retried), default=0)
     transitions.evict(draft, reasons.ADMISSION_CHECK, message)
     if delay:
         state, at = draft.status.requeue_state or RequeueState(), draft.now + timedelta(seconds=delay)

@@ -1,12 +1,13 @@
-"""Times in the status of a Workload that lie in the future, because the clock was set back after they were written.
+"""Corrects times in a Workload's status that lie in the future, because the clock was set back after they were
+written.
 
 Every deadline and backoff of a Workload counts from a time in its status: the PodsReady timeout from Admitted, the
-retention from Evicted, requeueAt and giveUpAfter from the eviction and the first failed try. Without a correction each
-of them would go on until the clock has caught up, a day or a month later. So these times are set to now, once, and
-requeueAt is moved together with the eviction that it counts from: from then on no wait is longer than its own maximum.
+retention from Evicted, requeueAt and giveUpAfter from the eviction and the first failed attempt. Without a correction
+each of them would last until the clock has caught up, a day or a month later. So these times are set to now, once, and
+requeueAt is moved together with the eviction that it counts from. After that no wait is longer than its maximum.
 
-A Workload that has finished keeps its times; only the deletion after its retention is late then. DeactivationTarget
-keeps its time too: nothing counts from it, and it identifies the announcement (labels.DEACTIVATED_FOR).
+A finished Workload keeps its times; only its retention ends late. DeactivationTarget keeps its time too: nothing
+counts from it, and it identifies the announcement (keys.DEACTIVATED_FOR). See BEHAVIOUR.md#q35-clock-set-back.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ COUNTED_FROM = (condition_types.ADMITTED, condition_types.PODS_READY, condition_
 
 
 def is_ahead(workload: Workload, now: datetime) -> bool:
-    """Whether a time that something counts from lies in the future, by more than the clocks of managers differ."""
+    """Whether a time from which something counts lies in the future, by more than the tolerated clock skew."""
     history = workload.status.requeue_history
     times = [c.last_transition_time for c in workload.status.conditions if c.type in COUNTED_FROM]
     times.append(history.since if history is not None else None)
@@ -32,7 +33,7 @@ def is_ahead(workload: Workload, now: datetime) -> bool:
 
 
 def correct(draft: Draft) -> None:
-    """Move what lies in the future to now. It changes nothing if nothing does."""
+    """Set times that lie in the future to now; changes nothing if there are none."""
     if not is_ahead(draft.workload, draft.now):
         return
     state, evicted = draft.status.requeue_state, draft.condition(condition_types.EVICTED)

@@ -1,10 +1,11 @@
-"""What a Job may say for itself about waitForPodsReady, within the bounds of the configuration.
+"""Annotations by which a Job overrides waitForPodsReady, within the bounds of the configuration.
 
-    sluice/pods-ready-timeout: 10m    in place of waitForPodsReady.timeout
-    sluice/requeuing-limit: "3"       in place of requeuingStrategy.backoffLimitCount
+    sluice/pods-ready-timeout: 10m    instead of waitForPodsReady.timeout
+    sluice/requeuing-limit: "3"       instead of requeuingStrategy.backoffLimitCount
 
-The annotations are copied from the Job to its Workload, and read from there. Admission refuses what is malformed or
-out of bounds; where no admission runs, and when the bounds change later, the value is passed over.
+The annotations are copied from the Job to its Workload, and read there. Admission rejects malformed values and values
+out of bounds. Where no admission runs, and after the bounds have changed, such a value is ignored. See
+BEHAVIOUR.md#q24-overrides.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ from queue_manager.lifecycle.settings import Bounds, PodsReadySettings
 
 KEYS = (keys.PODS_READY_TIMEOUT_OVERRIDE, keys.REQUEUING_LIMIT_OVERRIDE)
 NOT_ALLOWED = "the configuration lets Jobs set nothing of waitForPodsReady; it has no waitForPodsReady.overrides"
-MOST = 2**31 - 1
+MAX_INT32 = 2**31 - 1
 
 
 def errors(annotations: Mapping[str, str], bounds: Bounds | None) -> list[FieldError]:
-    """Everything that is wrong with the overrides of a Job, with field paths."""
+    """Every error in the overrides of a Job, with field paths. `bounds` None: overrides are not allowed."""
     found = [_check(key, annotations[key], bounds) for key in KEYS if key in annotations]
     return [error for error in found if error is not None]
 
 
 def accepted(annotations: Mapping[str, str], bounds: Bounds | None) -> dict[str, str]:
-    """The overrides that hold."""
+    """The overrides that are valid and within `bounds`."""
     return {
         key: annotations[key] for key in KEYS if key in annotations and _check(key, annotations[key], bounds) is None
     }
 
 
 def effective(settings: PodsReadySettings, annotations: Mapping[str, str]) -> PodsReadySettings:
-    """The settings for one Workload; an override that does not hold has no effect."""
+    """The settings of one Workload; an override that is not accepted has no effect."""
     own = accepted(annotations, settings.bounds)
     if keys.PODS_READY_TIMEOUT_OVERRIDE in own:
         seconds = durations.parse(own[keys.PODS_READY_TIMEOUT_OVERRIDE]).total_seconds()
@@ -56,7 +57,7 @@ def _check(key: str, text: str, bounds: Bounds | None) -> FieldError | None:
 
 
 def _timeout(text: str, bounds: Bounds) -> str:
-    """What is wrong with it, or nothing."""
+    """What is wrong with the timeout, or ""."""
     try:
         seconds = durations.parse(text).total_seconds()
     except ValueError:
@@ -72,8 +73,9 @@ def _timeout(text: str, bounds: Bounds) -> str:
 
 
 def _limit(text: str, bounds: Bounds) -> str:
-    most = MOST if bounds.max_limit is None else bounds.max_limit
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MOST))):
+    """What is wrong with the limit, or ""."""
+    most = MAX_INT32 if bounds.max_limit is None else bounds.max_limit
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_INT32))):
         return f"must be an integer from 0 to {most}"
     return "" if int(text) <= most else f"must be an integer from 0 to {most}"
 

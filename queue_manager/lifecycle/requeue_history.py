@@ -1,8 +1,8 @@
-"""The record of a Workload's last attempts, written with each eviction: status.requeueHistory (Sluice's own).
+"""status.requeueHistory: the last attempts of a Workload, written with each eviction. Only Sluice has this field.
 
-Conditions keep only the newest transition and events live an hour; this keeps the last ten attempts for as long as
-the Workload lives. It also knows since when the pods have not been ready, which is what giveUpAfter counts from:
-a run in which they got ready starts it anew.
+Conditions keep only the newest transition, and Events expire after an hour; this keeps the last ten attempts as long
+as the Workload exists. It also records since when the pods have not been ready, from which giveUpAfter counts; a run
+in which they became ready resets that. See BEHAVIOUR.md#q40-requeue-history.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Attempt, RequeueHistory, Workload
 from queue_manager.lifecycle.status_draft import Draft
 
-MOST = 10
+MAX_ATTEMPTS = 10  # kept per Workload
 
 
 def record(draft: Draft, reason: str, cause: str, retry_at: datetime | None = None) -> None:
-    """An attempt ends now, before the conditions that tell of it are reset. One that never was admitted is none."""
+    """Append the attempt that ends now, if Admitted is True. Call it before the conditions are reset."""
     admitted = draft.condition(condition_types.ADMITTED)
     if admitted is None or not admitted.is_true:
         return
     known = draft.status.requeue_history or RequeueHistory()
     since = not_ready_since(draft.workload)
     attempt = Attempt(start=admitted.last_transition_time, end=draft.now, reason=reason, cause=cause, retry_at=retry_at)
-    draft.put(requeue_history=RequeueHistory(since=since, attempts=(*known.attempts, attempt)[-MOST:]))
+    draft.put(requeue_history=RequeueHistory(since=since, attempts=(*known.attempts, attempt)[-MAX_ATTEMPTS:]))
 
 
 def not_ready_since(workload: Workload) -> datetime | None:
-    """Since when its pods have not been ready, over all tries; None while there is nothing to count."""
+    """Since when the pods have not been ready, over all attempts; None if they are, or were never expected to be."""
     admitted, ready = workload.condition(condition_types.ADMITTED), workload.condition(condition_types.PODS_READY)
     if ready is not None and ready.is_true:
         return None
     if ready is not None and ready.reason == reasons.WAIT_FOR_RECOVERY:
-        return ready.last_transition_time  # it was ready in between
+        return ready.last_transition_time  # the pods were ready before that
     history = workload.status.requeue_history
     if history is not None and history.since is not None:
         return history.since
@@ -41,7 +41,7 @@ def not_ready_since(workload: Workload) -> datetime | None:
 
 
 def forget_since(draft: Draft) -> None:
-    """A new budget; the attempts stay."""
+    """Reset the time from which giveUpAfter counts; the attempts stay."""
     known = draft.status.requeue_history
     if known is not None and known.since is not None:
         draft.put(requeue_history=RequeueHistory(attempts=known.attempts))

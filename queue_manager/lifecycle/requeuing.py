@@ -1,18 +1,18 @@
-"""Pods that are not ready in time: when the time is over, and what then (spec: kueue.md 4.5).
+"""Pods that are not ready in time: the deadline, and the eviction or deactivation at the deadline (KEP-349, KEP-1282).
 
-Theory. An admitted Workload whose pods are not ready has one deadline, the earlier of two:
+An admitted Workload whose pods are not ready has one deadline, the earlier of two:
 
-    its attempt's     WaitForStart      admission + timeout; + unschedulableTimeout while no node can take a pod
-                      WaitForRecovery   loss of a ready pod + recoveryTimeout (none: no deadline)
-    its last          first time that its pods were not ready, over all tries + giveUpAfter
+    of its attempt    WaitForStart      admission + timeout; + unschedulableTimeout while no node can take a pod
+                      WaitForRecovery   loss of a ready pod + recoveryTimeout (unset: no deadline)
+    the last          first time that its pods were not ready, over all attempts, + giveUpAfter
 
-At an attempt's deadline it is evicted and backs off, unless it had as many retries as it may. At the last one it is
-deactivated, also while it backs off, and at the end of a backoff that ends with it; but not while it waits in line for
-quota, which is no fault of its own: who is admitted when the last one is over, or at that very second, has a whole
-attempt.
+At the deadline of an attempt the Workload is evicted and backs off, or it is deactivated if it has used its retries.
+At the last deadline it is deactivated. That also holds during a backoff, and at the end of a backoff that ends at the
+last deadline. It does not hold while the Workload is pending for quota: one that is admitted at or after its last
+deadline gets a whole attempt.
 
-`Unscheduled` is told from the pods at the time of the decision. It is no part of the Workload's state: it changes the
-cause and the message of an eviction, and which timeout counts.
+`Unscheduled` is read from the pods when the decision is made and is not part of the Workload's state. It changes the
+cause and the message of an eviction, and which timeout counts. See BEHAVIOUR.md#q20-podsready-timeout.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from queue_manager.queueing.requeue_backoff import backoff_seconds
 
 
 class Unscheduled(NamedTuple):
-    """Pods of a Job that no node can take, and what the scheduler says of the first."""
+    """How many pods of a Job no node can take, and the scheduler's message about the first."""
 
     pods: int
     message: str
 
 
 class Deadline(NamedTuple):
-    """`waits_for` is WaitForStart or WaitForRecovery; `last`: there is no retry after it."""
+    """`waits_for` is WaitForStart or WaitForRecovery; `last`: the Workload is deactivated at it."""
 
     at: datetime
     waits_for: str
@@ -47,19 +47,19 @@ class Deadline(NamedTuple):
 
 
 def settings_for(w: Workload, settings: Settings) -> PodsReadySettings | None:
-    """waitForPodsReady as it holds for one Workload."""
+    """waitForPodsReady for one Workload, overrides applied; None if it is off."""
     return None if settings.pods_ready is None else effective(settings.pods_ready, w.metadata.annotations)
 
 
 def pods_deadline(w: Workload, settings: Settings, unscheduled: Unscheduled | None = None) -> Deadline | None:
-    """When the pods of an admitted Workload must be ready, and what is waited for."""
+    """The deadline by which the pods of an admitted Workload must be ready; None if there is none."""
     own, admitted = settings_for(w, settings), w.condition(condition_types.ADMITTED)
     if own is None or admitted is None or not admitted.is_true or w.is_true(condition_types.PODS_READY):
         return None
     attempt = _attempt_deadline(w, own, unscheduled)
     end = give_up_at(w, own)
-    began = admitted.last_transition_time
-    if end is None or began is None or end <= began or (attempt is not None and attempt.at < end):
+    admitted_at = admitted.last_transition_time
+    if end is None or admitted_at is None or end <= admitted_at or (attempt is not None and attempt.at < end):
         return attempt
     return None if attempt is None else Deadline(end, attempt.waits_for, last=True)
 
@@ -76,8 +76,8 @@ def _attempt_deadline(w: Workload, own: PodsReadySettings, unscheduled: Unschedu
     timeout = own.timeout
     if unscheduled is not None and own.unschedulable_timeout is not None:
         timeout = own.unschedulable_timeout
-    began = _not_before(admitted.last_transition_time, own)
-    return Deadline(_after(timeout, began), reasons.WAIT_FOR_START)
+    admitted_at = _not_before(admitted.last_transition_time, own)
+    return Deadline(_after(timeout, admitted_at), reasons.WAIT_FOR_START)
 
 
 def _not_before(time: datetime, own: PodsReadySettings) -> datetime:
@@ -85,7 +85,7 @@ def _not_before(time: datetime, own: PodsReadySettings) -> datetime:
 
 
 def give_up_at(w: Workload, own: PodsReadySettings | None) -> datetime | None:
-    """When it is deactivated if its pods are not ready until then."""
+    """When the Workload is deactivated if its pods are not ready by then; None: never."""
     if own is None or own.give_up_after is None:
         return None
     since = requeue_history.not_ready_since(w)
@@ -93,7 +93,7 @@ def give_up_at(w: Workload, own: PodsReadySettings | None) -> datetime | None:
 
 
 def ends_instead_of_retry(w: Workload, settings: Settings) -> datetime | None:
-    """When a Workload in backoff is deactivated, because giveUpAfter is over by its requeueAt; None: it is retried."""
+    """When a Workload in backoff is deactivated, because giveUpAfter ends by its requeueAt; None: it is retried."""
     state, evicted = w.status.requeue_state, w.condition(condition_types.EVICTED)
     at = state.requeue_at if state is not None else None
     if at is None or evicted is None or evicted.reason != reasons.PODS_READY_TIMEOUT:
@@ -103,12 +103,12 @@ def ends_instead_of_retry(w: Workload, settings: Settings) -> datetime | None:
 
 
 def _after(seconds: float, time: datetime) -> datetime:
-    """In whole seconds, as a draft has no others: between two of them a deadline would be over, and yet not over."""
+    """The time in whole seconds, rounded up: a draft's times have no fractions, so all comparisons must agree."""
     return later(time, ceil(seconds))
 
 
 def time_out(draft: Draft, settings: Settings, jitter: float, unscheduled: Unscheduled | None = None) -> None:
-    """Decided anew on the newest state: the pods may have become ready meanwhile."""
+    """Evict or deactivate, if the deadline has also passed on the newest state: the pods may have become ready."""
     w = draft.workload
     own, deadline = settings_for(w, settings), pods_deadline(w, settings, unscheduled)
     if own is None or deadline is None or deadline.at > draft.now or draft.is_true(condition_types.EVICTED):
@@ -121,20 +121,23 @@ def time_out(draft: Draft, settings: Settings, jitter: float, unscheduled: Unsch
 
 
 def give_up(draft: Draft, unscheduled: Unscheduled | None = None) -> None:
-    """The time for all tries together is over."""
+    """Announce the deactivation: giveUpAfter is over."""
     message = _with_pods(messages.REQUEUING_TIME_MESSAGE, unscheduled)
     transitions.target_deactivation(draft, reasons.REQUEUING_LIMIT_EXCEEDED, message)
 
 
 def _with_pods(message: str, unscheduled: Unscheduled | None) -> str:
-    """So that the last attempt, too, tells pods that no node could take from pods that did not get ready."""
+    """The message, with the pods that no node could take: they differ from pods that did not become ready."""
     return f"{message}; {messages.pods_unschedulable(*unscheduled)}" if unscheduled is not None else message
 
 
 def evict_or_deactivate(
     draft: Draft, own: PodsReadySettings, waits_for: str, jitter: float, unscheduled: Unscheduled | None = None
 ) -> None:
-    """Once more after a backoff, or never."""
+    """Evict with the next backoff; announce the deactivation if the number of retries is used up.
+
+    `jitter` is a random number in [0, 1). count + 1 > limit deactivates, so limit 0 allows no retry.
+    """
     state = draft.status.requeue_state or RequeueState()
     count = (state.count or 0) + 1
     unscheduled = unscheduled if waits_for == reasons.WAIT_FOR_START else None
@@ -151,7 +154,9 @@ def evict_or_deactivate(
 
 
 def _wait(count: int, own: PodsReadySettings, jitter: float) -> timedelta:
-    """In whole seconds, as the API has no others. Kueue cuts them off; the short waits of KEP-1282, 1.4 and 2.8
-    seconds, are rounded, or many of them would fall far behind their sum."""
+    """The backoff in whole seconds, as API times have no fractions.
+
+    Kueue truncates. The waits of KEP-1282 are rounded: its first ones, 1.4 and 2.8 s, would fall far behind their sum.
+    """
     seconds = backoff_seconds(count, own.base, own.maximum, jitter, own.formula)
     return timedelta(seconds=round(seconds) if own.formula == "KEP1282" else int(seconds))

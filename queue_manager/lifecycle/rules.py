@@ -1,17 +1,20 @@
-"""The life of a Workload: given one and its surroundings, the next thing to do.
+"""The life cycle of a Workload: the next step, given the object and its surroundings.
 
-Theory. All state is in the object: spec.active, conditions, status.admission, requeueState, finalizers. A
-Workload is in one of these states, and each rule below handles one way out of one of them:
+All state is in the object: spec.active, conditions, status.admission, requeueState, finalizers. A Workload is in one
+of these states, and each rule below handles one way out of one of them:
 
-    waiting     no quota; in line, blocked by a queue or gate, or in backoff     -> admitted (by the scheduler)
+    waiting     no quota; pending, blocked by a queue or gate, or in backoff     -> admitted (by the scheduler)
     admitted    holds quota, its Job runs                                        -> evicted, finished
     evicted     holds quota until its Job has stopped (see `jobs`)               -> waiting or inactive
-    inactive    spec.active is false, no quota                                   -> waiting (a user says so)
-    finished    for good; only retention is left
+    inactive    spec.active is false, no quota                                   -> waiting (when a user reactivates it)
+    finished    final; only retention is left
 
-Rules are asked in order and the first that applies is the answer: one step, one write, then look again.
-Since every step is derived from the object alone, a crash between two writes loses nothing. Time enters
-only as `now`; a step in the future is a `Wait` with the moment to look again (spec: kueue.md 4.5 to 4.7).
+Rules are evaluated in order, and the first that returns a step decides: one step, one write, then the next evaluation.
+Because each step is derived from the object alone, a crash between two writes loses nothing. Time enters only as
+`now`; a step in the future is a `Wait` with the time of the next evaluation.
+
+Source: Kueue's pkg/controller/core/workload_controller.go; BEHAVIOUR.md#q20-podsready-timeout to
+BEHAVIOUR.md#q29-retention. LIFECYCLE.md is generated from the rules and their docstrings.
 """
 
 from __future__ import annotations
@@ -28,65 +31,65 @@ from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import (
     Deactivate,
     DeleteExpired,
+    Idle,
     RemoveFinalizer,
-    Rest,
     Step,
     Wait,
     WorkloadContext,
     WriteStatus,
 )
-from queue_manager.queueing.pending import Why
+from queue_manager.queueing.pending import PendingReason
 
 Rule = Callable[[Workload, WorkloadContext, Settings, datetime], Step | None]
 
 
 def next_step(workload: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step:
-    """The one thing to do now."""
+    """The step of the first rule that applies, else Idle."""
     for rule in RULES:
         step = rule(workload, view, settings, now)
         if step is not None:
             return step
-    return Rest()
+    return Idle()
 
 
 # --- the end -----------------------------------------------------------------------------------------------
 
 
 def _orphaned(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Its Job is gone. If the garbage collector came first there is nobody left to tell."""
+    """If its Job is gone, a Workload is Finished with OwnerNotFound; if it is being deleted, it loses its finalizer."""
     if not view.owner_gone or w.is_true(condition_types.FINISHED):
         return None
     if w.metadata.deletion_timestamp is not None:
-        return _let_go(w)
+        return _remove_finalizer(w)
     return WriteStatus(lambda d: transitions.finish(d, reasons.OWNER_NOT_FOUND, messages.OWNER_NOT_FOUND_MESSAGE))
 
 
 def _finished(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """It is let go of at once, and deleted after a retention."""
+    """A finished Workload loses its finalizer at once, and is deleted after the retention."""
     finished = w.condition(condition_types.FINISHED)
     if finished is None or not finished.is_true:
         return None
     if keys.FINALIZER in w.metadata.finalizers:
         return RemoveFinalizer()
     if w.metadata.deletion_timestamp is not None:
-        return Rest()
-    return _when_old(finished.last_transition_time, settings.retain_finished, now, owner=False)
+        return Idle()
+    return _expire(finished.last_transition_time, settings.retain_finished, now, owner=False)
 
 
 def _deleted(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """The Job's side of the queue stops the Job of a deleted Workload and lets go; without a Job nobody else does."""
+    """A deleted Workload loses its finalizer; if it has a Job, `jobs` removes the finalizer after stopping the Job."""
     if w.metadata.deletion_timestamp is None:
         return None
-    return Rest() if w.job_uid else _let_go(w)
+    return Idle() if w.job_uid else _remove_finalizer(w)
 
 
-def _let_go(w: Workload) -> Step:
-    return RemoveFinalizer() if keys.FINALIZER in w.metadata.finalizers else Rest()
+def _remove_finalizer(w: Workload) -> Step:
+    return RemoveFinalizer() if keys.FINALIZER in w.metadata.finalizers else Idle()
 
 
-def _when_old(since: datetime | None, keep: float | None, now: datetime, *, owner: bool) -> Step:
+def _expire(since: datetime | None, keep: float | None, now: datetime, *, owner: bool) -> Step:
     if keep is None or since is None:
-        return Rest()
+        return Idle()
     end = later(since, keep)
     if now < end:
         return Wait(end)
@@ -96,18 +99,17 @@ def _when_old(since: datetime | None, keep: float | None, now: datetime, *, owne
 
 
 def _ahead_of_the_clock(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Times that were written before the clock was set back are corrected before a rule below counts from them."""
+    """Times in the future are corrected, before the rules below count from them."""
     return WriteStatus(clock_set_back.correct) if clock_set_back.is_ahead(w, now) else None
 
 
-# --- activity ----------------------------------------------------------------------------------------------
+# --- spec.active -------------------------------------------------------------------------------------------
 
 
 def _to_deactivate(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """One deactivation per announcement.
-
-    If there was one, somebody has reactivated it before we got further. What was announced is carried out all the
-    same, as if they had come a moment later: the cause is still there, and would be announced again at once.
+    """DeactivationTarget sets spec.active to false, once per announcement. If a user has reactivated the Workload
+    before the eviction was written, the eviction is still written, without setting spec.active again: its cause
+    persists, and would be announced again at once.
     """
     target = w.condition(condition_types.DEACTIVATION_TARGET)
     if not w.spec.active or target is None or not target.is_true:
@@ -119,7 +121,7 @@ def _to_deactivate(w: Workload, view: WorkloadContext, settings: Settings, now: 
 
 
 def _inactive(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Evicted if it holds quota. If a rule deactivated it, and not a user, its Job is deleted after a retention."""
+    """An inactive Workload with quota is evicted. If a rule deactivated it, its Job is deleted after the retention."""
     if w.spec.active:
         return None
     draft = Draft(w, now)
@@ -131,23 +133,23 @@ def _inactive(w: Workload, view: WorkloadContext, settings: Settings, now: datet
         return stopped
     evicted = w.condition(condition_types.EVICTED)
     if evicted is None or w.is_true(condition_types.QUOTA_RESERVED):
-        return Rest()
+        return Idle()
     if not evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO):
-        return Rest()  # a user's deactivation is kept
-    return _when_old(evicted.last_transition_time, settings.retain_deactivated, now, owner=True)
+        return Idle()  # retention exempts what a user deactivated
+    return _expire(evicted.last_transition_time, settings.retain_deactivated, now, owner=True)
 
 
-# --- waiting -----------------------------------------------------------------------------------------------
+# --- without quota -----------------------------------------------------------------------------------------
 
 
 def _gated(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """It stays out of line as long as an annotation names gates."""
+    """A Workload whose annotation names admission gates is not enqueued."""
     gates = w.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
     reserved = w.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return None
     if gates:
-        return _change_or_rest(w, now, lambda d: _gate(d, gates))
+        return _change_or_idle(w, now, lambda d: _gate(d, gates))
     if reserved is not None and reserved.reason == reasons.ADMISSION_GATED:
         return WriteStatus(_open_gate)
     return None
@@ -170,7 +172,7 @@ def _open_gate(draft: Draft) -> None:
 
 
 def _backoff(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """No quota any more, and not in line yet."""
+    """A Workload without quota waits until requeueAt, or until the cause of Requeued=False ends, and is requeued."""
     if w.is_true(condition_types.QUOTA_RESERVED):
         return None
     state = w.status.requeue_state
@@ -190,13 +192,14 @@ def _backoff(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
 
 
 def _wait_for_retry(w: Workload, settings: Settings, at: datetime, now: datetime) -> Step:
+    """Wait for requeueAt, or for giveUpAfter if that ends first."""
     end = requeuing.ends_instead_of_retry(w, settings)
     if end is not None:
         return Wait(end) if now < end else WriteStatus(requeuing.give_up)
     return Wait(at) if now < at else WriteStatus(transitions.end_backoff)
 
 
-# Reasons that the scheduler gives: it takes them back itself.
+# Reasons that the scheduler writes, and replaces itself.
 _BY_SCHEDULER = (
     reasons.NO_MATCHING_FLAVOR,
     reasons.WAITING_FOR_QUOTA,
@@ -209,17 +212,17 @@ _BY_SCHEDULER = (
 
 
 def _waiting(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Keep the reason of a waiting Workload true."""
+    """The reason of QuotaReserved=False is kept up to date."""
     reserved = w.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return None
     if reserved is None and blocker(w, view) is None:
         return None
-    return _change_or_rest(w, now, lambda d: _say(d, view))
+    return _change_or_idle(w, now, lambda d: _update_reason(d, view))
 
 
-def _say(draft: Draft, view: WorkloadContext) -> None:
-    """Decided anew on the newest state: the scheduler may have said something meanwhile."""
+def _update_reason(draft: Draft, view: WorkloadContext) -> None:
+    """Decides on the newest state: the scheduler may have written a reason meanwhile."""
     reserved = draft.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return
@@ -229,60 +232,60 @@ def _say(draft: Draft, view: WorkloadContext) -> None:
     if why is not None:
         transitions.block(draft, why.reason, why.message)
     elif reserved is not None and draft.is_true(condition_types.ADMITTED):
-        # A reservation that somebody took away: without quota nothing is admitted.
+        # Another writer has removed the reservation: without quota, Admitted is False.
         transitions.block(draft, reserved.reason, reserved.message)
 
 
-def blocker(w: Workload, view: WorkloadContext) -> Why | None:
-    """The queue that keeps it from being tried."""
+def blocker(w: Workload, view: WorkloadContext) -> PendingReason | None:
+    """Why the Workload's queues keep it from being tried; None if they do not."""
     queue = w.spec.queue_name
     if not view.local_queue_exists:
-        return Why(reasons.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
+        return PendingReason(reasons.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
     if stops(view.local_queue_stop):
-        return Why(reasons.SUSPENDED, f"LocalQueue {queue} is inactive")
+        return PendingReason(reasons.SUSPENDED, f"LocalQueue {queue} is inactive")
     if not view.cluster_queue_exists:
-        return Why(reasons.MISCONFIGURED, f"ClusterQueue {view.cluster_queue} doesn't exist")
+        return PendingReason(reasons.MISCONFIGURED, f"ClusterQueue {view.cluster_queue} doesn't exist")
     if not view.cluster_queue_active:
-        return Why(reasons.SUSPENDED, f"ClusterQueue {view.cluster_queue} is inactive")
+        return PendingReason(reasons.SUSPENDED, f"ClusterQueue {view.cluster_queue} is inactive")
     return None
 
 
-def _after_a_blocker(reason: str, view: WorkloadContext) -> Why | None:
-    """What to say once the old reason is over, until the scheduler says something else."""
+def _after_a_blocker(reason: str, view: WorkloadContext) -> PendingReason | None:
+    """The reason that replaces one that no longer holds, until the scheduler gives another; None: it still holds."""
     if reason in _BY_SCHEDULER and not (reason == reasons.PENDING_EVALUATION and view.bypassed):
         return None
     if reason == reasons.MISCONFIGURED and view.error:
-        return None  # the scheduler said so, and it is still true
+        return None  # written by the scheduler, and still true
     if view.bypassed is not None:
-        return Why(view.bypassed.reason, messages.EQUIVALENT_MESSAGE)
-    return Why(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
+        return PendingReason(view.bypassed.reason, messages.EQUIVALENT_MESSAGE)
+    return PendingReason(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
 
 
-def _change_or_rest(w: Workload, now: datetime, apply: Callable[[Draft], None]) -> Step:
+def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) -> Step:
     draft = Draft(w, now)
     apply(draft)
-    return WriteStatus(apply) if draft.changed else Rest()
+    return WriteStatus(apply) if draft.changed else Idle()
 
 
 # --- holding quota -----------------------------------------------------------------------------------------
 
 
 def _ownerless_stop(w: Workload) -> Step | None:
-    """An evicted Workload without a Job has nothing to stop."""
+    """An evicted Workload without a Job releases its quota at once: there is nothing to stop."""
     if not w.job_uid and w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
         return WriteStatus(lambda d: transitions.unreserve(d, waits_for_pods=False))
     return None
 
 
 def _evicted(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """The Job's side of the queue stops the Job and gives the quota back; without a Job there is nothing to stop."""
+    """An evicted Workload keeps its quota until `jobs` has stopped its Job; without a Job it releases it at once."""
     if not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
         return None
-    return _ownerless_stop(w) or Rest()
+    return _ownerless_stop(w) or Idle()
 
 
 def _checked(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Admission checks: their list, whether they are all passed, and what a refusal means (see `checks`)."""
+    """The list of admission checks is kept up to date, and their states take effect (see `admission_checks`)."""
     if w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
         return None
 
@@ -297,7 +300,7 @@ def _checked(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
 
 
 def _withdrawn(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Reserved, not admitted, and its queue does not want it any more."""
+    """A reservation without admission is released if one of its queues is stopped, terminating or missing."""
     if (
         not w.is_true(condition_types.QUOTA_RESERVED)
         or w.is_true(condition_types.ADMITTED)
@@ -322,7 +325,7 @@ def _unwanted(w: Workload, view: WorkloadContext) -> tuple[str, str] | None:
 
 
 def _drained(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """A queue that is drained evicts what it has admitted."""
+    """A queue with stopPolicy HoldAndDrain evicts the Workloads that it has admitted."""
     if not w.is_true(condition_types.ADMITTED) or view.draining is None:
         return None
     reason, message = view.draining
@@ -335,7 +338,7 @@ def _evict_once(draft: Draft, reason: str, message: str) -> None:
 
 
 def _running(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
-    """Two deadlines: for the pods to be ready, and for the whole execution."""
+    """An admitted Workload is evicted or deactivated at its deadline for ready pods, or for the execution time."""
     if not w.is_true(condition_types.ADMITTED) or w.is_true(condition_types.EVICTED):
         return None
     ready = requeuing.pods_deadline(w, settings, view.unscheduled)
@@ -350,7 +353,7 @@ def _running(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
 
 
 def execution_deadline(w: Workload) -> datetime | None:
-    """When an admitted Workload has run for its maximum execution time, earlier runs included; None: never."""
+    """When an admitted Workload reaches maximumExecutionTimeSeconds, past runs included; None if it has no limit."""
     limit, admitted = w.spec.maximum_execution_time_seconds, w.condition(condition_types.ADMITTED)
     if limit is None or admitted is None or not admitted.is_true or admitted.last_transition_time is None:
         return None

@@ -16,7 +16,7 @@ from queue_manager.scheduling.workload_info import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What annotations of a Job may say; times in seconds, None: no bound."""
+    """Bounds of the overrides by annotations of a Job. Times in seconds; None: no bound."""
 
     min_timeout: float = 0
     max_timeout: float | None = None
@@ -25,20 +25,20 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class PodsReadySettings:
-    """waitForPodsReady; times in seconds (spec: kueue.md 2b)."""
+    """waitForPodsReady (KEP-349, KEP-1282); times in seconds."""
 
     timeout: float = 1800
     recovery_timeout: float | None = 1800  # None or <= 0: a Workload that was ready is never evicted
     block_admission: bool = False
     timestamp: Timestamp = "Eviction"
-    limit: int | None = None
-    base: int = 60
-    maximum: int = 3600
+    limit: int | None = None  # retries; None: no limit
+    base: int = 60  # seconds of the first backoff
+    maximum: int = 3600  # seconds, of later backoffs
     formula: Formula = "Kueue"
-    give_up_after: float | None = None  # seconds without ready pods, over all tries
-    unschedulable_timeout: float | None = None  # None: as timeout
-    bounds: Bounds | None = None  # of what Jobs may set; None: nothing
-    since: datetime | None = None  # when it was switched on under running Workloads; no deadline counts from before
+    give_up_after: float | None = None  # without ready pods, over all attempts
+    unschedulable_timeout: float | None = None  # None: the same as timeout
+    bounds: Bounds | None = None  # of overrides by Jobs; None: not allowed
+    since: datetime | None = None  # when a reload switched it on: no deadline counts from before
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Settings:
     """`pods_ready` None: waitForPodsReady is off. Retention None: for ever."""
 
     pods_ready: PodsReadySettings | None = field(default_factory=PodsReadySettings)
-    manage_all: bool = False  # also Jobs without a queue name
+    manage_all: bool = False  # also Jobs without the queue-name label
     namespaces: LabelSelector = field(default_factory=LabelSelector)
     label_keys_to_copy: tuple[str, ...] = ()
     resources: ResourceRules = COUNT_ALL
@@ -55,19 +55,21 @@ class Settings:
 
     @property
     def timestamp(self) -> Timestamp:
+        """Which timestamp orders requeued Workloads."""
         return self.pods_ready.timestamp if self.pods_ready else "Eviction"
 
     @property
     def bounds(self) -> Bounds | None:
-        """What Jobs may set for themselves; None: nothing."""
+        """Bounds of the overrides of Jobs; None: no overrides allowed."""
         return self.pods_ready.bounds if self.pods_ready else None
 
     def manages(self, namespace_labels: Mapping[str, str]) -> bool:
+        """Whether Jobs in a namespace with these labels are managed."""
         return self.namespaces.matches(namespace_labels)
 
 
-def taken_over(old: Settings, new: Settings, now: datetime) -> Settings:
-    """New settings for what runs with old ones: who is watched only from now on has a whole timeout from now on."""
+def reconfigured(old: Settings, new: Settings, now: datetime) -> Settings:
+    """New settings for a running queue. If waitForPodsReady is switched on, no deadline counts from before `now`."""
     if new.pods_ready is None:
         return new
     since = now.replace(microsecond=0) if old.pods_ready is None else old.pods_ready.since
@@ -75,7 +77,7 @@ def taken_over(old: Settings, new: Settings, now: datetime) -> Settings:
 
 
 def settings_of(config: KueueConfig) -> Settings:
-    """What the configuration says about Workloads."""
+    """The settings in a configuration."""
     waiting, kept = config.wait_for_pods_ready, config.object_retention_policies.workloads
     pods_ready = None
     if waiting is not None:

@@ -139,7 +139,7 @@ def step(life: LifeState) -> LifeState | None:
 
 def settled(life: LifeState) -> bool:
     """Whether no rule has a step now."""
-    return isinstance(next_step(life), steps.Wait | steps.Rest)
+    return isinstance(next_step(life), steps.Wait | steps.Idle)
 
 
 # --- moves of others -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A Workload's status while it is being changed: what transitions edit, and the one patch that comes of it."""
+"""A Workload's status being edited: transitions change a Draft, and one merge patch and its Events come out."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from job_controller.json_tree import Json
 from queue_manager.api.types import Condition, Workload, WorkloadStatus
 
 Status = Literal["True", "False"]
-MAX_MESSAGE = 32 * 1024  # characters; longer ones the API server refuses
+MAX_MESSAGE = 32 * 1024  # characters; the API server refuses longer messages
 _FIELDS = tuple(zip(WorkloadStatus.__struct_fields__, WorkloadStatus.__struct_encode_fields__, strict=True))
 
 
 class Event(NamedTuple):
-    """To be told once the write has succeeded."""
+    """An Event to record after the write has succeeded."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -24,7 +24,7 @@ class Event(NamedTuple):
 
 
 class Draft:
-    """Edits of one status. Reads give the edited state, so transitions can follow one another."""
+    """Edits of one status. Reads return the edited state, so that transitions can follow one another."""
 
     def __init__(self, workload: Workload, now: datetime) -> None:
         self.original = workload
@@ -34,23 +34,25 @@ class Draft:
 
     @property
     def workload(self) -> Workload:
-        """The Workload as it will be."""
+        """The Workload with the edited status."""
         return msgspec.structs.replace(self.original, status=self.status)
 
     # --- conditions ---
 
     def condition(self, type: str) -> Condition | None:
+        """The condition of this type, or None."""
         return next((c for c in self.status.conditions if c.type == type), None)
 
     def is_true(self, type: str) -> bool:
+        """Whether the condition of this type is True."""
         condition = self.condition(type)
         return condition is not None and condition.is_true
 
     def set(self, type: str, status: Status, reason: str, message: str) -> bool:
-        """Set a condition; its transition time moves only with its status. False: it already said so."""
+        """Set a condition; its transition time moves only with its status. False if it was already set so."""
         message = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 4] + " ..."
         old = self.condition(type)
-        new = stated(old, type, status, reason, message, self.original.metadata.generation, self.now)
+        new = make_condition(old, type, status, reason, message, self.original.metadata.generation, self.now)
         if new is old:
             return False
         conditions = self.status.conditions
@@ -58,6 +60,7 @@ class Draft:
         return True
 
     def drop(self, type: str) -> None:
+        """Remove a condition."""
         self.put(conditions=tuple(c for c in self.status.conditions if c.type != type))
 
     # --- other fields ---
@@ -67,16 +70,18 @@ class Draft:
         self.status = msgspec.structs.replace(self.status, **fields)
 
     def event(self, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Record an Event after the write."""
         self.events.append(Event(type, reason, message))
 
     # --- the result ---
 
     @property
     def changed(self) -> bool:
+        """Whether the edited status differs from the original."""
         return self.status != self.original.status
 
     def patch(self) -> Json:
-        """A JSON merge patch of /status that fails if anybody else has written meanwhile."""
+        """A JSON merge patch of /status, with the resourceVersion as precondition (409 after any other write)."""
         meta = self.original.metadata
         status = {
             wire_name: _wire(getattr(self.status, name))
@@ -90,10 +95,10 @@ class Draft:
         return {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status}
 
 
-def stated(
+def make_condition(
     old: Condition | None, type: str, status: str, reason: str, message: str, generation: int, now: datetime
 ) -> Condition:
-    """The condition that says this; `old` itself if it does already. The transition time moves only with the status."""
+    """The condition with these values; `old` itself if it has them. The transition time moves only with the status."""
     if old is not None and (old.status, old.reason, old.message) == (status, reason, message):
         return old
     return Condition(
@@ -107,6 +112,6 @@ def stated(
 
 
 def _wire(value: object) -> Json:
-    """Empty lists and records are removed (null in a merge patch). A number stays, 0 too."""
+    """As JSON. Empty lists and records become null, which removes them in a merge patch; the number 0 stays."""
     tree = msgspec.to_builtins(value)
     return tree if tree or isinstance(tree, int) else None

@@ -1,4 +1,4 @@
-"""What surrounds a Workload when its next step is decided, and what such a step can be."""
+"""What a step of the life cycle can be, and what surrounds a Workload when it is decided."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from datetime import datetime
 from queue_manager.api import messages, policies, reasons
 from queue_manager.lifecycle.requeuing import Unscheduled
 from queue_manager.lifecycle.status_draft import Draft
-from queue_manager.queueing.pending import Why
+from queue_manager.queueing.pending import PendingReason
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadContext:
-    """What is around a Workload. Stop policies are "" where the queue does not exist."""
+    """Facts from other objects. Stop policies are "" if the queue does not exist."""
 
     local_queue_exists: bool = True
     local_queue_stop: str = policies.STOP_NONE
@@ -22,17 +22,17 @@ class WorkloadContext:
     cluster_queue_exists: bool = True
     cluster_queue_active: bool = True
     cluster_queue_stop: str = policies.STOP_NONE
-    error: str = ""  # why it can never be admitted as it is
-    bypassed: Why | None = None
-    checks: tuple[str, ...] = ()  # admission checks it must pass
+    error: str = ""  # why its spec can never be admitted
+    bypassed: PendingReason | None = None
+    checks: tuple[str, ...] = ()  # required admission checks
     cluster_queue_terminating: bool = False
     owner_gone: bool = False
     jitter: float = 0.0
-    unscheduled: Unscheduled | None = None  # pods that no node can take, while it waits for them
+    unscheduled: Unscheduled | None = None  # pods that no node can take, while their readiness is awaited
 
     @property
     def draining(self) -> tuple[str, str] | None:
-        """(reason, message) of an eviction by a queue that is being drained."""
+        """(reason, message) of the eviction by a queue with HoldAndDrain; None if no queue drains."""
         if self.local_queue_stop == policies.HOLD_AND_DRAIN:
             return reasons.LOCAL_QUEUE_STOPPED, messages.LOCAL_QUEUE_STOPPED_MESSAGE
         if self.cluster_queue_stop == policies.HOLD_AND_DRAIN:
@@ -42,26 +42,26 @@ class WorkloadContext:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Write the status that this transition makes of it."""
+    """Write the status that this transition produces."""
 
     apply: Callable[[Draft], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Deactivate:
-    """Set spec.active to false and, in the same write, the annotation that says for which announcement."""
+    """Set spec.active to false and, in the same write, the annotation that identifies the announcement."""
 
     announced: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Let go of a Workload that has ended or is being deleted."""
+    """Remove our finalizer from a Workload that has finished or is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteExpired:
-    """Delete the Workload, or its Job, because its time in the archive is over."""
+    """Delete the Workload, or its Job if `owner`, because its retention is over."""
 
     owner: bool
     message: str
@@ -75,8 +75,8 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class Idle:
     """Nothing to do until something changes."""
 
 
-Step = WriteStatus | Deactivate | RemoveFinalizer | DeleteExpired | Wait | Rest
+Step = WriteStatus | Deactivate | RemoveFinalizer | DeleteExpired | Wait | Idle

@@ -1,7 +1,7 @@
-"""What each event in the life of a Workload writes: one function per transition, every string in its place.
+"""What each event in the life of a Workload writes: one function per transition.
 
-The only code that sets conditions of Workloads. Texts and their combinations: spec kueue.md 4.2 to 4.7. A
-transition that finds its work already done changes nothing, and then nothing is written.
+The only code that sets conditions of Workloads. Reasons and messages are Kueue's. A transition whose result already
+holds changes nothing, and then nothing is written. See BEHAVIOUR.md, Q17 to Q29.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ STOPPED_QUEUES = {
     reasons.LOCAL_QUEUE_STOPPED: (reasons.LOCAL_QUEUE_RESTARTED, messages.LOCAL_QUEUE_RESTARTED_MESSAGE),
 }
 
-# --- waiting -----------------------------------------------------------------------------------------------
+# --- pending -----------------------------------------------------------------------------------------------
 
 
 def refuse(draft: Draft, reason: str, message: str, requests: Mapping[str, Amounts]) -> None:
-    """The scheduler could not admit it. One Event per changed reason. `requests`: of all its pods, by pod set."""
+    """The scheduler could not admit the Workload. Records one Event per changed reason or message.
+
+    `requests` are those of all its pods, by pod set; they are written to status.resourceRequests.
+    """
     if draft.set(condition_types.QUOTA_RESERVED, "False", reason, message):
         draft.event("Warning", reason, message)
     draft.set(condition_types.ADMITTED, "False", reasons.NO_RESERVATION, messages.NO_RESERVATION_MESSAGE)
@@ -46,20 +49,21 @@ def refuse(draft: Draft, reason: str, message: str, requests: Mapping[str, Amoun
 
 
 def block(draft: Draft, reason: str, message: str) -> None:
-    """It cannot even be tried: its queue, its spec or a gate is in the way."""
+    """The Workload cannot be tried: its queue, its spec or a gate prevents it."""
     draft.set(condition_types.QUOTA_RESERVED, "False", reason, message)
     draft.set(condition_types.ADMITTED, "False", reasons.NO_RESERVATION, messages.NO_RESERVATION_MESSAGE)
 
 
 def quantities(amounts: Amounts) -> dict[str, str | int]:
+    """Amounts as API quantities."""
     return {resource: text(resource, value) for resource, value in amounts.items()}
 
 
-# --- getting quota -----------------------------------------------------------------------------------------
+# --- reserving quota ---------------------------------------------------------------------------------------
 
 
 def reserve(draft: Draft, cluster_queue: str, assignment: Assignment) -> None:
-    """Reserve quota, and end the backoff, which is over. `checks` decides, in the same write, if it is admitted too."""
+    """Reserve quota and end the backoff. `admission_checks.confirm` sets Admitted in the same write."""
     end_backoff(draft)
     waited = whole_seconds(draft.now - _waiting_since(draft))
     message = messages.quota_reserved(cluster_queue)
@@ -100,6 +104,7 @@ def _waiting_since(draft: Draft) -> datetime:
 
 
 def whole_seconds(span: timedelta) -> int:
+    """The duration in whole seconds, not less than 0."""
     return max(0, round(span.total_seconds()))
 
 
@@ -107,7 +112,7 @@ def whole_seconds(span: timedelta) -> int:
 
 
 def pods_ready(draft: Draft, ready: bool) -> None:
-    """The state of the pods as the Job tells it (spec 4.4)."""
+    """Set PodsReady from the readiness of the Job's pods. BEHAVIOUR.md#q19-podsready-condition."""
     old = draft.condition(condition_types.PODS_READY)
     if not draft.is_true(condition_types.ADMITTED):
         draft.set(condition_types.PODS_READY, "False", reasons.WAIT_FOR_START, messages.WAIT_FOR_START_MESSAGE)
@@ -125,7 +130,7 @@ def pods_ready(draft: Draft, ready: bool) -> None:
         draft.set(condition_types.PODS_READY, "False", reasons.WAIT_FOR_START, messages.WAIT_FOR_START_MESSAGE)
 
 
-# --- losing quota ------------------------------------------------------------------------------------------
+# --- eviction and release ----------------------------------------------------------------------------------
 
 
 def evict(
@@ -138,7 +143,11 @@ def evict(
     quiet: bool = False,
     retry_at: datetime | None = None,
 ) -> None:
-    """The Job must stop; quota is kept until it has. `kind` and `cause` count in schedulingStats."""
+    """Set Evicted: the Job must stop, and the quota is kept until it has.
+
+    `kind` (default: `reason`) and `cause` count in status.schedulingStats. `quiet`: record no Event. `retry_at` goes
+    into status.requeueHistory.
+    """
     requeue_history.record(draft, reason, cause, retry_at)
     draft.set(condition_types.EVICTED, "True", reason, message)
     _count_eviction(draft, kind or reason, cause)
@@ -168,25 +177,28 @@ def _reset(check: AdmissionCheckState, now: datetime) -> AdmissionCheckState:
 
 
 def exceed_execution_time(draft: Draft, limit: int) -> None:
-    """It has run for its maximum, of `limit` seconds: deactivation follows, and a later run has all the time again."""
+    """Announce the deactivation because of the maximum of `limit` seconds. A later run has the whole time again."""
     target_deactivation(draft, reasons.MAX_EXEC_TIME_EXCEEDED, messages.MAX_EXEC_TIME_MESSAGE)
     draft.put(accumulated_past_execution_time_seconds=None)
     draft.event("Warning", reasons.MAX_EXEC_TIME_EXCEEDED, messages.max_exec_time_exceeded(limit))
 
 
 def target_deactivation(draft: Draft, reason: str, message: str) -> None:
-    """Announce that spec.active is about to become false, and why."""
+    """Set DeactivationTarget: the next step sets spec.active to false, for this reason."""
     draft.set(condition_types.DEACTIVATION_TARGET, "True", reason, message)
 
 
 def deactivate(draft: Draft) -> None:
-    """spec.active is false, or was: evict for the announced cause, forget the backoff (spec 4.6)."""
+    """Evict a deactivated Workload for the announced cause, and remove its requeueState.
+
+    BEHAVIOUR.md#q21-deactivation
+    """
     target = draft.condition(condition_types.DEACTIVATION_TARGET)
     cause = target.reason if target is not None and target.is_true else ""
     backs_off = cause == reasons.REQUEUING_LIMIT_EXCEEDED and not draft.is_true(condition_types.QUOTA_RESERVED)
     if not draft.is_true(condition_types.EVICTED) or backs_off:
         if backs_off:
-            draft.drop(condition_types.EVICTED)  # deactivated now, not when the try before the backoff ended
+            draft.drop(condition_types.EVICTED)  # so that its time is that of the deactivation, not of the last attempt
         evict(
             draft,
             reasons.deactivated_due_to(cause),
@@ -206,7 +218,10 @@ def deactivate(draft: Draft) -> None:
 
 
 def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:
-    """The Job has stopped: give the quota back, in one write with everything that belongs to the old run."""
+    """The Job has stopped: release the quota and reset what belongs to the old run, in one write.
+
+    `waits_for_pods`: waitForPodsReady is on, so PodsReady is reset in the same write. BEHAVIOUR.md#q27-quota-release.
+    """
     evicted = draft.condition(condition_types.EVICTED)
     if evicted is None or not evicted.is_true:
         return
@@ -227,36 +242,39 @@ def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:
 
 
 def release(draft: Draft, reason: str, message: str) -> None:
-    """Take back a reservation that was not yet an admission: there is no Job to stop, and nothing to evict."""
+    """Release a reservation that is not an admission yet: no Job has to stop, and nothing is evicted."""
     if draft.is_true(condition_types.QUOTA_RESERVED) and not draft.is_true(condition_types.ADMITTED):
         draft.put(admission=None)
         block(draft, reason, message)
 
 
-# --- coming back -------------------------------------------------------------------------------------------
+# --- requeuing ---------------------------------------------------------------------------------------------
 
 
 def end_backoff(draft: Draft) -> None:
-    """requeueAt has passed: remove it, and set Requeued. The count stays until a deactivation."""
+    """Remove requeueAt, which has passed, and set Requeued. The count stays until a deactivation."""
     state = draft.status.requeue_state
     if state is not None and state.requeue_at is not None:
         draft.put(requeue_state=RequeueState(count=state.count) if state.count is not None else None)
     requeued = draft.condition(condition_types.REQUEUED)
-    if requeued is not None and not requeued.is_true and not _waits_for_more(requeued.reason):
+    if requeued is not None and not requeued.is_true and not _needs_more_than_time(requeued.reason):
         draft.set(condition_types.REQUEUED, "True", reasons.BACKOFF_FINISHED, messages.BACKOFF_FINISHED_MESSAGE)
 
 
-def _waits_for_more(reason: str) -> bool:
-    """Than for its time: for a user or for its queue. Any other reason is over with its time, also one of somebody
-    else's: who evicts for a reason of their own would find the Workload out of line for good."""
+def _needs_more_than_time(reason: str) -> bool:
+    """Whether Requeued=False ends with a user's or a queue's change, and not with requeueAt.
+
+    Any other reason ends with requeueAt, including those of other writers: otherwise a Workload that another
+    controller evicted would never be enqueued again.
+    """
     return reason in STOPPED_QUEUES or reason.startswith(reasons.DEACTIVATED)
 
 
 def requeue(draft: Draft) -> None:
-    """What kept it out of line is over: flip Requeued, by the reason for which it was set (spec 4.6, 4.7).
+    """Set Requeued=True, with the reason that answers the one for which it was False.
 
-    Any reason that begins with Deactivated counts: a Workload that Kueue itself deactivated comes back too,
-    with a new budget of retries and of execution time.
+    Any reason that begins with Deactivated counts, so that a Workload deactivated by a rule can be reactivated too; it
+    then has a new budget of retries and of execution time. BEHAVIOUR.md#q22-reactivation.
     """
     requeued = draft.condition(condition_types.REQUEUED)
     if requeued is None or requeued.is_true:
@@ -282,6 +300,6 @@ def _restart_queue(draft: Draft) -> None:
 
 
 def finish(draft: Draft, reason: str, message: str) -> None:
-    """It has ended, for good: the first word about how stands."""
+    """Set Finished. The first reason stays."""
     if not draft.is_true(condition_types.FINISHED):
         draft.set(condition_types.FINISHED, "True", reason, message)

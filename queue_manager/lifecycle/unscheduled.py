@@ -10,7 +10,7 @@ from queue_manager.lifecycle.requeuing import Unscheduled
 
 
 def unschedulable(pod: Pod) -> Condition | None:
-    """The condition that says so."""
+    """The PodScheduled condition of a pod that no node can take, else None."""
     if pod.spec.node_name or pod.metadata.deletion_timestamp is not None or pod.status.phase != "Pending":
         return None
     found = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False")
@@ -18,6 +18,6 @@ def unschedulable(pod: Pod) -> Condition | None:
 
 
 def unscheduled(pods: Iterable[Pod]) -> Unscheduled | None:
-    """How many of these pods no node can take, and what is said of the first by name; None: there are none."""
+    """How many of these pods no node can take, with the message about the first by name; None if there are none."""
     stuck = [(pod.metadata.name, condition.message) for pod in pods if (condition := unschedulable(pod)) is not None]
     return Unscheduled(len(stuck), min(stuck)[1]) if stuck else None

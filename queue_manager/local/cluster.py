@@ -28,8 +28,6 @@ from queue_manager.engine.clock_jumps import follow_clock
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import RateLimit, throttled
-from queue_manager.hosting.job_cluster import run_job_controller
-from queue_manager.hosting.pod_keeping import add_pod_keeping
 from queue_manager.local import certificates
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
@@ -57,7 +55,7 @@ from queue_manager.local.storage.data_directory import CERTIFICATE, KUBECONFIG, 
 from queue_manager.local.storage.journal import Journal
 from queue_manager.local.storage.store import Store
 from queue_manager.local.switched_off import SwitchedOff
-from queue_manager.wiring import add_queue_controllers
+from queue_manager.wiring import attach_controllers
 
 USER = "system:sluice"
 DIGEST = "sluice/definition"  # annotation of a CustomResourceDefinition: of the file it came from
@@ -163,9 +161,8 @@ class LocalCluster:
         await register(self.client, self._nodes, clock.now())
 
         job_options = self.config.job_controller.options()
-        self._queue = queue = add_queue_controllers(runtime, self.config)
-        run_job_controller(runtime, job_options, queue.permits)
-        add_pod_keeping(runtime)
+        queue = attach_controllers(runtime, self.config, job_controller=job_options, pod_keeping=True)
+        self._queue = queue
         undone = LeftUndone(limits_cpu=self._cgroups is not None and self._cgroups.limits_cpu)
         admission.extend([SwitchedOff(job_options.switches), PodPriority(store), undone, *queue.admission])
         admission.append(JobAdvice())

@@ -1,0 +1,8 @@
+"""The metrics of the queue, with Kueue's names and labels (`api.metric_families`, config/METRICS.md).
+
+Modules:
+
+    workloads    counters and histograms, from the conditions of Workloads
+    gauges       gauges, computed for each exposition
+    evictions    counters of evictions
+"""

@@ -1,4 +1,4 @@
-"""Counts evictions by what status.schedulingStats gained in a write, so none is missed and none counted twice."""
+"""Counts evictions by the growth of status.schedulingStats in each write, so that none is missed or counted twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READY_UNTIL = "kueue_pods_ready_to_evicted_time_seconds"
 
 
 def count(metrics: MetricRegistry, before: Workload, after: Workload, *, by_local_queue: bool = True) -> None:
-    """After a successful write that made `after` of `before`."""
+    """Count the evictions of a successful write that changed `before` to `after`."""
     admission = before.status.admission
     class_ref = before.spec.priority_class_ref
     for reason, cause, old, new in _gained(before, after):
@@ -34,7 +34,7 @@ def count(metrics: MetricRegistry, before: Workload, after: Workload, *, by_loca
 
 
 def _ready_seconds(before: Workload, after: Workload) -> float | None:
-    """How long its pods had been ready, if they were."""
+    """How long the pods had been ready; None if they were not."""
     ready, evicted = before.condition(condition_types.PODS_READY), after.condition(condition_types.EVICTED)
     if ready is None or not ready.is_true or evicted is None:
         return None

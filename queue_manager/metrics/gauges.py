@@ -1,4 +1,4 @@
-"""The gauges of the queue, computed from the ledger and the cached Workloads for each exposition."""
+"""The gauges of the queue, computed from the quota cache and the cached Workloads for each exposition."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from queue_manager.scheduling.quota_state import Holding
 from queue_manager.scheduling.quota_tree import FlavorResource
 
 BLOCKED = "sluice_cluster_queue_blocked_by_never_fitting_head"
-UNITS = {"cpu": 1000}  # amounts of cpu are thousandths
+UNITS = {"cpu": 1000}  # amounts per exported unit: cpu is counted in thousandths
 
 
 class Gauge(NamedTuple):
-    """One series, without the prefix of its name."""
+    """One series; `name` without the prefix `kueue_`."""
 
     name: str
     labels: dict[str, str]
@@ -26,23 +26,23 @@ class Gauge(NamedTuple):
 
 
 def gauges(
-    ledger: QuotaCache, workloads: Iterable[Workload], shown: Callable[[Key], bool], *, resources: bool
+    quota_cache: QuotaCache, workloads: Iterable[Workload], is_exported: Callable[[Key], bool], *, resources: bool
 ) -> Iterator[Gauge]:
-    """All series. `shown`: whether a LocalQueue has its own; `resources`: also quotas and usage."""
-    for name in ledger.state.queues:
-        yield from _of_cluster_queue(ledger, name)
+    """All series. `is_exported`: whether a LocalQueue has series; `resources`: also quotas and usage."""
+    for name in quota_cache.state.queues:
+        yield from _of_cluster_queue(quota_cache, name)
         if resources:
-            yield from _quotas(ledger, name)
-    yield from _counted(ledger, list(workloads), shown)
-    holdings = [h for queue in ledger.state.queues.values() for h in queue.holdings.values()]
-    for key in ledger.queues.local_queues:
-        if shown(key):
-            yield from _of_local_queue(ledger, key, [h for h in holdings if h.queue == key], resources=resources)
+            yield from _quotas(quota_cache, name)
+    yield from _counted(quota_cache, list(workloads), is_exported)
+    holdings = [h for queue in quota_cache.state.queues.values() for h in queue.holdings.values()]
+    for key in quota_cache.queues.local_queues:
+        if is_exported(key):
+            yield from _of_local_queue(quota_cache, key, [h for h in holdings if h.queue == key], resources=resources)
 
 
-def _of_cluster_queue(ledger: QuotaCache, name: str) -> Iterator[Gauge]:
+def _of_cluster_queue(quota_cache: QuotaCache, name: str) -> Iterator[Gauge]:
     own = {"cluster_queue": name}
-    queue, pending = ledger.state.queues[name], ledger.queues.cluster_queues.get(name)
+    queue, pending = quota_cache.state.queues[name], quota_cache.queues.cluster_queues.get(name)
     waiting = (pending.active, pending.inadmissible) if pending is not None else (0, 0)
     shapes = pending.shapes() if pending is not None else (0, 0)
     for status, count, kinds in zip(("active", "inadmissible"), waiting, shapes, strict=True):
@@ -60,13 +60,13 @@ def _of_cluster_queue(ledger: QuotaCache, name: str) -> Iterator[Gauge]:
     if queue.queue.metadata.deletion_timestamp is not None:
         current = "terminating"
     else:
-        current = "active" if ledger.is_active(name) else "pending"  # pending: it admits nothing
+        current = "active" if quota_cache.is_active(name) else "pending"  # pending: exists and admits nothing
     for status in ("pending", "active", "terminating"):
         yield Gauge("cluster_queue_status", {**own, "status": status}, float(status == current))
 
 
-def _quotas(ledger: QuotaCache, name: str) -> Iterator[Gauge]:
-    queue = ledger.state.queues[name]
+def _quotas(quota_cache: QuotaCache, name: str) -> Iterator[Gauge]:
+    queue = quota_cache.state.queues[name]
     used = _used(h for h in queue.holdings.values() if h.admitted)
     for fr, quota in queue.node.quotas.items():
         own = {"cohort": queue.queue.spec.cohort_name, "cluster_queue": name}
@@ -80,18 +80,18 @@ def _quotas(ledger: QuotaCache, name: str) -> Iterator[Gauge]:
             yield Gauge(f"cluster_queue_{limit}_limit", own, amount)
 
 
-def _of_local_queue(ledger: QuotaCache, key: Key, mine: list[Holding], *, resources: bool) -> Iterator[Gauge]:
-    local = ledger.queues.local_queues[key]
+def _of_local_queue(quota_cache: QuotaCache, key: Key, mine: list[Holding], *, resources: bool) -> Iterator[Gauge]:
+    local = quota_cache.queues.local_queues[key]
     own = {"name": key.name, "namespace": key.namespace}
-    active, parked = ledger.queues.waiting_by_status(key)
+    active, parked = quota_cache.queues.pending_by_status(key)
     yield Gauge("local_queue_pending_workloads", {**own, "status": "active"}, active)
     yield Gauge("local_queue_pending_workloads", {**own, "status": "inadmissible"}, parked)
     yield Gauge("local_queue_reserving_active_workloads", own, len(mine))
     yield Gauge("local_queue_admitted_active_workloads", own, sum(h.admitted for h in mine))
-    now = str(not stops(local.spec.stop_policy) and ledger.is_active(local.spec.cluster_queue))
+    now = str(not stops(local.spec.stop_policy) and quota_cache.is_active(local.spec.cluster_queue))
     for value in ("True", "False", "Unknown"):
         yield Gauge("local_queue_status", {**own, "active": value}, float(value == now))
-    state = ledger.state.queues.get(local.spec.cluster_queue)
+    state = quota_cache.state.queues.get(local.spec.cluster_queue)
     if not resources or state is None:
         return
     reserved, used = _used(mine), _used(h for h in mine if h.admitted)
@@ -101,12 +101,12 @@ def _of_local_queue(ledger: QuotaCache, key: Key, mine: list[Holding], *, resour
         yield Gauge("local_queue_resource_usage", where, _units(fr.resource, used[fr]))
 
 
-def _counted(ledger: QuotaCache, workloads: list[Workload], shown: Callable[[Key], bool]) -> Iterator[Gauge]:
-    """Finished and unadmitted Workloads, from their own conditions."""
+def _counted(quota_cache: QuotaCache, workloads: list[Workload], is_exported: Callable[[Key], bool]) -> Iterator[Gauge]:
+    """Finished and unadmitted Workloads, by their own conditions."""
     ended: Counter[tuple[str, Key]] = Counter()
     waiting: Counter[tuple[str, Key, str, str]] = Counter()
     for w in workloads:
-        where = _cluster_queue(ledger, w), w.local_queue
+        where = _cluster_queue(quota_cache, w), w.local_queue
         if w.is_true(condition_types.FINISHED):
             ended[where] += 1
         elif not w.is_true(condition_types.ADMITTED):
@@ -114,7 +114,7 @@ def _counted(ledger: QuotaCache, workloads: list[Workload], shown: Callable[[Key
     finished: Counter[str] = Counter()
     for (cluster_queue, key), count in ended.items():
         finished[cluster_queue] += count
-        if shown(key):
+        if is_exported(key):
             own = {"name": key.name, "namespace": key.namespace}
             yield Gauge("local_queue_finished_workloads", own, count)
     for cluster_queue, count in finished.items():
@@ -122,7 +122,7 @@ def _counted(ledger: QuotaCache, workloads: list[Workload], shown: Callable[[Key
     unadmitted: Counter[tuple[str, str, str]] = Counter()
     for (cluster_queue, key, reason, cause), count in waiting.items():
         unadmitted[cluster_queue, reason, cause] += count
-        if shown(key):
+        if is_exported(key):
             own = {"name": key.name, "namespace": key.namespace, "cluster_queue": cluster_queue}
             yield Gauge("local_queue_unadmitted_workloads", {**own, "reason": reason, "underlying_cause": cause}, count)
     for (cluster_queue, reason, cause), count in unadmitted.items():
@@ -131,7 +131,7 @@ def _counted(ledger: QuotaCache, workloads: list[Workload], shown: Callable[[Key
 
 
 def why_not_admitted(w: Workload) -> tuple[str, str]:
-    """The reason of Admitted, and of QuotaReserved behind it; a condition that is missing counts as the first one."""
+    """(reason, underlying cause) of an unadmitted Workload, from its conditions Admitted and QuotaReserved."""
     if w.is_true(condition_types.QUOTA_RESERVED):
         admitted = w.condition(condition_types.ADMITTED)
         return (admitted.reason if admitted is not None else reasons.UNSATISFIED_CHECKS), ""
@@ -139,10 +139,10 @@ def why_not_admitted(w: Workload) -> tuple[str, str]:
     return reasons.NO_RESERVATION, reserved.reason if reserved is not None else reasons.PENDING_EVALUATION
 
 
-def _cluster_queue(ledger: QuotaCache, w: Workload) -> str:
+def _cluster_queue(quota_cache: QuotaCache, w: Workload) -> str:
     if w.status.admission is not None:
         return w.status.admission.cluster_queue
-    local = ledger.queues.local_queues.get(w.local_queue)
+    local = quota_cache.queues.local_queues.get(w.local_queue)
     return local.spec.cluster_queue if local is not None else ""
 
 

@@ -1,8 +1,8 @@
-"""The queue's metrics, under the names of Kueue (`queue_manager.api.metric_families`).
+"""Counters and histograms of the queue, and the exposition of its gauges.
 
-Counters and histograms follow the conditions of Workloads: each change of a condition to True is counted once,
-whoever wrote it. What the caches hold at the start is not counted. Gauges are computed for each exposition
-(`gauges`). Evictions are counted where they are written (`eviction_metrics`).
+Counters and histograms follow the conditions of Workloads: each change of a condition to True counts once, whoever
+wrote it. The content of the caches at the start does not count. Gauges are computed for each exposition (`gauges`),
+evictions are counted where they are written (`evictions`). BEHAVIOUR.md#q42-metrics.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from queue_manager.metrics import evictions, gauges
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.workload_writer import WorkloadWriter
 
-ROLE = "replica_role"  # leader, follower, or standalone where there is no election
+ROLE = "replica_role"  # leader, follower, or standalone without leader election
 
 EVICTION_LATENCY = "kueue_workload_eviction_latency_seconds"
 
 
 class QueueMetrics:
-    """Counts what happens to Workloads, and shows what is when the metrics are asked for."""
+    """Counts the changes of Workloads, and sets the gauges before each exposition."""
 
-    def __init__(self, runtime: Runtime, ledger: QuotaCache, writer: WorkloadWriter, chosen: Metrics) -> None:
-        """`chosen` may be replaced at any time."""
-        self.chosen = chosen
+    def __init__(self, runtime: Runtime, quota_cache: QuotaCache, writer: WorkloadWriter, config: Metrics) -> None:
+        """`config` may be replaced at any time."""
+        self.config = config
         self._metrics: MetricRegistry = runtime.metrics
-        self._ledger = ledger
+        self._quota_cache = quota_cache
         self._workloads = runtime.cache(WORKLOADS, Workload)
         self._shown: dict[str, set[Labels]] = {}
         self._metrics.add_label("kueue_", ROLE, "standalone")
-        writer.told.append(self._on_written)
+        writer.listeners.append(self._on_written)
         self._workloads.subscribe(self._on_workload)
         self._metrics.before_exposition(self.collect)
 
-    # --- what happens ---
+    # --- events ---
 
     def _on_written(self, before: Workload, after: Workload) -> None:
-        evictions.count(self._metrics, before, after, by_local_queue=self._shows(before.local_queue))
+        evictions.count(self._metrics, before, after, by_local_queue=self._is_exported(before.local_queue))
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if old is None or new is None or old.metadata.uid != new.metadata.uid:
@@ -84,7 +84,7 @@ class QueueMetrics:
         own = {"priority_class": reference.name if reference is not None else ""}
         yield f"kueue_{name}", {"cluster_queue": admission.cluster_queue if admission else "", **own}
         key = workload.local_queue
-        if self._shows(key):
+        if self._is_exported(key):
             yield f"kueue_local_queue_{name}", {"name": key.name, "namespace": key.namespace, **own}
 
     def _released(self, old: Workload, new: Workload) -> None:
@@ -96,16 +96,16 @@ class QueueMetrics:
             seconds = (reserved.last_transition_time - evicted.last_transition_time).total_seconds()
             self._metrics.observe(EVICTION_LATENCY, own, max(0.0, seconds))
 
-    # --- what is ---
+    # --- gauges ---
 
     def collect(self) -> None:
-        """Set all gauges, and drop those of what is no more."""
+        """Set all gauges, and remove the series that no longer exist."""
         shown: dict[str, set[Labels]] = {}
         found = gauges.gauges(
-            self._ledger,
+            self._quota_cache,
             self._workloads.values(),
-            self._shows,
-            resources=self.chosen.enable_cluster_queue_resources,
+            self._is_exported,
+            resources=self.config.enable_cluster_queue_resources,
         )
         for name, own, value in found:
             full = name if name == gauges.BLOCKED else f"kueue_{name}"
@@ -116,12 +116,12 @@ class QueueMetrics:
                 self._metrics.remove(name, dict(gone))
         self._shown = shown
 
-    def _shows(self, queue: Key) -> bool:
+    def _is_exported(self, queue: Key) -> bool:
         """Whether a LocalQueue has series of its own."""
-        wanted = self.chosen.local_queue_metrics
+        wanted = self.config.local_queue_metrics
         if not wanted.enable or wanted.local_queue_selector is None:
             return wanted.enable
-        local = self._ledger.queues.local_queues.get(queue)
+        local = self._quota_cache.queues.local_queues.get(queue)
         return local is not None and wanted.local_queue_selector.matches(local.metadata.labels)
 
 
@@ -131,7 +131,7 @@ def _became_true(old: Workload, new: Workload, kind: str) -> Condition | None:
 
 
 def _queued_at(workload: Workload) -> datetime | None:
-    """Since when it waits for this run: since it was put back in line, or created."""
+    """Since when the Workload has been pending for this run: since it was requeued, or created."""
     requeued = workload.condition(condition_types.REQUEUED)
     if requeued is not None and requeued.is_true:
         return requeued.last_transition_time

@@ -17,11 +17,10 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.clock_jumps import follow_clock
 from queue_manager.engine.metric_registry import Exposed
-from queue_manager.engine.reflector import SILENCE
+from queue_manager.engine.reflector import SILENCE_SECONDS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import throttled
 from queue_manager.engine.transport import Transport
-from queue_manager.hosting.job_cluster import run_job_controller
 from queue_manager.metrics.workloads import ROLE
 from queue_manager.operator.absence import PathsAreServed
 from queue_manager.operator.election import Election, Fence, LeadershipLost
@@ -29,7 +28,7 @@ from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.renewing_transport import ClusterTransport
 from queue_manager.operator.rivals import RivalsAreReported
-from queue_manager.wiring import add_queue_controllers
+from queue_manager.wiring import attach_controllers
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class Controllers:
         chosen: Iterable[str] = ALL,
         *,
         election: Election | None = None,
-        silence: float = SILENCE,
+        silence: float = SILENCE_SECONDS,
         told: Callable[[str], None] = log.info,
     ) -> None:
         """`election`: who leads works; None: there is no other. `silence`: seconds without a word after which a watch
@@ -150,9 +149,7 @@ class Term:
         self._lost: LeadershipLost | None = None
         self.runtime.task(transport.follow)
         follow_clock(self.runtime)
-        self._queue = add_queue_controllers(self.runtime, config) if QUEUE in chosen else None
-        if options is not None:
-            run_job_controller(self.runtime, options, self._queue.permits if self._queue is not None else None)
+        self._queue = attach_controllers(self.runtime, config, queue=QUEUE in chosen, job_controller=options)
         if election is not None:
             self.runtime.support(self._lead)
             self.runtime.metrics.add_label("kueue_", ROLE, "follower")

@@ -1,21 +1,21 @@
-"""The Workloads of one ClusterQueue that wait for quota.
+"""The pending Workloads of one ClusterQueue.
 
-Theory. A Workload that cannot be admitted now will not be admitted later unless something changes, and
-neither will any other that asks for exactly the same. So the queue keeps one small heap per *shape* (what is
-asked for, priority, namespace) and a heap of the shapes by their first member. A refusal parks a whole shape
-in O(1), a change of quota wakes the parked shapes in O(shapes); a hundred thousand equal Workloads cost as
-much as one. Where each Workload is:
+A Workload that cannot be admitted now cannot be admitted later unless something changes, and neither can any other
+with the same requests. So there is one heap per *shape* (requests, priority, namespace), and a heap of the shapes by
+their first member. A refusal parks a whole shape in O(1), a change of quota releases the parked shapes in O(shapes),
+and 100 000 equal Workloads cost as much as one. Each Workload is in one of these places:
 
-    in line   in the heap of its shape, which is not parked          counts as active
+    active    in the heap of its shape, which is not parked          counts as active
     parked    in the heap of its shape, which is parked              counts as inadmissible
-    resting   alone: in backoff, or its LocalQueue is on hold        counts as inadmissible
-    refused   alone: wrong namespace, invalid                        counts as inadmissible
+    delayed   alone: in backoff, or its LocalQueue is on hold        counts as inadmissible
+    refused   alone: namespace not selected, or invalid              counts as inadmissible
 
-StrictFIFO never parks: its first Workload blocks all others until something changes or another one becomes
-first; only those resting or refused alone are passed by. Removal is lazy: a heap entry is dead once its
-Workload is gone or has another rank.
+StrictFIFO never parks: its first Workload blocks all others until something changes or another one becomes first. Only
+delayed and refused Workloads are passed over. Removal is lazy: a heap entry is dead once its Workload is gone or has
+another rank.
 
-Order is by Rank alone, so it is total, and the same after a restart.
+The order is that of Rank alone, so it is total, and the same after a restart. See BEHAVIOUR.md#q7-queue-order to
+BEHAVIOUR.md#q10-equivalent-workloads.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from queue_manager.scheduling.cycle import Retry
 from queue_manager.scheduling.workload_info import Info, Rank
 
 
-class Why(NamedTuple):
-    """What the scheduler said when it refused a Workload of some shape."""
+class PendingReason(NamedTuple):
+    """Reason and message of QuotaReserved=False."""
 
     reason: str
     message: str
 
 
 class _Shape:
-    """The Workloads of one shape, first in line on top."""
+    """The Workloads of one shape, in a heap by rank."""
 
     __slots__ = ("heap", "key", "live", "parked")
 
@@ -47,13 +47,14 @@ class _Shape:
         self.key = key
         self.heap: list[tuple[Rank, Key]] = []
         self.live: dict[Key, Info] = {}
-        self.parked: Why | None = None
+        self.parked: PendingReason | None = None
 
     def push(self, info: Info) -> None:
         self.live[info.key] = info
         heapq.heappush(self.heap, (info.rank, info.key))
 
     def first(self) -> Info | None:
+        """The Workload with the smallest rank, or None; drops dead entries on the way."""
         while self.heap:
             rank, key = self.heap[0]
             info = self.live.get(key)
@@ -70,23 +71,25 @@ class _Shape:
 
 
 class PendingWorkloads:
-    """Pending Workloads of one ClusterQueue. Nothing here scans all of them, except positions for display."""
+    """Pending Workloads of one ClusterQueue. No operation scans all of them, except `in_order` for display."""
 
     def __init__(self, strategy: str, *, pass_by: bool = False) -> None:
-        """`pass_by`: a StrictFIFO head that can never fit does not block those behind it."""
+        """`strategy`: StrictFIFO or BestEffortFIFO. `pass_by`: a StrictFIFO head that can never fit does not block."""
         self.strategy = strategy
         self.pass_by = pass_by
         self._shapes: dict[bytes, _Shape] = {}
-        self._line: list[tuple[Rank, bytes]] = []  # shapes by their first member, lazily kept
+        self._shape_heads: list[
+            tuple[Rank, bytes]
+        ] = []  # heap of the shapes by their first member; entries may be dead
         self._where: dict[Key, Info] = {}
-        self._resting: dict[Key, bool] = {}  # -> True: on hold until put again
-        self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; an entry of a Workload that changed since is dead
+        self._delayed: dict[Key, bool] = {}  # True: on hold until put again; False: in backoff
+        self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
         self._refused: dict[Key, None] = {}
         self._parked = 0
-        self._blocked: Key | None = None  # StrictFIFO: this head was refused and nothing has changed since
-        self.never: Why | None = None  # StrictFIFO: why the head can never fit
+        self._blocked: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
+        self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
 
-    # --- what is in it ---
+    # --- queries ---
 
     def __len__(self) -> int:
         return len(self._where)
@@ -95,65 +98,68 @@ class PendingWorkloads:
         return key in self._where
 
     def get(self, key: Key) -> Info | None:
+        """The pending Workload, or None."""
         return self._where.get(key)
 
     @property
     def inadmissible(self) -> int:
-        """Workloads that wait for some change, not for their turn."""
-        return len(self._resting) + len(self._refused) + self._parked
+        """How many Workloads wait for a change (parked, delayed or refused)."""
+        return len(self._delayed) + len(self._refused) + self._parked
 
     @property
     def active(self) -> int:
+        """How many Workloads can be tried without a change."""
         return len(self._where) - self.inadmissible
 
     def shapes(self) -> tuple[int, int]:
-        """How many different requests stand in line, and how many are parked."""
+        """(number of active shapes, number of parked shapes)."""
         parked = sum(shape.parked is not None for shape in self._shapes.values())
         return len(self._shapes) - parked, parked
 
-    def bypassed(self, key: Key) -> Why | None:
-        """Why the shape of this Workload is parked, if it is."""
+    def bypassed(self, key: Key) -> PendingReason | None:
+        """The refusal for which the shape of this Workload is parked; None if it is not parked."""
         info = self._where.get(key)
         return self._shapes[info.shape].parked if info is not None and self._in_shape(key) else None
 
     def is_inadmissible(self, key: Key) -> bool:
-        """It waits for some change, not for its turn."""
+        """Whether this Workload waits for a change (parked, delayed or refused)."""
         return key in self._where and (
             not self._in_shape(key) or self._shapes[self._where[key].shape].parked is not None
         )
 
     def _in_shape(self, key: Key) -> bool:
-        return key not in self._resting and key not in self._refused
+        return key not in self._delayed and key not in self._refused
 
     def in_order(self) -> Iterator[Info]:
-        """All of them as they stand in line, those resting or refused included."""
+        """All Workloads by rank, delayed and refused ones included. O(n log n)."""
         return iter(sorted(self._where.values(), key=lambda info: info.rank))
 
-    # --- coming and going ---
+    # --- changes ---
 
     def put(self, info: Info, now: datetime, *, hold: bool = False) -> None:
-        """Add a Workload or take its newest state. One in backoff, or on hold, rests."""
+        """Add a Workload or take its newest state. In backoff, or with `hold` (a stopped LocalQueue), it is delayed."""
         known = self._where.get(info.key)
-        rest = hold or info.in_backoff(now)
-        if known is not None and rest == (info.key in self._resting) and _same_chances(known, info):
+        delayed = hold or info.in_backoff(now)
+        if known is not None and delayed == (info.key in self._delayed) and _same_chances(known, info):
             self._replace(known, info)
         else:
             self.remove(info.key)
             self._where[info.key] = info
-            if not rest:
+            if not delayed:
                 self._enter(info)
             elif info.requeue_at is not None:
                 heapq.heappush(self._backoff_ends, (info.requeue_at, info.key))
-        if rest:
-            self._resting[info.key] = hold
+        if delayed:
+            self._delayed[info.key] = hold
 
     def _replace(self, known: Info, info: Info) -> None:
-        """Newer data about a Workload that keeps its place, and its refusal."""
+        """Take newer data about a Workload that keeps its place, and its refusal."""
         self._where[info.key] = info
         if self._in_shape(info.key):
             self._shapes[known.shape].live[info.key] = info
 
     def remove(self, key: Key) -> Info | None:
+        """Remove a Workload and return it, or None if it was not pending."""
         info = self._where.pop(key, None)
         if info is None:
             return None
@@ -165,7 +171,7 @@ class PendingWorkloads:
             self._parked -= shape.parked is not None
             if not shape.live:
                 del self._shapes[info.shape]
-        self._resting.pop(key, None)
+        self._delayed.pop(key, None)
         self._refused.pop(key, None)
         return info
 
@@ -176,16 +182,16 @@ class PendingWorkloads:
         shape.push(info)
         if shape.parked is not None:
             self._parked += 1
-        elif shape.first() is info:  # others of its shape are behind it, and so is their entry
-            heapq.heappush(self._line, (info.rank, info.shape))
+        elif shape.first() is info:  # else the entry of the shape's first member stands
+            heapq.heappush(self._shape_heads, (info.rank, info.shape))
 
     def end_backoffs(self, now: datetime) -> bool:
-        """Enqueue the Workloads whose backoff is over at this time. True if there are any."""
+        """Activate the Workloads whose backoff has ended at `now`. True if there were any."""
         ended = False
         while self._backoff_ends and self._backoff_ends[0][0] <= now:
             _, key = heapq.heappop(self._backoff_ends)
-            if self._resting.get(key) is False and not self._where[key].in_backoff(now):
-                del self._resting[key]
+            if self._delayed.get(key) is False and not self._where[key].in_backoff(now):
+                del self._delayed[key]
                 self._enter(self._where[key])
                 ended = True
         return ended
@@ -193,24 +199,27 @@ class PendingWorkloads:
     # --- the scheduler's view ---
 
     def head(self) -> Info | None:
-        """The Workload to try next, or None while there is none worth trying. It stays pending."""
+        """The Workload to try next; it stays pending. None if nothing can be admitted without a change."""
         first = self._first()
         return None if first is None or first.key == self._blocked else first
 
     def _first(self) -> Info | None:
-        while self._line:
-            rank, key = self._line[0]
+        while self._shape_heads:
+            rank, key = self._shape_heads[0]
             shape = self._shapes.get(key)
             first = shape.first() if shape and shape.parked is None else None
             if first is not None and first.rank == rank:
                 return first
-            heapq.heappop(self._line)
+            heapq.heappop(self._shape_heads)
             if first is not None:
-                heapq.heappush(self._line, (first.rank, key))
+                heapq.heappush(self._shape_heads, (first.rank, key))
         return None
 
-    def refused(self, key: Key, retry: Retry, why: Why, *, never: bool = False) -> None:
-        """What the scheduler decided about a head it did not admit."""
+    def refused(self, key: Key, retry: Retry, why: PendingReason, *, never: bool = False) -> None:
+        """Record that the scheduler did not admit this head: park its shape, block the queue, or set it aside.
+
+        `never`: it cannot fit unless quota or flavors change.
+        """
         info = self._where.get(key)
         if info is None or not self._in_shape(key) or retry is Retry.NEXT_CYCLE:
             return
@@ -230,8 +239,11 @@ class PendingWorkloads:
     def _unblock(self) -> None:
         self._blocked = self.never = None
 
-    def wake(self, now: datetime) -> bool:
-        """Something changed: every Workload that is not in backoff gets another chance. True if any does."""
+    def requeue_inadmissible(self, now: datetime) -> bool:
+        """Something changed: activate every Workload that is not delayed. True if there was any.
+
+        Kueue: QueueInadmissibleWorkloads (pkg/cache/queue).
+        """
         woken = self._blocked is not None
         self._unblock()
         for shape in self._shapes.values():
@@ -239,7 +251,7 @@ class PendingWorkloads:
                 shape.parked = None
                 first = shape.first()
                 if first is not None:
-                    heapq.heappush(self._line, (first.rank, shape.key))
+                    heapq.heappush(self._shape_heads, (first.rank, shape.key))
                 woken = True
         self._parked = 0
         refused, self._refused = self._refused, {}
@@ -248,13 +260,14 @@ class PendingWorkloads:
         return self.end_backoffs(now) or bool(refused) or woken
 
     def set_strategy(self, strategy: str, now: datetime, *, pass_by: bool = False) -> None:
+        """Take a changed queueing strategy; a change releases what was refused under the old one."""
         if (strategy, pass_by) != (self.strategy, self.pass_by):
             self.strategy, self.pass_by = strategy, pass_by
-            self.wake(now)
+            self.requeue_inadmissible(now)
 
 
 def _same_chances(old: Info, new: Info) -> bool:
-    """Nothing changed that could make the scheduler say something else."""
+    """Whether nothing has changed on which the scheduler's answer depends."""
     return (old.shape, old.rank, old.error, old.held, old.requeue_at, old.queue, old.uid) == (
         new.shape,
         new.rank,

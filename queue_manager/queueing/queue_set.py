@@ -1,8 +1,8 @@
-"""All pending Workloads: which LocalQueue they came through, in which ClusterQueue they stand.
+"""All pending Workloads, by LocalQueue and by ClusterQueue.
 
-A Workload belongs to the LocalQueue it names, whether that exists or not. It stands in line in the
-ClusterQueue of its LocalQueue as soon as both exist, and on hold while the LocalQueue is stopped. Everything
-here is derived: putting all Workloads and queues again, in any order, gives the same lines.
+A Workload belongs to the LocalQueue that it names, whether that exists or not. It is pending in the ClusterQueue of
+its LocalQueue as soon as both exist, and on hold while the LocalQueue is stopped. All state is derived: putting all
+Workloads and queues again, in any order, gives the same result.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from datetime import datetime
 from job_controller.model import Key
 from queue_manager.api import keys
 from queue_manager.api.types import ClusterQueue, LocalQueue, stops
-from queue_manager.queueing.pending import PendingWorkloads, Why
+from queue_manager.queueing.pending import PendingReason, PendingWorkloads
 from queue_manager.scheduling.cycle import Refuse
 from queue_manager.scheduling.workload_info import Info
 
 
 class Queues:
-    """Where each pending Workload stands. Changes of queues and Workloads may come in any order."""
+    """The place of each pending Workload. Changes of queues and Workloads may arrive in any order."""
 
     def __init__(self) -> None:
         self.cluster_queues: dict[str, PendingWorkloads] = {}
@@ -30,15 +30,15 @@ class Queues:
     # --- Workloads ---
 
     def put(self, info: Info, now: datetime) -> None:
-        """A Workload that waits for quota, new or changed."""
+        """Add a Workload that is pending for quota, or take its newest state."""
         if self._queue_of.get(info.key, info.queue) != info.queue:
             self.remove(info.key)
         self._queue_of[info.key] = info.queue
         self._members.setdefault(info.queue, {})[info.key] = info
-        self._stand_in_line(info, now)
+        self._enqueue(info, now)
 
     def remove(self, key: Key) -> Info | None:
-        """It got quota, ended, or must not be considered any more."""
+        """Remove a Workload that has quota, has ended, or must not be tried; return it, or None."""
         queue = self._queue_of.pop(key, None)
         if queue is None:
             return None
@@ -52,13 +52,14 @@ class Queues:
         return info
 
     def get(self, key: Key) -> Info | None:
+        """The pending Workload, or None."""
         queue = self._queue_of.get(key)
         return None if queue is None else self._members[queue][key]
 
     def __contains__(self, key: Key) -> bool:
         return key in self._queue_of
 
-    def _stand_in_line(self, info: Info, now: datetime) -> None:
+    def _enqueue(self, info: Info, now: datetime) -> None:
         pending = self._pending(info.queue)
         if pending is not None:
             pending.put(info, now, hold=self.is_stopped(info.queue))
@@ -70,10 +71,12 @@ class Queues:
     # --- queues ---
 
     def is_stopped(self, queue: Key) -> bool:
+        """Whether the LocalQueue exists and its stopPolicy is Hold or HoldAndDrain."""
         local = self.local_queues.get(queue)
         return local is not None and stops(local.spec.stop_policy)
 
     def set_local_queue(self, local: LocalQueue, now: datetime) -> None:
+        """Take a new or changed LocalQueue."""
         key = local.metadata.key
         old = self.local_queues.get(key)
         if old is not None and old.spec.cluster_queue != local.spec.cluster_queue:
@@ -82,9 +85,10 @@ class Queues:
         self.local_queues[key] = local
         if old is None or old.spec != local.spec:
             for info in self._members.get(key, {}).values():
-                self._stand_in_line(info, now)
+                self._enqueue(info, now)
 
     def drop_local_queue(self, key: Key) -> None:
+        """The LocalQueue is deleted: its Workloads are pending in no ClusterQueue."""
         pending = self._pending(key)
         self.local_queues.pop(key, None)
         if pending is not None:
@@ -92,6 +96,7 @@ class Queues:
                 pending.remove(member)
 
     def set_cluster_queue(self, queue: ClusterQueue, now: datetime) -> None:
+        """Take a new or changed ClusterQueue."""
         name = queue.metadata.name
         known = self.cluster_queues.get(name)
         pass_by = queue.metadata.annotations.get(keys.PASS_BY) == "true"
@@ -101,47 +106,53 @@ class Queues:
         self.cluster_queues[name] = PendingWorkloads(queue.spec.queueing_strategy, pass_by=pass_by)
         for key in self.local_queues_of(name):
             for info in self._members.get(key, {}).values():
-                self._stand_in_line(info, now)
+                self._enqueue(info, now)
 
     def drop_cluster_queue(self, name: str) -> None:
+        """The ClusterQueue is deleted."""
         self.cluster_queues.pop(name, None)
 
     def local_queues_of(self, cluster_queue: str) -> list[Key]:
+        """The LocalQueues that lead to this ClusterQueue."""
         return [key for key, local in self.local_queues.items() if local.spec.cluster_queue == cluster_queue]
 
     # --- the scheduler's view ---
 
     def heads(self, is_active: Callable[[str], bool], now: datetime) -> list[tuple[str, Info]]:
-        """One Workload to try for each active ClusterQueue that has one: the first of those not in backoff at `now`."""
+        """(ClusterQueue, head) for each active ClusterQueue with a Workload to try. Ends backoffs that are over by
+        `now`.
+        """
         for pending in self.cluster_queues.values():
             pending.end_backoffs(now)
         found = ((name, p.head()) for name, p in self.cluster_queues.items() if is_active(name))
         return [(name, head) for name, head in found if head is not None]
 
     def refused(self, refusal: Refuse, *, never: bool = False) -> None:
+        """Record the scheduler's refusal of a head. `never`: it cannot fit unless quota or flavors change."""
         pending = self.cluster_queues.get(refusal.cluster_queue)
         if pending is not None:
-            why = Why(refusal.reason, refusal.message)
+            why = PendingReason(refusal.reason, refusal.message)
             pending.refused(refusal.info.key, refusal.retry, why, never=never)
 
-    def wake(self, names: Iterable[str], now: datetime) -> bool:
-        """Quota or rules of these ClusterQueues changed. True if anybody gets another chance."""
-        woken = [p.wake(now) for name in names if (p := self.cluster_queues.get(name)) is not None]
+    def requeue_inadmissible(self, names: Iterable[str], now: datetime) -> bool:
+        """Quota or rules of these ClusterQueues changed: their Workloads can be tried again. True if there was any."""
+        woken = [p.requeue_inadmissible(now) for name in names if (p := self.cluster_queues.get(name)) is not None]
         return any(woken)
 
-    # --- what people see ---
+    # --- queries ---
 
-    def bypassed(self, key: Key) -> Why | None:
+    def bypassed(self, key: Key) -> PendingReason | None:
+        """The refusal for which an equivalent Workload was parked, and this one with it; None if it is not parked."""
         queue = self._queue_of.get(key)
         pending = self._pending(queue) if queue is not None else None
         return pending.bypassed(key) if pending is not None else None
 
-    def waiting(self, queue: Key) -> int:
-        """Pending Workloads of a LocalQueue."""
+    def pending_count(self, queue: Key) -> int:
+        """The number of pending Workloads of a LocalQueue, whether or not it exists."""
         return len(self._members.get(queue, ()))
 
-    def waiting_by_status(self, queue: Key) -> tuple[int, int]:
-        """Pending Workloads of a LocalQueue: (in line, waiting for some change)."""
+    def pending_by_status(self, queue: Key) -> tuple[int, int]:
+        """Pending Workloads of a LocalQueue: (active, inadmissible)."""
         pending, members = self._pending(queue), self._members.get(queue, {})
         if pending is None:
             return 0, len(members)

@@ -1,10 +1,11 @@
-"""How long an evicted Workload waits before it may try again (spec: kueue.md 4.5).
+"""How long an evicted Workload backs off before it may be admitted again (KEP-1282).
 
     Kueue      wait(1) = base            wait(n) = min(2 * wait(n-1), max)
     KEP1282    wait(n) = 1.41284738^(n-1)
 
-plus up to 0.01 % jitter, in seconds. Kueue's first wait is not capped, even if base is greater than max. The waits
-of the original design, KEP-1282, have neither base nor cap; they grow so that thirty of them fill a day.
+in seconds, plus up to 0.01 % jitter. Kueue's first wait is not capped, even if base exceeds max. The waits of the
+original proposal in KEP-1282 have neither base nor cap; thirty of them add up to a day. See
+BEHAVIOUR.md#q12-requeue-backoff.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from typing import Literal
 
 Formula = Literal["Kueue", "KEP1282"]
 
-JITTER = 0.0001
-NO_MAXIMUM = 2**62 // 10**9  # seconds, what Kueue takes a maximum of 0 for: 146 years
-KEP_FACTOR = 1.41284738
-KEP_LONGEST = 100 * 365 * 86400.0  # where the power would leave the calendar
+JITTER = 0.0001  # largest part by which a wait is lengthened
+NO_MAXIMUM = 2**62 // 10**9  # seconds (146 years): how Kueue reads a maximum of 0
+KEP_FACTOR = 1.41284738  # per retry
+KEP_MAX_SECONDS = 100 * 365 * 86400.0  # keeps the power within the range of dates
 
 
 def backoff_seconds(n: int, base: int, maximum: int, jitter: float = 0.0, formula: Formula = "Kueue") -> float:
-    """Seconds to wait after the n-th eviction (n >= 1). `jitter` is a random number in [0, 1)."""
+    """Seconds to back off after the n-th eviction (n >= 1). `jitter` is a random number in [0, 1).
+
+    Kueue: UpdateRequeueState in pkg/workload.
+    """
     wait = _kep1282(n) if formula == "KEP1282" else _kueue(n, base, maximum)
     return wait * (1 + JITTER * jitter)
 
@@ -36,4 +40,4 @@ def _kueue(n: int, base: int, maximum: int) -> int:
 
 
 def _kep1282(n: int) -> float:
-    return min(KEP_FACTOR ** min(n - 1, 100), KEP_LONGEST)
+    return min(KEP_FACTOR ** min(n - 1, 100), KEP_MAX_SECONDS)

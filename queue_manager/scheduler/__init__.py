@@ -1,0 +1,12 @@
+"""The shell of admission: controllers that keep the pure cores up to date, and write what these decide.
+
+Modules:
+
+    admission_loop         runs admission cycles and writes admissions and refusals (`scheduling`, `queueing`)
+    quota_cache            pending Workloads and quota in use, derived from the caches
+    workload_controller    carries out the life cycle of each Workload (`lifecycle`)
+    workload_writer        the only writer of the status of Workloads
+    queue_status           status and finalizers of ClusterQueues, LocalQueues and ResourceFlavors
+    job_pods               which pods of a Job use a node, or cannot be scheduled
+    without_effect_events  Events about fields without effect
+"""

@@ -1,7 +1,8 @@
-"""The scheduler: runs admission cycles when something changed, and never otherwise.
+"""Runs admission cycles when something has changed, and writes their outcomes.
 
-Who waits and who holds how much stands in the `ledger`. A cycle is one synchronous call between two awaits, so
-nothing changes under it; what it admits and refuses is written behind it.
+The `quota_cache` knows the pending Workloads and the quota in use. A cycle is one synchronous call between two awaits,
+so nothing changes during it. Admissions are assumed in the quota cache at once, and written concurrently with further
+cycles. BEHAVIOUR.md#q11-admission-cycle.
 """
 
 from __future__ import annotations
@@ -27,43 +28,43 @@ from queue_manager.scheduling.workload_info import Info
 
 log = logging.getLogger(__name__)
 
-CONCURRENT_WRITES = 50
-NEVER = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # unless quota or flavors are changed
-RETRY_SECONDS = 1.0  # after a write that failed
-LONGEST_SECONDS = 60.0  # after one that was refused, and will be again
+CONCURRENT_WRITES = 50  # requests
+NEVER_FITS_REASONS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # hold until quota or flavors change
+RETRY_SECONDS = 1.0  # after a failed write, and after the first rejected one
+MAX_RETRY_SECONDS = 60.0  # the delay doubles with each write that the server rejects
 
 
 class Scheduler:
     """Admits Workloads."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, ledger: QuotaCache, writer: WorkloadWriter) -> None:
+    def __init__(self, runtime: Runtime, settings: Settings, quota_cache: QuotaCache, writer: WorkloadWriter) -> None:
         self.cycles = 0
         self._runtime = runtime
         self._settings = settings
-        self._ledger = ledger
+        self._quota_cache = quota_cache
         self._writer = writer
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._writes: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
-        self._refusals: dict[str, int] = {}  # how often the server refused, in a row, what to write about a uid
-        self._resting: dict[str, asyncio.TimerHandle] = {}  # by uid: its reason could not be written, and will be tried
+        self._refusals: dict[str, int] = {}  # by uid: rejected writes in a row
+        self._retry_timers: dict[str, asyncio.TimerHandle] = {}  # by uid: retries of reasons
         self._workloads.subscribe(self._on_workload)
         runtime.task(self.run)
 
-    def use(self, settings: Settings) -> None:
-        """From now on."""
+    def reconfigure(self, settings: Settings) -> None:
+        """Use these settings from the next cycle on."""
         self._settings = settings
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is None and old is not None:
             self._refusals.pop(old.metadata.uid, None)
-            self._wake_up(old.metadata.uid)
+            self._cancel_retry(old.metadata.uid)
 
     # --- cycles ---
 
     async def run(self) -> None:
-        """Cycle while there is somebody to try, then wait for a change."""
-        changed = self._ledger.changed
+        """Run cycles while there is a head to try, then wait for a change."""
+        changed = self._quota_cache.changed
         try:
             while True:
                 await changed.wait()
@@ -74,95 +75,99 @@ class Scheduler:
         finally:
             for task in self._writes:
                 task.cancel()
-            for uid in list(self._resting):
-                self._wake_up(uid)
+            for uid in list(self._retry_timers):
+                self._cancel_retry(uid)
 
     def cycle(self) -> bool:
-        """One admission cycle. False if there is nobody to try before something changes."""
+        """Run one admission cycle. False if nothing can be tried before something changes."""
         now = self._runtime.clock.now()
-        heads = self._ledger.queues.heads(self._ledger.is_active, now)
+        heads = self._quota_cache.queues.heads(self._quota_cache.is_active, now)
         if not heads:
             return False
         self.cycles += 1
         started = self._loop_time()
-        outcomes = run_cycle(self._ledger.state, heads, now)
+        outcomes = run_cycle(self._quota_cache.state, heads, now)
         progress = False
         for outcome in outcomes:
-            progress = self._act(outcome) or progress
-        self._measure(outcomes, self._loop_time() - started)
+            progress = self._carry_out(outcome) or progress
+        self._record_metrics(outcomes, self._loop_time() - started)
         return progress
 
-    def _act(self, outcome: Admit | Refuse) -> bool:
-        """True if the next cycle will see another head."""
+    def _carry_out(self, outcome: Admit | Refuse) -> bool:
+        """Carry out an outcome. True if the next cycle has another head to try."""
         if isinstance(outcome, Refuse):
-            self._ledger.queues.refused(outcome, never=outcome.reason in NEVER)
-            self._later(self._write_refusal(outcome))
+            self._quota_cache.queues.refused(outcome, never=outcome.reason in NEVER_FITS_REASONS)
+            self._start_write(self._write_refusal(outcome))
             return True
-        if self._must_wait_for_pods():
-            self._later(self._write_wait(outcome))
+        if self._is_blocked_by_pods():
+            self._start_write(self._write_wait(outcome))
             return False
-        self._ledger.assume(outcome)
-        self._later(self._write_admission(outcome))
+        self._quota_cache.assume(outcome)
+        self._start_write(self._write_admission(outcome))
         return True
 
-    def _must_wait_for_pods(self) -> bool:
+    def _is_blocked_by_pods(self) -> bool:
+        """Whether blockAdmission holds back admissions: an admitted Workload is not PodsReady.
+
+        BEHAVIOUR.md#q37-block-admission
+        """
         ready = self._settings.pods_ready
         if ready is None or not ready.block_admission:
             return False
-        return any(not holding.ready for holding in self._ledger.state.holdings.values())
+        return any(not holding.ready for holding in self._quota_cache.state.holdings.values())
 
     # --- writes ---
 
-    def _later(self, write: Coroutine[None, None, None]) -> None:
+    def _start_write(self, write: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(write)
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
 
     async def _write_admission(self, decision: Admit) -> None:
-        what = decision.info
-        workload = self._workloads.by_uid(what.uid)
-        written, rest = False, 0.0
+        info = decision.info
+        workload = self._workloads.by_uid(info.uid)
+        written, retry_after = False, 0.0
         try:
             if workload is not None:
                 async with self._slots:
                     latest = await self._writer.write(
                         workload, lambda draft: self._admit(draft, decision), event_reasons.SCHEDULER_COMPONENT
                     )
-                written = reserves_quota(latest)  # it may have ended in the same write
-                self._refusals.pop(what.uid, None)
+                written = reserves_quota(latest)  # False if the Workload finished in the same write
+                self._refusals.pop(info.uid, None)
         except Gone:
             pass
         except Exception as error:
-            _report(error, "an admission could not be written", what)
-            if _is_refusal(error):  # nobody else need wait for the quota meanwhile
-                rest = self._refused(what, error)
+            _report(error, "an admission could not be written", info)
+            if _is_refusal(error):  # the quota is free for others until the retry
+                retry_after = self._record_refusal(info, error)
             else:
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
-            self._ledger.settle(what, written=written, rest=rest)
+            self._quota_cache.resolve_assumption(info, written=written, retry_after=retry_after)
 
-    def _refused(self, what: Info, error: Exception) -> float:
-        """The server will not have what is to be written about a Workload, who is told once: when to try again."""
-        before = self._refusals.get(what.uid, 0)
-        workload = self._workloads.by_uid(what.uid)
+    def _record_refusal(self, info: Info, error: Exception) -> float:
+        """The server rejects what we write about a Workload: record one Event, return the seconds until the retry."""
+        before = self._refusals.get(info.uid, 0)
+        workload = self._workloads.by_uid(info.uid)
         if workload is not None:
-            self._refusals[what.uid] = before + 1
+            self._refusals[info.uid] = before + 1
             if not before:
                 text = f"Cannot be written: {error}"
                 self._runtime.recorder(event_reasons.SCHEDULER_COMPONENT).event(
                     workload, "Warning", event_reasons.QUEUEING_REFUSED, text
                 )
-        return min(LONGEST_SECONDS, RETRY_SECONDS * 2.0 ** min(before, 32))
+        return min(MAX_RETRY_SECONDS, RETRY_SECONDS * 2.0 ** min(before, 32))
 
     def _admit(self, draft: Draft, decision: Admit) -> None:
-        """Only if nothing has changed since the decision that would have changed it."""
-        newest = self._ledger.read(draft.workload)
-        if not self._ledger.is_active(decision.cluster_queue) or self._ledger.queues.is_stopped(newest.queue):
+        """Reserve quota, unless something on which the decision depends has changed."""
+        newest = self._quota_cache.read(draft.workload)
+        if not self._quota_cache.is_active(decision.cluster_queue) or self._quota_cache.queues.is_stopped(newest.queue):
             return
         if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decision.info):
             transitions.reserve(draft, decision.cluster_queue, decision.assignment)
             flavors = {flavor for pod_set in decision.assignment.pod_sets for flavor in pod_set.flavors.values()}
-            admission_checks.synchronise(draft, self._ledger.state.checks_of(decision.cluster_queue, flavors))
+            admission_checks.synchronise(draft, self._quota_cache.state.checks_of(decision.cluster_queue, flavors))
             admission_checks.confirm(draft)
 
     async def _write_refusal(self, refusal: Refuse) -> None:
@@ -170,7 +175,11 @@ class Scheduler:
             before = len(draft.events)
             if waits(draft.workload):
                 transitions.refuse(draft, refusal.reason, refusal.message, refusal.info.requests)
-            if len(draft.events) > before and refusal.reason in NEVER and self._is_strict(refusal.cluster_queue):
+            if (
+                len(draft.events) > before
+                and refusal.reason in NEVER_FITS_REASONS
+                and self._is_strict(refusal.cluster_queue)
+            ):
                 text = f"Can never be admitted, and blocks ClusterQueue {refusal.cluster_queue}: {refusal.message}"
                 draft.event("Warning", event_reasons.NEVER_FITS, text)
 
@@ -183,9 +192,9 @@ class Scheduler:
 
         await self._write_reason(decision.info, wait)
 
-    async def _write_reason(self, what: Info, transition: transitions.Transition) -> None:
-        workload = self._workloads.by_uid(what.uid)
-        if workload is None or what.uid in self._resting or not _changes(workload, transition, self._runtime):
+    async def _write_reason(self, info: Info, transition: transitions.Transition) -> None:
+        workload = self._workloads.by_uid(info.uid)
+        if workload is None or info.uid in self._retry_timers or not _changes(workload, transition, self._runtime):
             return
         try:
             async with self._slots:
@@ -193,42 +202,44 @@ class Scheduler:
         except Gone:
             return
         except Exception as error:
-            if what.uid not in self._resting:  # else another attempt of the same moment has been told of
-                _report(error, "a refusal could not be written", what)
-                self._rest(workload, self._refused(what, error) if _is_refusal(error) else RETRY_SECONDS)
+            if info.uid not in self._retry_timers:  # else a concurrent write has reported it
+                _report(error, "a refusal could not be written", info)
+                self._retry_reason_after(
+                    workload, self._record_refusal(info, error) if _is_refusal(error) else RETRY_SECONDS
+                )
 
-    def _rest(self, workload: Workload, seconds: float) -> None:
-        """However often its queue changes meanwhile, its reason is tried again only then."""
+    def _retry_reason_after(self, workload: Workload, seconds: float) -> None:
+        """Do not write the reason of this Workload again for `seconds`, however often its queue changes."""
 
         def end() -> None:
-            self._wake_up(workload.metadata.uid)
-            local = self._ledger.queues.local_queues.get(workload.local_queue)
-            self._ledger.wake([local.spec.cluster_queue] if local else [])
+            self._cancel_retry(workload.metadata.uid)
+            local = self._quota_cache.queues.local_queues.get(workload.local_queue)
+            self._quota_cache.requeue_inadmissible([local.spec.cluster_queue] if local else [])
 
-        self._resting[workload.metadata.uid] = asyncio.get_running_loop().call_later(seconds, end)
+        self._retry_timers[workload.metadata.uid] = asyncio.get_running_loop().call_later(seconds, end)
 
-    def _wake_up(self, uid: str) -> None:
-        timer = self._resting.pop(uid, None)
+    def _cancel_retry(self, uid: str) -> None:
+        timer = self._retry_timers.pop(uid, None)
         if timer is not None:
             timer.cancel()
 
     def _is_strict(self, cluster_queue: str) -> bool:
-        pending = self._ledger.queues.cluster_queues.get(cluster_queue)
+        pending = self._quota_cache.queues.cluster_queues.get(cluster_queue)
         return pending is not None and pending.strategy == policies.STRICT_FIFO and not pending.pass_by
 
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _measure(self, outcomes: list[Admit | Refuse], seconds: float) -> None:
+    def _record_metrics(self, outcomes: list[Admit | Refuse], seconds: float) -> None:
         admitted = sum(isinstance(outcome, Admit) for outcome in outcomes)
         result = {"result": "success" if admitted else "inadmissible"}
         self._runtime.metrics.inc("kueue_admission_attempts_total", result)
         self._runtime.metrics.observe("kueue_admission_attempt_duration_seconds", result, seconds)
 
 
-def _report(error: Exception, text: str, what: Info) -> None:
-    """A server that is busy or away is part of life; anything else is a mistake of ours, told with its place."""
-    extra = {"key": str(what.key), "error": str(error)}
+def _report(error: Exception, text: str, info: Info) -> None:
+    """Log a failed write; with a traceback unless the server is busy or unreachable."""
+    extra = {"key": str(info.key), "error": str(error)}
     if isinstance(error, ApiError | OSError):
         log.warning(text, extra=extra)
     else:

@@ -1,7 +1,8 @@
-"""The status of ClusterQueues and LocalQueues, and the finalizers that keep what is in use.
+"""The status of ClusterQueues and LocalQueues, and the finalizers of queues and flavors that are in use.
 
-Everything in a status is computed from the ledger; it is written only when it differs, and changes
-of Workloads are collected for a second, so a burst of admissions costs one write per queue.
+A status is computed from the quota cache and written only when it differs. Changes of Workloads are batched for
+STATUS_BATCH_SECONDS, so that a burst of admissions costs one write per queue (Kueue: UpdatesBatchPeriod).
+BEHAVIOUR.md#q30-queue-status.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ from queue_manager.api.without_effect import without_effect
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.lifecycle.status_draft import stated
+from queue_manager.lifecycle.status_draft import make_condition
 from queue_manager.scheduler.quota_cache import QuotaCache, flavors_of
 from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.quota_state import Holding, QueueState
 from queue_manager.scheduling.quota_tree import FlavorResource
 
-BATCH_SECONDS = 1.0  # changes of Workloads are collected so long
+STATUS_BATCH_SECONDS = 1.0  # from a Workload's change to the status write
 
 
 class QueueStatusController:
-    """One worker: a queue's status is written by nobody else."""
+    """The only writer of the status of queues; it has one worker."""
 
-    def __init__(self, runtime: Runtime, ledger: QuotaCache) -> None:
+    def __init__(self, runtime: Runtime, quota_cache: QuotaCache) -> None:
         self._runtime = runtime
-        self._ledger = ledger
+        self._quota_cache = quota_cache
         self._cluster_queues = runtime.cache(CLUSTER_QUEUES, ClusterQueue)
         self._local_queues = runtime.cache(LOCAL_QUEUES, LocalQueue)
         self._flavors = runtime.cache(RESOURCE_FLAVORS, ResourceFlavor)
@@ -62,30 +63,30 @@ class QueueStatusController:
         self._local_queues.subscribe(self._on_local_queue)
         self._flavors.subscribe(self._on_flavor)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
-        ledger.in_vain.append(self._on_admission_in_vain)
+        quota_cache.lost_admission_listeners.append(self._on_lost_admission)
         runtime.worker(self.queue, self.sync)
 
-    # --- what to look at ---
+    # --- events ---
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         for workload in (old, new):
             if workload is None:
                 continue
-            self._soon("lq", workload.local_queue)
+            self._enqueue_later("lq", workload.local_queue)
             local = self._local_queues.get(*workload.local_queue)
             admission = workload.status.admission
             if local is not None:
-                self._soon("cq", Key("", local.spec.cluster_queue))
+                self._enqueue_later("cq", Key("", local.spec.cluster_queue))
             if admission is not None:
-                self._soon("cq", Key("", admission.cluster_queue))
+                self._enqueue_later("cq", Key("", admission.cluster_queue))
 
-    def _on_admission_in_vain(self, holding: Holding) -> None:
-        """It was counted while it was being written, and its Workload may never change because of it."""
-        self._soon("lq", holding.queue)
-        self._soon("cq", Key("", holding.cluster_queue))
+    def _on_lost_admission(self, holding: Holding) -> None:
+        """The holding was counted while it was being written, and its Workload may not change again."""
+        self._enqueue_later("lq", holding.queue)
+        self._enqueue_later("cq", Key("", holding.cluster_queue))
 
-    def _soon(self, kind: str, key: Key) -> None:
-        self.queue.add_after((kind, key), BATCH_SECONDS)
+    def _enqueue_later(self, kind: str, key: Key) -> None:
+        self.queue.add_after((kind, key), STATUS_BATCH_SECONDS)
 
     def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
         queue = new or old
@@ -94,7 +95,7 @@ class QueueStatusController:
         if new is not None:
             self.queue.add(("cq", new.metadata.key))
         if old is None or new is None or old.spec != new.spec or old.status.conditions != new.status.conditions:
-            for key in self._ledger.queues.local_queues_of(queue.metadata.name):
+            for key in self._quota_cache.queues.local_queues_of(queue.metadata.name):
                 self.queue.add(("lq", key))
         for flavor in sorted((flavors_of(old) if old else set()) ^ (flavors_of(new) if new else set())):
             self.queue.add(("rf", Key("", flavor)))
@@ -104,7 +105,7 @@ class QueueStatusController:
             self.queue.add(("lq", new.metadata.key))
         queue = new or old
         if queue is not None and (old is None or new is None):
-            self._soon("cq", Key("", queue.spec.cluster_queue))
+            self._enqueue_later("cq", Key("", queue.spec.cluster_queue))
 
     def _on_flavor(self, old: ResourceFlavor | None, new: ResourceFlavor | None) -> None:
         flavor = new or old
@@ -112,22 +113,23 @@ class QueueStatusController:
             return
         self.queue.add(("rf", flavor.metadata.key))
         if old is None or new is None:
-            for name, state in self._ledger.state.queues.items():
+            for name, state in self._quota_cache.state.queues.items():
                 if flavor.metadata.name in flavors_of(state.queue):
                     self.queue.add(("cq", Key("", name)))
 
     def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
         check = new or old
         if check is not None and (old is None or new is None or old.active != new.active):
-            for name in self._ledger.state.queues:
-                if check.metadata.name in self._ledger.state.checks_of(name):
+            for name in self._quota_cache.state.queues:
+                if check.metadata.name in self._quota_cache.state.checks_of(name):
                     self.queue.add(("cq", Key("", name)))
-                    for key in self._ledger.queues.local_queues_of(name):
+                    for key in self._quota_cache.queues.local_queues_of(name):
                         self.queue.add(("lq", key))
 
-    # --- work ---
+    # --- sync ---
 
     async def sync(self, item: tuple[str, Key]) -> None:
+        """Bring the status of one queue ("cq", "lq") or the finalizer of one flavor ("rf") up to date."""
         kind, key = item
         try:
             match kind:
@@ -142,19 +144,19 @@ class QueueStatusController:
                 return
             if not error.is_conflict:
                 raise
-            self._soon(kind, key)  # somebody else wrote: look at the newest state
+            self._enqueue_later(kind, key)  # conflict with another writer: sync the newest state
 
     async def _sync_cluster_queue(self, key: Key) -> None:
         queue = self._cluster_queues.get(key.namespace, key.name)
-        state = self._ledger.state.queues.get(key.name)
+        state = self._quota_cache.state.queues.get(key.name)
         if queue is None or state is None:
             return
         in_use = bool(state.holdings)
         if await self._keep_finalizer(CLUSTER_QUEUES, queue, in_use):
             return
-        why = self._ledger.state.inactive(key.name)
+        why = self._quota_cache.state.inactive(key.name)
         active = ("False", *why) if why else ("True", reasons.READY, messages.CLUSTER_QUEUE_READY_MESSAGE)
-        pending = self._ledger.queues.cluster_queues.get(key.name)
+        pending = self._quota_cache.queues.cluster_queues.get(key.name)
         holdings = list(state.holdings.values())
         await self._write(
             CLUSTER_QUEUES,
@@ -170,14 +172,14 @@ class QueueStatusController:
         queue = self._local_queues.get(key.namespace, key.name)
         if queue is None or queue.metadata.deletion_timestamp is not None:
             return
-        state = self._ledger.state.queues.get(queue.spec.cluster_queue)
+        state = self._quota_cache.state.queues.get(queue.spec.cluster_queue)
         holdings = [h for h in state.holdings.values() if h.queue == key] if state is not None else []
         await self._write(
             LOCAL_QUEUES,
             queue,
             queue.status,
             self._local_active(queue),
-            self._ledger.queues.waiting(key),  # whether or not there is a ClusterQueue for them
+            self._quota_cache.queues.pending_count(key),  # also those without a ClusterQueue
             holdings,
             _usages(state, holdings, borrowed=False) if state is not None else ((), ()),
         )
@@ -186,9 +188,9 @@ class QueueStatusController:
         name = queue.spec.cluster_queue
         if stops(queue.spec.stop_policy):
             return "False", reasons.STOPPED, messages.LOCAL_QUEUE_IS_STOPPED_MESSAGE
-        if name not in self._ledger.state.queues:
+        if name not in self._quota_cache.state.queues:
             return "False", reasons.CLUSTER_QUEUE_MISSING, messages.CLUSTER_QUEUE_UNUSABLE_MESSAGE
-        if not self._ledger.is_active(name):
+        if not self._quota_cache.is_active(name):
             return "False", reasons.CLUSTER_QUEUE_INACTIVE, messages.CLUSTER_QUEUE_UNUSABLE_MESSAGE
         return "True", reasons.READY, messages.LOCAL_QUEUE_READY_MESSAGE
 
@@ -226,8 +228,11 @@ class QueueStatusController:
         )
 
     def _blocked(self, queue: ClusterQueue) -> tuple[str, str, str] | None:
-        """A StrictFIFO head that can never fit; None while there is none."""
-        pending = self._ledger.queues.cluster_queues.get(queue.metadata.name)
+        """The Blocked condition while a StrictFIFO head can never fit, else None.
+
+        BEHAVIOUR.md#q31-never-fitting-head
+        """
+        pending = self._quota_cache.queues.cluster_queues.get(queue.metadata.name)
         if pending is None or pending.never is None:
             return None
         return "True", reasons.HEAD_NEVER_FITS, f"The first Workload can never be admitted: {pending.never.message}"
@@ -235,15 +240,15 @@ class QueueStatusController:
     def _conditions(
         self, queue: Object, old: tuple[Condition, ...], kind: str, value: tuple[str, str, str] | None
     ) -> tuple[Condition, ...]:
-        """The conditions with this one as it must be; None: without it."""
+        """The conditions with this one set to `value`, or without it if `value` is None."""
         known = next((c for c in old if c.type == kind), None)
         if value is None:
             return tuple(c for c in old if c is not known)
         now = self._runtime.clock.now().astimezone(UTC).replace(microsecond=0)
-        new = stated(known, kind, *value, queue.metadata.generation, now)
+        new = make_condition(known, kind, *value, queue.metadata.generation, now)
         return old if new is known else (*(c for c in old if c is not known), new)
 
-    # --- in use ---
+    # --- finalizers
 
     async def _sync_flavor(self, key: Key) -> None:
         flavor = self._flavors.get(key.namespace, key.name)
@@ -252,7 +257,7 @@ class QueueStatusController:
             await self._keep_finalizer(RESOURCE_FLAVORS, flavor, used)
 
     async def _keep_finalizer(self, resource: Resource, obj: Object, in_use: bool) -> bool:
-        """Put our finalizer on what lives, take it off what is deleted and unused. True if it was written."""
+        """Add our finalizer to a live object; remove it from a deleted one that is unused. True if it was written."""
         meta = obj.metadata
         has = keys.FINALIZER in meta.finalizers
         deleting = meta.deletion_timestamp is not None
@@ -266,7 +271,10 @@ class QueueStatusController:
 
 
 def _unsupported(queue: ClusterQueue) -> tuple[str, str, str] | None:
-    """Fields of its spec that have no effect; None if all have."""
+    """The Unsupported condition if fields of the spec have no effect, else None.
+
+    BEHAVIOUR.md#q32-fields-without-effect
+    """
     sentences = without_effect(str(CLUSTER_QUEUES), msgspec.to_builtins(queue))
     return ("True", reasons.FIELDS_WITHOUT_EFFECT, "; ".join(sentences)) if sentences else None
 
@@ -274,7 +282,7 @@ def _unsupported(queue: ClusterQueue) -> tuple[str, str, str] | None:
 def _usages(
     state: QueueState, holdings: Iterable[Holding], *, borrowed: bool
 ) -> tuple[tuple[FlavorUsage, ...], tuple[FlavorUsage, ...]]:
-    """(reserved, in use), in the order of the ClusterQueue's spec. `borrowed`: with what is beyond nominal quota."""
+    """(reservation, usage), in the order of the ClusterQueue's spec. `borrowed`: with the part above nominal quota."""
     reserved: dict[FlavorResource, int] = {}
     used: dict[FlavorResource, int] = {}
     for holding in holdings:
@@ -305,7 +313,7 @@ def _rows(state: QueueState, amounts: dict[FlavorResource, int], borrowed: bool)
 
 
 def _status_tree(status: QueueStatus) -> Json:
-    """All fields, zeros and empty lists included."""
+    """The status with all fields, zeros and empty lists included."""
     return {
         "conditions": msgspec.to_builtins(status.conditions),
         "pendingWorkloads": status.pending_workloads,

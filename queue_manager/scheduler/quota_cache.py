@@ -1,9 +1,10 @@
-"""Who waits, and who holds how much: two views of the API, derived from the caches and updated with them.
+"""Pending Workloads and quota in use: two views of the API, derived from the caches and updated with them.
 
-Both change synchronously with each event of a watch and each answer to a write, so between two awaits they stand
-still. What the scheduler admits is *assumed* at once: the Workload leaves the line and its usage counts before the
-write has begun. If the write fails the assumption is forgotten and the Workload stands in line again. Whatever frees
-quota or changes the rules wakes those that had been refused.
+Both change synchronously with each watch event and each response to a write, so they do not change between two awaits.
+An admission is *assumed* at once: the Workload is no longer pending, and its usage counts, before the write starts. If
+the write fails, the assumption is dropped and the Workload is pending again. Whatever frees quota or changes a queue's
+rules makes the refused Workloads eligible again. Kueue: AssumeWorkload and ForgetWorkload of pkg/cache/scheduler,
+QueueInadmissibleWorkloads of pkg/cache/queue. BEHAVIOUR.md#q9-requeue-of-inadmissible-workloads.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ from queue_manager.scheduling.pod_surroundings import PodSurroundings
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
 from queue_manager.scheduling.workload_info import Info, info
 
-SECOND_LOOK = 1.0  # s: after the rules of a ClusterQueue have changed
+SECOND_TRY_SECONDS = 1.0  # after a ClusterQueue's spec has changed
 
 
 class QuotaCache:
-    """The line (`queues`) and the quota in use (`state`). `changed` is set when there may be somebody to try."""
+    """Pending Workloads (`queues`) and quota in use (`state`). `changed` is set when a cycle may admit something."""
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
         self.state = SchedulerState(ignore_undeclared=settings.resources.ignore_undeclared)
@@ -60,7 +61,7 @@ class QuotaCache:
         self._clock = runtime.clock
         self._settings = settings
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
-        self.in_vain: list[Callable[[Holding], None]] = []  # told of lost admissions: no watch tells of them
+        self.lost_admission_listeners: list[Callable[[Holding], None]] = []  # called with each assumption that failed
         self._assumed: set[str] = set()  # uids whose admission is being written
         runtime.cache(NAMESPACES, Namespace).subscribe(self._on_namespace)
         runtime.cache(RESOURCE_FLAVORS, ResourceFlavor).subscribe(self._on_flavor)
@@ -75,17 +76,17 @@ class QuotaCache:
         self._surroundings: dict[str, PodSurroundings] = {}
         self._workloads.subscribe(self._on_workload)
 
-    def use(self, settings: Settings) -> None:
-        """From now on; who waits is read and placed anew, and has another chance."""
+    def reconfigure(self, settings: Settings) -> None:
+        """Use these settings from now on: every Workload is read again, and refused ones are eligible again."""
         self._settings = settings
         self.state.ignore_undeclared = settings.resources.ignore_undeclared
-        self._read_again(lambda workload: True)
-        self.wake(list(self.queues.cluster_queues))
+        self._reread(lambda workload: True)
+        self.requeue_inadmissible(list(self.queues.cluster_queues))
 
-    # --- what the scheduler does ---
+    # --- used by the scheduler ---
 
     def read(self, workload: Workload) -> Info:
-        """Its requests, its place in the queue, and until when it must not be admitted."""
+        """The Workload's requests, its rank, and until when it must not be admitted."""
         around = self._pod_surroundings(workload.metadata.namespace)
         found = info(workload, self._settings.timestamp, self._settings.resources, around)
         if requeuing.ends_instead_of_retry(workload, self._settings) is not None:
@@ -93,62 +94,65 @@ class QuotaCache:
         return found
 
     def assume(self, decision: Admit) -> None:
-        """Admitted, though not written yet: out of line, and its usage counts. `settle` says how it ended."""
-        what = decision.info
-        self.queues.remove(what.key)
-        self._assumed.add(what.uid)
+        """Count an admission before it is written; the Workload is not pending. `resolve_assumption` must follow."""
+        candidate = decision.info
+        self.queues.remove(candidate.key)
+        self._assumed.add(candidate.uid)
         self.state.hold(
             Holding(
-                uid=what.uid,
-                key=what.key,
+                uid=candidate.uid,
+                key=candidate.key,
                 cluster_queue=decision.cluster_queue,
-                queue=what.queue,
+                queue=candidate.queue,
                 usage=decision.assignment.usage,
                 admitted=not self.state.checks_of(decision.cluster_queue),
             )
         )
 
-    def settle(self, what: Info, *, written: bool, rest: float = 0.0) -> None:
-        """An admission was written, or came to nothing: then its quota is free, and who still waits in line again.
+    def resolve_assumption(self, candidate: Info, *, written: bool, retry_after: float = 0.0) -> None:
+        """The write of an assumed admission has ended. Unless `written`, quota is free and the Workload pending again.
 
-        Not before `rest` seconds have passed, unless the Workload changes; meanwhile it is others' turn.
+        Then it is not tried before `retry_after` seconds have passed, unless it changes; other Workloads may use the
+        quota.
         """
-        self._assumed.discard(what.uid)
-        latest = self._workloads.by_uid(what.uid)
+        self._assumed.discard(candidate.uid)
+        latest = self._workloads.by_uid(candidate.uid)
         if written or (latest is not None and reserves_quota(latest)):
             return
-        released = self.state.release(what.uid)
+        released = self.state.release(candidate.uid)
         if latest is not None:
-            self._line_up(latest, rest)
+            self._enqueue(latest, retry_after)
         self._released(released)
         if released is not None:
-            if rest:
-                resting = self.queues.get(what.key)
-                asyncio.get_running_loop().call_later(rest, self._end_rest, resting, released.cluster_queue)
-            for tell in self.in_vain:
-                tell(released)
+            if retry_after:
+                delayed = self.queues.get(candidate.key)
+                asyncio.get_running_loop().call_later(
+                    retry_after, self._end_retry_delay, delayed, released.cluster_queue
+                )
+            for listener in self.lost_admission_listeners:
+                listener(released)
         self.changed.set()
 
-    def _end_rest(self, resting: Info | None, cluster_queue: str) -> None:
-        """By the timer alone: the clock may have been set back. Not if the Workload has changed meanwhile."""
-        latest = self._workloads.by_uid(resting.uid) if resting is not None else None
-        if latest is not None and self.queues.get(latest.metadata.key) is resting:
-            self._line_up(latest)
-        self.wake([cluster_queue])
+    def _end_retry_delay(self, delayed: Info | None, cluster_queue: str) -> None:
+        """Enqueue the Workload again if it has not changed. Runs on a timer, since the wall clock may be set back."""
+        latest = self._workloads.by_uid(delayed.uid) if delayed is not None else None
+        if latest is not None and self.queues.get(latest.metadata.key) is delayed:
+            self._enqueue(latest)
+        self.requeue_inadmissible([cluster_queue])
 
-    # --- what everybody asks ---
+    # --- queries ---
 
     def is_active(self, cluster_queue: str) -> bool:
-        """It exists, and nothing keeps it from admitting."""
+        """Whether the ClusterQueue exists and can admit."""
         return cluster_queue in self.state.queues and self.state.inactive(cluster_queue) is None
 
-    def wake(self, cluster_queues: Iterable[str]) -> None:
-        """Give those another chance that these ClusterQueues had refused."""
-        self.queues.wake(cluster_queues, self._clock.now())
+    def requeue_inadmissible(self, cluster_queues: Iterable[str]) -> None:
+        """Make the Workloads that these ClusterQueues have refused eligible again."""
+        self.queues.requeue_inadmissible(cluster_queues, self._clock.now())
         self.changed.set()
 
     def view(self, workload: Workload) -> WorkloadContext:
-        """What surrounds a Workload, for its life cycle."""
+        """The surroundings of a Workload, for its life cycle."""
         local = self.queues.local_queues.get(workload.local_queue)
         name = local.spec.cluster_queue if local is not None else ""
         admission = workload.status.admission
@@ -173,11 +177,11 @@ class QuotaCache:
         )
 
     def workloads_of(self, queues: Iterable[Key]) -> list[Key]:
-        """Workloads, waiting or not, that name one of these LocalQueues."""
+        """The Workloads, pending or not, that name one of these LocalQueues."""
         wanted = set(queues)
         return [w.metadata.key for w in self._workloads.values() if w.local_queue in wanted]
 
-    # --- the world as it changes ---
+    # --- events ---
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is None:
@@ -189,12 +193,12 @@ class QuotaCache:
             self._hold(new)
         elif new.metadata.uid not in self._assumed:
             released = self.state.release(new.metadata.uid)
-            self._line_up(new)
+            self._enqueue(new)
             self._released(released)
         self.changed.set()
 
     def _hold(self, workload: Workload) -> None:
-        """Count what a Workload holds; what it holds no longer is free."""
+        """Count what a Workload holds; what it no longer holds is free."""
         before = self.state.holdings.get(workload.metadata.uid)
         holding = holding_of(workload, self.read(workload).pod_sets)
         if holding is None:
@@ -203,18 +207,18 @@ class QuotaCache:
         if before is not None and before.usage != holding.usage:
             self._released(before)
 
-    def _line_up(self, workload: Workload, rest: float = 0.0) -> None:
+    def _enqueue(self, workload: Workload, retry_after: float = 0.0) -> None:
         now = self._clock.now()
         if waits(workload):
             found = self.read(workload)
-            until = max(now + timedelta(seconds=rest), found.requeue_at or now)
-            self.queues.put(msgspec.structs.replace(found, requeue_at=until) if rest else found, now)
+            until = max(now + timedelta(seconds=retry_after), found.requeue_at or now)
+            self.queues.put(msgspec.structs.replace(found, requeue_at=until) if retry_after else found, now)
         else:
             self.queues.remove(workload.metadata.key)
 
     def _released(self, holding: Holding | None) -> None:
         if holding is not None:
-            self.wake(self.state.relatives(holding.cluster_queue))
+            self.requeue_inadmissible(self.state.relatives(holding.cluster_queue))
 
     def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
         now = self._clock.now()
@@ -223,7 +227,7 @@ class QuotaCache:
                 relatives = self.state.relatives(old.metadata.name)
                 self.state.drop_queue(old.metadata.name)
                 self.queues.drop_cluster_queue(old.metadata.name)
-                self.wake(relatives)
+                self.requeue_inadmissible(relatives)
             return
         before = [] if old is None else self.state.relatives(old.metadata.name)
         self.state.set_queue(new)
@@ -231,9 +235,9 @@ class QuotaCache:
         self.changed.set()
         if old is None or old.spec != new.spec:
             concerned = list(dict.fromkeys([*before, *self.state.relatives(new.metadata.name)]))
-            self.wake(concerned)
-            if old is not None:  # whoever is admitted now changes what the others have to be told
-                asyncio.get_running_loop().call_later(SECOND_LOOK, self.wake, concerned)
+            self.requeue_inadmissible(concerned)
+            if old is not None:  # the admissions that follow change the messages of those that stay pending
+                asyncio.get_running_loop().call_later(SECOND_TRY_SECONDS, self.requeue_inadmissible, concerned)
 
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         if new is not None:
@@ -252,7 +256,7 @@ class QuotaCache:
         else:
             self.state.flavors[name] = new
         if old is None or new is None or old.spec != new.spec:
-            self.wake([q for q, s in self.state.queues.items() if name in flavors_of(s.queue)])
+            self.requeue_inadmissible([q for q, s in self.state.queues.items() if name in flavors_of(s.queue)])
 
     def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
         check = new or old
@@ -264,25 +268,25 @@ class QuotaCache:
         else:
             self.state.checks[name] = new
         if old is None or new is None or old.active != new.active:
-            self.wake([q for q, s in self.state.queues.items() if name in self.state.checks_of(q)])
+            self.requeue_inadmissible([q for q, s in self.state.queues.items() if name in self.state.checks_of(q)])
 
     def _on_limit_range(self, old: LimitRange | None, new: LimitRange | None) -> None:
         limit_range = new or old
         if limit_range is not None and (old is None or new is None or old.spec != new.spec):
             self._surroundings.pop(limit_range.metadata.namespace, None)
-            self._read_again(lambda w: w.metadata.namespace == limit_range.metadata.namespace)
+            self._reread(lambda w: w.metadata.namespace == limit_range.metadata.namespace)
 
     def _on_runtime_class(self, old: RuntimeClass | None, new: RuntimeClass | None) -> None:
         if old is None or new is None or old.overhead != new.overhead:
             self._surroundings.clear()
-            self._read_again(_names_runtime_class)
+            self._reread(_names_runtime_class)
 
-    def _read_again(self, concerned: Callable[[Workload], bool]) -> None:
-        """What these Workloads ask for, or hold, has changed without them."""
+    def _reread(self, concerned: Callable[[Workload], bool]) -> None:
+        """Read these Workloads again: LimitRanges, overhead or settings have changed, and with them the requests."""
         for workload in filter(concerned, self._workloads.values()):
             if workload.metadata.key in self.queues:
                 self.queues.remove(workload.metadata.key)
-                self._line_up(workload)
+                self._enqueue(workload)
                 self.changed.set()
             elif reserves_quota(workload):
                 self._hold(workload)
@@ -302,11 +306,11 @@ class QuotaCache:
             return
         self.state.namespaces[new.metadata.name] = new.metadata.labels
         if old is None or old.metadata.labels != new.metadata.labels:
-            self.wake(list(self.queues.cluster_queues))
+            self.requeue_inadmissible(list(self.queues.cluster_queues))
 
 
 def waits(workload: Workload) -> bool:
-    """It may be given quota: nobody has ended, deleted, switched off or gated it, and it has none."""
+    """Whether quota may be reserved: the Workload is active, not gated, deleted or finished, and holds none."""
     return (
         workload.spec.active
         and workload.metadata.deletion_timestamp is None

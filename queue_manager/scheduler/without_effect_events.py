@@ -1,7 +1,7 @@
-"""Events about fields that are accepted and have no effect (`api.without_effect`).
+"""Records Events about fields that are accepted and have no effect (`api.without_effect`).
 
-One for each generation of an object. Jobs get theirs with their Workload (`jobs.controller`). A restart of the manager
-repeats those of objects that exist.
+One Event per generation of an object. Those of Jobs are recorded with their Workload (`jobs.controller`). A restart of
+the manager records them again. BEHAVIOUR.md#q32-fields-without-effect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ O = TypeVar("O", bound=Object)  # noqa: E741 - O as in object
 
 
 class WithoutEffectEvents:
-    """Watches queues, flavors, Cohorts and single pods. To be made before the runtime starts."""
+    """Watches queues, flavors, Cohorts and single pods."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -47,10 +47,10 @@ class WithoutEffectEvents:
 
 
 def _is_known(old: Object | None, new: Object) -> bool:
-    """Its fields are those of a state that was read before. The labels of a pod are read when it appears."""
+    """Whether these fields were read in an earlier state. The labels of a pod are read when it appears."""
     return old is not None and old.metadata.generation == new.metadata.generation
 
 
 def _is_of_no_interest(obj: Object) -> bool:
-    """Most pods: read before any of them is turned into a tree."""
+    """Whether to skip the object before it is converted to a tree, as most pods."""
     return isinstance(obj, Pod) and (keys.QUEUE_NAME not in obj.metadata.labels or is_terminal(obj))

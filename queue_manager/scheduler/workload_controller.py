@@ -1,4 +1,4 @@
-"""Carries out the life cycle: looks at one Workload, asks for the next step, takes it, looks again."""
+"""Carries out the life cycle: one sync of a Workload decides one step (`lifecycle.rules`) and carries it out."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 
-WORKERS = 10
-ORPHAN = "orphan"  # finalizer of what is deleted without its dependents
-BY_OWNER = "owner"  # index of Workloads, by the uid of the Job that each stands for; the Job's side asks it too
+WORKERS = 10  # concurrent syncs
+ORPHAN = "orphan"  # finalizer of a Job that is deleted with propagationPolicy Orphan
+BY_OWNER = "owner"  # index of Workloads by the uid of their Job; `jobs` uses it too
 
 
 class WorkloadController:
-    """Brings each Workload forward by one step at a time."""
+    """Advances each Workload by one step per sync."""
 
     def __init__(
-        self, runtime: Runtime, settings: Settings, ledger: QuotaCache, writer: WorkloadWriter, running: JobPods
+        self, runtime: Runtime, settings: Settings, quota_cache: QuotaCache, writer: WorkloadWriter, running: JobPods
     ) -> None:
         """`running`: the pods that use nodes."""
         self._runtime = runtime
         self._settings = settings
-        self._ledger = ledger
+        self._quota_cache = quota_cache
         self._writer = writer
         self._rng: Random = runtime.rng
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
@@ -49,19 +49,19 @@ class WorkloadController:
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
         runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
-        self._stuck = JobPods(runtime, "no node can take", lambda pod: unschedulable(pod) is not None)
-        self._stuck.subscribe(self._on_stuck)
+        self._unschedulable = JobPods(runtime, "no node can take", lambda pod: unschedulable(pod) is not None)
+        self._unschedulable.subscribe(self._on_unschedulable)
         self._running = running
         self._running.subscribe(self._on_running)
         runtime.worker(self.queue, self.sync, WORKERS)
 
-    def use(self, settings: Settings) -> None:
-        """From now on; deadlines may be others."""
+    def reconfigure(self, settings: Settings) -> None:
+        """Use these settings from now on: every Workload is synced, since its deadlines may have changed."""
         self._settings = settings
         for workload in self._workloads.values():
             self.queue.add(workload.metadata.key)
 
-    # --- what to look at ---
+    # --- events ---
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is not None:
@@ -76,59 +76,60 @@ class WorkloadController:
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         queue = new or old
         if queue is not None and (old is None or new is None or old.spec != new.spec):
-            self._look_at_members([queue.metadata.key])
+            self._enqueue_members([queue.metadata.key])
 
     def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
         queue = new or old
         if queue is None or (old is not None and new is not None and not _matters(old, new)):
             return
-        self._look_at_cluster_queue(queue.metadata.name)
+        self._enqueue_cluster_queue(queue.metadata.name)
 
     def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
         check = new or old
         if check is not None and (old is None or new is None or old.active != new.active):
-            for name in self._ledger.state.queues:
-                if check.metadata.name in self._ledger.state.checks_of(name):
-                    self._look_at_cluster_queue(name)
+            for name in self._quota_cache.state.queues:
+                if check.metadata.name in self._quota_cache.state.checks_of(name):
+                    self._enqueue_cluster_queue(name)
 
-    def _on_stuck(self, job_uid: str) -> None:
-        """Another timeout may count now."""
+    def _on_unschedulable(self, job_uid: str) -> None:
+        """unschedulableTimeout may apply now, or no longer."""
         waiting = self._settings.pods_ready
         if waiting is not None and waiting.unschedulable_timeout is not None:
             for workload in self._workloads.lookup(BY_OWNER, job_uid):
                 self.queue.add(workload.metadata.key)
 
     def _on_running(self, job_uid: str) -> None:
-        """What a deleted Job has left behind may go once its last pod has ended."""
+        """The Workload of a deleted Job can finish once the last pod has ended."""
         job = self._jobs.by_uid(job_uid)
         gone = job is None or job.metadata.deletion_timestamp is not None
         if gone and not self._running.any_of(job_uid):
             for workload in self._workloads.lookup(BY_OWNER, job_uid):
                 self.queue.add(workload.metadata.key)
 
-    def _look_at_cluster_queue(self, name: str) -> None:
-        """Who waits for it, and who holds its quota: their LocalQueue may be gone, or lead elsewhere by now."""
-        self._look_at_members(self._ledger.queues.local_queues_of(name))
-        for holding in self._ledger.state.holdings.values():
+    def _enqueue_cluster_queue(self, name: str) -> None:
+        """Enqueue the Workloads pending in a ClusterQueue, and those that hold its quota through any LocalQueue."""
+        self._enqueue_members(self._quota_cache.queues.local_queues_of(name))
+        for holding in self._quota_cache.state.holdings.values():
             if holding.cluster_queue == name:
                 self.queue.add(holding.key)
 
-    def _look_at_members(self, queues: list[Key]) -> None:
-        for key in self._ledger.workloads_of(queues):
+    def _enqueue_members(self, queues: list[Key]) -> None:
+        for key in self._quota_cache.workloads_of(queues):
             self.queue.add(key)
 
     # --- one step ---
 
     async def sync(self, key: Key) -> None:
+        """Decide and carry out the next step of this Workload."""
         workload = self._workloads.get(key.namespace, key.name)
         if workload is None:
             return
-        view = replace(self._ledger.view(workload), unscheduled=self._unscheduled(workload))
+        view = replace(self._quota_cache.view(workload), unscheduled=self._unscheduled(workload))
         if await self._owner_gone(workload):
             view = replace(view, owner_gone=True)
         step = next_step(workload, replace(view, jitter=self._rng.random()), self._settings, self._runtime.clock.now())
         try:
-            await self._take(workload, step)
+            await self._carry_out(workload, step)
         except Gone:
             return
         except ApiError as error:
@@ -136,7 +137,7 @@ class WorkloadController:
                 raise
 
     def _unscheduled(self, workload: Workload) -> Unscheduled | None:
-        """The pods of its Job that it waits for in vain; None if it has no Job or does not wait."""
+        """Pods of its Job that no node can take, while the Workload waits for its pods; else None."""
         job_uid = workload.job_uid
         if (
             not job_uid
@@ -144,15 +145,15 @@ class WorkloadController:
             or workload.is_true(condition_types.PODS_READY)
         ):
             return None
-        return unscheduled(self._stuck.of(job_uid))
+        return unscheduled(self._unschedulable.of(job_uid))
 
-    async def _take(self, workload: Workload, step: steps.Step) -> None:
+    async def _carry_out(self, workload: Workload, step: steps.Step) -> None:
         key, meta = workload.metadata.key, workload.metadata
         match step:
             case steps.Wait(until):
                 self.queue.add_after(key, max(0.0, (until - self._runtime.clock.now()).total_seconds()))
                 return
-            case steps.Rest():
+            case steps.Idle():
                 return
             case steps.WriteStatus(apply):
                 await self._writer.write(workload, apply, event_reasons.WORKLOAD_COMPONENT)
@@ -161,13 +162,13 @@ class WorkloadController:
                 patch = {"metadata": own, "spec": {"active": False}}
                 await self._runtime.client.patch(WORKLOADS, key.namespace, key.name, patch, type=Workload)
             case steps.RemoveFinalizer():
-                await self._let_go(workload)
+                await self._remove_finalizer(workload)
             case steps.DeleteExpired(owner, message):
                 await self._delete(workload, owner, message)
         self.queue.add(key)
 
-    async def _let_go(self, workload: Workload) -> None:
-        """Take our finalizer off, and nobody else's."""
+    async def _remove_finalizer(self, workload: Workload) -> None:
+        """Remove our finalizer, and no other."""
         meta = workload.metadata
         rest = [f for f in meta.finalizers if f != keys.FINALIZER]
         patch = {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid, "finalizers": rest}}
@@ -187,11 +188,11 @@ class WorkloadController:
             recorder.event(job, "Normal", "Deleted", message)
 
     async def _owner_gone(self, workload: Workload) -> bool:
-        """Whether the Job is gone, or being deleted, and no pod of it uses a node any more.
+        """Whether the Job is gone or being deleted, and none of its pods uses a node any more.
 
-        The pods of a Job outlive it: they end in their own time, and while a finalizer of others keeps the Job nothing
-        ends them. The cache of Jobs may be behind that of Workloads, so the API server is asked before a Job that is
-        not in the cache counts as gone.
+        Pods of a Job outlive it: they end in their own time, and while a finalizer of another controller keeps the Job
+        nothing ends them. The cache of Jobs may lag behind that of Workloads, so the API server is asked before a Job
+        that is not in the cache counts as gone.
         """
         owner, uid = workload.metadata.controller, workload.job_uid
         if not uid or (owner is not None and not owner.is_job):
@@ -199,13 +200,13 @@ class WorkloadController:
         cached = self._jobs.by_uid(uid)
         if cached is not None and cached.metadata.deletion_timestamp is None:
             return False
-        orphans = cached is not None and ORPHAN in cached.metadata.finalizers  # its pods will be nobody's
+        orphans = cached is not None and ORPHAN in cached.metadata.finalizers  # its pods become orphans
         if self._running.any_of(uid) and not orphans:
             return False
         return cached is not None or not await self._job_exists(workload)
 
     async def _job_exists(self, workload: Workload) -> bool:
-        """Whether the API server has the Job now. It finds one by name only: without a name, all are listed."""
+        """Whether the API server has the Job now. Without a name, all Jobs of the namespace are listed."""
         meta, uid, client = workload.metadata, workload.job_uid, self._runtime.client
         name = meta.controller.name if meta.controller is not None else job_name(meta.name, uid)
         if not name:
@@ -223,5 +224,5 @@ def _job_uid(workload: Workload) -> tuple[str, ...]:
 
 
 def _matters(old: ClusterQueue, new: ClusterQueue) -> bool:
-    """To the Workloads of a ClusterQueue: not its status."""
+    """Whether the change affects the Workloads of the ClusterQueue; a change of its status does not."""
     return old.spec != new.spec or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp

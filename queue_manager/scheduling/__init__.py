@@ -1,0 +1,13 @@
+"""The decisions of admission, pure: which Workload reserves which quota. The shell around it is `scheduler`.
+
+Modules:
+
+    cycle                one admission cycle over the heads of all ClusterQueues
+    flavor_assignment    a flavor for each resource of a Workload; `flavor_matching`, `node_matching`: taints and labels
+    partial_admission    fewer pods, if not all of them fit
+    quota_state          ClusterQueues, flavors, and the quota that each Workload holds
+    quota_tree           nominal quota, borrowing and lending in a cohort
+    workload_info        a Workload as queues and scheduler read it: requests and rank
+    pod_requests         the requests of one pod; `pod_surroundings`: with LimitRanges and RuntimeClass overhead;
+                         `resource_rules`: as the configuration counts them; `amounts`: as exact integers
+"""

@@ -1,4 +1,4 @@
-"""Quantities as exact integers: cpu in thousandths, everything else in whole units (spec: kueue.md 6.3)."""
+"""Quantities as exact integers: cpu in thousandths, all other resources in whole units."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ Amounts = dict[str, int]  # by resource
 
 
 def amount(resource: str, quantity: str | int) -> int:
-    """The quantity in the unit of its resource, rounded up, saturating. Raises ValueError if it is none."""
+    """The quantity in the unit of its resource, rounded up and saturating. Raises ValueError if it is malformed."""
     return quantities.parse(quantity, resource)
 
 
 def text(resource: str, value: int) -> str:
-    """The canonical way to write an amount: "1500m", "2", "8Gi"."""
+    """The canonical quantity of an amount: "1500m", "2", "8Gi"."""
     return quantities.to_text(value, resource)

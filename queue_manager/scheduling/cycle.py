@@ -1,8 +1,8 @@
-"""One admission cycle: the heads of the queues against the quota as it is now (spec: kueue.md 6.1, 6.4, 6.5).
+"""One admission cycle: the heads of the ClusterQueues against the quota that is free now.
 
-At most one Workload per ClusterQueue is looked at. Each gets its flavors; then they are taken in order
-(those that need not borrow first, then priority, then time in line) and each must still fit after those
-before it. The quota tree is left as it was found: whoever acts on the outcomes does the counting.
+At most one Workload per ClusterQueue is tried. Each is assigned flavors. Then they are processed in order: those that
+need not borrow first, then by priority, then by queue time; each must still fit after those before it. The quota tree
+is left unchanged: the caller counts what it admits. Kueue: pkg/scheduler, BEHAVIOUR.md#q11-admission-cycle.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from queue_manager.scheduling.workload_info import Info
 
 
 class Retry(Enum):
-    """When a refused Workload is worth another look."""
+    """When a refused Workload may be tried again."""
 
-    NEXT_CYCLE = "next cycle"  # it lost against another head
-    CHANGE = "change"  # not before quota is freed or raised: the same holds for every equal Workload
-    NAMESPACE = "namespace"  # not before namespace labels or the selector change; does not block a queue
-    EDIT = "edit"  # not before something changes
+    NEXT_CYCLE = "next cycle"  # in the next cycle: another head took the quota
+    CHANGE = "change"  # when quota is freed or raised; applies to every Workload of the shape
+    NAMESPACE = "namespace"  # when the namespace's labels or the selector change; does not block StrictFIFO
+    EDIT = "edit"  # when the Workload or its queue changes
 
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """The Workload has quota, once its assignment is counted and written."""
+    """The Workload fits. The caller counts the assignment and writes it."""
 
     info: Info
     cluster_queue: str
@@ -40,7 +40,7 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The Workload waits on: reason and message are for its QuotaReserved condition."""
+    """The Workload stays pending; reason and message are for its QuotaReserved condition."""
 
     info: Info
     cluster_queue: str
@@ -53,7 +53,7 @@ Outcome = Admit | Refuse
 
 
 def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: datetime) -> list[Outcome]:
-    """Decide about one head per ClusterQueue, given as (ClusterQueue, head)."""
+    """Decide about one head per ClusterQueue. `heads` are (ClusterQueue name, Workload)."""
     outcomes: list[Outcome] = []
     entries: list[Admit] = []
     for name, info in heads:
@@ -75,7 +75,7 @@ def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: dat
 
 
 def _nominate(state: SchedulerState, queue: QueueState, info: Info) -> Assignment:
-    """Flavors for all pods, or else for as many as the Workload can do with."""
+    """Flavors for all pods, or with partial admission for as many as fit."""
 
     def attempt(some: Info) -> Assignment:
         return assign(some, queue.queue.spec, queue.node, state.flavors, ignore_undeclared=state.ignore_undeclared)
@@ -123,10 +123,10 @@ def _count(
 
 
 def _reservable(node: QuotaNode, usage: dict[FlavorResource, int]) -> dict[FlavorResource, int]:
-    """What a waiting Workload keeps others of its cohort from taking in this cycle: up to its own nominal."""
+    """What a refused Workload withholds from its cohort until the cycle ends: its request, up to its nominal quota."""
     return {fr: max(0, min(amount, node.quota(fr).nominal - node.usage.get(fr, 0))) for fr, amount in usage.items()}
 
 
 def refusal(entry: Admit, reason: str, message: str, retry: Retry) -> Refuse:
-    """The outcome for a nominated Workload that does not get its quota."""
+    """The outcome of a nominated Workload that gets no quota."""
     return Refuse(entry.info, entry.cluster_queue, reason, message, retry)

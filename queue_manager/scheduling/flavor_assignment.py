@@ -1,9 +1,10 @@
-"""Which flavor serves which resource of a Workload (spec: kueue.md 6.2).
+"""Which flavor provides which resource of a Workload.
 
-Resources of one resource group share a flavor. The flavors of a group are tried in their order; the first
-that fits wins, unless the ClusterQueue would rather try the next than borrow. What makes a flavor impossible
-or too full is kept as a reason: the mildest over the flavors of a group speaks for the group, the most
-severe over groups and pod sets speaks for the Workload.
+Resources of one resource group share a flavor. The flavors of a group are tried in order; the first in which the pod
+set fits is taken, unless the ClusterQueue prefers the next flavor over borrowing (whenCanBorrow: TryNextFlavor). Each
+flavor that does not fit has a reason: the mildest reason over the flavors of a group is that of the group, the most
+severe over groups and pod sets is that of the Workload. Kueue: pkg/scheduler/flavorassigner,
+BEHAVIOUR.md#q13-flavor-assignment.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from queue_manager.scheduling.workload_info import PODS, Info, PodSetInfo
 
 
 class Mode(IntEnum):
-    """How good a flavor is, from worst to best."""
+    """How well a flavor fits, from worst to best."""
 
     NO_FIT = 0
-    NO_CANDIDATES = 1  # would fit if others made room, and nobody may be asked to
+    NO_CANDIDATES = 1  # would fit after preemption, which is not implemented
     FIT = 2
 
 
-# Why there was no fit, from mild to severe.
+# Reasons of a flavor that does not fit, from mild to severe.
 SEVERITY = {
     reason: i
     for i, reason in enumerate(
@@ -61,7 +62,7 @@ class FlavorAttempt:
 
 @dataclass(slots=True)
 class PodSetResult:
-    """The flavors of one pod set by resource, or why there are none (reason and texts)."""
+    """The flavors of one pod set, by resource; if it does not fit, the reason and texts."""
 
     name: str
     count: int
@@ -74,6 +75,7 @@ class PodSetResult:
     attempts: list[FlavorAttempt] = field(default_factory=list)
 
     def blame(self, mode: Mode, reason: str, texts: Sequence[str]) -> None:
+        """Lower the mode, and replace the reason by a more severe one."""
         self.mode = min(self.mode, mode)
         if not self.reason or SEVERITY[reason] > SEVERITY[self.reason]:
             self.reason = reason
@@ -82,27 +84,30 @@ class PodSetResult:
 
 @dataclass(slots=True)
 class Assignment:
-    """The outcome for a whole Workload: as good as that of its worst pod set. `usage` counts what has flavors."""
+    """The result for a whole Workload; its mode is that of the worst pod set. `usage`: of resources with a flavor."""
 
     pod_sets: list[PodSetResult]
     usage: dict[FlavorResource, int]
 
     @property
     def mode(self) -> Mode:
+        """The worst mode over the pod sets."""
         return min((p.mode for p in self.pod_sets), default=Mode.FIT)
 
     @property
     def borrow(self) -> int:
+        """The highest borrow level over the pod sets; 0: nothing is borrowed."""
         return max((p.borrow for p in self.pod_sets), default=0)
 
     @property
     def reason(self) -> str:
+        """The most severe reason over the pod sets, for QuotaReserved=False."""
         given = [p.reason for p in self.pod_sets if p.mode is not Mode.FIT]
         return max(given, key=SEVERITY.__getitem__, default=reasons.WAITING_FOR_QUOTA)
 
     @property
     def message(self) -> str:
-        """Why it does not fit, as the condition says it."""
+        """Why the Workload does not fit: the message of QuotaReserved=False, as Kueue words it."""
         return "; ".join(
             f"couldn't assign flavors to pod set {p.name}: {', '.join(sorted(set(p.texts)))}"
             for p in self.pod_sets
@@ -111,7 +116,7 @@ class Assignment:
 
     @property
     def considered(self) -> str:
-        """The flavors passed over, for the QuotaReserved event; empty after a plain first fit."""
+        """The flavors passed over, for the QuotaReserved Event; "" if the first flavor fit without borrowing."""
         parts = []
         for p in self.pod_sets:
             tried = [str(a) for a in p.attempts if a.mode is not Mode.FIT or a.borrow]
@@ -121,7 +126,7 @@ class Assignment:
 
 
 def requests_of(pod_set: PodSetInfo, covers_pods: bool) -> Amounts:
-    """What the whole pod set asks for; pods are a resource too where the ClusterQueue counts them."""
+    """The requests of all pods of the set; with the resource `pods` if the ClusterQueue covers it."""
     total = pod_set.total
     if covers_pods:
         total[PODS] = pod_set.count
@@ -136,7 +141,10 @@ def assign(
     *,
     ignore_undeclared: bool = False,
 ) -> Assignment:
-    """The best flavors for a Workload in this ClusterQueue, as things stand in the quota tree."""
+    """The best flavors for a Workload in this ClusterQueue, given the usage in the quota tree.
+
+    `ignore_undeclared`: resources without quota in the ClusterQueue do not count.
+    """
     groups = {resource: group for group in queue.resource_groups for resource in group.covered_resources}
     assumed: dict[FlavorResource, int] = {}
     results = []

@@ -1,7 +1,8 @@
-"""May pods of this template run on the nodes of this flavor?
+"""Whether pods of a template can run on the nodes of a flavor.
 
-Taints against tolerations, node selector and required node affinity against the flavor's node labels. Only
-keys that the flavor names count: it says nothing about the other labels of its nodes (spec: kueue.md 6.2).
+Compares taints with tolerations, and node selector and required node affinity with the flavor's node labels. Only
+label keys that the flavor names are compared: a flavor says nothing about other labels of its nodes. Kueue:
+pkg/scheduler/flavorassigner, BEHAVIOUR.md#q13-flavor-assignment.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from queue_manager.scheduling.node_matching import meets, tolerates
 
 
 def first_untolerated(taints: Sequence[Taint], tolerations: Sequence[Json]) -> Taint | None:
-    """The first taint that keeps pods away. PreferNoSchedule never does."""
+    """The first untolerated taint with effect NoSchedule or NoExecute, or None. PreferNoSchedule is ignored."""
     for taint in taints:
-        told = {"key": taint.key, "value": taint.value, "effect": taint.effect}
-        if taint.effect != "PreferNoSchedule" and not any(tolerates(each, told) for each in tolerations):
+        tree = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+        if taint.effect != "PreferNoSchedule" and not any(tolerates(each, tree) for each in tolerations):
             return taint
     return None
 
 
 def refusal(flavor: ResourceFlavor, pod_spec: Json) -> str:
-    """Why pods of this spec cannot use the flavor; empty if they can."""
+    """Why pods with this spec cannot use the flavor, as Kueue words it; "" if they can."""
     spec = flavor.spec
     tolerations = [*(pod_spec.get("tolerations") or ()), *spec.tolerations]
     taint = first_untolerated(spec.node_taints, tolerations)
@@ -47,6 +48,6 @@ def _labels_match(labels: Mapping[str, str], pod_spec: Json) -> bool:
 
 
 def _term_matches(labels: Mapping[str, str], term: Json) -> bool:
-    """Terms are alternatives; one that names only unknown keys matches everything."""
+    """Whether one of the alternative terms matches; a term with only unknown keys matches everything."""
     known = [e for e in term.get("matchExpressions") or () if e.get("key") in labels]
     return all(meets(labels[e["key"]], e) for e in known)

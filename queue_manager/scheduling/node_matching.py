@@ -1,4 +1,4 @@
-"""What pods say about nodes (core/v1): which taints they bear, and what they require of labels."""
+"""Tolerations against taints, and NodeSelectorRequirements against label values (core/v1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from job_controller.json_tree import Json
 
 
 def tolerates(toleration: Json, taint: Json) -> bool:
-    """core/v1 Toleration.ToleratesTaint."""
+    """Whether the toleration tolerates the taint: core/v1 Toleration.ToleratesTaint."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):
@@ -20,7 +20,7 @@ def tolerates(toleration: Json, taint: Json) -> bool:
 
 
 def meets(value: str | None, requirement: Json) -> bool:
-    """Whether the value of a label, None if there is none, is as a NodeSelectorRequirement has it."""
+    """Whether the value of a label (None: absent) meets a NodeSelectorRequirement."""
     values = requirement.get("values") or ()
     match requirement.get("operator"):
         case "In":

@@ -1,6 +1,7 @@
-"""Partial admission: if not all pods of a Workload fit, as many as do, but never fewer than its minimum.
+"""Partial admission (KEP-420): if not all pods of a Workload fit, admit as many as fit, but not fewer than minCount.
 
-Whoever fits with n pods fits with fewer, so the largest number is found by halving (spec: kueue.md 6.2, 7.4).
+What fits with n pods fits with fewer, so the largest number is found by binary search.
+BEHAVIOUR.md#q16-partial-admission.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Try = Callable[[Info], Assignment]
 
 
 def largest_fit(info: Info, attempt: Try) -> Assignment | None:
-    """The assignment of the most pods that fit without making room; None if not even the minimum does."""
+    """The assignment of the largest number of pods that fit; None if minCount does not fit, or is not set."""
     index = next((i for i, pod_set in enumerate(info.pod_sets) if pod_set.minimum is not None), None)
     if index is None:
         return None

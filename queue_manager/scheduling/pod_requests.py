@@ -1,7 +1,7 @@
-"""What one pod of a template asks for (spec: kueue.md 6.2, KEP-753 sidecars, KEP-2837 pod-level resources).
+"""The requests of one pod (core/v1; KEP-753 sidecars, KEP-2837 pod-level resources).
 
-The scheduler of Kubernetes counts the larger of: all containers together with all sidecars, or the hungriest
-init container together with the sidecars started before it. Overhead comes on top.
+As kube-scheduler counts them: the larger of all containers together with all sidecars, or the largest init container
+together with the sidecars started before it; plus the overhead.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from job_controller.json_tree import Json
 from queue_manager.scheduling.amounts import Amounts, amount
 
-# Resources that may be given for a pod as a whole, and then stand for those of its containers.
+# Resources that a pod may request as a whole, instead of the sum of its containers (KEP-2837).
 POD_LEVEL = ("cpu", "memory", "hugepages-")
 
 
 def pod_requests(pod_spec: Json) -> Amounts:
-    """Requests of one pod. Raises ValueError on something that is no quantity."""
+    """Requests of one pod, by resource. Raises ValueError on a malformed quantity."""
     total: Amounts = {}
     for container in pod_spec.get("containers") or ():
         _add(total, container_requests(container))
@@ -39,13 +39,13 @@ def pod_requests(pod_spec: Json) -> Amounts:
 
 
 def container_requests(container: Json) -> Amounts:
-    """Requests of a container; a limit without a request counts as one."""
+    """Requests of a container; a limit without a request counts as the request."""
     resources = container.get("resources") or {}
     return {**_amounts(resources.get("limits")), **_amounts(resources.get("requests"))}
 
 
 def over_limits(pod_spec: Json, path: str) -> str:
-    """The first container that asks for more than its limit, as Kueue words it; empty if none does."""
+    """The first container whose requests exceed its limits, as Kueue words it; "" if there is none."""
     for field in ("initContainers", "containers"):
         for i, container in enumerate(pod_spec.get(field) or ()):
             resources = container.get("resources") or {}

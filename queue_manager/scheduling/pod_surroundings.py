@@ -1,7 +1,7 @@
-"""What a namespace and a runtime class make of a pod: LimitRanges and overhead (spec: kueue.md 7.3).
+"""What LimitRanges of a namespace and a RuntimeClass add to a pod: defaults, bounds and overhead.
 
-A pod gets these when the API server creates it; the queue must count them before there is one. Nothing of it is
-written into the Workload.
+The API server applies these when it creates a pod; the queue counts them before the pod exists. They are never written
+into the Workload. BEHAVIOUR.md#q15-counted-requests.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Quantities = Mapping[str, Quantity]
 
 @dataclass(frozen=True, slots=True)
 class PodSurroundings:
-    """The LimitRanges of one namespace, and the overhead of each runtime class."""
+    """The LimitRanges of one namespace, and the overhead of each RuntimeClass."""
 
     limit_ranges: tuple[LimitRange, ...] = ()
     overheads: Mapping[str, Quantities] = field(default_factory=dict)
 
     def complete(self, spec: Json) -> Json:
-        """The pod spec as the API server would complete it. The same object where nothing is added."""
+        """The pod spec with defaults and overhead, as the API server completes it; unchanged if nothing is added."""
         changes: dict[str, Json] = {}
         defaults = [item for item in self._items("Container") if item.default or item.default_request]
         if defaults:
@@ -38,7 +38,7 @@ class PodSurroundings:
         return {**spec, **changes} if changes else spec
 
     def refusal(self, spec: Json, path: str) -> str:
-        """The first bound the pod breaks, as Kueue words it; empty if it breaks none."""
+        """The first bound of a LimitRange that the pod violates, as Kueue words it; "" if there is none."""
         for item in self._items("Container"):
             for kind in ("initContainers", "containers"):
                 for i, container in enumerate(spec.get(kind) or ()):
@@ -60,7 +60,7 @@ NO_SURROUNDINGS = PodSurroundings()
 
 
 def _with_defaults(container: Json, items: list[LimitRangeItem]) -> Json:
-    """A limit of the container's own serves as its request before a default request does."""
+    """The container with default requests and limits; its own limit has precedence over a default request."""
     resources = container.get("resources") or {}
     limits, requests = dict(resources.get("limits") or {}), dict(resources.get("requests") or {})
     for name, value in limits.items():

@@ -1,8 +1,8 @@
-"""What the scheduler knows: queues, flavors, namespaces, and who holds how much quota.
+"""The scheduler's state: ClusterQueues, flavors, namespaces, and the quota that each Workload holds.
 
-Usage is counted once per Workload UID: from its pod sets and the flavors in status.admission, or, between the decision
-and the answer to its write, from the assumption the scheduler made. Rebuilding everything from the API gives the
-same numbers.
+Usage is counted once per Workload UID: from its pod sets and the flavors in status.admission or, between the decision
+and the response to its write, from the scheduler's assumption. Rebuilding the state from the API gives the same
+numbers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from queue_manager.scheduling.workload_info import PODS, PodSetInfo
 
 
 class Holding(NamedTuple):
-    """The quota one Workload holds."""
+    """The quota that one Workload holds."""
 
     uid: str
     key: Key
@@ -41,12 +41,12 @@ class Holding(NamedTuple):
     queue: Key  # LocalQueue
     usage: Usage
     admitted: bool
-    ready: bool = False  # its pods are, by its PodsReady condition
+    ready: bool = False  # PodsReady is True
 
 
 @dataclass(slots=True)
 class QueueState:
-    """A ClusterQueue with its place in the quota tree."""
+    """A ClusterQueue with its node in the quota tree."""
 
     queue: ClusterQueue
     node: QuotaNode
@@ -54,11 +54,12 @@ class QueueState:
 
     @property
     def name(self) -> str:
+        """The name of the ClusterQueue."""
         return self.queue.metadata.name
 
 
 class SchedulerState:
-    """ClusterQueues with their quota tree and what is used of it; flavors, namespaces and checks by name."""
+    """ClusterQueues with their quota tree and its usage; flavors, namespaces and checks by name."""
 
     def __init__(self, *, ignore_undeclared: bool = False) -> None:
         self.ignore_undeclared = ignore_undeclared  # resources without quota do not count
@@ -66,12 +67,12 @@ class SchedulerState:
         self.flavors: dict[str, ResourceFlavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels
         self.checks: dict[str, AdmissionCheck] = {}
-        self.holdings: dict[str, Holding] = {}  # by Workload uid, also of ClusterQueues that are gone
+        self.holdings: dict[str, Holding] = {}  # by Workload uid; also in deleted ClusterQueues
 
     # --- queues and flavors ---
 
     def set_queue(self, queue: ClusterQueue) -> None:
-        """Take a new or changed ClusterQueue. Raises ValueError on a quota that is no quantity."""
+        """Take a new or changed ClusterQueue. Raises ValueError on a malformed quota."""
         known = self.queues.get(queue.metadata.name)
         if known is not None and known.queue.spec == queue.spec:
             known.queue = queue
@@ -79,10 +80,11 @@ class SchedulerState:
         self._rebuild([*(s.queue for s in self.queues.values() if s.name != queue.metadata.name), queue])
 
     def drop_queue(self, name: str) -> None:
+        """The ClusterQueue is deleted."""
         self._rebuild([s.queue for s in self.queues.values() if s.name != name])
 
     def _rebuild(self, queues: Iterable[ClusterQueue]) -> None:
-        """Build the quota tree anew. Specs change rarely; usage is put back from the holdings."""
+        """Build the quota tree again and restore the usage from the holdings. Specs change rarely."""
         cohorts: dict[str, QuotaNode] = {}
         self.queues = {}
         roots: list[QuotaNode] = []
@@ -110,13 +112,13 @@ class SchedulerState:
         return [s.name for s in self.queues.values() if s.node.root is root]
 
     def missing_flavors(self, name: str) -> list[str]:
-        """The flavors a ClusterQueue names that do not exist, each once."""
+        """The flavors that the ClusterQueue names and that do not exist, without duplicates."""
         spec = self.queues[name].queue.spec
         named = (f.name for group in spec.resource_groups for f in group.flavors)
         return list(dict.fromkeys(f for f in named if f not in self.flavors))
 
     def inactive(self, name: str) -> tuple[str, str] | None:
-        """Why the ClusterQueue admits nothing, as (reason, message) of its Active condition; None: it does."""
+        """(reason, message) of Active=False, as Kueue words it; None if the ClusterQueue can admit."""
         queue = self.queues[name].queue
         if queue.metadata.deletion_timestamp is not None:
             return reasons.TERMINATING, messages.TERMINATING_MESSAGE
@@ -140,7 +142,7 @@ class SchedulerState:
         return (causes[0], f"Can't admit new workloads: {', '.join(texts)}.") if causes else None
 
     def checks_of(self, name: str, flavors: Collection[str] | None = None) -> tuple[str, ...]:
-        """The admission checks a Workload must pass in this ClusterQueue, with these flavors if it has them yet."""
+        """The admission checks that this ClusterQueue requires; with `flavors`, only those that apply to them."""
         state = self.queues.get(name)
         if state is None:
             return ()
@@ -151,15 +153,15 @@ class SchedulerState:
         )
 
     def selects_namespace(self, name: str, namespace: str) -> bool:
-        """Whether the ClusterQueue takes Workloads of this namespace, by the labels that the namespace has now."""
+        """Whether the ClusterQueue's namespaceSelector selects this namespace by its current labels."""
         return label_selectors.matches(
             self.queues[name].queue.spec.namespace_selector, self.namespaces.get(namespace, {})
         )
 
-    # --- who holds quota ---
+    # --- holdings ---
 
     def hold(self, holding: Holding) -> None:
-        """Count a Workload's usage; what it held before is given back."""
+        """Count the usage of a Workload; replaces what it held before."""
         if self.holdings.get(holding.uid) != holding:
             self.release(holding.uid)
             self.holdings[holding.uid] = holding
@@ -172,7 +174,7 @@ class SchedulerState:
             state.node.add_all(holding.usage)
 
     def release(self, uid: str) -> Holding | None:
-        """Give back what a Workload holds. What it held; None if that was nothing."""
+        """Release what a Workload holds and return it; None if it held nothing."""
         holding = self.holdings.pop(uid, None)
         if holding is not None and (state := self.queues.get(holding.cluster_queue)):
             del state.holdings[uid]
@@ -181,13 +183,13 @@ class SchedulerState:
 
 
 def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:
-    """The admission checks that the ClusterQueue asks for, and for which flavors."""
+    """The required admission checks of the ClusterQueue, with the flavors to which each applies."""
     strategy = queue.spec.admission_checks_strategy
     return strategy.admission_checks if strategy is not None else ()
 
 
 def quotas_of(queue: ClusterQueue) -> dict[FlavorResource, Quota]:
-    """The quotas of a ClusterQueue in exact amounts."""
+    """The quotas of a ClusterQueue as exact amounts."""
     result = {}
     for group in queue.spec.resource_groups:
         for flavor in group.flavors:
@@ -200,7 +202,7 @@ def quotas_of(queue: ClusterQueue) -> dict[FlavorResource, Quota]:
 
 
 def reserves_quota(workload: Workload) -> bool:
-    """Whether the Workload holds quota by its own status: it has a reservation and is not finished."""
+    """Whether the Workload holds quota by its own status: QuotaReserved and not Finished."""
     reserved = workload.status.admission is not None and workload.is_true(condition_types.QUOTA_RESERVED)
     return reserved and not workload.is_true(condition_types.FINISHED)
 
@@ -208,9 +210,9 @@ def reserves_quota(workload: Workload) -> bool:
 def holding_of(workload: Workload, pod_sets: Sequence[PodSetInfo]) -> Holding | None:
     """What a Workload with these pod sets holds; None if it holds nothing.
 
-    The status says in which ClusterQueue and flavors, and nothing more. How much is reckoned from the pod sets, which
-    cannot change while quota is reserved, with the rules by which the scheduler weighs them: whoever can write the
-    status cannot make quota free that pods use.
+    The status determines only the ClusterQueue and the flavors. The amounts are computed from the pod sets, which
+    cannot change while quota is reserved, by the rules of the scheduler: so write access to the status cannot free
+    quota that pods use.
     """
     admission = workload.status.admission
     if admission is None or not reserves_quota(workload):
@@ -227,7 +229,7 @@ def holding_of(workload: Workload, pod_sets: Sequence[PodSetInfo]) -> Holding | 
 
 
 def _usage(admission: Admission, pod_sets: Sequence[PodSetInfo]) -> Usage:
-    """The requests of each pod set in the flavors that it was assigned; resources without a flavor do not count."""
+    """The requests of each pod set in its assigned flavors; resources without a flavor do not count."""
     usage: dict[FlavorResource, int] = {}
     assignments = {assigned.name: assigned for assigned in admission.pod_set_assignments}
     for pod_set in pod_sets:
@@ -241,7 +243,7 @@ def _usage(admission: Admission, pod_sets: Sequence[PodSetInfo]) -> Usage:
 
 
 def _running(pod_set: PodSetInfo, assigned: int | None) -> int:
-    """How many pods run: with a minimum, as many as were admitted, but not more than still need quota."""
+    """How many pods hold quota: with minCount the admitted number, without the pods that have been reclaimed."""
     if pod_set.minimum is None or assigned is None:
         return pod_set.count
     return min(pod_set.count, max(assigned, pod_set.minimum))

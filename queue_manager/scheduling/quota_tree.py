@@ -1,14 +1,16 @@
-"""The quota tree: how much each ClusterQueue may use, of its own and of its cohort's.
+"""The quota tree: how much a ClusterQueue may use of its own quota and of its cohort's.
 
-Every node (ClusterQueue or cohort) has quotas and a usage per flavor and resource. A node offers its parent
-what it may lend; what it uses beyond its own guaranteed part ("local quota") counts as usage of the parent,
-and so on up to the root. All amounts are exact integers (spec: kueue.md 6.3).
+Every node (ClusterQueue or cohort) has quotas and a usage per flavor and resource. A node offers its parent the quota
+that it may lend. Usage beyond its guaranteed part ("local quota") counts as usage of the parent, and so on up to the
+root. All amounts are exact integers.
 
     subtree(ClusterQueue) = nominal          subtree(cohort) = nominal + sum of children (subtree - local)
     local(node)           = max(0, subtree - lendingLimit) with a lendingLimit, else 0
     available(root)       = subtree - usage
-    available(node)       = max(0, local - usage) + min(available(parent), what borrowingLimit leaves)
-    potential(node)       = the same with no usage anywhere
+    available(node)       = max(0, local - usage) + min(available(parent), remainder of borrowingLimit)
+    potential(node)       = the same without any usage
+
+Kueue: pkg/cache/scheduler/resource_node.go, KEP-79; BEHAVIOUR.md#q14-quota-tree.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import NamedTuple
 
 
 class FlavorResource(NamedTuple):
-    """What quota is of: one resource in one flavor."""
+    """One resource in one flavor: the key of quota and usage."""
 
     flavor: str
     resource: str
@@ -30,7 +32,7 @@ Usage = Mapping[FlavorResource, int]
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a ClusterQueue has of one FlavorResource, in the units of `amounts`. Limits are None where there is none."""
+    """The quota of one FlavorResource, in the units of `amounts`. A limit of None is no limit."""
 
     nominal: int = 0
     borrowing_limit: int | None = None
@@ -42,7 +44,7 @@ NO_QUOTA = Quota()
 
 @dataclass(slots=True, eq=False)
 class QuotaNode:
-    """A ClusterQueue, or a cohort of them."""
+    """A ClusterQueue or a cohort."""
 
     name: str
     quotas: dict[FlavorResource, Quota] = field(default_factory=dict)
@@ -53,25 +55,27 @@ class QuotaNode:
 
     @property
     def root(self) -> QuotaNode:
+        """The root of this node's tree."""
         node = self
         while node.parent is not None:
             node = node.parent
         return node
 
     def quota(self, fr: FlavorResource) -> Quota:
+        """The node's own quota of `fr`; NO_QUOTA if it has none."""
         return self.quotas.get(fr, NO_QUOTA)
 
     def local_quota(self, fr: FlavorResource) -> int:
-        """The part of the subtree's quota that nobody else may borrow."""
+        """The part of the subtree's quota that the rest of the cohort cannot borrow."""
         limit = self.quota(fr).lending_limit
         return 0 if limit is None else max(0, self.subtree.get(fr, 0) - limit)
 
     def local_available(self, fr: FlavorResource) -> int:
-        """What is still free of the part that nobody else may borrow."""
+        """The free part of the local quota."""
         return max(0, self.local_quota(fr) - self.usage.get(fr, 0))
 
     def available(self, fr: FlavorResource) -> int:
-        """What can still be used here. Negative when quota was lowered below the usage."""
+        """The amount that can still be used here. Negative if quota was lowered below the usage."""
         used = self.usage.get(fr, 0)
         subtree = self.subtree.get(fr, 0)
         if self.parent is None:
@@ -84,7 +88,7 @@ class QuotaNode:
         return self.local_available(fr) + above
 
     def potential(self, fr: FlavorResource) -> int:
-        """What could be used here if nothing else ran."""
+        """The amount that could be used here if nothing else ran."""
         subtree = self.subtree.get(fr, 0)
         if self.parent is None:
             return subtree
@@ -93,7 +97,7 @@ class QuotaNode:
         return most if limit is None else min(most, subtree + limit)
 
     def borrow_level(self, fr: FlavorResource, amount: int) -> int:
-        """Height of the lowest subtree that holds `amount` more without borrowing: 0 is this node itself."""
+        """Height of the lowest subtree that holds `amount` more without borrowing; 0 is this node itself."""
         node, remaining = self, amount
         while node.parent is not None and node.usage.get(fr, 0) + remaining > node.subtree.get(fr, 0):
             remaining -= node.local_available(fr)
@@ -102,11 +106,11 @@ class QuotaNode:
 
     @property
     def height(self) -> int:
-        """How many levels there are below: 0 for a ClusterQueue."""
+        """The number of levels below; 0 for a ClusterQueue."""
         return 1 + max(child.height for child in self.children) if self.children else 0
 
     def add(self, fr: FlavorResource, amount: int) -> None:
-        """Count usage here, and above what exceeds the free part of the local quota."""
+        """Add usage here, and in the parent the part that exceeds the free local quota."""
         free = self.local_available(fr)
         self.usage[fr] = self.usage.get(fr, 0) + amount
         if self.parent is not None and amount > free:
@@ -120,22 +124,24 @@ class QuotaNode:
             self.parent.remove(fr, min(amount, in_parent))
 
     def add_all(self, usage: Usage) -> None:
+        """Add every amount of `usage`."""
         for fr, amount in usage.items():
             self.add(fr, amount)
 
     def remove_all(self, usage: Usage) -> None:
+        """Remove every amount of `usage`."""
         for fr, amount in usage.items():
             self.remove(fr, amount)
 
 
 def link(child: QuotaNode, parent: QuotaNode) -> None:
-    """Put a node under its cohort. Call compute_subtrees when all links stand."""
+    """Make `child` a child of `parent`. Call compute_subtrees after all links are made."""
     child.parent = parent
     parent.children.append(child)
 
 
 def compute_subtrees(roots: Iterable[QuotaNode]) -> None:
-    """Fill in `subtree` from the leaves up, once quotas and links stand."""
+    """Compute `subtree` from the leaves up."""
     for root in roots:
         _compute(root)
 

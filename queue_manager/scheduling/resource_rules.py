@@ -1,7 +1,8 @@
-"""Which requests count against quota, and as what (configuration `resources`, spec: kueue.md 2a).
+"""Which requests count against quota, and as what: `resources` of the configuration.
 
-Excluded resources are dropped first. A transformation turns a resource into others: input times factor, and
-times a third resource if it says so; what several inputs give adds up. `Replace` takes the input away.
+Resources with an excluded prefix are dropped first. A transformation turns a resource into others: input × factor (×
+the amount of the resource in multiplyBy); the outputs of several inputs add up. Strategy Replace removes the input,
+Retain keeps it. BEHAVIOUR.md#q15-counted-requests.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from queue_manager.scheduling.amounts import Amounts
 
 @dataclass(frozen=True, slots=True)
 class Transformation:
-    """What one unit of a resource counts as. `multiply_by`: a resource whose request multiplies that; or empty."""
+    """Outputs per unit of a resource. `multiply_by`: a resource whose amount multiplies them, or ""."""
 
     replace: bool
     outputs: Mapping[str, str | int]
@@ -26,14 +27,14 @@ class Transformation:
 
 @dataclass(frozen=True, slots=True)
 class ResourceRules:
-    """The configuration's `resources`, ready to be applied."""
+    """The configuration's `resources`."""
 
     excluded_prefixes: tuple[str, ...] = ()
     transformations: Mapping[str, Transformation] = field(default_factory=dict)  # by input
-    ignore_undeclared: bool = False  # resources that a ClusterQueue has no quota for do not count
+    ignore_undeclared: bool = False  # resources without quota in the ClusterQueue do not count
 
     def apply(self, requests: Amounts) -> Amounts:
-        """The requests of one pod as they count against quota."""
+        """The requests of one pod as they count against quota. Outputs are rounded up and not negative."""
         counted = {n: v for n, v in requests.items() if not n.startswith(self.excluded_prefixes)}
         if not self.transformations:
             return counted

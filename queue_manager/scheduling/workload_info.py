@@ -1,7 +1,7 @@
-"""A Workload as queues and scheduler see it: what it asks for, and where it stands in line.
+"""A Workload as queues and scheduler read it: its requests and its rank.
 
-Two Workloads with the same `shape` get the same answer from the scheduler at the same moment. That is what
-lets a queue of a hundred thousand equal Workloads be parked and woken as one.
+Two Workloads of the same `shape` get the same answer from the scheduler at the same time. So a queue of 100 000 equal
+Workloads can be parked and released as one. BEHAVIOUR.md#q10-equivalent-workloads.
 """
 
 from __future__ import annotations
@@ -28,30 +28,34 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Rank(NamedTuple):
-    """Place in line; smaller goes first. Total: no two Workloads have the same (spec: kueue.md 5.2)."""
+    """The place in the queue; the smallest rank is first. Total: no two Workloads are equal.
+
+    BEHAVIOUR.md#q7-queue-order
+    """
 
     minus_priority: int
-    seconds: int  # the API keeps whole seconds
-    arrival: int  # order within one second
+    seconds: int  # queue time, as API times in whole seconds
+    arrival: int  # order of creation within one second
     uid: str
 
 
 class PodSetInfo(msgspec.Struct, frozen=True):
-    """A pod set without the pods whose quota it needs no more. Amounts are those that count against quota."""
+    """A pod set without its reclaimed pods. Amounts are those that count against quota."""
 
     name: str
     count: int
     single: Amounts  # requests of one pod
     pod_spec: Json
-    minimum: int | None = None  # fewer pods than `count`, but not fewer than this, are welcome too
+    minimum: int | None = None  # for partial admission: the least number of pods
 
     @property
     def total(self) -> Amounts:
+        """The requests of all its pods."""
         return {name: value * self.count for name, value in self.single.items()}
 
 
 class Info(msgspec.Struct, frozen=True, eq=False):
-    """One Workload, read once and kept while it is unchanged."""
+    """What queues and scheduler need of one Workload; computed once per change."""
 
     key: Key
     uid: str
@@ -61,20 +65,21 @@ class Info(msgspec.Struct, frozen=True, eq=False):
     pod_sets: tuple[PodSetInfo, ...]
     queued_at: datetime
     requeue_at: datetime | None = None
-    held: bool = False  # not eligible until the life cycle has written that it is
-    error: str = ""  # why it can never be admitted as it is
+    held: bool = False  # not eligible before a write of the life cycle
+    error: str = ""  # why its spec can never be admitted
 
     @property
     def requests(self) -> dict[str, Amounts]:
-        """The requests of all pods, by pod set: what status.resourceRequests shows of a refused Workload."""
+        """The requests of all pods, by pod set: status.resourceRequests of a refused Workload."""
         return {pod_set.name: pod_set.total for pod_set in self.pod_sets}
 
     @property
     def priority(self) -> int:
+        """spec.priority; higher is first."""
         return -self.rank.minus_priority
 
     def in_backoff(self, now: datetime) -> bool:
-        """Whether it must not be admitted yet, whatever quota is free."""
+        """Whether the Workload must not be admitted yet, whatever quota is free."""
         return self.held or (self.requeue_at is not None and self.requeue_at > now)
 
 
@@ -84,9 +89,9 @@ def info(
     rules: ResourceRules = COUNT_ALL,
     surroundings: PodSurroundings = NO_SURROUNDINGS,
 ) -> Info:
-    """Read a Workload. What cannot be read (a bad quantity) becomes its `error`.
+    """Read a Workload. A malformed quantity or a violated bound becomes its `error`.
 
-    What its namespace and runtime class add to its pods is counted in, but never written into it (spec 7.3).
+    Defaults of the namespace and overhead of the RuntimeClass are counted, but never written into the Workload.
     """
     error = ""
     try:
@@ -115,7 +120,10 @@ def info(
 
 
 def queue_time(workload: Workload, timestamp: Timestamp = "Eviction") -> datetime:
-    """Since when it is in line: an eviction sends it to the back, a preemption does not (spec 5.2)."""
+    """The time by which the Workload is ordered: its creation, or its last eviction by a PodsReady timeout or a check.
+
+    A preemption keeps the creation time. Kueue: Ordering.GetQueueOrderTimestamp in pkg/workload.
+    """
     evicted = workload.condition(condition_types.EVICTED)
     created = workload.metadata.creation_timestamp or _EPOCH
     if evicted is None or not evicted.is_true or evicted.last_transition_time is None:
@@ -128,9 +136,10 @@ def queue_time(workload: Workload, timestamp: Timestamp = "Eviction") -> datetim
 
 
 def _held(workload: Workload) -> bool:
-    """Whether it was deactivated, and its reactivation has not been written to Requeued yet.
+    """Whether the Workload was deactivated, and its reactivation is not in Requeued yet.
 
-    Any other Requeued=False ends without a further write: a backoff at requeueAt, a drain with the stop of the queue.
+    Every other Requeued=False ends without a further write: a backoff at requeueAt, a drain when the queue is
+    restarted.
     """
     requeued = workload.condition(condition_types.REQUEUED)
     return requeued is not None and requeued.status == "False" and requeued.reason.startswith(reasons.DEACTIVATED)
@@ -151,7 +160,7 @@ def _pod_set(pod_set: PodSet, spec: Json, workload: Workload, rules: ResourceRul
 
 
 def _out_of_bounds(written: Sequence[Json], complete: Sequence[Json], surroundings: PodSurroundings) -> str:
-    """A contradiction in the spec itself first, then what the namespace forbids, then a default that contradicts."""
+    """The first error: requests over limits in the spec, a LimitRange's bound, requests over default limits."""
 
     def first(refusal: Callable[[Json, str], str], specs: Sequence[Json]) -> str:
         texts = (refusal(spec, f"spec.podSets[{i}].template.spec") for i, spec in enumerate(specs))

@@ -1,0 +1,8 @@
+"""A whole cluster in one process under virtual time: what `plan`, `eta` and the tests of the whole system run on.
+
+Modules:
+
+    virtual    an event loop and a clock whose time moves from timer to timer
+    world      store, API server and controllers
+    kubelet    pods that follow a script
+"""

@@ -1,4 +1,4 @@
-"""A kubelet without processes: every pod runs as a script says, in virtual time, through the API like a real one."""
+"""A kubelet without processes: each pod follows a script, in virtual time, through the API."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class PodScript:
     ready_after: float | None = 1.0
     ends_after: float | None = 10.0
     exit_code: int = 0
-    stops_within: float = 0.5  # of its deletion
-    no_node: str = ""  # why no node can take it; empty: one can
+    stops_within: float = 0.5  # after its deletion
+    no_node: str = ""  # the scheduler's message if no node can take it; "": it is bound
 
 
 Script = Callable[[Pod], PodScript]
 
 
 class Kubelet:
-    """Binds every pod to one node, and plays its script: Running and ready, then Succeeded or Failed."""
+    """Binds every pod to one node and reports its scripted states: Running and ready, then Succeeded or Failed."""
 
     def __init__(self, runtime: Runtime, script: Script) -> None:
         self._client = runtime.client
@@ -67,7 +67,7 @@ class Kubelet:
         elif pod.status.phase in ("Succeeded", "Failed"):
             return
         elif not pod.spec.node_name and outcome.no_node:
-            await self._pass_over(pod, outcome.no_node)
+            await self._mark_unschedulable(pod, outcome.no_node)
         elif not pod.spec.node_name:
             await self._bind(pod)
         elif not _is_ready(pod) and self._due(pod, outcome.ready_after):
@@ -76,7 +76,7 @@ class Kubelet:
             await self._report(pod, "Failed" if outcome.exit_code else "Succeeded", outcome)
 
     def _due(self, pod: Pod, after: float | None) -> bool:
-        """Whether the time has come; if not, come back when it has."""
+        """Whether the time has come; if not, sync the pod again then."""
         if after is None:
             return False
         created = pod.metadata.creation_timestamp
@@ -93,8 +93,8 @@ class Kubelet:
         if answer.status >= 300:
             raise ApiError.of(answer.status, answer.body)
 
-    async def _pass_over(self, pod: Pod, message: str) -> None:
-        """Say, once, that no node can take it."""
+    async def _mark_unschedulable(self, pod: Pod, message: str) -> None:
+        """Set PodScheduled=False, Unschedulable, once."""
         if any(c.type == "PodScheduled" and c.message == message for c in pod.status.conditions):
             return
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
@@ -126,7 +126,7 @@ def _is_ready(pod: Pod) -> bool:
 
 
 def pod_status(phase: str, exit_code: int, now: datetime) -> dict[str, Any]:
-    """The status of a pod with one container `main`, as a kubelet would write it."""
+    """The status that a kubelet writes for a pod with one container, `main`."""
     at = timestamp(now)
     running = phase == "Running"
     state: dict[str, Any] = {"running": {"startedAt": at}}

@@ -1,9 +1,8 @@
-"""An event loop whose time is virtual: when nothing is ready it is at once the time of the next timer.
+"""An event loop whose time is virtual: when no task is ready, its time jumps to the next timer.
 
-Programs on it run as fast as the machine computes and always in the same order: there is no selector, no
-socket, no thread and no clock, so nothing from outside can come in between. A day of waiting costs nothing.
-What would hang a real loop is an error here: `Deadlock` if tasks wait and no timer is set, `Livelock` if
-they keep each other busy while time stands still.
+Programs on it run as fast as the machine computes, and always in the same order: there is no selector, socket, thread
+or clock, so no outside event can intervene. What would hang a real loop is an error here: `Deadlock` if tasks wait and
+no timer is set, `Livelock` if they keep each other busy while time stands still.
 """
 
 from __future__ import annotations
@@ -16,39 +15,40 @@ from typing import Any, NoReturn, TypeVar
 R = TypeVar("R")
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-MAX_ROUNDS = 1_000_000  # of the loop, without time going on
+MAX_ROUNDS = 1_000_000  # iterations of the loop without time advancing
 
 
 class Deadlock(RuntimeError):
-    """All tasks wait for something that no timer and no task will bring."""
+    """All tasks wait, and no timer is set."""
 
 
 class Livelock(RuntimeError):
-    """Tasks keep running and time does not go on."""
+    """Tasks keep running, and time does not advance."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """`time()` begins at 0 and moves only from timer to timer."""
+    """`time()` starts at 0 and moves only from timer to timer."""
 
     def __init__(self, max_rounds: int = MAX_ROUNDS) -> None:
         super().__init__()
         self._now = 0.0
         self._rounds = 0
         self._max_rounds = max_rounds
-        self._clock_resolution = 1e-9  # timers due at the very same time are one round
-        self._selector = _Leap(self)
+        self._clock_resolution = 1e-9  # timers due at the same time run in one iteration
+        self._selector = _TimerSelector(self)
 
     def time(self) -> float:
+        """Virtual seconds since the start."""
         return self._now
 
-    def leap(self, timeout: float | None) -> None:
-        """Nothing more to do at this time (timeout None: ever): go on to the next timer."""
+    def advance(self, timeout: float | None) -> None:
+        """Move to the next timer. `timeout` None: no callback and no timer is left."""
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         if timeout is None:
             raise Deadlock("nothing is ready and no timer is set; waiting:\n" + _waiting(self))
         if timeout <= 0:
-            # A timer within the clock's resolution runs now, so it must be its time: else whoever set it finds
-            # that it is too early and sets it again.
+            # A timer within the clock's resolution runs now, so time must reach it: otherwise its callback finds
+            # that it is too early, and sets it again.
             if timers and self._now < timers[0].when() < self._now + self._clock_resolution:
                 self._now = timers[0].when()
             self._rounds += 1
@@ -59,23 +59,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._now = max(self._now, timers[0].when())
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+        """Raises RuntimeError: threads would make the order of events nondeterministic."""
         raise RuntimeError(f"no threads under virtual time: {func!r}")
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are no sockets, so there are no events."""
+        """Does nothing: there are no sockets."""
 
     def _write_to_self(self) -> None:
-        """There is no other thread to be woken by."""
+        """Does nothing: there is no other thread."""
 
 
-class _Leap:
-    """Stands where the loop expects a selector."""
+class _TimerSelector:
+    """Replaces the selector of the loop: selecting advances the time."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
 
     def select(self, timeout: float | None) -> list[Any]:
-        self._loop.leap(timeout)
+        self._loop.advance(timeout)
         return []
 
 
@@ -92,20 +93,20 @@ class VirtualClock:
 
 
 def virtual_clock() -> VirtualClock:
-    """The clock of the loop that runs now, with the start given to `run_virtual`."""
+    """The clock of the running loop, with the `start` passed to `run_virtual`."""
     loop = asyncio.get_running_loop()
     return VirtualClock(loop, getattr(loop, "start", START))
 
 
 def run_virtual(coro: Coroutine[Any, Any, R], start: datetime = START, until: datetime | timedelta | None = None) -> R:
-    """Run a coroutine in virtual time and return its result; what it left running is cancelled.
+    """Run a coroutine in virtual time and return its result; tasks that it leaves running are cancelled.
 
-    `start` is what `virtual_clock().now()` says in the beginning. Raises TimeoutError if the coroutine is
-    not done at `until` (a time, or a duration), Deadlock and Livelock if it will never be.
+    `start` is the initial `virtual_clock().now()`. Raises TimeoutError if the coroutine has not returned at `until` (a
+    time, or a duration), Deadlock or Livelock if it never can.
     """
     end = until - start if isinstance(until, datetime) else until
-    # Not the result of the task: with every signal handler that the runner sets the standard library prints the task,
-    # into an error that nobody sees, and the result may be the history of a day.
+    # Return the result outside the task: the standard library formats the task into an error message that is never
+    # shown, and the result may be the API history of a day.
     results: list[R] = []
 
     async def limited() -> None:

@@ -1,9 +1,9 @@
 """A whole cluster in one process under virtual time: store, API server, every controller, and a scripted kubelet.
 
-Only sockets, disk and processes are missing; requests, caches, queues and controllers are those of
-`sluice up`. Nothing in it depends on anything but the seed and the script, so the same seed gives the same
-API history byte for byte. With `apart` the queue's controllers are a program of their own, as beside a real API
-server: they can be killed and started again while everything else goes on.
+Only sockets, disk and processes are missing; requests, caches, queues and controllers are those of `sluice up`. The
+API history depends only on the seed and the script, byte for byte. With `separate_queue` the queue's controllers have
+a runtime of their own, as beside a real API server: they can be killed and started again while everything else
+continues.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Relay, Request, Response, Transport
-from queue_manager.hosting.job_cluster import run_job_controller
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
@@ -31,11 +30,11 @@ from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store, StoredChange
 from queue_manager.simulation.kubelet import Kubelet, PodScript, Script
 from queue_manager.simulation.virtual import virtual_clock
-from queue_manager.wiring import add_queue_controllers
+from queue_manager.wiring import QueueManager, attach_controllers
 
 
 class World:
-    """`async with World(seed, script) as world:` inside `run_virtual`; `world.client` is its user."""
+    """`async with World(seed, script) as world:` inside `run_virtual`. `world.client` acts as a user."""
 
     def __init__(
         self,
@@ -43,18 +42,19 @@ class World:
         script: Script | None = lambda pod: PodScript(),
         config: KueueConfig | None = None,
         *,
-        apart: bool = False,
-        through: Callable[[Transport], Transport] = lambda transport: transport,
+        separate_queue: bool = False,
+        wrap_transport: Callable[[Transport], Transport] = lambda transport: transport,
     ) -> None:
-        """Without a script there is no kubelet. `through` wraps the way of the queue's controllers to the API server,
-        and with them, unless they are `apart`, that of all other controllers."""
+        """`script` None: no kubelet. `wrap_transport` wraps the transport of the queue's controllers; unless they are
+        separate, all other controllers share it.
+        """
         self.clock = virtual_clock()
         self.rng = Random(seed)
         self.history: list[bytes] = []
         self._config = config or KueueConfig()
         self._script = script
-        self._apart = apart
-        self._through = through
+        self._separate_queue = separate_queue
+        self._wrap_transport = wrap_transport
         self._stack = AsyncExitStack()
         self.store = Store(self.clock, self.rng)
         self.store.subscribe(self._record)
@@ -66,42 +66,42 @@ class World:
     async def __aenter__(self) -> Self:
         await install_crds(self.client)
         transport: Transport = LocalTransport(self.server, "system:sluice")
-        transport = transport if self._apart else self._through(transport)
+        transport = transport if self._separate_queue else self._wrap_transport(transport)
         runtime = Runtime(transport, self.clock, self.rng, silence=None)
-        if not self._apart:
-            self._manage(runtime)
-        permits = None if self._apart else self.queue.permits
-        run_job_controller(runtime, self._config.job_controller.options(), permits)
+        options = self._config.job_controller.options()
+        queue = attach_controllers(runtime, self._config, queue=not self._separate_queue, job_controller=options)
+        if queue is not None:
+            self._use_queue(queue, runtime)
         for controller in (GarbageCollector(self.server), NamespaceController(self.server)):
             runtime.task(controller.run)
         if self._script is not None:
             Kubelet(runtime, self._script)
         await self._stack.enter_async_context(runtime)
-        if self._apart:
+        if self._separate_queue:
             self._stack.push_async_callback(self.kill)
             await self.start()
         return self
 
-    def _manage(self, runtime: Runtime) -> None:
-        self.queue = add_queue_controllers(runtime, self._config)
+    def _use_queue(self, queue: QueueManager, runtime: Runtime) -> None:
+        self.queue = queue
         self.metrics = runtime.metrics
         self.admission[:] = self.queue.admission
 
     async def start(self) -> None:
-        """Start the queue's controllers, with empty caches, on what the store holds."""
-        wire = _Wire(self._through(LocalTransport(self.server, "system:sluice-queue")))
+        """Start the queue's controllers, with empty caches."""
+        wire = _Wire(self._wrap_transport(LocalTransport(self.server, "system:sluice-queue")))
         runtime = Runtime(wire, self.clock, self.rng)
-        self._manage(runtime)
+        self._use_queue(attach_controllers(runtime, self._config), runtime)
         self._manager = runtime, wire
         await runtime.__aenter__()
 
     @property
     def alive(self) -> bool:
         """Whether the queue's controllers run."""
-        return self._manager is not None or not self._apart
+        return self._manager is not None or not self._separate_queue
 
     async def kill(self) -> None:
-        """The end of the queue's controllers as by kill -9: from now on nothing of theirs reaches the store."""
+        """End the queue's controllers as kill -9 would: no further write of theirs reaches the store."""
         if self._manager is None:
             return
         (runtime, wire), self._manager = self._manager, None
@@ -115,7 +115,7 @@ class World:
         return await self._stack.__aexit__(kind, error, trace)
 
     async def apply(self, manifests: str) -> list[dict[str, Any]]:
-        """Create the objects of a YAML text; returns them as stored."""
+        """Create the objects of a YAML text and return them as stored."""
         created = []
         for tree in kube_yaml.load_all(manifests):
             resource = by_kind(tree["apiVersion"], tree["kind"])

@@ -15,7 +15,7 @@ import msgspec
 
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle.requeue_history import MOST
+from queue_manager.lifecycle.requeue_history import MAX_ATTEMPTS
 from queue_manager.visibility.tries import tries
 from queue_manager.visibility.wire_types import Event
 
@@ -43,7 +43,7 @@ def attempts(workload: Workload, events: Iterable[Event]) -> list[AttemptRow]:
         return []
     total = max(tries(workload) + (1 if rungs[-1].ended is None else 0), len(rungs))
     followed = [_followed(rung, after) for rung, after in pairwise(rungs)]
-    rungs = [*followed[1 - MOST :], _finished(rungs[-1], workload)]
+    rungs = [*followed[1 - MAX_ATTEMPTS :], _finished(rungs[-1], workload)]
     first = total - len(rungs) + 1
     return _of_budgets([msgspec.structs.replace(rung, number=first + i) for i, rung in enumerate(rungs)])
 

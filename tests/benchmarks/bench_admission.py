@@ -52,7 +52,7 @@ def measure(count: int, distinct: bool) -> tuple[float, float, float, float]:
             refused += 1
     refuse = (perf_counter() - started) / max(1, refused)
     started = perf_counter()
-    queues.wake(["cq"], NOW)
+    queues.requeue_inadmissible(["cq"], NOW)
     return admit, refuse, enter, perf_counter() - started
 
 

@@ -49,7 +49,7 @@ def main() -> None:
 async def thousand(folder: Path) -> None:
     options = ClusterOptions(data_dir=folder / "data", cpu="1", memory="1Gi", first_queue=False)
     async with LocalCluster(options, loads(PATIENT)) as cluster:
-        ledger = cluster._queue.ledger
+        ledger = cluster._queue.quota_cache
         await queues(cluster.client)
         began = time.perf_counter()
         gate = asyncio.Semaphore(20)

@@ -297,7 +297,7 @@ def show(row: Sequence[str]) -> None:
 
 async def bench(chosen: list[Case]) -> None:
     with ControlPlane.start(*SERVER_FLAGS) as plane:
-        transport = HttpTransport(plane.url, token=plane.token, ssl=plane.ssl_context(), at_once=AT_ONCE)
+        transport = HttpTransport(plane.url, token=plane.token, ssl=plane.ssl_context(), max_in_flight=AT_ONCE)
         try:
             board = Bench(plane, transport)
             show(COLUMNS)

@@ -182,7 +182,7 @@ async def receive(port: int, count: int) -> tuple[float, float, int]:
     cache: Cache[Pod] = Cache("pods")
     cache.index("owner", lambda pod: [owner.uid] if (owner := pod.metadata.controller) else [])
     client = Client(transport)
-    client.teach(cache, PODS, Pod)
+    client.attach_cache(cache, PODS, Pod)
     done = asyncio.Event()
     cache.subscribe(lambda old, new: done.set() if cache.progress >= count else None)
     reflector = Reflector(transport, PODS, Pod, cache, rng=random.Random(1))

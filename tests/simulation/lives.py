@@ -224,7 +224,7 @@ async def live(moves: list[Move]) -> tuple[list[bytes], Mapping[str, Tree]]:
     def script(pod: Pod) -> PodScript:
         return outcomes.get(pod.metadata.name.rsplit("-", 1)[0][:1], QUICK)
 
-    async with World(1, script, loads(CONFIG), apart=True) as world:
+    async with World(1, script, loads(CONFIG), separate_queue=True) as world:
         lives = Lives(world, outcomes)
         await lives.queues()
         for move in moves:

@@ -36,7 +36,7 @@ def test_queues_do_not_go_on_counting_an_admission_that_was_lost() -> None:
             lines.append(Deaf(transport))
             return lines[-1]
 
-        async with World(1, apart=True, through=through) as world:
+        async with World(1, separate_queue=True, wrap_transport=through) as world:
             c = Cluster(world, {})
             await c.queues("0")
             await c.submit("a")

@@ -53,7 +53,7 @@ def clock() -> Iterator[SetBack]:
 
 def tries(world: World) -> list[int]:
     """Timeouts of each Workload so far."""
-    held = world.queue.ledger._workloads.values()
+    held = world.queue.quota_cache._workloads.values()
     return [sum(e.count or 0 for e in w.status.scheduling_stats.evictions) for w in held if w.status.scheduling_stats]
 
 
@@ -68,7 +68,7 @@ def test_every_workload_is_tried_again_within_its_own_waits(moment: float, back:
 
     async def story() -> None:
         with clock() as settable:
-            async with World(1, lambda pod: HANGS, loads(CONFIG), apart=True) as world:
+            async with World(1, lambda pod: HANGS, loads(CONFIG), separate_queue=True) as world:
                 c = Cluster(world, {})
                 await c.queues("2")
                 await c.submit("a")
@@ -93,7 +93,7 @@ def test_every_workload_is_tried_again_within_its_own_waits(moment: float, back:
 def test_an_execution_time_takes_no_longer_than_its_maximum() -> None:
     async def story() -> None:
         with clock() as settable:
-            async with World(1, lambda pod: PodScript(0.2, None), loads(CONFIG), apart=True) as world:
+            async with World(1, lambda pod: PodScript(0.2, None), loads(CONFIG), separate_queue=True) as world:
                 c = Cluster(world, {})
                 await c.queues()
                 await c.submit("a", labels={"kueue.x-k8s.io/max-exec-time-seconds": "60"})
@@ -114,7 +114,7 @@ def test_nothing_is_written_again_once_the_times_are_corrected() -> None:
     async def story() -> None:
         with clock() as settable:
             long = loads(KIND + config("Eviction", 1000, 2))
-            async with World(1, lambda pod: HANGS, long, apart=True) as world:
+            async with World(1, lambda pod: HANGS, long, separate_queue=True) as world:
                 c = Cluster(world, {})
                 await c.queues()
                 await c.submit("a")

@@ -106,7 +106,7 @@ def test_quota_is_in_use_while_a_pod_is_being_created(ended: Callable[[Cluster],
         def through(transport: Transport) -> Transport:
             return SlowCreates(transport, lambda: next(delays, 0.0))
 
-        async with World(1, lambda pod: RUNS_FOR_EVER, through=through) as world:
+        async with World(1, lambda pod: RUNS_FOR_EVER, wrap_transport=through) as world:
             c = Cluster(world, {})
             await c.queues("1")
             await c.submit("a", "50m")
@@ -132,7 +132,7 @@ def test_pods_stay_within_quota_when_everything_is_slow_and_queues_come_and_go(s
         def through(transport: Transport) -> Transport:
             return SlowCreates(transport, lambda: chance.choice((0.0, 0.5, 3.0)))
 
-        async with World(seed, lambda pod: script, through=through) as world:
+        async with World(seed, lambda pod: script, wrap_transport=through) as world:
             c = Cluster(world, {})
             await c.queues("1")
             for number in range(40):

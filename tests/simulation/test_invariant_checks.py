@@ -245,7 +245,7 @@ def a_world_after(spoil: Callable[[lives.Lives], None]) -> None:
     async def story() -> None:
         outcomes: dict[str, lives.PodScript] = {}
         config = lives.loads(lives.CONFIG)
-        async with lives.World(1, lambda pod: lives.OUTCOMES[2], config, apart=True) as world:
+        async with lives.World(1, lambda pod: lives.OUTCOMES[2], config, separate_queue=True) as world:
             all_lives = lives.Lives(world, outcomes)
             await all_lives.queues()
             for move in (Move("submit", 0, 2, 3), Move("submit", 1, 1, 3), Move("submit", 2, 1, 3)):
@@ -257,16 +257,16 @@ def a_world_after(spoil: Callable[[lives.Lives], None]) -> None:
 
 
 def lose_a_place(one: lives.Lives) -> None:
-    queues = one.world.queue.ledger.queues
+    queues = one.world.queue.quota_cache.queues
     for key in list(queues._queue_of):
         queues.remove(key)
-    for uid in list(one.world.queue.ledger.state.holdings):
-        one.world.queue.ledger.state.release(uid)
+    for uid in list(one.world.queue.quota_cache.state.holdings):
+        one.world.queue.quota_cache.state.release(uid)
 
 
 def forget_a_holding(one: lives.Lives) -> None:
     """It stands in line again, and its quota is free: in memory only."""
-    ledger = one.world.queue.ledger
+    ledger = one.world.queue.quota_cache
     uid = next(iter(ledger.state.holdings))
     ledger.state.release(uid)
     workload = ledger._workloads.by_uid(uid)
@@ -289,7 +289,7 @@ def test_the_places_of_a_cluster_at_work_are_right() -> None:
 
 def test_a_workload_that_waits_without_a_reason_is_found() -> None:
     def spoil(one: lives.Lives) -> None:
-        ledger = one.world.queue.ledger
+        ledger = one.world.queue.quota_cache
         stored = next(iter(one.world.store.scan("workloads.kueue.x-k8s.io")))
         tree = msgspec.json.decode(stored.data)
         for uid in list(ledger.state.holdings):

@@ -21,7 +21,7 @@ NO_OWNER = {"metadata": {"ownerReferences": None}}
 @asynccontextmanager
 async def one_runs_one_waits() -> AsyncIterator[Cluster]:
     """`run` has the whole quota and `wait` waits for it; the queue's controllers can be killed."""
-    async with World(1, lambda pod: RUNS_FOR_EVER, apart=True) as world:
+    async with World(1, lambda pod: RUNS_FOR_EVER, separate_queue=True) as world:
         c = Cluster(world, {})
         await c.queues("1")
         await c.submit("run")

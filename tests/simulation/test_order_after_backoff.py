@@ -156,6 +156,6 @@ def test_a_workload_is_not_eligible_again_if_giveupafter_ends_with_its_backoff(g
                     "requeueHistory": {"since": wire(0)},
                 },
             )
-            return not world.queue.ledger.read(evicted).in_backoff(at(3))
+            return not world.queue.quota_cache.read(evicted).in_backoff(at(3))
 
     assert run_virtual(story()) is eligible

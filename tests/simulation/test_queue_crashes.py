@@ -161,7 +161,7 @@ async def tell(story: Story, death: Death) -> End:
         return outcomes.get(pod.metadata.name.rsplit("-", 1)[0], RUNS_FOR_EVER)
 
     fate = Fate(death)
-    async with World(1, script, loads(CONFIG), apart=True, through=lambda t: Mortal(t, fate)) as world:
+    async with World(1, script, loads(CONFIG), separate_queue=True, wrap_transport=lambda t: Mortal(t, fate)) as world:
         resurrection = asyncio.create_task(_resurrect(world, fate))
         c = Cluster(world, outcomes)
         await c.queues("2")

@@ -143,7 +143,9 @@ def test_among_equals_the_order_after_an_eviction_follows_the_new_timestamp() ->
             await asyncio.sleep(45)  # a is evicted and back in line, b runs
             new = f"requeuingStrategy: {{backoffBaseSeconds: 5, timestamp: {timestamp}}}"
             take(c, f"waitForPodsReady: {{timeout: 30s, {new}}}\n")
-            return [info.key.name.split("-")[1] for info in c.world.queue.ledger.queues.cluster_queues["cq"].in_order()]
+            return [
+                info.key.name.split("-")[1] for info in c.world.queue.quota_cache.queues.cluster_queues["cq"].in_order()
+            ]
 
     assert run_virtual(first("Eviction")) == ["c", "a"]
     assert run_virtual(first("Creation")) == ["a", "c"]

@@ -44,7 +44,7 @@ async def _late(inner: AbstractAsyncContextManager[AsyncIterator[bytes]]) -> Asy
 
 def test_a_job_that_is_known_before_its_namespace_is_queued_once_that_is_known() -> None:
     async def story() -> None:
-        async with World(1, config=loads(CONFIG), apart=True, through=SlowNamespaces) as world:
+        async with World(1, config=loads(CONFIG), separate_queue=True, wrap_transport=SlowNamespaces) as world:
             c = Cluster(world, {})
             tree = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS, "labels": {"team": "x"}}}
             await c.create(NAMESPACES, tree)

@@ -1,7 +1,7 @@
-"""The kinds of kueue.x-k8s.io/v1beta2 as pydantic models: one source for CRDs, `kubectl explain` and checks.
+"""The kinds of kueue.x-k8s.io/v1beta2 as pydantic models: the source of the CRDs and of `kubectl explain`.
 
-Controllers do not decode into these (see `queue_manager.api.types`); the models describe, exactly and with
-every field, what an API server accepts.
+Controllers decode into `queue_manager.api.types` instead; the models describe exactly, and with every field, what an
+API server accepts. Their docstrings are the descriptions in the CRDs.
 """
 
 from queue_manager.api.models.admission_check import AdmissionCheck

@@ -1,4 +1,4 @@
-"""AdmissionCheck: a yes or no from elsewhere before a workload with quota may start (spec: kueue.md 3.7)."""
+"""AdmissionCheck: a confirmation by another controller before a workload with quota may start (KEP-993)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class AdmissionCheckParameters(ApiModel):
 
 
 class AdmissionCheckSpec(ApiModel):
-    """Who answers, and with which parameters."""
+    """The controller of the check, and its parameters."""
 
     controller_name: Annotated[str, Field(min_length=1, max_length=253), checked(IMMUTABLE)]
-    """The controller that answers this check. Immutable."""
+    """The controller that sets the state of this check. Immutable."""
 
     parameters: AdmissionCheckParameters | None = None
     """An object with further configuration."""
@@ -37,17 +37,17 @@ class AdmissionCheckStatus(ApiModel):
     """The observed state of an AdmissionCheck."""
 
     conditions: Conditions | None = None
-    """Active tells whether the controller is ready to answer."""
+    """Active: whether the controller of the check is ready."""
 
 
 class AdmissionCheck(CustomKind):
-    """A check that a ClusterQueue may demand between quota reservation and admission."""
+    """A check that a ClusterQueue can require between quota reservation and admission."""
 
     plural: ClassVar[str] = "admissionchecks"
     short_names: ClassVar[tuple[str, ...]] = ("ac",)
 
     spec: AdmissionCheckSpec | None = None
-    """Who answers, and with which parameters."""
+    """The controller of the check, and its parameters."""
 
     status: AdmissionCheckStatus | None = None
     """The observed state of the check."""

@@ -1,8 +1,8 @@
-"""Building blocks of the API models: field types and the marks that only a CRD understands.
+"""Building blocks of the API models: field types, and what only a CRD can express.
 
-A model is an ordinary pydantic model. What pydantic cannot say (list types, CEL rules, formats) is attached
-with `Extra`, which adds keys to the JSON schema of the annotated type. `queue_manager.api.crd_generation` turns the
-result into a structural schema.
+A model is an ordinary pydantic model. What pydantic cannot express (list types, CEL rules, formats) is attached with
+`Extra`, which adds keys to the JSON schema of the annotated type. `queue_manager.api.crd_generation` converts the
+result to a structural schema.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VALIDATIONS = "x-kubernetes-validations"
 
 
 class ApiModel(BaseModel):
-    """Snake case in Python, camel case on the wire; unknown fields are refused."""
+    """Snake case in Python, camel case on the wire; unknown fields are errors."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -50,7 +50,7 @@ class Extra:
 
 
 def list_map(*keys: str) -> Extra:
-    """A list whose items are told apart by these keys."""
+    """A list whose items are identified by these keys."""
     return Extra(x_kubernetes_list_type="map", x_kubernetes_list_map_keys=list(keys))
 
 
@@ -62,13 +62,14 @@ DEFAULT_EMPTY = Extra(default={})
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A CEL rule. `field_path` names the field to blame when it is not the one that carries the rule."""
+    """A CEL rule. `field_path`: the field of the error, if it is not the one that carries the rule."""
 
     rule: str
     message: str
     field_path: str = ""
 
     def as_dict(self) -> dict[str, str]:
+        """The rule as in `x-kubernetes-validations`."""
         entry = {"message": self.message, "rule": self.rule}
         return {**entry, "fieldPath": self.field_path} if self.field_path else entry
 
@@ -137,6 +138,7 @@ class PrinterColumn:
     priority: int = 0
 
     def as_dict(self) -> dict[str, Any]:
+        """The column as in `additionalPrinterColumns`."""
         column: dict[str, Any] = {"name": self.name, "type": self.type, "jsonPath": self.path}
         if self.description:
             column["description"] = self.description
@@ -146,7 +148,7 @@ class PrinterColumn:
 
 
 class CustomKind(ApiModel):
-    """A root object. The class variables are what a CRD says besides the schema."""
+    """A root object. The class variables are the parts of a CRD outside the schema."""
 
     plural: ClassVar[str]
     namespaced: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""ClusterQueue: quota, and the rules by which workloads get it (spec: kueue.md 3.2)."""
+"""ClusterQueue: quota, and the rules by which it is assigned to workloads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PREFERENCE_NEEDS_BOTH = "preference can only be set when both whenCanBorrow and 
 
 
 class FlavorFungibility(ApiModel):
-    """When to look at the next flavor before borrowing or preempting in this one."""
+    """When to try the next flavor before borrowing or preempting in this one."""
 
     model_config = ConfigDict(
         json_schema_extra=cel(
@@ -49,10 +49,10 @@ class FlavorFungibility(ApiModel):
     )
 
     when_can_borrow: Literal["MayStopSearch", "TryNextFlavor"] = "MayStopSearch"
-    """MayStopSearch takes a flavor in which the workload fits by borrowing; TryNextFlavor looks on."""
+    """MayStopSearch takes a flavor in which the workload fits by borrowing; TryNextFlavor tries the next."""
 
     when_can_preempt: Literal["MayStopSearch", "TryNextFlavor"] = "TryNextFlavor"
-    """MayStopSearch takes a flavor in which the workload fits after preemption; TryNextFlavor looks on."""
+    """MayStopSearch takes a flavor in which the workload fits after preemption; TryNextFlavor tries the next."""
 
     preference: Literal["BorrowingOverPreemption", "PreemptionOverBorrowing"] | None = None
     """
@@ -72,7 +72,7 @@ class BorrowWithinCohort(ApiModel):
 
 
 class ClusterQueuePreemption(ApiModel):
-    """Whom a pending workload may evict when it does not fit."""
+    """Which workloads a pending workload may evict when it does not fit."""
 
     model_config = ConfigDict(
         json_schema_extra=cel(
@@ -124,7 +124,7 @@ class ConcurrentAdmissionMigration(ApiModel):
     """Migration to a preferred flavor."""
 
     mode: Literal["TryPreferredFlavors", "RetainFirstAdmission"]
-    """TryPreferredFlavors keeps looking for a better flavor after admission; RetainFirstAdmission does not."""
+    """TryPreferredFlavors keeps trying better flavors after admission; RetainFirstAdmission does not."""
 
     constraints: ConcurrentAdmissionConstraints | None = None
     """Limits of a migration."""
@@ -161,30 +161,30 @@ class ClusterQueueSpec(ApiModel):
 
     queueing_strategy: Literal["StrictFIFO", "BestEffortFIFO"] = "BestEffortFIFO"
     """
-    Workloads are ordered by priority, then by time. StrictFIFO: one that does not fit blocks all behind it.
-    BestEffortFIFO: those behind it that do fit go first.
+    Workloads are ordered by priority, then by time. StrictFIFO: one that does not fit blocks all later ones.
+    BestEffortFIFO: later ones that fit are admitted first.
     """
 
     namespace_selector: LabelSelector | None = None
     """Namespaces whose workloads may use this queue. Unset: none. {}: all."""
 
     flavor_fungibility: Annotated[FlavorFungibility | None, DEFAULT_EMPTY] = Field(default_factory=FlavorFungibility)
-    """When to look at the next flavor before borrowing or preempting in this one."""
+    """When to try the next flavor before borrowing or preempting in this one."""
 
     preemption: Annotated[ClusterQueuePreemption | None, DEFAULT_EMPTY] = Field(default_factory=ClusterQueuePreemption)
-    """Whom a pending workload may evict when it does not fit."""
+    """Which workloads a pending workload may evict when it does not fit."""
 
     admission_checks_strategy: AdmissionChecksStrategy | None = None
     """Checks between quota reservation and admission."""
 
     stop_policy: StopPolicy | None = "None"
     """
-    None: workloads are admitted. Hold: no new admissions and reservations are cancelled; running workloads go
-    on. HoldAndDrain: running workloads are evicted as well.
+    None: workloads are admitted. Hold: no new admissions and reservations are cancelled; running workloads
+    continue. HoldAndDrain: running workloads are evicted as well.
     """
 
     fair_sharing: FairSharing | None = None
-    """Standing in the cohort, when fair sharing is configured."""
+    """Weight in the cohort, when fair sharing is configured."""
 
     admission_scope: AdmissionScope | None = None
     """Whether the LocalQueues of this queue are ordered by their past usage."""
@@ -200,10 +200,10 @@ class ResourceUsage(ApiModel):
     """The resource."""
 
     total: Quantity | None = None
-    """The quota in use, what is borrowed included."""
+    """The quota in use, borrowed quota included."""
 
     borrowed: Quantity | None = None
-    """The part of it above the nominal quota."""
+    """The quota in use above the nominal quota."""
 
 
 class FlavorUsage(ApiModel):
@@ -223,7 +223,7 @@ class ClusterQueueStatus(ApiModel):
     """The observed state of a ClusterQueue."""
 
     conditions: Conditions | None = None
-    """Active tells whether the queue can admit workloads, and why not."""
+    """Active: whether the queue can admit workloads, and why not."""
 
     flavors_reservation: FlavorUsages | None = None
     """Quota reserved by workloads, per flavor."""
@@ -232,7 +232,7 @@ class ClusterQueueStatus(ApiModel):
     """Quota used by admitted workloads, per flavor."""
 
     pending_workloads: Int32 | None = None
-    """Workloads that wait for quota."""
+    """Workloads that are pending for quota."""
 
     reserving_workloads: Int32 | None = None
     """Workloads that hold quota and are not finished."""

@@ -1,4 +1,4 @@
-"""Cohort: a node of the tree in which queues share unused quota (spec: kueue.md 3.6)."""
+"""Cohort: a node of the tree in which queues share unused quota."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CohortSpec(ApiModel):
     """
 
     fair_sharing: FairSharing | None = None
-    """Standing of the Cohort among its siblings."""
+    """Weight of the Cohort among its siblings."""
 
 
 class CohortStatus(ApiModel):

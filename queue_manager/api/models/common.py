@@ -143,12 +143,12 @@ Tolerations = Annotated[list[Toleration], Field(max_length=8), ATOMIC, TOLERATIO
 
 
 class FairSharing(ApiModel):
-    """Standing in the competition for unused quota."""
+    """Weight in the competition for unused quota."""
 
     weight: Quantity = 1
     """
     Advantage over others when unused quota is shared. Usage above nominal quota is divided by the weight, and
-    the lowest share goes first. 0 puts the queue behind all others; otherwise the weight is above 10^-9.
+    the lowest share is served first. With 0 the queue is served after all others; otherwise the weight is above 10^-9.
     """
 
 
@@ -163,7 +163,7 @@ class FairSharingStatus(ApiModel):
 
 
 class AdmissionFairSharingStatus(ApiModel):
-    """What admission fair sharing remembers of a LocalQueue."""
+    """The past usage of a LocalQueue, for admission fair sharing."""
 
     consumed_resources: Quantities
     """Usage aggregated over time, halved with every half-life."""

@@ -1,4 +1,4 @@
-"""LocalQueue: a namespace's door to a ClusterQueue (spec: kueue.md 3.3)."""
+"""LocalQueue: a queue of one namespace, whose workloads are admitted by a ClusterQueue."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from queue_manager.api.models.common import Conditions, FairSharing, LocalQueueF
 
 
 class LocalQueueSpec(ApiModel):
-    """Where the workloads of this queue go."""
+    """The ClusterQueue of this queue, and its policies."""
 
     cluster_queue: Annotated[Name, checked(IMMUTABLE)]
-    """The ClusterQueue behind this queue. Required and immutable."""
+    """The ClusterQueue that admits the workloads of this queue. Required and immutable."""
 
     stop_policy: StopPolicy | None = "None"
     """
-    None: workloads are admitted. Hold: no new admissions; running workloads go on. HoldAndDrain: running
+    None: workloads are admitted. Hold: no new admissions; running workloads continue. HoldAndDrain: running
     workloads are evicted as well.
     """
 
     fair_sharing: FairSharing | None = None
-    """Standing among the LocalQueues of the ClusterQueue, under admission fair sharing."""
+    """Weight among the LocalQueues of the ClusterQueue, under admission fair sharing."""
 
 
 class LocalQueueResourceUsage(ApiModel):
@@ -63,10 +63,10 @@ class LocalQueueStatus(ApiModel):
     """The observed state of a LocalQueue."""
 
     conditions: Conditions | None = None
-    """Active tells whether workloads of this queue can be admitted, and why not."""
+    """Active: whether workloads of this queue can be admitted, and why not."""
 
     pending_workloads: Int32 | None = None
-    """Workloads of this queue that wait for quota."""
+    """Workloads of this queue that are pending for quota."""
 
     reserving_workloads: Int32 | None = None
     """Workloads of this queue that hold quota and are not finished."""
@@ -102,7 +102,7 @@ class LocalQueue(CustomKind):
     )
 
     spec: LocalQueueSpec
-    """Where the workloads of this queue go."""
+    """The ClusterQueue of this queue, and its policies."""
 
     status: LocalQueueStatus | None = None
     """The observed state of the queue."""

@@ -1,4 +1,4 @@
-"""ResourceFlavor: a kind of machine that quota is counted in (spec: kueue.md 3.4)."""
+"""ResourceFlavor: a kind of machine, for which quota is counted separately."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class ResourceFlavorSpec(ApiModel):
     node_labels: Labels | None = None
     """
     Labels of the nodes of this flavor, at most 8. A workload whose node selector or required node affinity
-    contradicts them does not get this flavor; pods that get it are given them as node selector.
+    contradicts them is not assigned this flavor; they are added to the node selector of pods that are.
     """
 
     node_taints: Taints | None = None
     """
-    Taints of the nodes of this flavor, at most 8. A workload that does not tolerate them does not get this
-    flavor, unless the flavor's own tolerations do. PreferNoSchedule is ignored.
+    Taints of the nodes of this flavor, at most 8. A workload that does not tolerate them is not assigned
+    this flavor, unless the flavor's own tolerations do. PreferNoSchedule is ignored.
     """
 
     tolerations: Tolerations | None = None
-    """Tolerations given to the pods that get this flavor, at most 8."""
+    """Tolerations added to the pods that are assigned this flavor, at most 8."""
 
     topology_name: Name | None = None
     """The Topology of the nodes of this flavor. Needs at least one node label; immutable once set."""

@@ -1,6 +1,6 @@
-"""Topology in Workloads: what a pod set asks for and what it was assigned.
+"""Topology in Workloads: what a pod set requests, and what it was assigned.
 
-Sluice does not place pods by topology. The fields are carried so that Workloads written by others keep them.
+Sluice does not place pods by topology. The fields exist so that Workloads of other writers keep them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PodSetTopologyRequest(ApiModel):
     """The level within which all pods should be."""
 
     unconstrained: bool | None = None
-    """Any place with capacity will do."""
+    """Any node with capacity is allowed."""
 
     pod_index_label: IndexLabel | None = None
     """The label that numbers the pods, e.g. batch.kubernetes.io/job-completion-index."""
@@ -78,10 +78,10 @@ class LevelValues(ApiModel):
     )
 
     prefix: Level | None = None
-    """What all values begin with."""
+    """Common prefix of all values."""
 
     suffix: Level | None = None
-    """What all values end with."""
+    """Common suffix of all values."""
 
     roots: Annotated[list[Level], Field(min_length=1, max_length=100000), ATOMIC] | None = None
     """The values without prefix and suffix, one per domain."""
@@ -91,7 +91,7 @@ class LevelValues(ApiModel):
 
 
 class TopologyAssignmentSlice(ApiModel):
-    """Some domains, and how many pods go to each."""
+    """Some domains, and the number of pods in each."""
 
     model_config = ConfigDict(
         json_schema_extra=cel(

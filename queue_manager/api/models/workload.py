@@ -1,4 +1,4 @@
-"""Workload: what a Job asks the queue for, and what it got (spec: kueue.md 3.1)."""
+"""Workload: the requests of a Job, and the quota assigned to it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ REF_NAME_RULE = Rule(
     f" && self.{REF}.kind == 'PriorityClass') || oldSelf.{REF}.name == self.{REF}.name",
     "priorityClassRef.name is immutable for scheduling.k8s.io/priorityclass while workload quota reserved",
 )
-# Kueue lets the name be removed, and then be set to another one.
+# Kueue allows removing the name, and then setting another one.
 QUEUE_RULE = Rule(
     f"!({WAS_RESERVED} && {RESERVED}) ||"
     " (has(oldSelf.spec.queueName) ? oldSelf.spec.queueName : '') =="
@@ -105,7 +105,7 @@ class PriorityClassRef(ApiModel):
 
 
 class PodSet(ApiModel):
-    """Pods that are alike."""
+    """Pods of one template."""
 
     model_config = ConfigDict(json_schema_extra=cel(COUNT_RULE))
 
@@ -113,44 +113,44 @@ class PodSet(ApiModel):
     """The name of the set."""
 
     template: PodTemplate
-    """The pods. Where requests are missing, limits count as requests."""
+    """The template of the pods. Without a request, a limit counts as the request."""
 
     count: Count = 1
     """How many pods there are."""
 
     min_count: Positive | None = None
-    """How many pods would do, for partial admission. Only one pod set may have it."""
+    """The least number of pods, for partial admission. Only one pod set may have it."""
 
     topology_request: PodSetTopologyRequest | None = None
     """Where the pods should be, relative to each other."""
 
 
 class PreemptionGate(ApiModel):
-    """Something that must open before the workload may preempt others."""
+    """A gate that must open before the workload may preempt others."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """The name of the gate."""
 
 
 class WorkloadSpec(ApiModel):
-    """What is asked for."""
+    """The requests of the workload."""
 
     model_config = ConfigDict(json_schema_extra=cel(PRIORITY_RULE))
 
     pod_sets: Annotated[list[PodSet], Field(min_length=1, max_length=18), list_map("name")] | None = None
-    """The pods, in sets that are alike. Immutable while quota is reserved, except that a count may be lowered."""
+    """The pods, one set per template. Immutable while quota is reserved, except that a count may be lowered."""
 
     queue_name: Name | None = None
     """The LocalQueue. Immutable while quota is reserved."""
 
     priority_class_ref: PriorityClassRef | None = None
-    """The class that the priority came from."""
+    """The class from which the priority was taken."""
 
     priority: Int32 | None = None
-    """Higher goes first. Needed when a priority class is named; may be changed at any time."""
+    """Higher is admitted first. Required if a priority class is named; may be changed at any time."""
 
     active: bool | None = True
-    """false evicts the workload and keeps it out of the queue; true lets it queue again."""
+    """false evicts the workload and removes it from the queue; true enqueues it again."""
 
     maximum_execution_time_seconds: Positive | None = None
     """
@@ -195,7 +195,7 @@ class Workload(CustomKind):
     )
 
     spec: WorkloadSpec
-    """What is asked for."""
+    """The requests of the workload."""
 
     status: WorkloadStatus | None = None
-    """What it got, and what happened."""
+    """Assigned quota, conditions and counters."""

@@ -1,4 +1,4 @@
-"""WorkloadPriorityClass: a named priority for the queue, independent of pod priority (spec: kueue.md 3.5)."""
+"""WorkloadPriorityClass: a named priority for the queue, independent of pod priority."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from queue_manager.api.models.base import CustomKind, Int32, PrinterColumn
 
 
 class WorkloadPriorityClass(CustomKind):
-    """A name for a priority. Jobs choose it with the label kueue.x-k8s.io/priority-class."""
+    """A named priority. Jobs select it with the label kueue.x-k8s.io/priority-class."""
 
     plural: ClassVar[str] = "workloadpriorityclasses"
     short_names: ClassVar[tuple[str, ...]] = ("wpc",)
@@ -20,7 +20,7 @@ class WorkloadPriorityClass(CustomKind):
 
     value: Int32
     """
-    The priority of workloads of this class; higher goes first. A change is carried over to the workloads that
+    The priority of workloads of this class; higher is admitted first. A change is applied to the workloads that
     refer to the class.
     """
 

@@ -1,4 +1,4 @@
-"""The status of a Workload (spec: kueue.md 3.1)."""
+"""The status of a Workload."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ClusterName = Annotated[str, Field(max_length=256)]
 
 
 class PodSetAssignment(ApiModel):
-    """The quota that one pod set got."""
+    """The quota assigned to one pod set."""
 
     name: PodSetName = "main"
     """The pod set."""
@@ -49,8 +49,8 @@ class PodSetAssignment(ApiModel):
     resource_usage: dict[str, NotNegative] | None = None
     """
     Quota of all pods of the set together, with LimitRange defaults and runtime overhead as they were at
-    admission. Does not change when pods are reclaimed. For people and tools: the queue itself reckons with
-    the requests of the pod set.
+    admission. Does not change when pods are reclaimed. Informational: the queue computes usage from the
+    requests of the pod set.
     """
 
     count: Count | None = None
@@ -64,33 +64,33 @@ class PodSetAssignment(ApiModel):
 
 
 class Admission(ApiModel):
-    """The quota that the workload got. Can be taken back, but not changed."""
+    """The quota assigned to the workload. Can be removed, but not changed."""
 
     cluster_queue: Name | None = None
-    """The ClusterQueue that gave it."""
+    """The ClusterQueue that assigned it."""
 
     pod_set_assignments: Annotated[list[PodSetAssignment], Field(max_length=18), list_map("name")] | None = None
     """The quota of each pod set."""
 
 
 class RequeueState(ApiModel):
-    """Retries after pods did not get ready in time. Cleared when the workload is reactivated."""
+    """Retries after pods did not become ready in time. Cleared when the workload is deactivated."""
 
     count: Count | None = None
     """How many times the workload was requeued."""
 
     requeue_at: Time | None = None
-    """When it may queue again; absent when it may already."""
+    """When the backoff ends; absent if the workload is not in backoff."""
 
 
 class ReclaimablePod(ApiModel):
-    """Pods that no longer need their quota."""
+    """Pods that no longer use quota."""
 
     name: PodSetName
     """The pod set."""
 
     count: Count
-    """How many of its pods are done."""
+    """How many of its pods no longer use quota."""
 
 
 class PodSetUpdate(ApiModel):
@@ -113,7 +113,7 @@ class PodSetUpdate(ApiModel):
 
 
 class AdmissionCheckState(ApiModel):
-    """The answer of one admission check."""
+    """The state of one admission check."""
 
     name: CheckName
     """The AdmissionCheck."""
@@ -128,7 +128,7 @@ class AdmissionCheckState(ApiModel):
     """Details for people. May be empty."""
 
     requeue_after_seconds: Count | None = None
-    """With Retry: how long to wait, from lastTransitionTime, before queueing again. Unset: not at all."""
+    """With Retry: seconds to back off from lastTransitionTime. Unset: none."""
 
     retry_count: Count | None = None
     """How many times the state became Retry."""
@@ -138,7 +138,7 @@ class AdmissionCheckState(ApiModel):
 
 
 class PodSetRequest(ApiModel):
-    """What a pod set asks for, as the scheduler counted it."""
+    """The requests of a pod set, as the scheduler counted them."""
 
     name: PodSetName
     """The pod set."""
@@ -157,10 +157,10 @@ class EvictionStats(ApiModel):
     """The reason."""
 
     underlying_cause: Reason
-    """What is behind it. May be empty."""
+    """The underlying cause. May be empty."""
 
     count: Count
-    """How many there were."""
+    """The number of evictions."""
 
 
 class SchedulingStats(ApiModel):
@@ -173,7 +173,7 @@ class SchedulingStats(ApiModel):
 
 
 class Attempt(ApiModel):
-    """One time with quota that ended in an eviction."""
+    """A run with quota that ended in an eviction."""
 
     start: Time | None = None
     """When the workload was admitted."""
@@ -185,17 +185,17 @@ class Attempt(ApiModel):
     """The reason of the eviction."""
 
     cause: Reason | None = None
-    """What is behind it."""
+    """The underlying cause."""
 
     retry_at: Time | None = None
-    """When it might try again at the earliest. Unset: at once, or when somebody lets it."""
+    """When the backoff ended. Unset: no backoff, or the workload was deactivated or its queue stopped."""
 
 
 class RequeueHistory(ApiModel):
-    """What became of the last attempts. Only Sluice has this field."""
+    """The last attempts. Only Sluice has this field."""
 
     since: Time | None = None
-    """Since when its pods have not been ready, over all attempts. Unset: they were, or it was deactivated."""
+    """Since when the pods have not been ready, over all attempts. Unset: they were ready, or it was deactivated."""
 
     attempts: Annotated[list[Attempt], Field(max_length=10), ATOMIC] | None = None
     """The last ten, the oldest first. Kept over deactivation and reactivation."""
@@ -222,7 +222,7 @@ class PreemptionGateState(ApiModel):
 
 
 class WorkloadStatus(ApiModel):
-    """What the workload got, and what happened."""
+    """Assigned quota, conditions and counters."""
 
     model_config = ConfigDict(json_schema_extra=cel(CLUSTER_RULE, NOMINATED_RULE))
 
@@ -230,19 +230,19 @@ class WorkloadStatus(ApiModel):
     """QuotaReserved, Admitted, PodsReady, Evicted, Preempted, Requeued, DeactivationTarget and Finished."""
 
     admission: Admission | None = None
-    """The quota that the workload holds. Can be taken back, but not changed."""
+    """The quota that the workload holds. Can be removed, but not changed."""
 
     requeue_state: RequeueState | None = None
-    """Retries after pods did not get ready in time."""
+    """Retries after pods did not become ready in time."""
 
     reclaimable_pods: Annotated[list[ReclaimablePod], Field(max_length=18), list_map("name")] | None = None
-    """Pods that no longer need their quota. Can only grow while quota is reserved."""
+    """Pods that no longer use quota. Can only grow while quota is reserved."""
 
     admission_checks: Annotated[list[AdmissionCheckState], Field(max_length=8), list_map("name")] | None = None
-    """The answers of the admission checks."""
+    """The states of the admission checks."""
 
     resource_requests: Annotated[list[PodSetRequest], Field(max_length=18), list_map("name")] | None = None
-    """What was asked for at the last try; empty while admitted."""
+    """The requests at the last admission attempt; empty while quota is reserved."""
 
     accumulated_past_execution_time_seconds: Int32 | None = None
     """Seconds in admitted state in all past attempts."""
@@ -260,7 +260,7 @@ class WorkloadStatus(ApiModel):
     """The cluster that took the workload. Immutable once set, until the workload is evicted."""
 
     unhealthy_nodes: Annotated[list[UnhealthyNode], Field(max_length=8), list_map("name")] | None = None
-    """Failed nodes whose pods wait for another place."""
+    """Failed nodes whose pods wait for another node."""
 
     preemption_gates: Annotated[list[PreemptionGateState], Field(max_length=8), list_map("name")] | None = None
     """The state of the preemption gates."""

@@ -40,10 +40,10 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from queue_manager.engine.descriptors import INHERITED
+from queue_manager.engine.descriptors import INHERITED_LIMIT
 from queue_manager.local.agent.layout import RunFiles
 
-_DESCRIPTORS = "unlimited" if INHERITED == resource.RLIM_INFINITY else INHERITED
+_DESCRIPTORS = "unlimited" if INHERITED_LIMIT == resource.RLIM_INFINITY else INHERITED_LIMIT
 # Its variables have names that no container uses: an exported one of the same name would be changed.
 _SCRIPT = (
     f"ulimit -S -n {_DESCRIPTORS}\n"

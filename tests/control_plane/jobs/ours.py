@@ -18,13 +18,13 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
-from queue_manager.hosting.job_cluster import run_job_controller
+from queue_manager.hosting.job_cluster import attach_job_controller
 
 
 async def main(kubeconfig: str, port: int, options: JobControllerOptions) -> None:
     tune_garbage_collector()
     runtime = Runtime(HttpTransport.from_kubeconfig(kubeconfig), SystemClock(), Random(1))
-    run_job_controller(runtime, options)
+    attach_job_controller(runtime, options)
     async with runtime:
 
         async def healthz(_: web.Request) -> web.Response:

@@ -31,7 +31,7 @@ async def test_deadlines_that_passed_while_the_machine_slept_are_met_when_it_wak
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("queue_manager.local.cluster.SystemClock", JumpingClock)
-    monkeypatch.setattr(clock_jumps, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(clock_jumps, "CHECK_SECONDS", 0.05)
     async with LocalCluster(ClusterOptions(data_dir=tmp_path), KueueConfig()) as cluster:
         client = cluster.client
         for_pod = job("pod", "sleep 600", backoffLimit=0)
@@ -62,7 +62,7 @@ async def test_backoffs_take_no_longer_than_they_should_when_the_clock_is_set_ba
 ) -> None:
     """By a month, while one Job backs off with its pods and another one with its Workload."""
     monkeypatch.setattr("queue_manager.local.cluster.SystemClock", JumpingClock)
-    monkeypatch.setattr(clock_jumps, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(clock_jumps, "CHECK_SECONDS", 0.05)
     kind = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
     config = loads(f"{kind}waitForPodsReady: {{timeout: 2s, requeuingStrategy: {{backoffBaseSeconds: 3}}}}\n")
     async with LocalCluster(ClusterOptions(data_dir=tmp_path), config) as cluster:

@@ -85,7 +85,9 @@ async def test_a_container_starts_with_the_limit_of_the_user(start: Callable[...
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     ours, _ = resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE)
-    assert ours == (descriptors.ENOUGH if hard == resource.RLIM_INFINITY else min(hard, descriptors.ENOUGH))
+    assert ours == (
+        descriptors.MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, descriptors.MAX_DESCRIPTORS)
+    )
     async with up.client() as client:
         await client.create(JOBS, "default", job("asks", f"ulimit -S -n > {tmp_path}/soft"))
         await ended(client, "asks")

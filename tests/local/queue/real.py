@@ -22,10 +22,10 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
-from queue_manager.hosting.job_cluster import run_job_controller
+from queue_manager.hosting.job_cluster import attach_job_controller
 from queue_manager.local.server.admission_chain import AdmissionPlugin
 from queue_manager.simulation.kubelet import Kubelet, Script
-from queue_manager.wiring import QueueManager, add_queue_controllers
+from queue_manager.wiring import QueueManager, attach_queue_controllers
 from tests.control_plane import webhooks
 from tests.control_plane.emptying import clear, forget_events
 from tests.control_plane.server import ControlPlane
@@ -55,8 +55,8 @@ async def stage(plane: ControlPlane, hooks: Webhooks, script: Script, config: Ku
         stack.push_async_callback(_empty, Client(transport))
         recorder = Recorder(transport)
         runtime = Runtime(recorder, SystemClock(), Random(1))
-        queue = add_queue_controllers(runtime, config)
-        run_job_controller(runtime, config.job_controller.options(), queue.permits)
+        queue = attach_queue_controllers(runtime, config)
+        attach_job_controller(runtime, config.job_controller.options(), queue.permits)
         Kubelet(runtime, script)
         await stack.enter_async_context(runtime)
         stack.callback(admission.clear)

@@ -30,9 +30,9 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Request
-from queue_manager.hosting.job_cluster import run_job_controller
+from queue_manager.hosting.job_cluster import attach_job_controller
 from queue_manager.local.server.admission_chain import AdmissionPlugin
-from queue_manager.wiring import add_queue_controllers
+from queue_manager.wiring import attach_queue_controllers
 from tests.control_plane import webhooks
 from tests.control_plane.emptying import clear, forget_events
 from tests.control_plane.server import ControlPlane
@@ -55,7 +55,7 @@ class RealWorld:
         """Start the queue's controllers, with empty caches."""
         transport = HttpTransport.from_kubeconfig(self._plane.kubeconfig)
         runtime = Runtime(transport, self.clock, Random(1))
-        self._admission[:] = add_queue_controllers(runtime, self._config).admission
+        self._admission[:] = attach_queue_controllers(runtime, self._config).admission
         await runtime.__aenter__()
         self._manager = runtime, transport
 
@@ -76,7 +76,7 @@ class RealWorld:
         tasks = [asyncio.create_task(self._watch(transport, resource)) for resource in RECORDED]
         stack.callback(lambda: [task.cancel() for task in tasks])
         jobs = Runtime(transport, self.clock, Random(1))
-        run_job_controller(jobs, self._config.job_controller.options())
+        attach_job_controller(jobs, self._config.job_controller.options())
         await stack.enter_async_context(jobs)
         stack.push_async_callback(self.kill)
         await self.start()

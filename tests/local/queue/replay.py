@@ -98,7 +98,7 @@ def configuration(trace: dict[str, Any]) -> KueueConfig:
 
 
 def embedded(config: KueueConfig) -> AbstractAsyncContextManager[Scene]:
-    return World(1, None, config, apart=True)
+    return World(1, None, config, separate_queue=True)
 
 
 async def play(

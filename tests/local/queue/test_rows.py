@@ -139,7 +139,7 @@ def test_row_05_a_job_without_its_queue_label_leaves_nothing_in_line() -> None:
             await c.until(c.running, ["a"])
             await c.client.patch(JOBS, NS, "b", {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": None}}})
             await c.until(lambda: _workloads(c), 1)
-            assert len(c.world.queue.ledger.queues.cluster_queues["cq"]) == 0
+            assert len(c.world.queue.quota_cache.queues.cluster_queues["cq"]) == 0
 
     run(story())
 
@@ -244,7 +244,9 @@ def test_row_12_jobs_of_one_second_go_in_the_order_of_their_arrival_also_after_a
             for name in ("a", "e", "c", "d", "b"):
                 await c.submit(name)
             await c.until(lambda: _workloads(c), 5)
-            line = [info.key.name.split("-")[1] for info in c.world.queue.ledger.queues.cluster_queues["cq"].in_order()]
+            line = [
+                info.key.name.split("-")[1] for info in c.world.queue.quota_cache.queues.cluster_queues["cq"].in_order()
+            ]
             assert line == ["e", "c", "d", "b"]
 
     run(story())

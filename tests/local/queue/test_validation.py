@@ -29,7 +29,7 @@ FULL_PATH = {"Workload: requeueState.count negative"}
 async def ask() -> dict[str, dict[str, Any]]:
     """The answers to all records, in order, on one server whose controllers stand still."""
     answers: dict[str, dict[str, Any]] = {}
-    async with World(1, None, apart=True) as world:
+    async with World(1, None, separate_queue=True) as world:
         await world.kill()
         await _prepare(world)
         for record in RECORDS:

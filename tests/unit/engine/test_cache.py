@@ -24,8 +24,8 @@ def a_cache(*objects: Object, progress: int = 10) -> Cache[Object]:
 def test_a_newer_answer_replaces_and_an_older_one_does_not() -> None:
     cache = a_cache(thing("a", "u", 5))
     newer, older = thing("a", "u", 12), thing("a", "u", 11)
-    cache.learn(newer)
-    cache.learn(older)
+    cache.apply_response(newer)
+    cache.apply_response(older)
     assert cache.get("n", "a") is newer
 
 
@@ -33,7 +33,7 @@ def test_a_late_answer_about_an_object_the_watch_saw_deleted_is_ignored() -> Non
     cache = a_cache()
     cache.observe(thing("a", "u", 11))
     cache.observe_deleted(thing("a", "u", 12))
-    cache.learn(thing("a", "u", 11))
+    cache.apply_response(thing("a", "u", 11))
     assert len(cache) == 0
 
 
@@ -49,7 +49,7 @@ def test_a_name_used_again_is_told_as_a_deletion_and_an_addition() -> None:
     cache = a_cache(old)
     told: list[tuple[Object | None, Object | None]] = []
     cache.subscribe(lambda before, after: told.append((before, after)))
-    cache.learn(new)
+    cache.apply_response(new)
     assert told == [(None, old), (old, None), (None, new)]
     assert cache.by_uid("u1") is None
 
@@ -65,7 +65,7 @@ def test_a_list_deletes_what_it_does_not_contain() -> None:
 
 def test_a_list_keeps_what_we_wrote_after_it_was_taken() -> None:
     cache = a_cache()
-    cache.learn(thing("a", "u", 15))
+    cache.apply_response(thing("a", "u", 15))
     cache.reset([], 12)
     assert cache.get("n", "a") is not None
 
@@ -95,7 +95,7 @@ def test_a_list_older_than_an_object_does_not_tell_that_it_is_gone() -> None:
     made = thing("a", "u", 15)
     for forget in (lambda cache: cache.forget(made), lambda cache: cache.forget_uid("u")):
         cache = a_cache()
-        cache.learn(made)
+        cache.apply_response(made)
         forget(cache)
         cache.reset([], 12)
         cache.observe(made)
@@ -112,7 +112,7 @@ def test_what_was_deleted_before_anything_was_known_of_it_stays_out() -> None:
 
 def test_a_list_deletes_what_has_its_own_revision() -> None:
     cache = a_cache(thing("a", "u", 5))
-    cache.learn(thing("a", "u", 12))
+    cache.apply_response(thing("a", "u", 12))
     cache.reset([], 12)
     assert len(cache) == 0
 
@@ -169,7 +169,7 @@ def test_a_subscriber_that_fails_does_not_keep_others_from_hearing() -> None:
 
     cache.subscribe(fails)
     cache.subscribe(lambda old, new: told.append("heard"))
-    cache.learn(thing("a", "u", 11))
+    cache.apply_response(thing("a", "u", 11))
     assert told == ["heard"]
 
 
@@ -255,7 +255,7 @@ class ServerAndCache(RuleBasedStateMachine):
             self.deleted_by_us.add(pod.metadata.uid)
             assert self.cache.by_uid(pod.metadata.uid) is None
         else:
-            self.cache.learn(pod)
+            self.cache.apply_response(pod)
             shown = self.cache.get("", pod.metadata.name)
             # Read your own writes: this state or a newer one, or the knowledge that it is gone.
             gone = self._was_deleted(pod)

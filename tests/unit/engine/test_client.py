@@ -18,7 +18,7 @@ from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
-from queue_manager.engine.kubeconfig import RENEW_AFTER, KubeconfigError, load
+from queue_manager.engine.kubeconfig import RENEW_AFTER_SECONDS, KubeconfigError, load
 from queue_manager.engine.selector_matching import matcher
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.operator import shell
@@ -103,7 +103,7 @@ async def test_the_wait_behind_a_stalled_request_is_part_of_the_timeout() -> Non
         stalled.set()
 
     server = await asyncio.start_server(never, "127.0.0.1", 0)
-    transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", at_once=1)
+    transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", max_in_flight=1)
     first = asyncio.create_task(transport.request(Request("GET", "/", timeout=600)))
     await stalled.wait()
     with pytest.raises(TimeoutError):
@@ -117,7 +117,7 @@ async def test_the_wait_behind_a_stalled_request_is_part_of_the_timeout() -> Non
 async def test_a_cache_with_a_selector_learns_only_what_it_selects(served: Served) -> None:
     client = Client(served[1])
     cache: Cache[Pod] = Cache("pods")
-    client.teach(cache, PODS, Pod, label_selector="team=red", field_selector="spec.nodeName=n1")
+    client.attach_cache(cache, PODS, Pod, label_selector="team=red", field_selector="spec.nodeName=n1")
     await client.create(PODS, "default", pod("other", labels={"team": "blue"}, spec={"nodeName": "n1"}))
     await client.create(PODS, "default", pod("a", labels={"team": "red"}, spec={"nodeName": "n1"}))
     assert [obj.metadata.name for obj in cache] == ["a"]
@@ -128,7 +128,7 @@ async def test_a_cache_with_a_selector_learns_only_what_it_selects(served: Serve
 async def test_the_write_that_removes_the_last_finalizer_is_the_last(served: Served) -> None:
     client = Client(served[1])
     cache: Cache[Pod] = Cache("pods")
-    client.teach(cache, PODS, Pod)
+    client.attach_cache(cache, PODS, Pod)
     await client.create(PODS, "default", pod("a"))
     leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
     await client.patch(PODS, "default", "a", {"metadata": leaving})
@@ -373,12 +373,12 @@ async def test_a_token_file_is_read_anew_each_minute_and_the_last_token_kept_whi
     with freeze_time("2026-01-01") as clock:
         assert await authorization() == "Bearer old"
         file.write_text("new")
-        clock.tick(RENEW_AFTER - 1)
+        clock.tick(RENEW_AFTER_SECONDS - 1)
         assert await authorization() == "Bearer old"
         clock.tick(1)
         assert await authorization() == "Bearer new"
         file.unlink()
-        clock.tick(RENEW_AFTER)
+        clock.tick(RENEW_AFTER_SECONDS)
         assert await authorization() == "Bearer new"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from queue_manager.engine import descriptors
-from queue_manager.engine.descriptors import ENOUGH
+from queue_manager.engine.descriptors import MAX_DESCRIPTORS
 
 INFINITY = resource.RLIM_INFINITY
 Limits = tuple[int, int]
@@ -31,10 +31,10 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Limits], list[Limits]]:
     ("before", "after"),
     [
         ((1024, 4096), (4096, 4096)),
-        ((1024, ENOUGH * 16), (ENOUGH, ENOUGH * 16)),
-        ((1024, INFINITY), (ENOUGH, INFINITY)),
+        ((1024, MAX_DESCRIPTORS * 16), (MAX_DESCRIPTORS, MAX_DESCRIPTORS * 16)),
+        ((1024, INFINITY), (MAX_DESCRIPTORS, INFINITY)),
         ((1024, 1024), (1024, 1024)),
-        ((ENOUGH * 2, ENOUGH * 16), (ENOUGH * 2, ENOUGH * 16)),
+        ((MAX_DESCRIPTORS * 2, MAX_DESCRIPTORS * 16), (MAX_DESCRIPTORS * 2, MAX_DESCRIPTORS * 16)),
         ((INFINITY, INFINITY), (INFINITY, INFINITY)),
     ],
 )
@@ -46,7 +46,10 @@ def test_the_soft_limit_is_raised_and_never_lowered(
     assert held[-1] == after
 
 
-@pytest.mark.parametrize(("soft", "most"), [(1024, 512), (ENOUGH, ENOUGH - 512), (256, 64), (INFINITY, ENOUGH - 512)])
+@pytest.mark.parametrize(
+    ("soft", "most"),
+    [(1024, 512), (MAX_DESCRIPTORS, MAX_DESCRIPTORS - 512), (256, 64), (INFINITY, MAX_DESCRIPTORS - 512)],
+)
 def test_connections_leave_a_reserve(limits: Callable[[Limits], list[Limits]], soft: int, most: int) -> None:
     limits((soft, INFINITY))
     assert descriptors.for_connections() == most

@@ -107,7 +107,7 @@ async def test_a_refused_event_is_counted_as_lost_and_the_next_is_delivered(serv
 
 
 async def test_a_failed_delivery_is_repeated_in_order(served: Served, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(module, "RETRY_DELAYS", (0.01, 0.01))
+    monkeypatch.setattr(module, "RETRY_DELAYS_SECONDS", (0.01, 0.01))
     server, transport = served
     server.refusals.append(status(500, "InternalError", "etcd is away"))
     recorder = EventRecorder(Client(transport), Standing(), "c")
@@ -129,24 +129,24 @@ async def test_too_many_waiting_events_are_dropped_and_counted(served: Served, m
 @pytest.mark.parametrize(
     ("rush", "patient", "told"),
     [
-        (False, module.PATIENT, range(20, 21)),
-        (True, module.PATIENT, range(8, 9)),  # two breaths of each of four
+        (False, module.MAX_DEFERRED, range(20, 21)),
+        (True, module.MAX_DEFERRED, range(8, 9)),  # two breaths of each of four
         (True, 16, range(8 + 4, 20)),  # and before them those that are too many
     ],
 )
 def test_events_come_behind_the_work_while_there_is_more_than_hands_unless_too_many_wait(
     rush: bool, patient: int, told: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENT", patient)
+    monkeypatch.setattr(module, "MAX_DEFERRED", patient)
 
     async def story() -> int:
         async with World() as world:
-            recorder = EventRecorder(world.client, world.clock, "c", rush=lambda: rush)
+            recorder = EventRecorder(world.client, world.clock, "c", is_backlogged=lambda: rush)
             for number in range(20):
                 meta = ObjectMeta(name=f"pod-{number}", namespace="default", uid=f"u{number}")
                 recorder.event(Pod(api_version="v1", kind="Pod", metadata=meta), "Normal", "Started", "text")
             run = asyncio.create_task(recorder.run())
-            await asyncio.sleep(2.5 * module.BREATH)
+            await asyncio.sleep(2.5 * module.BACKLOG_DELAY_SECONDS)
             known = len(await world.client.list(EVENTS, "default"))
             await recorder.drain(5)
             await run
@@ -259,7 +259,7 @@ async def test_an_event_whose_name_another_recorder_took_gets_the_next_one(serve
 async def test_an_event_that_is_never_delivered_is_counted_named_and_not_in_the_way(
     served: Served, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "RETRY_DELAYS", (0.01, 0.01))
+    monkeypatch.setattr(module, "RETRY_DELAYS_SECONDS", (0.01, 0.01))
     server, transport = served
     server.refusals.extend(status(code, "InternalError", "etcd is away") for _ in range(3))
     metrics = MetricRegistry()
@@ -287,7 +287,7 @@ async def test_events_that_are_too_many_of_a_reason_are_counted(served: Served) 
 async def test_events_that_a_stop_leaves_behind_are_told(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "RETRY_DELAYS", (3600.0,))
+    monkeypatch.setattr(module, "RETRY_DELAYS_SECONDS", (3600.0,))
     server, transport = served
     server.refusals.append(status(500, "InternalError", "etcd is away"))
     recorder = EventRecorder(Client(transport), Standing(), "c")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from queue_manager.engine.exec_plugin import CredentialsError
-from queue_manager.engine.kubeconfig import RENEW_AFTER, load
+from queue_manager.engine.kubeconfig import RENEW_AFTER_SECONDS, load
 from tests.frozen_time import freeze_time
 from tests.unit.engine.test_client import kubeconfig
 
@@ -68,7 +68,7 @@ async def test_it_is_not_run_for_each_request_but_when_its_token_is_refused(
     [
         ({"expirationTimestamp": "2026-01-01T10:00:00Z"}, 10 * 3600),
         ({"expirationTimestamp": "2026-01-01T01:00:00+01:00"}, 1),  # it has expired already
-        ({}, RENEW_AFTER),
+        ({}, RENEW_AFTER_SECONDS),
     ],
     ids=["a time", "a time that has passed", "no time"],
 )

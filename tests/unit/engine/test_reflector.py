@@ -15,7 +15,7 @@ from job_controller.model import Object, Pod
 from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.http_transport import HttpTransport
-from queue_manager.engine.reflector import SILENCE, Expired, Reflector
+from queue_manager.engine.reflector import SILENCE_SECONDS, Expired, Reflector
 from tests.unit.engine.loopback import Loopback, eventually, pod, status
 
 Served = tuple[Loopback, HttpTransport]
@@ -29,7 +29,7 @@ class Quick(random.Random):
 
 
 @asynccontextmanager
-async def reflecting(transport: HttpTransport, silence: float = SILENCE) -> AsyncIterator[Reflector[Pod]]:
+async def reflecting(transport: HttpTransport, silence: float = SILENCE_SECONDS) -> AsyncIterator[Reflector[Pod]]:
     cache: Cache[Pod] = Cache("pods")
     reflector = Reflector(transport, PODS, Pod, cache, rng=Quick(1), silence=silence)
     task = asyncio.create_task(reflector.run())

@@ -257,7 +257,7 @@ def test_what_is_delayed_can_be_hurried_and_is_not_added_a_second_time() -> None
     def fill(queue: WorkQueue[str]) -> None:
         queue.add_after("a", 30)
         queue.add_after("b", 40)
-        asyncio.get_running_loop().call_at(10, queue.hurry)
+        asyncio.get_running_loop().call_at(10, queue.flush_delayed)
         asyncio.get_running_loop().call_at(20, queue.add_after, "a", 5)
 
     assert times_of_work(fill) == [("a", 10), ("b", 10), ("a", 25)]

@@ -19,7 +19,7 @@ from queue_manager.api.resources import EVENTS, JOBS, PODS
 from queue_manager.engine.client import Client
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
-from queue_manager.hosting.job_cluster import run_job_controller
+from queue_manager.hosting.job_cluster import attach_job_controller
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
@@ -52,7 +52,7 @@ class Cluster:
     @asynccontextmanager
     async def controllers(self, script: Script, options: JobControllerOptions | None = None) -> Any:
         runtime = Runtime(self.transport(), self.clock, Random(2))
-        run_job_controller(runtime, options)
+        attach_job_controller(runtime, options)
         runtime.task(GarbageCollector(self.server).run)
         Kubelet(runtime, script)
         async with runtime:

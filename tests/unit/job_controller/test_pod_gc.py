@@ -19,8 +19,8 @@ from job_controller.stale_disruption import clearing_patch, stale_at
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH
-from queue_manager.hosting.job_cluster import run_job_controller
-from queue_manager.hosting.pod_keeping import add_pod_keeping
+from queue_manager.hosting.job_cluster import attach_job_controller
+from queue_manager.hosting.pod_keeping import attach_pod_keeping
 from queue_manager.local.server.in_process import LocalTransport
 from tests.unit.job_controller.build import at, pod, wire
 from tests.unit.job_controller.test_on_the_api_server import Cluster, Tree, types, virtually
@@ -179,8 +179,8 @@ def test_clearing_empties_reason_and_message() -> None:
 @asynccontextmanager
 async def keeping(cluster: Cluster, **options: Any) -> Any:
     runtime = Runtime(LocalTransport(cluster.server, "system:sluice"), cluster.clock, Random(3))
-    run_job_controller(runtime)
-    add_pod_keeping(runtime, **options)
+    attach_job_controller(runtime)
+    attach_pod_keeping(runtime, **options)
     async with runtime:
         yield runtime
 

@@ -15,13 +15,13 @@ from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import (
     Deactivate,
     DeleteExpired,
+    Idle,
     RemoveFinalizer,
-    Rest,
     Wait,
     WorkloadContext,
     WriteStatus,
 )
-from queue_manager.queueing.pending import Why
+from queue_manager.queueing.pending import PendingReason
 from tests.unit.queueing.builders import at, condition, workload
 
 VIEW = WorkloadContext(cluster_queue="cq")
@@ -67,7 +67,7 @@ def test_a_waiting_workload_names_what_blocks_it(view, reason, message):
     said = make([condition("QuotaReserved", "False", reason, message), condition("Admitted", "False", "NoReservation")])
     draft = Draft(said, at(20))
     draft.set("Admitted", "False", "NoReservation", "The workload has no reservation")
-    assert isinstance(step(draft.workload, view), Rest)
+    assert isinstance(step(draft.workload, view), Idle)
 
 
 @pytest.mark.parametrize("reason", ["Suspended", "Misconfigured", "Deactivated"])
@@ -78,7 +78,7 @@ def test_once_the_blocker_is_gone_it_waits_for_evaluation(reason):
 
 def test_it_says_so_when_an_equal_workload_was_refused_for_it():
     w = make([condition("QuotaReserved", "False", "PendingEvaluation", "Exceeded the PodsReady timeout ns/w")])
-    view = replace(VIEW, bypassed=Why("WaitingForQuota", "full"))
+    view = replace(VIEW, bypassed=PendingReason("WaitingForQuota", "full"))
     assert outcome(w, view) == (
         "WaitingForQuota",
         "Bypassed scheduling evaluation because an equivalent workload recently failed",
@@ -86,12 +86,12 @@ def test_it_says_so_when_an_equal_workload_was_refused_for_it():
 
 
 def test_a_fresh_workload_equal_to_a_parked_one_gets_no_condition():
-    assert isinstance(step(make(), replace(VIEW, bypassed=Why("WaitingForQuota", "full"))), Rest)
+    assert isinstance(step(make(), replace(VIEW, bypassed=PendingReason("WaitingForQuota", "full"))), Idle)
 
 
 def test_an_error_the_scheduler_named_stands_while_it_is_there():
     w = make([condition("QuotaReserved", "False", "Misconfigured", "resources validation failed: x")])
-    assert isinstance(step(w, replace(VIEW, error="resources validation failed: x")), Rest)
+    assert isinstance(step(w, replace(VIEW, error="resources validation failed: x")), Idle)
     assert outcome(w)[0] == "PendingEvaluation"
 
 
@@ -119,7 +119,7 @@ def test_an_eviction_for_whatever_reason_is_over_with_its_backoff(reason):
 
 def test_what_the_scheduler_said_is_left_alone():
     w = make([condition("QuotaReserved", "False", "ExceedsMaxQuota")])
-    assert isinstance(step(w), Rest)
+    assert isinstance(step(w), Idle)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_the_deadline_for_ready_pods_is_waited_for_and_then_evicts(conditions, s
     ],
 )
 def test_ready_pods_or_a_disabled_timeout_set_no_deadline(conditions, settings):
-    assert isinstance(step(make([*RUNNING, *conditions], status=ADMISSION), settings=settings, seconds=9999), Rest)
+    assert isinstance(step(make([*RUNNING, *conditions], status=ADMISSION), settings=settings, seconds=9999), Idle)
 
 
 def test_pods_that_became_ready_meanwhile_are_not_evicted():
@@ -198,12 +198,12 @@ def test_a_drained_queue_evicts_what_runs(view, reason):
 
 def test_a_held_queue_lets_what_runs_finish():
     w = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION)
-    assert isinstance(step(w, replace(VIEW, cluster_queue_stop="Hold", cluster_queue_active=False)), Rest)
+    assert isinstance(step(w, replace(VIEW, cluster_queue_stop="Hold", cluster_queue_active=False)), Idle)
 
 
 def test_an_evicted_workload_waits_for_its_job_to_stop():
     w = make([*RUNNING, condition("Evicted", "True", "PodsReadyTimeout")], status=ADMISSION)
-    assert isinstance(step(w, seconds=99999), Rest)
+    assert isinstance(step(w, seconds=99999), Idle)
 
 
 def test_an_announced_deactivation_is_carried_out():
@@ -249,7 +249,7 @@ def test_a_finished_workload_loses_its_finalizer_and_later_is_deleted():
     assert step(make(FINISHED), settings=kept, seconds=70) == DeleteExpired(
         False, "Deleted finished workload due to elapsed retention"
     )
-    assert isinstance(step(make(FINISHED), seconds=10**6), Rest)
+    assert isinstance(step(make(FINISHED), seconds=10**6), Idle)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_a_finished_workload_loses_its_finalizer_and_later_is_deleted():
             "DeactivatedDueToRequeuingLimitExceeded",
             DeleteExpired(True, "Deleted job: deactivation retention period expired"),
         ),
-        ("Deactivated", Rest()),
+        ("Deactivated", Idle()),
     ],
 )
 def test_retention_of_deactivated_jobs_spares_those_a_user_deactivated(reason, expected):
@@ -285,11 +285,11 @@ DELETING = {"deletionTimestamp": "2026-01-01T00:00:01Z"}
 @pytest.mark.parametrize(
     ("w", "view", "expected"),
     [
-        (make(meta={**DELETING, "finalizers": [KUEUE]}), VIEW, Rest()),  # the Job controller stops the Job first
+        (make(meta={**DELETING, "finalizers": [KUEUE]}), VIEW, Idle()),  # the Job controller stops the Job first
         (make(meta={**DELETING, "finalizers": [KUEUE], "ownerReferences": []}), VIEW, RemoveFinalizer()),
-        (make(meta={**DELETING, "finalizers": ["theirs"], "ownerReferences": []}), VIEW, Rest()),
+        (make(meta={**DELETING, "finalizers": ["theirs"], "ownerReferences": []}), VIEW, Idle()),
         (make(FINISHED, meta={**DELETING, "finalizers": [KUEUE]}), VIEW, RemoveFinalizer()),
-        (make(FINISHED, meta={**DELETING, "finalizers": ["theirs"]}), VIEW, Rest()),
+        (make(FINISHED, meta={**DELETING, "finalizers": ["theirs"]}), VIEW, Idle()),
         (make(FINISHED), replace(VIEW, owner_gone=True), Wait(at(70))),
     ],
 )
@@ -329,7 +329,7 @@ def test_a_queue_that_takes_workloads_takes_back_nothing():
     waiting = {"name": "a", "state": "Pending", "message": "", "lastTransitionTime": "2026-01-01T00:00:01Z"}
     unsatisfied = condition("Admitted", "False", UNSATISFIED_CHECKS, UNSATISFIED_CHECKS_MESSAGE)
     w = make([RESERVED[0], unsatisfied], status={**ADMISSION, "admissionChecks": [waiting]})
-    assert step(w, replace(VIEW, checks=("a",))) == Rest()
+    assert step(w, replace(VIEW, checks=("a",))) == Idle()
 
 
 def test_an_evicted_workload_without_a_job_gives_its_quota_back_at_once():
@@ -379,11 +379,11 @@ def test_a_gate_is_named_until_it_is_opened_and_holds_back_nothing_that_has_quot
     step(w).apply(draft)
     assert draft.condition("QuotaReserved").message == "Admission is gated by: example.com/a"
     assert [event.message for event in draft.events] == ["Workload admission is gated by: example.com/a"]
-    assert step(draft.workload) == Rest()
+    assert step(draft.workload) == Idle()
     opened = make([condition("QuotaReserved", "False", "AdmissionGated"), condition("Admitted", "False")])
     assert outcome(opened)[0] == "PendingEvaluation"
     running = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION, meta=gated)
-    assert step(running) == Rest()
+    assert step(running) == Idle()
     for change in (step(w), step(opened)):
         newer = Draft(running, at(20))
         change.apply(newer)

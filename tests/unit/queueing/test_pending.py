@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_manager.queueing.pending import PendingWorkloads, Why
+from queue_manager.queueing.pending import PendingReason, PendingWorkloads
 from queue_manager.scheduling.cycle import Retry
 from tests.unit.queueing.builders import T0, at, condition, pending
 
-WHY = Why("WaitingForQuota", "full")
+WHY = PendingReason("WaitingForQuota", "full")
 
 
 def line(strategy="BestEffortFIFO", *infos):
@@ -61,7 +61,7 @@ def test_strictfifo_waits_for_its_first_workload_and_does_not_try_it_again_by_it
     queue = line("StrictFIFO", pending("big", requests={"cpu": "9"}), pending("small", created=1))
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
     assert queue.head() is None
-    assert queue.wake(T0)
+    assert queue.requeue_inadmissible(T0)
     assert queue.head().key.name == "big"
 
 
@@ -104,14 +104,14 @@ BACKOFF = [
 @pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
 def test_a_workload_in_backoff_is_passed_by_and_no_wake_up_brings_it_back(strategy, state):
     queue = line(strategy, pending("resting", **state), pending("next", created=5))
-    queue.wake(at(5))
+    queue.requeue_inadmissible(at(5))
     assert drain(queue) == ["next"]
     assert queue.inadmissible == 1
 
 
 def test_a_backoff_that_is_over_ends_the_rest():
     queue = line("StrictFIFO", pending("w", **BACKOFF[0].values[0]))
-    queue.wake(at(10))
+    queue.requeue_inadmissible(at(10))
     assert queue.head().key.name == "w"
 
 
@@ -139,7 +139,7 @@ def test_the_end_of_an_outdated_backoff_changes_nothing(hold):
 def test_a_workload_on_hold_stays_until_it_is_put_again():
     queue = PendingWorkloads("StrictFIFO")
     queue.put(pending("w"), T0, hold=True)
-    queue.wake(at(5))
+    queue.requeue_inadmissible(at(5))
     assert queue.head() is None
     queue.put(pending("w"), T0)
     assert queue.head().key.name == "w"
@@ -149,7 +149,7 @@ def test_a_workload_of_a_wrong_namespace_does_not_block_a_strict_queue():
     queue = line("StrictFIFO", pending("a"), pending("b", created=1))
     queue.refused(queue.head().key, Retry.NAMESPACE, WHY)
     assert queue.head().key.name == "b"
-    queue.wake(T0)
+    queue.requeue_inadmissible(T0)
     assert queue.head().key.name == "a"
 
 
@@ -227,7 +227,7 @@ def test_the_head_is_always_the_first_workload_that_was_not_refused_since_the_la
             if all(i.shape != head.shape or i.key in refused for i in model.values()):
                 parked.discard(head.shape)
         elif op == "wake":
-            queue.wake(T0)
+            queue.requeue_inadmissible(T0)
             parked, refused, blocked = set(), set(), None
         expected, got = first(), queue.head()
         assert (got and got.key) == (expected and expected.key)

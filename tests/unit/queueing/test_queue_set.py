@@ -45,9 +45,9 @@ def test_a_stopped_local_queue_holds_its_workloads_until_it_is_started():
     q = queues(cluster_queue(), local_queue())
     q.put(pending("w"), T0)
     q.set_local_queue(local_queue(stopPolicy="Hold"), T0)
-    q.wake(["cq"], T0)
+    q.requeue_inadmissible(["cq"], T0)
     assert heads(q) == []
-    assert q.waiting(Key("ns", "lq")) == 1
+    assert q.pending_count(Key("ns", "lq")) == 1
     q.set_local_queue(local_queue(), T0)
     assert heads(q) == [("cq", "w")]
 
@@ -57,7 +57,7 @@ def test_a_workload_that_changes_its_queue_leaves_the_old_one():
     q.put(pending("w", queue="la"), T0)
     q.put(pending("w", queue="lb"), T0)
     assert heads(q) == [("b", "w")]
-    assert q.waiting(Key("ns", "la")) == 0
+    assert q.pending_count(Key("ns", "la")) == 0
 
 
 def test_a_deleted_local_queue_takes_its_workloads_out_and_a_new_one_brings_them_back():
@@ -76,7 +76,7 @@ def test_who_waits_is_known_by_name_wherever_it_stands():
     q.put(info, T0)
     assert (key in q, q.get(key)) == (True, info)
     q.drop_local_queue(Key("ns", "lq"))
-    assert (key in q, q.remove(key), key in q, q.waiting(Key("ns", "lq"))) == (True, info, False, 0)
+    assert (key in q, q.remove(key), key in q, q.pending_count(Key("ns", "lq"))) == (True, info, False, 0)
     q.set_local_queue(local_queue(), T0)
     assert heads(q) == []
 
@@ -87,4 +87,4 @@ def test_one_that_leaves_leaves_the_others_in_line():
         q.put(pending(f"w{i}", created=i), T0)
     q.remove(Key("ns", "w0"))
     assert heads(q) == [("cq", "w1")]
-    assert (q.waiting(Key("ns", "lq")), q.get(Key("ns", "w0"))) == (1, None)
+    assert (q.pending_count(Key("ns", "lq")), q.get(Key("ns", "w0"))) == (1, None)

@@ -13,7 +13,7 @@ from typing import Any
 from job_controller.options import JobControllerOptions
 from queue_manager.api.resources import JOBS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.hosting.job_cluster import run_job_controller
+from queue_manager.hosting.job_cluster import attach_job_controller
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.kubelet import Kubelet
@@ -72,7 +72,7 @@ async def _life(cluster: Cluster, user: asyncio.Task[None], fate: Fate) -> Morta
     """Run a controller from its start until it dies or nothing changes any more."""
     transport = MortalTransport(LocalTransport(cluster.server, "system:sluice"), fate)
     runtime = Runtime(transport, cluster.clock, Random(2))
-    run_job_controller(runtime, JobControllerOptions(writes_in_flight=2))
+    attach_job_controller(runtime, JobControllerOptions(writes_in_flight=2))
     try:
         async with runtime:
             rest = asyncio.create_task(_rest(cluster, user))

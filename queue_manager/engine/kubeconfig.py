@@ -208,7 +208,11 @@ class _Fixed:
 
 
 class _TokenFile:
-    """A token from a file that is re-read every RENEW_AFTER_SECONDS. If that fails, the last token is used."""
+    """A token from a file that is re-read every RENEW_AFTER_SECONDS. If that fails, the last token is used.
+
+    A file that is being rewritten is empty for a moment. Without a token the API server takes us for anonymous and
+    answers 403, while a refused token gets 401 and is renewed.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -219,11 +223,15 @@ class _TokenFile:
         now = asyncio.get_running_loop().time()
         if now - self._read_at >= RENEW_AFTER_SECONDS:
             try:
-                self._value = "Bearer " + self._path.read_text().strip()
-                self._read_at = now
+                token = self._path.read_text().strip()
             except OSError as error:
                 if not self._value:
                     raise CredentialsError(f"{self._path}: {error.strerror or error}") from error
+                return self._value
+            if token:
+                self._value, self._read_at = f"Bearer {token}", now
+            elif not self._value:
+                raise CredentialsError(f"{self._path}: is empty")
         return self._value
 
     def renew(self) -> None:

@@ -258,9 +258,13 @@ class JobQueueController:
     async def _refresh(self, job: Job) -> None:
         """Read the objects that a write conflicted with into the cache, so that the next sync decides on new state."""
         meta = job.metadata
-        await self._runtime.client.get(JOBS, meta.namespace, meta.name, type=Job)
-        for workload in self._workloads.lookup(BY_OWNER, meta.uid):
-            await self._runtime.client.get(WORKLOADS, meta.namespace, workload.metadata.name, type=Workload)
+        try:
+            await self._runtime.client.get(JOBS, meta.namespace, meta.name, type=Job)
+            for workload in self._workloads.lookup(BY_OWNER, meta.uid):
+                await self._runtime.client.get(WORKLOADS, meta.namespace, workload.metadata.name, type=Workload)
+        except ApiError as error:
+            if not error.is_not_found:  # what is gone leaves the cache with that answer
+                raise
 
     async def _was_created_before(self, job: Job, action: actions.CreateWorkload) -> bool:
         """Whether the Workload of this name was created for this Job, by an earlier request whose answer was lost."""

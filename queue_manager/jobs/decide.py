@@ -14,8 +14,8 @@ and asks again, so a crash between two writes loses nothing. A pair is in one of
 
 Rules are asked in order and the first that applies is the answer. A rule reads only the situation, so each may rely on
 what the rules above it have left. "Stop" is two patches with a wait between them (see `start_stop`); quota is given
-back only after the second, when no pod of the Job is left, not even a terminating one. lifecycle/LIFECYCLE.md shows these rules
-at work together with those of `lifecycle.rules`.
+back only after the second, when no pod of the Job is left, not even a terminating one. lifecycle/LIFECYCLE.md shows
+these rules at work together with those of `lifecycle.rules`.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class QueueStatusController:
         self._local_queues.subscribe(self._on_local_queue)
         self._flavors.subscribe(self._on_flavor)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
-        quota_cache.lost_admission_listeners.append(self._on_lost_admission)
+        quota_cache.recount_listeners.append(self._on_recount)
         runtime.worker(self.queue, self.sync)
 
     # --- events ---
@@ -80,8 +80,8 @@ class QueueStatusController:
             if admission is not None:
                 self._enqueue_later("cq", Key("", admission.cluster_queue))
 
-    def _on_lost_admission(self, holding: Holding) -> None:
-        """The holding was counted while it was being written, and its Workload may not change again."""
+    def _on_recount(self, holding: Holding) -> None:
+        """No event of the Workload follows: its admission failed, or a LimitRange or RuntimeClass changed its usage."""
         self._enqueue_later("lq", holding.queue)
         self._enqueue_later("cq", Key("", holding.cluster_queue))
 

@@ -61,7 +61,8 @@ class QuotaCache:
         self._clock = runtime.clock
         self._settings = settings
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
-        self.lost_admission_listeners: list[Callable[[Holding], None]] = []  # called with each assumption that failed
+        # Called with each holding that changed while its Workload did not: a failed assumption, other defaults of pods.
+        self.recount_listeners: list[Callable[[Holding], None]] = []
         self._assumed: set[str] = set()  # uids whose admission is being written
         runtime.cache(NAMESPACES, Namespace).subscribe(self._on_namespace)
         runtime.cache(RESOURCE_FLAVORS, ResourceFlavor).subscribe(self._on_flavor)
@@ -129,7 +130,7 @@ class QuotaCache:
                 asyncio.get_running_loop().call_later(
                     retry_after, self._end_retry_delay, delayed, released.cluster_queue
                 )
-            for listener in self.lost_admission_listeners:
+            for listener in self.recount_listeners:
                 listener(released)
         self.changed.set()
 
@@ -206,6 +207,8 @@ class QuotaCache:
         self.state.hold(holding)
         if before is not None and before.usage != holding.usage:
             self._released(before)
+            for listener in self.recount_listeners:
+                listener(holding)
 
     def _enqueue(self, workload: Workload, retry_after: float = 0.0) -> None:
         now = self._clock.now()

@@ -101,9 +101,9 @@ class Walk:
         text = text_of(item)
         if text in passed:
             return
-        unknown, wrong = len(self.unknown), self.wrong
+        unknown = len(self.unknown)
         self.object(shape, item, trail)
-        if len(self.unknown) == unknown and self.wrong == wrong and text_of(item) == text:
+        if len(self.unknown) == unknown and not self.wrong and text_of(item) == text:  # `wrong` is the first of all
             passed.add(text)
 
     def _compound(self, found: str, shape: Shape, trail: Trail) -> None:

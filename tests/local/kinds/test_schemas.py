@@ -176,3 +176,14 @@ def test_checking_twice_changes_nothing_more() -> None:
             twice = json.loads(json.dumps(once))
             assert kind(JOBS).schema.check(twice) == []
             assert twice == once
+
+
+def test_a_part_with_a_wrong_type_is_refused_again_in_the_next_body() -> None:
+    """The first of two mistakes is the one that is reported; the second was remembered as right, and was a 500 then."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+    spec = {"parallelism": "1", "template": {"spec": pod}}
+    head = {"apiVersion": "batch/v1", "kind": "Job"}
+    both = json.dumps({**head, "metadata": {"name": "a", "labels": {"a": True}}, "spec": spec}).encode()
+    second = json.dumps({**head, "metadata": {"name": "a"}, "spec": spec}).encode()
+    assert "labels" in refusal(both)
+    assert "parallelism of type int32" in refusal(second)

@@ -17,6 +17,7 @@ from job_controller.model import ObjectMeta, Pod
 from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.client import Client
+from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.kubeconfig import RENEW_AFTER_SECONDS, KubeconfigError, load
 from queue_manager.engine.selector_matching import matcher
@@ -364,6 +365,21 @@ async def test_a_token_file_is_read_anew_when_its_token_is_refused(tmp_path: Pat
     assert await authorization() == "Bearer old"
     authorization.renew()
     assert await authorization() == "Bearer new"
+
+
+async def test_an_empty_token_file_leaves_the_last_token(tmp_path: Path) -> None:
+    """It is being rewritten. Without a token the answer would be 403, which renews nothing."""
+    (tmp_path / "t").write_text("one")
+    authorization = load(kubeconfig(tmp_path, {}, {"tokenFile": "t"})).authorization
+    assert await authorization() == "Bearer one"
+    (tmp_path / "t").write_text("")
+    authorization.renew()
+    assert await authorization() == "Bearer one"
+    (tmp_path / "t").write_text("two")
+    assert await authorization() == "Bearer two"
+    (tmp_path / "t").write_text("")
+    with pytest.raises(CredentialsError, match="t: is empty"):
+        await load(kubeconfig(tmp_path, {}, {"tokenFile": "t"})).authorization()
 
 
 async def test_a_token_file_is_read_anew_each_minute_and_the_last_token_kept_while_it_is_gone(tmp_path: Path) -> None:

@@ -8,21 +8,30 @@ from job_controller import conditions
 from job_controller.model import Job, Key
 from job_controller.perform import CONFLICT, NOT_FOUND, status_of
 from job_controller.ports import Clock, Cluster, Metrics, Queue
+from job_controller.times import WaitStart, wait_start
 
 DURATION = "ttl_after_finished_controller_job_deletion_duration_seconds"
 
 
-def remaining(job: Job, now: datetime) -> float | None:
-    """Seconds until the Job is deleted; None if it is not.
+def start(job: Job, now: datetime, before: WaitStart | None = None) -> WaitStart | None:
+    """When the TTL starts: at lastTransitionTime of the terminal condition. None if the Job is not deleted.
 
-    The TTL counts from lastTransitionTime of the terminal condition. Without that time the Job is not deleted.
+    Without that time the Job is not deleted. `before` is the previous result for this Job: if the clock was set back,
+    the TTL takes its own length from when that was first observed.
     """
-    ttl = job.spec.ttl_seconds_after_finished
     finished = conditions.finished(job.status)
     ended = finished.last_transition_time if finished is not None else None
-    if ttl is None or ended is None or job.metadata.deletion_timestamp is not None:
+    if job.spec.ttl_seconds_after_finished is None or ended is None or job.metadata.deletion_timestamp is not None:
         return None
-    return (ended - now).total_seconds() + ttl
+    return wait_start(ended, before, now)
+
+
+def remaining(job: Job, now: datetime, before: WaitStart | None = None) -> float | None:
+    """Seconds until the Job is deleted; None if it is not. `before` as of `start`."""
+    begins = start(job, now, before)
+    if begins is None:
+        return None
+    return (begins.effective - now).total_seconds() + (job.spec.ttl_seconds_after_finished or 0)
 
 
 class TtlController:
@@ -33,11 +42,15 @@ class TtlController:
         self._queue = queue
         self._clock = clock
         self._metrics = metrics
+        self._starts: dict[str, WaitStart] = {}  # by Job UID
 
     def job_changed(self, old: Job | None, new: Job | None) -> None:
         """Enqueue the Job for the time of its deletion."""
-        left = remaining(new, self._clock.now()) if new is not None else None
-        if new is not None and left is not None:
+        if new is None:
+            self._starts.pop(old.metadata.uid if old is not None else "", None)
+            return
+        left = self._remaining(new)
+        if left is not None:
             self._queue.add_after(new.metadata.key, max(0.0, left))
 
     async def sync(self, key: Key) -> None:
@@ -57,12 +70,19 @@ class TtlController:
             if status_of(error) not in (NOT_FOUND, CONFLICT):
                 raise
             return
-        left = remaining(live, self._clock.now()) or 0.0
+        left = self._remaining(live) or 0.0
         self._metrics.observe(DURATION, {}, max(0.0, -left))
 
     def _waits(self, job: Job) -> bool:
         """Whether the Job is not due. If it will be, it is enqueued for that time."""
-        left = remaining(job, self._clock.now())
+        left = self._remaining(job)
         if left is not None and left > 0:
             self._queue.add_after(job.metadata.key, left)
         return left is None or left > 0
+
+    def _remaining(self, job: Job) -> float | None:
+        now, uid = self._clock.now(), job.metadata.uid
+        begins = start(job, now, self._starts.get(uid))
+        if begins is not None:
+            self._starts[uid] = begins
+        return remaining(job, now, begins)

@@ -86,11 +86,19 @@ def outlook(
     elif state in (JobState.RUNNING, JobState.STARTING):
         found = _while_it_runs(job, workload, pods, indexes, around)
     elif state == JobState.SUSPENDED:
-        found = [_some("starts when somebody sets its spec.suspend to false; it is in no queue")]
+        found = [_some(_unqueued(job))]
     else:
         found = _obstacles(around) or [_some(REFUSED_EVENT if refused else _unseen(job, now))]
     dated = sorted((n for n in found if n.at is not None), key=lambda n: n.at or now)
     return [*dated, *(n for n in found if n.at is None)]
+
+
+def _unqueued(job: Job) -> str:
+    owner = job.metadata.controller
+    text = "starts when its spec.suspend is set to false; it is in no queue"
+    if owner is not None and owner.is_job:
+        return f"{text}, and is suspended again while Job {owner.name}, which owns it, is queued and holds no quota"
+    return text
 
 
 def _without_job(workload: Workload | None, state: JobState, around: OutlookContext) -> list[Next]:

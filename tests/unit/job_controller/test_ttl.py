@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from job_controller.model import Job
-from job_controller.ttl import remaining
+from job_controller.ttl import remaining, start
 from queue_manager.api.resources import JOBS
 from tests.unit.job_controller.build import at, job, wire
 from tests.unit.job_controller.test_on_the_api_server import Cluster, always, virtually
@@ -39,6 +39,15 @@ def finished(ttl: int | None, status: dict[str, Any], *, deleted: bool = False) 
 )
 def test_the_time_to_live_runs_from_the_terminal_condition(told: Job, left: float | None) -> None:
     assert remaining(told, at(20)) == left
+
+
+def test_a_clock_that_is_set_back_does_not_prolong_the_time_to_live() -> None:
+    """Observed first at second 20: the Job ended a month ahead, and is deleted 100 s later."""
+    month_ahead = finished(100, ended(second=31 * 86400))
+    begins = start(month_ahead, at(20))
+    assert remaining(month_ahead, at(20), begins) == 100
+    assert remaining(month_ahead, at(90), begins) == 30
+    assert remaining(month_ahead, at(90), start(month_ahead, at(90), begins)) == 30
 
 
 @virtually

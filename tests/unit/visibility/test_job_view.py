@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from job_controller.model import Job
+from job_controller.model import Job, OwnerReference
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.settings import PodsReadySettings, Settings
 from queue_manager.visibility.attempt_ladder import attempts
@@ -149,7 +150,7 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         job(queue=""),
         None,
         KNOWN,
-        [(None, "starts when somebody sets its spec.suspend to false; it is in no queue")],
+        [(None, "starts when its spec.suspend is set to false; it is in no queue")],
     ),
     (
         "starting, first try",
@@ -471,3 +472,11 @@ def test_a_job_gives_up_after_the_tries_since_it_was_last_activated() -> None:
     assert [rung.of_budget for rung in seen.retries.attempts] == [1, 2, 1, 2]
     again = msgspec.structs.replace(its, spec=msgspec.structs.replace(its.spec, active=True))
     assert view(job(), again).retries.budget_tries == 0
+
+
+def test_a_job_of_another_job_says_that_its_owner_may_keep_it_suspended() -> None:
+    child = job(queue="")
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="o", uid="u", controller=True)
+    child = replace(child, metadata=replace(child.metadata, owner_references=(owner,)))
+    (following,) = job_view(child, None, [], [], OutlookContext(), at(60)).next
+    assert following.what.endswith("suspended again while Job o, which owns it, is queued and holds no quota")

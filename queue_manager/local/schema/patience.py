@@ -13,6 +13,7 @@ loop, and storing is still decided and done in one step on it, from the state of
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 from collections.abc import Callable
@@ -30,7 +31,7 @@ T = TypeVar("T")
 SECONDS = 1.0  # what is right takes milliseconds
 TURN_SECONDS = 0.05  # while everybody waits
 SHORTCUT_SECONDS = 0.02
-AGAIN = 0.01  # seconds until the next alarm: one that rings inside a finalizer or a callback of the collector is lost
+AGAIN = 0.1  # seconds until the next alarm, should a finalizer have swallowed the first
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
@@ -126,9 +127,14 @@ _watch = _Watch()
 
 
 def patiently(seconds: float, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns. Raises Overtime when it computes for longer. Costs two system calls."""
+    """The result of `work`. Raises Overtime when it computes for longer. Costs two system calls.
+
+    The garbage collector pauses meanwhile: Python would swallow an alarm that rings in one of its callbacks.
+    """
     if not _can_limit():
         return work(*args, **kwargs)
+    collects = gc.isenabled()
+    gc.disable()
     try:
         _watch.working = True
         signal.setitimer(signal.ITIMER_PROF, seconds, AGAIN)
@@ -141,6 +147,8 @@ def patiently(seconds: float, work: Callable[P, T], *args: P.args, **kwargs: P.k
         raise
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        if collects:
+            gc.enable()
 
 
 def _can_limit() -> bool:

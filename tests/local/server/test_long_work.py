@@ -68,12 +68,11 @@ async def others_are_answered_before(world: World, task: asyncio.Task[Answer]) -
     return await task
 
 
-async def test_a_pattern_that_tries_very_many_ways(world: World) -> None:
+async def test_a_pattern_of_very_many_ways_to_match_takes_no_longer_than_another(world: World) -> None:
     await define(world, {"properties": {"text": BOMB}})
-    task = await begin(world, "POST", THINGS.path("default"), thing(text="a" * 50 + "!"))
-    answer = await others_are_answered_before(world, task)
+    answer = await world.ask("POST", THINGS.path("default"), thing(text="a" * 50 + "!"))
     assert answer.status == 422
-    assert "running out of cost budget" in answer.message
+    assert "should match '^(a+)+$'" in answer.message
     assert (await world.ask("POST", THINGS.path("default"), thing(text="aaa"))).status == 201
 
 
@@ -91,10 +90,11 @@ async def test_a_rule_that_does_not_hold_is_told_in_the_same_words(world: World)
     assert f"failed rule: {rule}" in (await task).message
 
 
-async def test_a_default_with_a_pattern_that_tries_very_many_ways(world: World) -> None:
+async def test_a_default_with_a_pattern_of_very_many_ways_to_match(world: World) -> None:
     crd = definition(GROUP, {"type": "object", "properties": {"text": {**BOMB, "default": "a" * 50 + "!"}}})
-    task = await begin(world, "POST", CRDS.path(), crd)
-    assert "take too long" in (await others_are_answered_before(world, task)).message
+    answer = await world.ask("POST", CRDS.path(), crd)
+    assert answer.status == 422
+    assert "should match '^(a+)+$'" in answer.message
 
 
 @pytest.mark.parametrize("verb", ["create", "apply"])
@@ -167,8 +167,8 @@ async def patch(world: World, spec: dict[str, Any]) -> None:
 
 
 async def test_too_many_at_once_are_asked_to_come_again(world: World) -> None:
-    await define(world, {"properties": {"text": BOMB}})
-    body = thing(text="a" * 50 + "!")
+    await define(world, slow())
+    body = thing(items=list(range(20_000)))
     tasks = [asyncio.create_task(world.ask("POST", THINGS.path("default"), body)) for _ in range(12)]
     done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     assert {task.result().status for task in done} == {429}

@@ -1,1 +1,1 @@
-"""From an HTTP request to its answer."""
+"""The embedded Kubernetes API server: takes an HTTP request through parsing, admission and storage to its response."""

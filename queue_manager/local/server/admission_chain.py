@@ -1,7 +1,7 @@
-"""Admission: rules about requests, run by the API server between decoding and storing.
+"""The admission chain: plugins that the API server runs on each write between decoding and storing.
 
 The order is that of a Kubernetes API server: all `mutate`, then defaults and validation of the kind, then all
-`validate`. Admission sees every write, also those to subresources and dry runs.
+`validate`. Plugins see every write, including those to subresources and dry runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from queue_manager.api.resources import Resource
 
 @dataclass(slots=True)
 class AdmissionReview:
-    """One write to be judged. `object` is the object as it would be stored (on DELETE: as it is)."""
+    """One write under review. `object` is the object as it would be stored; on DELETE, as it is stored now."""
 
     operation: Literal["CREATE", "UPDATE", "DELETE"]
     resource: Resource
@@ -29,10 +29,11 @@ class AdmissionReview:
 
 
 class AdmissionPlugin(Protocol):
-    """A set of rules. Errors refuse the request with 422; raise StatusError for any other answer.
+    """A set of admission rules. Returned errors reject the request with 422; a plugin raises StatusError for other
+    codes.
 
-    One that stands for a webhook has a method `webhook(review) -> str` with its name too: then errors of
-    `validate` refuse with 403, in the words that an API server uses for its webhooks.
+    A plugin that stands for a webhook also has a method `webhook(review) -> str` that returns the webhook's name.
+    Errors of its `validate` then reject the request with 403 and the text that an API server uses for webhooks.
     """
 
     def mutate(self, review: AdmissionReview) -> list[FieldError] | None:

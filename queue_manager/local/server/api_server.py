@@ -1,7 +1,7 @@
-"""The API server: one function from request to answer.
+"""The API server: one function from request to response.
 
-`handle` reads the URL, finds the kind, and hands over to the verb. It does no I/O of its own: sockets are the
-business of http.py, disks of the journal. An answer leaves only when the writes it tells of (and those it has seen) are
+`handle` parses the URL, finds the kind and calls the verb. It does no I/O of its own: http_server.py owns the sockets,
+storage/journal.py the disk. A response is sent only after the writes that it reports, and those that it has read, are
 committed.
 """
 
@@ -45,17 +45,17 @@ log = logging.getLogger(__name__)
 
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH = ("healthz", "livez", "readyz")
-BEGUN_AGAIN = ("POST", "PUT", "PATCH")  # what may take long in one step
-MAX_BEGINNINGS = 16  # of one request: each time others may have written what it is about
-CHECKS = ("ping", "log", "etcd")  # what answers at all does so with its store
+BEGUN_AGAIN = ("POST", "PUT", "PATCH")  # methods whose work in one step may take long
+MAX_BEGINNINGS = 16  # restarts of one request; the object may have been written in between
+CHECKS = ("ping", "log", "etcd")  # always healthy while the server responds: it includes its store
 INTO_CONTAINERS = ("exec", "attach", "portforward", "proxy", "ephemeralcontainers")
 
 
 class Elsewhere(Protocol):
-    """Who does work that takes too long for the event loop."""
+    """Runs work that would block the event loop for too long."""
 
     async def do(self, work: Work) -> list[Json] | None:
-        """The answer, None if it took too long. Raises StatusError 429."""
+        """Return the result of the work, or None if it took too long. Raises StatusError 429."""
         ...
 
 
@@ -72,9 +72,10 @@ class ApiServer:
         exposed: Callable[[str], Exposed] | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`exposed` answers GET /metrics by its Accept header; None: the path does not exist.
+        """`exposed` answers GET /metrics by its Accept header; if it is None, the path does not exist.
 
-        `elsewhere` does work that takes long, such as matching a pattern of a user; without it the caller waits.
+        `elsewhere` runs long work, such as matching a user's pattern, outside the event loop; without it, the event
+        loop blocks until the work is done.
         """
         self.store = store
         self.registry = registry
@@ -96,7 +97,7 @@ class ApiServer:
         self.store.wake_all()
 
     async def handle(self, request: ServerRequest) -> Response | Stream:
-        """Answer a request. Never raises: what goes wrong is an answer too."""
+        """Return the response to a request. Never raises: errors are returned as responses too."""
         try:
             return await self._answer(request)
         except StatusError as error:
@@ -125,12 +126,14 @@ class ApiServer:
             await self.store.settled()
         except StatusError as error:
             error.warnings = call.warnings
-            await self.store.settled()  # what it is refused for may be a write that fails yet
+            await self.store.settled()  # the refusal may be based on a write that is not committed yet
             raise
         return answer
 
     async def _carry_out(self, call: Call) -> Response | Stream:
-        """The verb, begun again with what `elsewhere` found out when a part of it takes long."""
+        """Run the verb. If a part of it takes too long, let `elsewhere` do that part, then run the verb again with the
+        result.
+        """
         if self._elsewhere is None or call.request.method not in BEGUN_AGAIN:
             return self._verb(call) if call.name else await self._collection(call)
         turn, warnings = Turn(), list(call.warnings)
@@ -146,7 +149,7 @@ class ApiServer:
         raise errors.conflict(call.resource, call.name)
 
     def _outside(self, request: ServerRequest, target: CallTarget | None) -> Response:
-        """Paths that are no stored resource."""
+        """Answer the paths that name no stored resource."""
         if target is not None and request.method == "POST":
             answer = review(target, request)
             if answer is not None:
@@ -240,7 +243,7 @@ class ApiServer:
         return self._act(call)
 
     def _act(self, call: Call) -> Response | Stream:
-        """Subresources that do something."""
+        """Run the subresources that perform an action."""
         if _is_missing_status(call):
             raise errors.not_found(call.resource, call.name)
         if call.resource == PODS and call.subresource in INTO_CONTAINERS:
@@ -294,7 +297,7 @@ class ApiServer:
             self.store.put(str(NAMESPACES), obj, dict(kind.fields(obj)))
 
     def _definitions_changed(self, change: StoredChange) -> None:
-        """Serve the kinds that CustomResourceDefinitions define, and no others."""
+        """Serve exactly the kinds that the stored CustomResourceDefinitions define."""
         if change.resource != str(CRDS):
             return
         definition = decode(change.new)
@@ -305,10 +308,10 @@ class ApiServer:
             asyncio.get_running_loop().call_soon(self._drop_objects, table)
         elif change.old is None or decode(change.old)["spec"] != definition["spec"]:
             self.registry.install(definition)
-            self.store.wake_all()  # watches of what it was end: clients come again, and see the new one
+            self.store.wake_all()  # ends the watches of the old definition; clients reconnect and see the new one
 
     def _drop_objects(self, table: str) -> None:
-        """A kind that is no longer served takes its objects with it, and its watches, once they have shown that."""
+        """Delete all objects of a kind that is no longer served. Its watches report these deletions, then end."""
         dropped = list(self.store.scan(table))
         for stored in dropped:
             self.store.remove(table, decode(stored))
@@ -317,7 +320,7 @@ class ApiServer:
 
 
 def healthy(request: ServerRequest) -> bytes | None:
-    """The answer to a question after the server's health, as a whole or for one of its checks; None if it is none."""
+    """Return the response to a health request (the whole server or one check), or None if the request is not one."""
     name, slash, check = request.path.removeprefix("/").partition("/")
     if name not in HEALTH or (slash and check not in CHECKS):
         return None
@@ -327,11 +330,14 @@ def healthy(request: ServerRequest) -> bytes | None:
 
 
 def _is_missing_status(call: Call) -> bool:
-    """The status of a custom kind without that subresource: of such a path a real server misses the object."""
+    """Return whether the call is for the status of a custom kind without a status subresource.
+
+    A real server answers such a path with 404 for the object.
+    """
     return call.subresource == "status" and call.kind.is_custom
 
 
 def _one_object(call: Call) -> Call:
-    """The watch of a single object is the watch of its collection with a field selector."""
+    """Turn the watch of a single object into a watch of its collection with a field selector on the name."""
     query = {**call.request.query, "fieldSelector": f"metadata.name={call.name}"}
     return Call(call.request._replace(query=query), call.kind, call.namespace, "", "", call.view)

@@ -1,4 +1,4 @@
-"""The verb apply: PATCH with an applied configuration creates an object or merges into it."""
+"""The apply verb: PATCH with an apply configuration creates an object or merges into the existing one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from queue_manager.local.storage.store import Store, Stored
 
 
 class Writes(Protocol):
-    """What apply needs of the Writer."""
+    """The methods of the Writer that apply uses."""
 
     def applied_create(self, call: Call, new: Json) -> bytes: ...
 
@@ -37,7 +37,7 @@ def is_apply(call: Call) -> bool:
 
 
 def option_problems(call: Call) -> list[FieldError]:
-    """Apply names its manager; only apply can be forced."""
+    """Return the invalid options: apply requires a fieldManager, and only apply may use force."""
     if is_apply(call):
         missing = required("fieldManager", "is required for apply patch")
         return [] if call.option("fieldManager") else [missing]
@@ -47,7 +47,9 @@ def option_problems(call: Call) -> list[FieldError]:
 
 
 def apply_object(writer: Writes, store: Store, call: Call) -> bytes:
-    """The object with the configuration merged into it; created if there is none. Raises 400, 404, 409, 415, 422."""
+    """Merge the configuration into the object, or create the object if it does not exist. Raises 400, 404, 409, 415,
+    422.
+    """
     config = _read(call)
     stored = store.get(call.table, call.namespace, call.name)
     if stored is None:
@@ -92,7 +94,10 @@ def _refuse_nulls(call: Call, new: Json) -> None:
 
 
 def _nulls(node: CompiledSchema, value: Json, path: str) -> Iterator[FieldError]:
-    """What an apply makes null and may not be. Only objects that were sent as a whole have such nulls dropped."""
+    """Return the fields that an apply sets to null although they may not be null.
+
+    Only objects that were sent as a whole have such nulls dropped.
+    """
     if isinstance(value, list) and node.item is not None:
         for index, item in enumerate(value):
             yield from _nulls(node.item, item, f"{path}[{index}]")
@@ -132,14 +137,14 @@ def _merged(store: Store, call: Call, live: Json, config: Json, managers: Manage
 
 
 def _fresh(tree: Json) -> Json:
-    """A copy that can be changed in place."""
+    """Return a copy that can be changed in place."""
     if isinstance(tree, dict):
         return {name: _fresh(value) for name, value in tree.items()}
     return [_fresh(item) for item in tree] if isinstance(tree, list) else tree
 
 
 def _check_uid(call: Call, meta: dict[str, Any], uid: str) -> None:
-    """A configuration may name the uid of the object it is meant for."""
+    """Check that the uid in the configuration, if any, is that of the object."""
     if meta.get("uid", uid) != uid:
         problem = invalid("metadata.uid", meta["uid"], IMMUTABLE)
         raise errors.invalid(call.resource, call.name, [problem, problem])
@@ -149,7 +154,7 @@ def _check_uid(call: Call, meta: dict[str, Any], uid: str) -> None:
 
 
 def _read(call: Call) -> Json:
-    """The configuration. Raises 400 when it is none, or of another kind."""
+    """Decode the configuration. Raises 400 when the body is not one, or is of another kind."""
     body = call.request.body
     if len(body) > MAX_BODY:
         raise errors.too_large(MAX_BODY)
@@ -174,8 +179,11 @@ def _read(call: Call) -> Json:
 
 
 def _read_json(body: bytes) -> Json:
-    """What clients send is JSON, which is YAML, but read a hundred times as fast. None: the YAML parser has the word,
-    as about repeated names, which it tells with their lines."""
+    """Decode the body as JSON; None if the YAML parser must read it.
+
+    Clients send JSON, a subset of YAML that the JSON parser reads a hundred times as fast. The YAML parser reads bodies
+    with repeated names, because it reports their lines.
+    """
     if not body.startswith(b"{"):
         return None
     try:

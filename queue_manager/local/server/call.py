@@ -1,4 +1,4 @@
-"""One request to one resource, parsed: what the verbs work on."""
+"""One parsed request to one resource: the argument of all verbs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def parse_path(path: str) -> CallTarget | None:
     else:
         return None
     namespace = ""
-    # /namespaces/x is a namespace, as are its subresources; /namespaces/x/pods is what lies in it.
+    # /namespaces/x and its subresources address the namespace; /namespaces/x/pods addresses the pods in it.
     if rest[0] == "namespaces" and len(rest) >= 3 and not (group == "" and rest[2] in ("status", "finalize")):
         namespace, rest = rest[1], rest[2:]
     if len(rest) > 3 or not all(rest):
@@ -52,7 +52,7 @@ def parse_path(path: str) -> CallTarget | None:
 
 @dataclass(slots=True)
 class Call:
-    """A request on its way through the server. `warnings` go into the answer's headers."""
+    """A request on its way through the server. `warnings` are sent in the response's headers."""
 
     request: ServerRequest
     kind: Kind
@@ -61,7 +61,7 @@ class Call:
     subresource: str
     view: ResponseView
     warnings: list[str] = field(default_factory=list)
-    created: bool = False  # by an apply or a PUT that found nothing
+    created: bool = False  # an apply or a PUT found no object and created one
     generated: str = ""  # the name made from generateName
 
     @property
@@ -74,11 +74,11 @@ class Call:
         return self.kind.table
 
     def load(self, stored: Stored) -> Json:
-        """A fresh tree of an object, as this kind shows it."""
+        """Decode a stored object into a new tree, in the form of this kind."""
         return shown(self.kind, decode(stored))
 
     def stored_form(self, obj: Json) -> Json:
-        """An object as it is stored (the same, but for kinds that are another one's second name)."""
+        """Return the object in its stored form. It differs only for kinds that are a second name of another kind."""
         translate = self.kind.to_stored
         return translate(obj) if translate else obj
 
@@ -91,9 +91,9 @@ class Call:
 
 
 def check_write_options(call: Call, options: str, problems: Sequence[FieldError] = ()) -> None:
-    """The options that all writes have are sound. Raises 422 about `options`, e.g. CreateOptions.
+    """Check the options that all write requests have. Raises 422 naming `options`, for example CreateOptions.
 
-    `problems`: what is wrong with others, to be told first.
+    `problems` are errors of other options, which are reported first.
     """
     problems = [*problems, *_manager_problems(call.option("fieldManager"))]
     dry_run = call.option("dryRun")

@@ -1,7 +1,7 @@
-"""The connections of the API server's socket, and how long a client may hold one without saying who it is.
+"""Accept connections on the API server's socket, and limit how long a client may keep one without authenticating.
 
-Every process of this machine can connect, and each connection costs a file descriptor. A connection is *anonymous*
-from the moment it is accepted until a request on it has carried the token:
+Every process of this machine can connect, and each connection costs a file descriptor. A connection is *anonymous* from
+the moment it is accepted until a request on it has carried the token:
 
     accept -> TLS handshake -> head of a request -> trusted
     |<----------------- anonymous --------------->|
@@ -12,8 +12,9 @@ from the moment it is accepted until a request on it has carried the token:
 | `MAX_ANONYMOUS` anonymous connections at once | the next one waits; the oldest is closed after `GRACE_SECONDS` |
 | `descriptors.for_connections()` connections in all | the new one is closed, and pods keep the descriptors they need |
 
-So a burst of honest clients is served in turn, for each needs a few milliseconds, and a flood of silent ones moves on.
-A connection is closed by shutting its socket down. Its transport, in whatever state, then sees the end of the stream.
+Clients that authenticate need a few milliseconds each, so a burst of them is served in turn, and silent connections
+cannot occupy the socket for long. A connection is closed by shutting down its socket: its transport then reads end of
+stream, whatever state it is in.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Connections:
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     def trust(self, handler: RequestHandler) -> None:
-        """A request on this connection has carried the token."""
+        """Mark the connection as authenticated: a request on it carried the token."""
         if (known := self._anonymous.pop(handler, None)) is not None:
             known.deadline.cancel()
 
@@ -96,7 +97,7 @@ class Connections:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _make_room(self) -> None:
-        """Wait until there is room for an anonymous connection. The oldest is closed once it has had its grace."""
+        """Wait until another anonymous connection is allowed. Close the oldest one after `GRACE_SECONDS`."""
         loop = asyncio.get_running_loop()
         while len(self._anonymous) >= min(MAX_ANONYMOUS, self._most // 2):
             handler, oldest = next(iter(self._anonymous.items()))

@@ -1,4 +1,4 @@
-"""Decodes the body of a request into an object of the kind that the URL names, or refuses it in the server's words."""
+"""Decode the body of a request into an object of the kind that the URL names. Errors have the API server's texts."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from queue_manager.local.server.exchange import (
 )
 
 SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
-_SHOWN = 30  # bytes of a body that an error shows
+_SHOWN = 30  # bytes of the body quoted in an error
 
 
 def read_object(request: ServerRequest, kind: Kind, warnings: list[str]) -> Json:
-    """The body as an object of this kind. Raises StatusError 400, 413, 415.
+    """Decode the body as an object of this kind. Raises StatusError 400, 413, 415.
 
-    Repeated names survive in JSON as jsontext.Repeated. In YAML they are refused here, or added to `warnings`.
+    Repeated names survive in JSON as jsontext.Repeated. In YAML they are rejected here, or added to `warnings`.
     """
     media, body = media_type(request), request.body
     if media == PROTOBUF and len(body) <= MAX_BODY:
@@ -96,7 +96,7 @@ def _unrecognized(kind: Kind, why: str, body: bytes) -> StatusError:
 
 
 def _check_head(tree: Json, body: bytes, kind: Kind) -> None:
-    """apiVersion and kind are those of the URL. Built-in kinds may leave them out."""
+    """Check that apiVersion and kind match the URL. Built-in kinds may omit them."""
     for field in ("kind", "apiVersion"):
         value = tree.get(field)
         if value is not None and not isinstance(value, str):
@@ -128,7 +128,10 @@ def _check_head(tree: Json, body: bytes, kind: Kind) -> None:
 
 @cache
 def _known() -> frozenset[tuple[str, str]]:
-    """Kinds of which a Kubernetes API server has a Go type; those whose types are ours, and what people mix up."""
+    """Return the kinds that a Kubernetes API server has a Go type for.
+
+    These are the kinds whose types this server has, and a few that clients often send to the wrong path.
+    """
     found = {("batch/v1", "CronJob"), ("apps/v1", "Deployment"), ("v1", "Service"), ("v1", "List")}
     for definition in definitions().values():
         for gvk in definition.get("x-kubernetes-group-version-kind", ()):

@@ -1,10 +1,10 @@
-"""Deleting objects: at once, or by a mark (deletionTimestamp) until finalizers and grace period allow.
+"""Delete objects, either immediately or by setting deletionTimestamp until finalizers and grace period allow removal.
 
     present --DELETE--> gone                        no finalizer, no grace
     present --DELETE--> marked --last finalizer removed, or the node agent confirms--> gone
 
-propagationPolicy becomes a finalizer that the garbage collector removes when it has done its part:
-`foregroundDeletion` (dependents go first) or `orphan` (dependents are released).
+propagationPolicy is stored as a finalizer, which the garbage collector removes when it has finished its part:
+`foregroundDeletion` (dependents are deleted first) or `orphan` (dependents lose their owner reference).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from queue_manager.local.storage.store import Store, Stored
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 DEFAULT_GRACE = 30
-TURN = 50  # objects of a collection that are deleted at a stretch: some ten milliseconds
+TURN = 50  # objects of a collection deleted before the event loop runs other tasks: about ten milliseconds
 IMMORTAL = ("default", "kube-system", "kube-public")  # namespaces that every cluster has
 DELETE_OPTIONS = Resource("meta.k8s.io", "v1", "", "DeleteOptions")
 KEPT_CHILDREN = (
@@ -44,7 +44,7 @@ KEPT_CHILDREN = (
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """How to delete. `propagation` is empty when the client did not say."""
+    """How to delete. `propagation` is empty when the client did not set a policy."""
 
     propagation: str = ""
     grace: int | None = None  # seconds
@@ -55,7 +55,7 @@ class DeleteOptions:
 
     @classmethod
     def of(cls, call: Call) -> DeleteOptions:
-        """From the body, or without one from the query. Raises 400, 415, 422."""
+        """Read the options from the body, or from the query if there is no body. Raises 400, 415, 422."""
         tree = read_body(call.request) if call.request.body.strip() else _from_query(call)
         if tree.get("kind", "DeleteOptions") != "DeleteOptions":
             version = tree.get("apiVersion", "v1")
@@ -120,14 +120,16 @@ def _from_query(call: Call) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class DeletionResult:
-    """What a DELETE leaves: the object as answered, and whether it is gone."""
+    """The result of a DELETE: the object for the response, and whether it was removed."""
 
     obj: Json
     gone: bool
     status: int = 200
 
     def body(self, call: Call, options: DeleteOptions) -> bytes:
-        """Of what is gone a Status, of what remains the object; pods are shown in both cases."""
+        """Return the response body: a Status for a removed object, the object if it remains. For pods always the
+        object.
+        """
         if not self.gone or call.resource == PODS:
             return orjson.dumps(self.obj)
         meta = self.obj["metadata"]
@@ -160,7 +162,7 @@ class Deleter:
         changed = _set_finalizers(obj, finalizers) or marked
         if is_finalized(obj):
             if not options.dry_run:
-                # What goes at once is not marked first, but for pods.
+                # An object that is removed immediately is not marked first, except a pod.
                 last = obj if call.resource == PODS else call.load(stored)
                 self._store.remove(call.table, call.stored_form(last))
             return DeletionResult(obj, gone=True)
@@ -170,9 +172,9 @@ class Deleter:
         return DeletionResult(obj, gone=False, status=202 if options.orphan_dependents is False else 200)
 
     async def delete_collection(self, call: Call, options: DeleteOptions) -> bytes:
-        """Delete all that the selectors match; answers with the list of them. Raises 400, 422.
+        """Delete all objects that the selectors match and return the list of them. Raises 400, 422.
 
-        Others get their turn in between, and may change or delete what is still to come.
+        Other requests run in between, and may change or delete objects that have not been reached yet.
         """
         selection = Selection(call)
         candidates = list(self._store.scan(call.table, call.namespace))
@@ -197,7 +199,7 @@ class Deleter:
                 raise errors.invalid(call.resource, obj["metadata"]["name"], problems)
 
     def _mark(self, call: Call, obj: Json, grace: int) -> bool:
-        """Set or shorten the deletion time; whether anything changed."""
+        """Set or shorten the deletion time; return whether anything changed."""
         meta = obj["metadata"]
         if "deletionTimestamp" in meta and grace >= meta.get("deletionGracePeriodSeconds", 0):
             return False
@@ -213,7 +215,9 @@ class Deleter:
 
 
 def _default(call: Call, obj: Json) -> str:
-    """Without a policy, finalizers that say one stand; else it is the kind's."""
+    """Return the propagation for a request without a policy: that of the object's finalizers, else the default of its
+    kind.
+    """
     finalizers = obj["metadata"].get("finalizers") or ()
     if ORPHAN in finalizers:
         return "Orphan"
@@ -241,7 +245,7 @@ def _set_finalizers(obj: Json, finalizers: list[str]) -> bool:
 
 
 def _grace(resource: Resource, obj: Json, asked: int | None) -> int:
-    """Seconds a pod gets to end; everything else, and a pod that runs nowhere, goes at once."""
+    """Return the grace period in seconds. It is 0 for everything but pods, and for a pod that runs on no node."""
     if resource != PODS:
         return 0
     spec = obj.get("spec") or {}

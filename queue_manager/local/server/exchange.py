@@ -1,4 +1,4 @@
-"""What goes into the API server and what comes out: requests, answers, and the formats they are asked for in."""
+"""Requests and responses of the API server, and the media types in which they are exchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from queue_manager.local.schema.jsontext import Repeated, whole
 from queue_manager.local.schema.patience import Overtime, limited
 
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters, in all and of one when all are too many
+MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings, and of one warning if they exceed that
 
 JSON_TYPE = "application/json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -28,7 +28,7 @@ YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yam
 
 
 class ServerRequest(NamedTuple):
-    """An HTTP request. Header names are lower-case; `user` is who the shell found it to be."""
+    """An HTTP request. Header names are lower-case; `user` is the user that the HTTP server has authenticated."""
 
     method: str
     path: str
@@ -40,7 +40,7 @@ class ServerRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Stream:
-    """An answer that comes in chunks. Whoever gets it must close `chunks` (aclose) when done."""
+    """A response sent in chunks. The receiver must close `chunks` (aclose) when it is done."""
 
     status: int
     headers: Mapping[str, str]
@@ -51,7 +51,7 @@ Form = Literal["json", "table", "partial"]
 
 
 def negotiate(accept: str) -> Form:
-    """The form of an answer: the first in the Accept header that we can give. Raises 406."""
+    """Return the response format: the first in the Accept header that the server supports. Raises 406."""
     if not accept or accept == JSON_TYPE:
         return "json"
     for clause in accept.split(","):
@@ -78,9 +78,10 @@ def negotiate(accept: str) -> Form:
 
 
 def read_body(request: ServerRequest) -> Json:
-    """The body as a JSON object. Raises 400, 413, 415.
+    """Return the body as a JSON object. Raises 400, 413, 415.
 
-    Fields named twice are looked for only when the client asks for field validation: it costs ten times the decoding.
+    Repeated field names are detected only if the client requests field validation, because that takes ten times as long
+    as decoding.
     """
     media = media_type(request)
     if len(request.body) > MAX_BODY:
@@ -105,7 +106,9 @@ def read_body(request: ServerRequest) -> Json:
 
 
 def protobuf_refusal(kind: str, field: str = "") -> str:
-    """The message about a kind, or a field of one, that is not read in protobuf, with the command to use instead."""
+    """Return the error for a kind or a field that is not decoded from protobuf, with the kubectl command to use
+    instead.
+    """
     match kind:
         case "DeleteOptions":
             instead = "kubectl drain without --disable-eviction"
@@ -141,7 +144,7 @@ def _decode_yaml(body: bytes) -> Json:
 
 
 class Yaml(NamedTuple):
-    """What a YAML body says: its first document, the keys that stand twice in a mapping, or why it cannot be read."""
+    """The content of a YAML body: its first document and the keys repeated in a mapping, or why it cannot be parsed."""
 
     tree: Json
     repeated: list[str]
@@ -149,7 +152,9 @@ class Yaml(NamedTuple):
 
 
 def read_yaml(body: bytes) -> Yaml:
-    """A body as an API server converts it to JSON. Raises StatusError 400 for what is too much, and TakesLong."""
+    """Convert a YAML body to JSON as an API server does. Raises StatusError 400 for a body beyond a limit, and
+    TakesLong.
+    """
     try:
         read = limited(lambda: convert_yaml(body), "yaml", lambda: [body.decode("latin-1")], Yaml)
     except Overtime:
@@ -160,7 +165,7 @@ def read_yaml(body: bytes) -> Yaml:
 
 
 def convert_yaml(body: bytes) -> Yaml:
-    """What `read_yaml` limits. TOO_MANY is an error like any other here."""
+    """The conversion that `read_yaml` runs within a time limit. TOO_MANY is returned like any other error."""
     repeated: list[kube_yaml.Repeated] = []
     try:
         tree = kube_yaml.load(body, MAX_VALUES, repeated)
@@ -178,12 +183,12 @@ def _shown(key: yaml.ScalarNode) -> str:
 
 
 def yaml_errors(lines: list[str]) -> str:
-    """What the server's YAML parser says of several lines."""
+    """Join errors of several lines as the server's YAML parser does."""
     return "yaml: unmarshal errors:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def _yaml_error(error: Exception) -> str:
-    """An error in the words of the server's YAML parser, which has the line and the problem only."""
+    """Convert an error to the format of the server's YAML parser, which contains only the line and the problem."""
     if isinstance(error, kube_yaml.NotJson):
         return str(error.problem)
     if not isinstance(error, yaml.MarkedYAMLError):
@@ -194,7 +199,10 @@ def _yaml_error(error: Exception) -> str:
 
 
 def check_size(tree: Json, text: bytes | None = None) -> None:
-    """Refuse what one request may not bring; `text` is the tree as JSON, where that is what was sent. Raises 400."""
+    """Reject a body that exceeds the limits of a request. Raises 400.
+
+    `text` is the tree as JSON, if JSON was sent.
+    """
     if too_much := excess(tree, text):
         raise _too_much(too_much)
 
@@ -204,7 +212,7 @@ def _too_much(why: str) -> errors.StatusError:
 
 
 def _with_repeated(body: bytes) -> Json:
-    """JSON in which objects that name a field twice say so (`Repeated`); the last value counts."""
+    """Parse JSON and mark objects that repeat a field name as `Repeated`; the last value of the field is kept."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         tree = dict(items)
@@ -218,12 +226,12 @@ def _with_repeated(body: bytes) -> Json:
 
 
 def no_object(value: Json) -> str:
-    """Go's words about a body that is no JSON object."""
+    """Return Go's error for a body that is not a JSON object."""
     return f"json: cannot unmarshal {json_type(value)} into Go value of type {_HEAD}"
 
 
 def json_type(value: Json) -> str:
-    """What Go's decoder calls the type of a JSON value."""
+    """Return the name that Go's decoder gives to the type of a JSON value."""
     names = {list: "array", dict: "object", str: "string", bool: "bool", type(None): "null"}
     return names.get(type(value), "number")
 
@@ -236,7 +244,7 @@ def respond(status: int, body: bytes, warnings: list[str] | None = None) -> Resp
 
 
 def _fitting(warnings: list[str]) -> list[str]:
-    """As many warnings as a header takes; when they are too long together, each is cut short first."""
+    """Return as many warnings as fit into the header. If all of them together are too long, each is truncated first."""
     if sum(map(len, warnings)) <= MAX_WARNINGS:
         return warnings
     kept, room = [], MAX_WARNINGS
@@ -250,7 +258,7 @@ def _fitting(warnings: list[str]) -> list[str]:
 
 
 def refuse(error: errors.StatusError) -> Response:
-    """The answer to a request that ended with an error."""
+    """Return the response for an error that ended a request."""
     response = respond(error.code, orjson.dumps(error.status()), error.warnings)
     seconds = (error.details or {}).get("retryAfterSeconds")
     if not seconds:
@@ -265,5 +273,5 @@ def quote(text: str) -> str:
 
 
 def flag(query: Mapping[str, str], name: str) -> bool:
-    """A boolean query parameter as Go reads one: anything but false and 0 is true."""
+    """Read a boolean query parameter as the API server does: every value but "false" and "0" is true."""
     return query.get(name, "false").lower() not in ("false", "0", "")

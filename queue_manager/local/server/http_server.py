@@ -1,8 +1,9 @@
-"""The API server on a loopback socket, over TLS.
+"""Serve the API server on a loopback socket over TLS.
 
-aiohttp's low-level server without router and middlewares. Every process of this machine can connect to loopback, so
-each request must carry the bearer token. It must also name this server in its Host header: a web page whose own name
-resolves to 127.0.0.1 gets nothing. A client that reads nothing of its watch for `STALLED_SECONDS` is disconnected.
+Uses aiohttp's low-level server, without router and middlewares. Every process of this machine can connect to loopback,
+so each request must carry the bearer token. It must also name this server in its Host header, which defeats DNS
+rebinding: a web page whose own name resolves to 127.0.0.1 gets no response. A client that does not read from its watch
+for `STALLED_SECONDS` is disconnected.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ BACKLOG = 512
 
 
 def _brief(record: logging.LogRecord) -> bool:
-    """What is no HTTP is somebody else's mistake: a line tells of it, not a traceback."""
+    """Log a malformed HTTP request as one line without a traceback: the fault lies with the client."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError):
         record.msg, record.args, record.exc_info = "a request was no HTTP: %.200s", (error.message,), None
@@ -57,7 +58,7 @@ _requests.addFilter(_brief)
 
 
 class Listening:
-    """A server that listens at `url` until `close`."""
+    """A server that listens at `url` until `close` is called."""
 
     def __init__(self, url: str, api: ApiServer, web_server: web.Server, connections: Connections) -> None:
         self.url = url
@@ -116,7 +117,7 @@ def _make_request(
 
 
 class _Door:
-    """Authenticates requests, and translates aiohttp's requests and responses from and to ours."""
+    """Authenticates requests, and converts between aiohttp's requests and responses and those of exchange.py."""
 
     connections: Connections
 
@@ -161,7 +162,7 @@ class _Door:
             await raw.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             raw.writer.output_size = 0
         try:
-            # What came in one piece with the head is there already: half the cost of `read`, which waits.
+            # A body that arrived together with the head is already buffered: taking it costs half as much as `read`.
             body = raw.content.read_nowait() if raw.content.is_eof() else await raw.read()
         except HTTPRequestEntityTooLarge:
             raise errors.too_large(MAX_BODY) from None
@@ -186,7 +187,7 @@ class _Door:
             if raw.transport is not None:
                 raw.transport.abort()
         except ConnectionError:
-            pass  # the reader went away
+            pass  # the client disconnected
         finally:
             await answer.chunks.aclose()
         return response
@@ -197,14 +198,14 @@ def _bytes(header: str) -> bytes:
 
 
 class _Whole(web.StreamResponse):
-    """An answer that is there as a whole, written in one piece: a third of the cost of `web.Response`."""
+    """A response that is sent in a single write, at a third of the cost of `web.Response`."""
 
     def __init__(self, answer: Response) -> None:
         super().__init__(status=answer.status)
         self._answer = answer
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Write head and body at once."""
+        """Write head and body in one call."""
         answer = self._answer
         keep = request.keep_alive
         self._keep_alive = keep
@@ -221,4 +222,4 @@ class _Whole(web.StreamResponse):
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Nothing is left to write."""
+        """Do nothing: `prepare` has written the body."""

@@ -11,22 +11,24 @@ from queue_manager.engine.transport import JSON, ApiError, Response
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.exchange import ServerRequest, Stream
 
-AGENT = "sluice"  # as over HTTP: who managedFields says wrote it
+AGENT = "sluice"  # user agent: the manager in managedFields, the same as over HTTP
 
 
 class LocalTransport:
-    """One user's way to a server in the same process. Safe under virtual time: it never waits for anything real."""
+    """Calls a server in the same process as one user. Works under virtual time, because it never waits for real I/O."""
 
     def __init__(self, server: ApiServer, user: str = "admin") -> None:
         self._server = server
         self._user = user
 
     async def request(self, request: transport.Request) -> Response:
-        """See `engine.Transport.request`; a server in the same process answers at once, so there is no timeout."""
+        """See `engine.Transport.request`. There is no timeout: a server in the same process answers without network
+        delay.
+        """
         headers = {"accept": request.accept, "content-type": request.content_type, "user-agent": AGENT}
         body = request.body or b""
         received = ServerRequest(request.method, request.path, request.query or {}, headers, body, self._user)
-        await asyncio.sleep(0)  # as over a socket, others get their turn
+        await asyncio.sleep(0)  # other tasks run here, as they do while a socket is read
         answer = await self._server.handle(received)
         if isinstance(answer, Response):
             return answer
@@ -52,7 +54,7 @@ class LocalTransport:
             await answer.chunks.aclose()
 
     async def close(self) -> None:
-        """Nothing to close: the server is not ours."""
+        """Do nothing: the transport does not own the server."""
 
 
 async def _once(body: bytes) -> AsyncIterator[bytes]:

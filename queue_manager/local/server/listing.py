@@ -1,8 +1,8 @@
-"""Lists: which objects, of which moment, in which pages.
+"""The list verb: which objects a list contains, at which revision, and how it is split into pages.
 
-A list is of the newest state unless a continue token or `resourceVersionMatch=Exact` names an older one.
-Pages after the first show the moment of the first page as long as history reaches back; then the client gets a
-410 with a token with which it may go on inconsistently, as from a Kubernetes API server.
+A list shows the newest state unless a continue token or `resourceVersionMatch=Exact` names an older revision. Later
+pages show the revision of the first page while the change log reaches back to it. After that the client gets 410 with a
+token to continue at the newest revision (an inconsistent list), as from a Kubernetes API server.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXPIRED_BUT = (
 
 
 class Position(NamedTuple):
-    """Where the next page begins: after this key, at this revision (-1: whatever is newest)."""
+    """Start of the next page: after this key, at this revision (-1: the newest)."""
 
     revision: int
     after: str
@@ -73,7 +73,7 @@ class Selection:
     """Label and field selector of a request. An empty one selects everything."""
 
     def __init__(self, call: Call) -> None:
-        """Raises 400 for a selector that cannot be read, or a field the kind does not have."""
+        """Parse the selectors. Raises 400 for a malformed selector or a field by which the kind cannot be selected."""
         labels, fields = call.option("labelSelector"), call.option("fieldSelector")
         self.labels: LabelMatcher | None = parse_labels(labels) if labels else None
         self.fields: FieldMatcher | None = parse_fields(fields) if fields else None
@@ -91,7 +91,7 @@ class Selection:
         return bool(self.labels) or bool(self.fields)
 
     def name(self) -> str | None:
-        """The only name that can match, if the selector gives one."""
+        """Return the only object name that can match, if the field selector specifies one."""
         return self.fields.exactly("metadata.name") if self.fields else None
 
     def __call__(self, stored: Stored) -> bool:
@@ -111,7 +111,7 @@ class Selection:
 
 
 def number(call: Call, option: str) -> int:
-    """A whole number among the query parameters, 0 when absent. Raises 400."""
+    """Return an integer query parameter, 0 when absent. Raises 400."""
     text = call.option(option)
     if not text:
         return 0
@@ -123,7 +123,7 @@ def number(call: Call, option: str) -> int:
 
 
 def version(call: Call) -> int:
-    """The resourceVersion asked for, 0 when absent. Raises 400, for a watch 500 (as a real server does)."""
+    """Return the requested resourceVersion, 0 when absent. Raises 400; 500 for a watch, as an API server does."""
     text = call.option("resourceVersion")
     if not text:
         return 0
@@ -136,7 +136,7 @@ def version(call: Call) -> int:
 
 
 async def list_objects(store: Store, call: Call) -> bytes:
-    """The body of a list. Raises 400, 410, 422, 504; OSError when what it shows could not be kept."""
+    """Return the body of a list. Raises 400, 410, 422, 504; OSError when the state it shows could not be committed."""
     limit = max(0, number(call, "limit"))
     number(call, "timeoutSeconds")
     problems = _list_problems(call)
@@ -148,7 +148,7 @@ async def list_objects(store: Store, call: Call) -> bytes:
         raise errors.from_the_future(revision, store.revision)
     position = _position(store, call, limit, revision)
     candidates = _candidates(store, call, selection, position)
-    await store.settled()  # from here on others come in between
+    await store.settled()  # other requests may write from here on
     found, more = await _page(candidates, selection, limit)
     meta: dict[str, Any] = {"resourceVersion": str(position.revision)}
     if call.view.plain and isinstance(call.kind.schema, CustomSchema):
@@ -173,7 +173,9 @@ def _position(store: Store, call: Call, limit: int, revision: int) -> Position:
 
 
 async def _page(candidates: list[Stored], selection: Selection, limit: int) -> tuple[list[Stored], int]:
-    """The objects of a page, and how many come after it (at least 1 if any; exact without selectors)."""
+    """Return the objects of a page and how many follow it: exact without selectors, otherwise at least 1 if any
+    follow.
+    """
     if not selection:
         page = candidates[:limit] if limit else candidates
         return page, len(candidates) - len(page)
@@ -193,7 +195,7 @@ def _expired(call: Call, position: Position) -> errors.StatusError:
 
 
 def _candidates(store: Store, call: Call, selection: Selection, position: Position) -> list[Stored]:
-    """The objects of which the page is made, as they are at one moment. Raises 410."""
+    """Return the objects to select the page from, all at one revision. Raises 410."""
     name = selection.name()
     newest = position.revision == store.revision
     if name is not None and call.namespace and newest:
@@ -209,7 +211,7 @@ def _candidates(store: Store, call: Call, selection: Selection, position: Positi
 
 
 def _list_problems(call: Call) -> list[FieldError]:
-    """Combinations of options that mean nothing (ValidateListOptions)."""
+    """Return the invalid combinations of list options (ValidateListOptions)."""
     match, version = call.option("resourceVersionMatch"), call.option("resourceVersion")
     problems = []
     if "sendInitialEvents" in call.request.query:
@@ -228,7 +230,7 @@ def _list_problems(call: Call) -> list[FieldError]:
 
 
 def _watch_problems(call: Call) -> list[FieldError]:
-    """The same for watches."""
+    """Return the invalid combinations of watch options."""
     match, initial = call.option("resourceVersionMatch"), "sendInitialEvents" in call.request.query
     problems = []
     if initial and match != "NotOlderThan":
@@ -246,7 +248,7 @@ def _watch_problems(call: Call) -> list[FieldError]:
 
 
 def check_watch_options(call: Call) -> None:
-    """Raises 422."""
+    """Check the options of a watch. Raises 422."""
     number(call, "limit")
     problems = _watch_problems(call)
     if number(call, "timeoutSeconds") > 10**9:

@@ -1,4 +1,4 @@
-"""What a request for a container's log may ask, and which container it means."""
+"""Parse the options of a request for a container's log, and find the container."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = Resource("", "v1", "pods/log", "PodLogOptions")
 
 
 def parse(call: Call) -> LogOptions:
-    """The options of a request. Raises 400 for what cannot be read, 422 for what makes no sense."""
+    """Return the options of a request. Raises 400 for malformed options, 422 for invalid combinations."""
     query = call.request.query
     tail, seconds, limit = (
         number(call, name) if call.option(name) else None for name in ("tailLines", "sinceSeconds", "limitBytes")
@@ -50,7 +50,7 @@ def parse(call: Call) -> LogOptions:
 
 
 def _time(text: str) -> datetime | None:
-    """A time in RFC 3339. Raises 400."""
+    """Parse a time in RFC 3339. Raises 400."""
     if not text:
         return None
     try:
@@ -61,7 +61,9 @@ def _time(text: str) -> datetime | None:
 
 
 def container_of(pod: Json, name: str) -> str:
-    """The container that is meant: the one named, else the only one. Raises 400 when there is no such."""
+    """Return the named container, or the only container if none is named. Raises 400 when there is no such
+    container.
+    """
     own = [c["name"] for c in pod["spec"].get("containers") or ()]
     names = [*(c["name"] for c in pod["spec"].get("initContainers") or ()), *own]
     names += [c["name"] for c in pod["spec"].get("ephemeralContainers") or ()]

@@ -1,4 +1,4 @@
-"""The end of a namespace, as the API server sees it: /finalize."""
+"""The `finalize` subresource of namespaces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from queue_manager.local.storage.store import decode
 
 
 def finalize(writer: Writer, call: Call) -> bytes:
-    """PUT to namespaces/<name>/finalize: replace spec.finalizers. The last one gone, the namespace goes."""
+    """PUT to namespaces/<name>/finalize: replace spec.finalizers. Removes a deleted namespace when none is left."""
     new = read_body(call.request)
     meta = object_metadata.check_envelope(call, new)
     object_metadata.check_name(call, meta)

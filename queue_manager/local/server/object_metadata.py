@@ -1,4 +1,4 @@
-"""The part of metadata that the API server owns, whatever the client sends."""
+"""The metadata fields that the API server sets itself, regardless of what the client sends."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from queue_manager.local.server.call import Call
 from queue_manager.local.storage.store import Store, decode
 
 FINALIZING = ("deletionTimestamp", "deletionGracePeriodSeconds")
-# Set at creation and by deletion only; an update brings them along from the stored object.
+# Set only at creation and deletion; an update copies them from the stored object.
 OWNED = ("uid", "creationTimestamp", "generation", *FINALIZING)
 DROPPED = ("selfLink",)
 
 
 def check_envelope(call: Call, obj: Json) -> dict[str, Any]:
-    """apiVersion, kind and namespace agree with the URL; returns metadata, made if absent. Raises 400."""
+    """Check apiVersion, kind and namespace against the URL. Return metadata, created if absent. Raises 400."""
     resource = call.resource
     version, kind = obj.setdefault("apiVersion", resource.api_version), obj.setdefault("kind", resource.kind)
     if version != resource.api_version:
@@ -55,12 +55,12 @@ def _check_namespace(call: Call, meta: dict[str, Any]) -> None:
     meta["namespace"] = call.namespace
 
 
-# Built-in kinds that are replaced only by a client that has seen them, as custom kinds are.
+# Built-in kinds whose PUT requires a resourceVersion, as that of custom kinds does.
 CONDITIONAL = ("customresourcedefinitions", "leases", "runtimeclasses")
 
 
 def check_name(call: Call, meta: dict[str, Any]) -> None:
-    """The object names itself as the URL does. Raises 400."""
+    """Check that the object's name is that of the URL. Raises 400."""
     name = meta.get("name", "")
     if not name:
         raise errors.bad_request(
@@ -71,7 +71,7 @@ def check_name(call: Call, meta: dict[str, Any]) -> None:
 
 
 def require_version(call: Call, meta: dict[str, Any]) -> None:
-    """Some kinds are replaced only by a client that has seen them. Raises 422."""
+    """Require a resourceVersion in a PUT of the kinds that need one. Raises 422."""
     conditional = call.kind.is_custom or call.resource.plural in CONDITIONAL
     if conditional and meta.get("resourceVersion") in (None, "", "0"):
         problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
@@ -80,7 +80,7 @@ def require_version(call: Call, meta: dict[str, Any]) -> None:
 
 
 def require_namespace(store: Store, call: Call, name: str) -> None:
-    """Objects are created only in a namespace that exists (404) and is not being deleted (403)."""
+    """Check that the namespace of a new object exists (404) and is not being deleted (403)."""
     namespace = store.get(str(NAMESPACES), "", call.namespace)
     if namespace is None:
         raise errors.not_found(NAMESPACES, call.namespace)
@@ -95,7 +95,7 @@ def require_namespace(store: Store, call: Call, name: str) -> None:
 
 
 def begin(store: Store, call: Call, meta: dict[str, Any]) -> None:
-    """metadata of a new object: name, uid, creation time, generation. Raises 400, 422."""
+    """Set metadata of a new object: name, uid, creation time, generation. Raises 400, 422."""
     if meta.get("resourceVersion", "0") not in ("", "0", None):
         raise errors.unexplained("resourceVersion should not be set on objects to be created")
     if not meta.get("name"):
@@ -115,7 +115,7 @@ def begin(store: Store, call: Call, meta: dict[str, Any]) -> None:
 
 
 def carry_over(call: Call, new: Json, old: Json) -> None:
-    """Give an updated object the metadata that updates cannot change. Raises 409 for another object's identity."""
+    """Copy the metadata that updates cannot change from the old object. Raises 409 if the uid is another object's."""
     meta, before = new["metadata"], old["metadata"]
     another = bool(meta.get("uid")) and meta["uid"] != before["uid"]
     if another and call.request.method != "PATCH":
@@ -131,7 +131,7 @@ def carry_over(call: Call, new: Json, old: Json) -> None:
     for name in OWNED:
         if name in before:
             meta[name] = before[name]
-        elif name not in FINALIZING:  # those are refused as a change
+        elif name not in FINALIZING:  # changed finalizing fields are rejected as a change
             meta.pop(name, None)
     meta["resourceVersion"] = before["resourceVersion"]
     if "generateName" in before:
@@ -139,7 +139,7 @@ def carry_over(call: Call, new: Json, old: Json) -> None:
 
 
 def _another_object(call: Call, asked: str, found: str) -> str:
-    """The words of a real server's storage about a uid that is not the object's."""
+    """Return the error of the API server's storage for a uid that is not the object's."""
     group = call.resource.group if "." in call.resource.group and not call.resource.group.endswith(".k8s.io") else ""
     key = "/".join(part for part in ("/registry", group, call.resource.plural, call.namespace, call.name) if part)
     return (
@@ -149,7 +149,7 @@ def _another_object(call: Call, asked: str, found: str) -> str:
 
 
 def check_finalizers(new: Json, old: Json) -> list[FieldError]:
-    """An object that is being deleted gets no new finalizers."""
+    """Reject new finalizers on an object that is being deleted."""
     if "deletionTimestamp" not in old["metadata"]:
         return []
     before = set(old["metadata"].get("finalizers") or ())
@@ -162,7 +162,7 @@ def check_finalizers(new: Json, old: Json) -> list[FieldError]:
 
 
 def check_immutable_name(new: Json, old: Json) -> list[FieldError]:
-    """Name and namespace stay (a patch may have touched them)."""
+    """Reject changes of name and namespace, which a patch can contain."""
     return [
         invalid(f"metadata.{name}", new["metadata"].get(name), IMMUTABLE)
         for name in ("name", "namespace")
@@ -171,7 +171,7 @@ def check_immutable_name(new: Json, old: Json) -> list[FieldError]:
 
 
 def count_generation(call: Call, new: Json, old: Json) -> None:
-    """generation counts changes of what is wanted: everything besides metadata and status."""
+    """Increment generation if anything besides metadata and status changed."""
     if not call.kind.generation:
         return
     keys = {*new, *old} - ({"metadata", "status"} if call.kind.has_status else {"metadata"})

@@ -1,6 +1,6 @@
-"""Who owns which field after a write: what server-side apply must know of each of them.
+"""Update metadata.managedFields after each write, so that server-side apply knows the manager of each field.
 
-See apply/managers.py for what a manager is. Every write but an apply is an Update of what it changed.
+apply/managers.py defines managers. Every write except apply is an Update operation on the fields that it changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _views: WeakKeyDictionary[Schema, dict[tuple[str, str, bool], OwnedView]] = Weak
 
 
 def view_of(call: Call) -> OwnedView:
-    """How a call's kind and subresource see objects; made once."""
+    """Return the view of objects for a call's kind and subresource. Cached."""
     kind = call.kind
     views = _views.get(kind.schema)
     if views is None:
@@ -47,7 +47,7 @@ def view_of(call: Call) -> OwnedView:
 
 
 def manager_name(request: ServerRequest) -> str:
-    """fieldManager, else the first word of the user agent."""
+    """Return fieldManager, or else the first word of the user agent."""
     name = request.query.get("fieldManager", "")
     if name:
         return name
@@ -67,7 +67,7 @@ def manager_id(call: Call, operation: str) -> ManagerId:
 
 
 def on_create(call: Call, new: Json, generated: FieldSet, now: str) -> None:
-    """Give all fields of a new object to its creator, but not those that the server `generated`."""
+    """Record the creator as manager of all fields of a new object, except those that the server `generated`."""
     fields = view_of(call).of_created(new, generated)
     new["metadata"].pop("managedFields", None)
     if fields is not None:
@@ -75,7 +75,7 @@ def on_create(call: Call, new: Json, generated: FieldSet, now: str) -> None:
 
 
 def on_update(call: Call, new: Json, old: Json, now: str) -> None:
-    """Give the fields that changed to who changed them."""
+    """Record the client as manager of the fields that it changed."""
     meta, stored = new["metadata"], old["metadata"].get("managedFields")
     sent = meta.pop("managedFields", None)
     if sent is None or sent == stored or call.subresource:
@@ -95,12 +95,15 @@ def on_update(call: Call, new: Json, old: Json, now: str) -> None:
 
 
 def unmanaged(old: Json) -> Json:
-    """The object without managedFields; shares all else with it."""
+    """Return the object without managedFields. The result shares all other parts with the object."""
     return {**old, "metadata": {name: value for name, value in old["metadata"].items() if name != "managedFields"}}
 
 
 def without_managers(call: Call, stored: Stored, old: Json) -> Json:
-    """A second tree of the object `old`, without managedFields: they are half of many objects and seldom patched."""
+    """Decode `stored`, the object `old`, a second time without managedFields.
+
+    managedFields are half the size of many objects and are rarely patched.
+    """
     entries = old["metadata"].get("managedFields")
     if not entries:
         return call.load(stored)
@@ -114,12 +117,12 @@ def without_managers(call: Call, stored: Stored, old: Json) -> Json:
 
 
 def is_reset(sent: Any) -> bool:
-    """Whether a client asks to forget all managers: an empty list, or one empty item."""
+    """Return whether a client asks to clear managedFields, by an empty list or a list of one empty item."""
     return sent in ([], [{}])
 
 
 def keep_times(new: Json, old: Json) -> None:
-    """A write that changes nothing but times of managers changes nothing."""
+    """Restore the old manager times if a write changes nothing else."""
     before = old["metadata"].get("managedFields")
     after = orjson.loads(orjson.dumps(new["metadata"].get("managedFields")))
     if before and after == before:

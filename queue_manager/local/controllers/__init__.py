@@ -1,1 +1,3 @@
-"""What runs beside the API server: collection of garbage, the end of namespaces, expiry of events."""
+"""Controllers that run beside the local API server: garbage collection, namespace deletion, event expiry, taint
+eviction.
+"""

@@ -1,6 +1,6 @@
-"""Events do not live for ever: an API server forgets each an hour after its last change.
+"""Expiry of Events: an API server deletes each Event one hour after its last change.
 
-A sweep every few minutes, cheap when there is nothing to do: events are looked at only if any is stored.
+A sweep runs every few minutes. It costs almost nothing while no Event is stored.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from queue_manager.local.storage.store import Store, Stored, decode
 
 LIFETIME = timedelta(hours=1)
 SWEEP_SECONDS = 300.0
-_BATCH = 500  # removed before others get their turn
+_BATCH = 500  # Events removed before the event loop runs other tasks
 
 
 class EventExpiry:
-    """Removes old events. `run` until cancelled."""
+    """Removes expired Events. `run` until cancelled."""
 
     def __init__(self, store: Store, clock: Clock, lifetime: timedelta = LIFETIME) -> None:
         self._store = store
@@ -32,7 +32,7 @@ class EventExpiry:
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Remove what is too old now."""
+        """Remove all expired Events."""
         table, limit = str(EVENTS), self._clock.now() - self._lifetime
         for count, stored in enumerate(list(self._store.scan(table)), start=1):
             current = self._store.get(table, stored.namespace, stored.name)
@@ -45,7 +45,7 @@ class EventExpiry:
 
 
 def last_change(event: Stored) -> datetime:
-    """When an event last happened, as far as it says."""
+    """Return the latest time that an Event contains."""
     tree = decode(event)
     series = tree.get("series") or {}
     times = (series.get("lastObservedTime"), tree.get("lastTimestamp"), tree["metadata"].get("creationTimestamp"))

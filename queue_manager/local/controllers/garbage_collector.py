@@ -1,16 +1,17 @@
 """Garbage collection by ownerReferences, as an ordinary controller beside the API server.
 
-An owner is its uid. The graph (who has whom as owner) is kept from the store's committed changes. What happens:
+Owners are identified by uid. The graph of owners and dependents is built from the store's committed changes.
 
-    background  the owner is gone; a dependent none of whose owners live is deleted
-    foreground  the owner is marked and carries `foregroundDeletion`; its dependents are deleted (in the
-                foreground too where they have dependents of their own); the finalizer goes when no dependent with
+    background  the owner does not exist; each dependent without another living owner is deleted
+    foreground  the owner has a deletionTimestamp and the finalizer `foregroundDeletion`; its dependents are deleted
+                (also in the foreground if they have dependents); the finalizer is removed when no dependent with
                 blockOwnerDeletion is left
-    orphan      the owner is marked and carries `orphan`; dependents lose their reference to it, then the finalizer goes
+    orphan      the owner has a deletionTimestamp and the finalizer `orphan`; its dependents lose their reference to
+                it, then the finalizer is removed
 
-A dependent with several owners loses its references to the dead (or dying in the foreground) ones and lives on while
-one is alive. An owner in another namespace does not count as one. An owner of a kind that this server does not have
-counts as alive (as where kube-controller-manager finds no REST mapping).
+A dependent with several owners loses its references to owners that are gone or being deleted in the foreground, and is
+kept while one owner lives. An owner in another namespace does not count. An owner of a kind that this server does not
+serve counts as alive, as one without a REST mapping does in kube-controller-manager.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _decoder = msgspec.json.Decoder(_Head)
 
 @dataclass(slots=True)
 class GraphNode:
-    """An object of the graph."""
+    """An object in the graph."""
 
     resource: str
     namespace: str
@@ -72,7 +73,7 @@ class GraphNode:
 
 
 class Graph:
-    """All objects by uid, and who depends on whom (also on owners that are not there)."""
+    """All objects by uid, and the dependents of each owner, including owners that do not exist."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, GraphNode] = {}
@@ -82,11 +83,11 @@ class Graph:
         return self._nodes.get(uid)
 
     def dependents(self, uid: str) -> list[GraphNode]:
-        """In the order in which they came to depend on it."""
+        """Return the dependents of an owner in the order in which they were added."""
         return [self._nodes[child] for child in self._dependents.get(uid, ())]
 
     def blocked(self, uid: str) -> bool:
-        """Whether a dependent with blockOwnerDeletion is left."""
+        """Return whether a dependent with blockOwnerDeletion is left."""
         for child in self._dependents.get(uid, ()):
             for owner in self._nodes[child].owners:
                 if owner.uid == uid and owner.block_owner_deletion:
@@ -97,7 +98,7 @@ class Graph:
         return bool(self._dependents.get(uid))
 
     def set(self, resource: str, stored: Stored) -> GraphNode:
-        """Learn an object's newest state."""
+        """Record the newest state of an object."""
         meta = _decoder.decode(stored.data).metadata
         owners, finalizers = tuple(meta.owner_references or ()), tuple(meta.finalizers or ())
         before = self._nodes.get(stored.uid)
@@ -126,13 +127,13 @@ class Graph:
 
 
 class GarbageCollector:
-    """Keeps the graph and does the deleting. `run` until cancelled."""
+    """Maintains the graph and deletes dependents. `run` until cancelled."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
         self._store: Store = server.store
         self._graph = Graph()
-        self._work: dict[str, None] = {}  # uids, in order
+        self._work: dict[str, None] = {}  # work queue of uids
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
@@ -158,7 +159,7 @@ class GarbageCollector:
         if change.type != "DELETED":
             node = self._graph.set(change.resource, change.new)
             self._add(node)
-            if node.deleting:  # those it waits for, or who wait for it to be decided on
+            if node.deleting:  # its dependents, or its owners that wait for it
                 self._add_all(self._graph.dependents(node.uid))
             return
         gone = self._graph.unset(change.new.uid)
@@ -185,7 +186,7 @@ class GarbageCollector:
             await self._judge(node)
 
     async def _judge(self, node: GraphNode) -> None:
-        """Delete a dependent without a living owner; free one that has some of its dead ones."""
+        """Delete a dependent without a living owner. If only some owners are gone, remove the references to these."""
         living, dying, dead = [], [], []
         for owner in node.owners:
             parent = self._graph.get(owner.uid)
@@ -206,7 +207,7 @@ class GarbageCollector:
             await self._delete(node, _inherited(node))
 
     def _serves(self, owner: _Owner) -> bool:
-        """Whether this server has the kind of an owner. Of another kind nobody here can say that it is gone."""
+        """Return whether this server serves the kind of an owner. Otherwise it cannot know that the owner is gone."""
         kinds = (kind.resource for kind in self._server.registry.all())
         return any((kind.api_version, kind.kind) == (owner.api_version, owner.kind) for kind in kinds)
 
@@ -232,7 +233,7 @@ class GarbageCollector:
         return None
 
     async def _patch(self, node: GraphNode, meta: dict[str, Any]) -> None:
-        """Of this very object in the state we know it in; a conflict means that a newer state is on its way to us."""
+        """Patch exactly this object in its known state. After a conflict, the newer state triggers another sync."""
         stored = self._store.get(node.resource, node.namespace, node.name)
         path = self._path(node)
         if stored is None or stored.uid != node.uid or path is None:
@@ -248,7 +249,7 @@ class GarbageCollector:
 
 
 def _inherited(node: GraphNode) -> str:
-    """How a dependent goes: as its own finalizers say, else in the background."""
+    """Return the propagation for deleting a dependent: as its own finalizers say, otherwise background."""
     if ORPHAN in node.finalizers:
         return "Orphan"
     return "Foreground" if FOREGROUND in node.finalizers else "Background"

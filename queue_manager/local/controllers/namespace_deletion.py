@@ -1,9 +1,9 @@
-"""The end of a namespace.
+"""Namespace deletion.
 
     Active --DELETE--> Terminating --contents gone--> finalized --> gone
 
-A namespace that is being deleted takes no new objects. This controller deletes all that lies in it, waits until
-the last object is gone (finalizers of their own may hold them), then takes the namespace's `spec.finalizers` away.
+A namespace that is being deleted accepts no new objects. This controller deletes all objects in it, waits until the
+last one is gone (their own finalizers may delay this), then removes the namespace's `spec.finalizers`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NamespaceController:
     def __init__(self, server: ApiServer) -> None:
         self._server = server
         self._store: Store = server.store
-        self._work: dict[str, None] = {}  # names, in order
+        self._work: dict[str, None] = {}  # work queue of namespace names
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
@@ -68,7 +68,7 @@ class NamespaceController:
         for kind in self._namespaced_kinds():
             left += await self._empty(kind, name)
         if left:
-            return  # the deletion of each wakes us
+            return  # the deletion of each object triggers another sync
         namespace["spec"] = {**(namespace.get("spec") or {}), "finalizers": []}
         await request(self._server, USER, "PUT", NAMESPACES.path(name=name, subresource="finalize"), namespace)
 
@@ -78,7 +78,7 @@ class NamespaceController:
         return [kinds[name] for name in sorted(kinds)]
 
     async def _empty(self, kind: Kind, namespace: str) -> int:
-        """Delete what is not being deleted yet; returns how many objects remain."""
+        """Delete the objects that are not being deleted yet. Returns how many objects remain."""
         table = kind.table
         found = list(self._store.scan(table, namespace))
         for stored in found:

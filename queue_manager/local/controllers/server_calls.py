@@ -1,4 +1,4 @@
-"""Writes of controllers that live beside the server: calls of it, as users of their own."""
+"""Write requests of controllers that run beside the server. Each controller is a user of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 async def request(server: ApiServer, user: str, method: str, path: str, body: object, content_type: str = JSON) -> int:
-    """The status of the answer; what is neither success nor a lost race is logged."""
+    """Return the status code of the response. Errors other than a lost race are logged."""
     headers = {"content-type": content_type}
     answer = await server.handle(ServerRequest(method, path, {}, headers, orjson.dumps(body), user))
     if isinstance(answer, Response) and answer.status >= 400 and answer.status not in (404, 409):

@@ -1,8 +1,8 @@
-"""Eviction from nodes with NoExecute taints: at once, or when the time is over for which a pod tolerates the taint.
+"""Evict pods from nodes with NoExecute taints, immediately or when the pod's toleration ends.
 
-The time counts from when both the taint and the pod are on the node: the taint since its timeAdded, or since it was
-first seen if it has none. Pods that have ended or are being deleted are left alone. Nothing is remembered but when
-taints without a time were seen; those begin anew with the process.
+The time counts from when both the taint and the pod are on the node. A taint starts at its timeAdded or, without one,
+when this process first saw it; such taints are the only state in memory, and start anew when the process restarts. Pods
+that have ended or are being deleted are ignored.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ REASON = "DeletionByTaintManager"
 MESSAGE = "Taint manager: deleting due to NoExecute taint"
 EVENT = "TaintManagerEviction"
 EVICTIONS_IN_FLIGHT = 8
-FOR_EVER = 100 * 365 * 86_400  # seconds; a toleration may name more than a date can bear
+FOR_EVER = 100 * 365 * 86_400  # seconds; longer tolerations would exceed the range of datetime
 
 
 class Tainted(NamedTuple):
-    """A NoExecute taint, and since when it is there."""
+    """A NoExecute taint and the time since which it has been on the node."""
 
     taint: Json
     since: datetime
 
 
 def no_execute(taints: Iterable[Json], before: Sequence[Tainted], now: datetime) -> list[Tainted]:
-    """The NoExecute taints of a node, those that were known before with the time of then."""
+    """Return the NoExecute taints of a node. Taints that are in `before` keep their start time."""
     known = {_identity(tainted.taint): tainted.since for tainted in before}
     found = [taint for taint in taints if taint.get("effect") == NO_EXECUTE]
     return [Tainted(taint, _added(taint) or known.get(_identity(taint), now)) for taint in found]
 
 
 def evicted_at(tolerations: Sequence[Json], taints: Iterable[Tainted], bound: datetime) -> datetime | None:
-    """When a pod that is on the node since `bound` has to go; None: never."""
+    """Return when a pod that has been on the node since `bound` is evicted; None means never."""
     ends = []
     for tainted in taints:
         seconds = tolerated_for(tolerations, tainted.taint)
@@ -65,14 +65,14 @@ def _added(taint: Json) -> datetime | None:
 
 
 class TaintEviction:
-    """Construct it before the runtime starts."""
+    """Evicts pods by taints. Construct it before the runtime starts."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._events = runtime.recorder(COMPONENT)
         self._queue: WorkQueue[str] = WorkQueue("taint_eviction")
         self._tainted: dict[str, list[Tainted]] = {}  # by node; only nodes that have such taints
-        self._announced: set[str] = set()  # uids of pods whose time runs
+        self._announced: set[str] = set()  # uids of pods with a pending eviction
         self._pods = runtime.cache(PODS, PodObject, field_selector=UNFINISHED)
         runtime.cache(NODES, NodeObject).subscribe(self._node_changed)
         self._pods.subscribe(self._pod_changed)
@@ -101,7 +101,7 @@ class TaintEviction:
             self._queue.add(new.metadata.uid)
 
     async def _sync(self, uid: str) -> None:
-        """Evict the pod if its time is over. Raises what should be repeated."""
+        """Evict the pod if its toleration has ended. Raises errors that should be retried."""
         pod = self._pods.by_uid(uid)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             return
@@ -127,7 +127,7 @@ def _spec(pod: PodObject) -> Mapping[str, Json]:
 
 
 def _bound_at(pod: PodObject, now: datetime) -> datetime:
-    """Since when the pod is on its node."""
+    """Return the time since which the pod has been on its node."""
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.is_true and condition.last_transition_time:
             return condition.last_transition_time

@@ -1,1 +1,1 @@
-"""What the server says of itself: API groups, resources, OpenAPI."""
+"""Discovery: the API groups, resources and OpenAPI documents that the server publishes."""

@@ -1,7 +1,7 @@
-"""OpenAPI v3 documents, enough for `kubectl explain`, `apply` and `edit`: the schemas of the kinds of a group, and
-for each kind the paths by which a client finds out that fieldValidation and dryRun exist.
+"""OpenAPI v3 documents, as far as `kubectl explain`, `apply` and `edit` need them.
 
-Descriptions are there where a CustomResourceDefinition has them.
+A document contains the schemas of the kinds of a group version, and for each kind the paths by which a client detects
+that fieldValidation and dryRun are supported. Only schemas of CustomResourceDefinitions have descriptions.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _PATCHES = ("application/json-patch+json", "application/merge-patch+json")
 
 
 def path_of(group: str, version: str) -> str:
-    """`api/v1`, `apis/batch/v1`: how documents and discovery name a group version."""
+    """Return `api/v1`, `apis/batch/v1`: the key of a group version in documents and discovery."""
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 
 def document(kinds: list[Kind]) -> bytes:
-    """The document of one group version."""
+    """Return the document of one group version."""
     schemas: dict[str, Json] = {}
     paths: dict[str, Json] = {}
     for kind in kinds:
@@ -52,7 +52,7 @@ def document(kinds: list[Kind]) -> bytes:
 
 
 def index(documents: dict[str, bytes]) -> bytes:
-    """The list of documents; a client fetches one again when its hash has changed."""
+    """Return the list of documents. A client fetches a document again when its hash has changed."""
     paths = {
         path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashlib.sha256(body).hexdigest().upper()}"}
         for path, body in documents.items()
@@ -77,7 +77,7 @@ def _add_kind(schemas: dict[str, Json], kind: Kind) -> str:
 
 
 def _add_type(schemas: dict[str, Json], name: str) -> None:
-    """A type and all that it refers to."""
+    """Add a type and all types that it refers to."""
     pending = [name]
     while pending:
         name = pending.pop()
@@ -86,7 +86,7 @@ def _add_type(schemas: dict[str, Json], name: str) -> None:
 
 
 def _public(schema: Json, found: list[str]) -> Json:
-    """A stored schema as OpenAPI writes it. References go to `found`."""
+    """Convert a stored schema to OpenAPI. The types that it refers to are added to `found`."""
     out = {key: value for key, value in schema.items() if not key.startswith("x-go-") and key != "$ref"}
     if "$ref" in schema:
         found.append(schema["$ref"])

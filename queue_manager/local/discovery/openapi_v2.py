@@ -1,9 +1,8 @@
-"""OpenAPI v2, as far as a client needs it that reads v3 for everything else.
+"""A minimal OpenAPI v2 document, for clients that read v3 for everything else.
 
-kubectl asks /openapi/v2 one question, and only for manifests of `kind: List`: does the server check fields itself
-(is there a query parameter fieldValidation on PATCH of namespaces)? Without the document it refuses the
-manifest. It takes the document in protobuf only; the messages are those of gnostic's openapiv2, whose field numbers
-stand below.
+kubectl reads /openapi/v2 only for manifests of `kind: List`, to find out whether the server validates fields: whether
+PATCH of namespaces has a query parameter fieldValidation. Without the document it rejects the manifest. It accepts the
+document only in protobuf; the messages are those of gnostic's openapiv2, whose field numbers stand below.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ _GVK = "x-kubernetes-group-version-kind"
 
 
 def document() -> bytes:
-    """A `Document` with the one path that is asked about."""
+    """Return a `Document` that contains only the path of that check."""
     query = [_parameter(name) for name in PARAMETERS]
     extension = _message(1, _GVK.encode()) + _message(2, _message(2, b'{"group":"","kind":"Namespace","version":"v1"}'))
     patch = b"".join(_message(8, parameter) for parameter in query) + _message(13, extension)  # Operation
@@ -24,13 +23,13 @@ def document() -> bytes:
 
 
 def _parameter(name: str) -> bytes:
-    """ParametersItem > Parameter > NonBodyParameter > QueryParameterSubSchema {in, name, type}."""
+    """Encode ParametersItem > Parameter > NonBodyParameter > QueryParameterSubSchema {in, name, type}."""
     schema = _message(2, b"query") + _message(4, name.encode()) + _message(6, b"string")
     return _message(1, _message(2, _message(3, schema)))
 
 
 def _message(field: int, content: bytes) -> bytes:
-    """A length-delimited field."""
+    """Encode a length-delimited field."""
     return bytes([field << 3 | 2]) + _varint(len(content)) + content
 
 

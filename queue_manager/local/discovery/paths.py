@@ -1,6 +1,6 @@
-"""What the server serves: versions, groups, resources, OpenAPI.
+"""Discovery endpoints: versions, groups, resources and OpenAPI.
 
-Documents are made once and kept until a CustomResourceDefinition comes, changes or goes.
+Documents are cached until a CustomResourceDefinition is added, changed or removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERSION = "v1.36.3+sluice"
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _STATUS_VERBS = ("get", "patch", "update")
-# Subresource -> (group, version, kind, verbs) of what it takes or gives.
+# Subresource -> (group, version, kind, verbs) of its request or response body.
 _SUBRESOURCES = {
     "binding": ("", "", "Binding", ("create",)),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
@@ -32,7 +32,7 @@ _SUBRESOURCES = {
 
 
 def discovery(registry: KindRegistry, path: str, accept: str) -> tuple[str, bytes] | None:
-    """The content type and body of a discovery document; None if the path names none."""
+    """Return content type and body of a discovery document; None if the path names none."""
     if path == "/openapi/v2":
         return openapi_v2.CONTENT_TYPE, openapi_v2.document()
     catalogue = _catalogues.get(registry)
@@ -42,7 +42,7 @@ def discovery(registry: KindRegistry, path: str, accept: str) -> tuple[str, byte
 
 
 class Catalogue:
-    """All documents about one state of the registry, made when first asked for."""
+    """All documents for one state of the registry, created on first use."""
 
     def __init__(self, registry: KindRegistry) -> None:
         self.generation = registry.generation
@@ -91,7 +91,7 @@ class Catalogue:
         return [group for group in dict.fromkeys(group for group, _ in self._versions) if group]
 
     def _of(self, group: str) -> list[str]:
-        """The versions of a group, the preferred one first."""
+        """Return the versions of a group, the preferred one first."""
         return sorted((version for g, version in self._versions if g == group), key=version_order)
 
     # --- legacy ----------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ _catalogues: WeakKeyDictionary[KindRegistry, Catalogue] = WeakKeyDictionary()
 
 
 def _aggregated(accept: str) -> str:
-    """The version of aggregated discovery that a client prefers, if it wants it at all."""
+    """Return the version of aggregated discovery that a client prefers, or None if it does not accept any."""
     for clause in accept.split(","):
         if "g=apidiscovery.k8s.io" in clause and "as=APIGroupDiscoveryList" in clause:
             version = next((part for part in clause.replace(" ", "").split(";") if part.startswith("v=")), "")
@@ -222,7 +222,7 @@ def _subresource(kind: Kind, name: str) -> Json:
 
 
 def _described(kind: Kind) -> Json:
-    """An entry of aggregated discovery. Built-in kinds leave the group out where it is their own."""
+    """Return an entry of aggregated discovery. Built-in kinds omit the group in responseKind if it is their own."""
     resource = kind.resource
     own = isinstance(kind.schema, CustomSchema)
     response = {

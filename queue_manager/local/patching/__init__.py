@@ -1,1 +1,1 @@
-"""Merge, JSON and strategic merge patches."""
+"""Patch formats of the local API server: merge patch, JSON patch and strategic merge patch."""

@@ -1,7 +1,6 @@
-"""Patches: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge patch.
+"""Apply JSON patch (RFC 6902), merge patch (RFC 7386) and strategic merge patch to an object.
 
-Texts of errors are the server's. A JSON patch cannot make the server work long: operations, copied bytes and
-moved list items are bounded.
+Errors have the API server's texts. The work of a JSON patch is bounded: operations, copied bytes and moved list items.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _UNKNOWN_FORMAT = "the body of the request was in an unknown format - accepted m
 
 
 def apply_patch(kind: Kind, content_type: str, current: Json, patch: bytes) -> Json:
-    """The object after the patch; `current` is used up, but by a merge patch. Raises StatusError 4xx, 500."""
+    """Return the patched object. Consumes `current`, except for a merge patch. Raises StatusError 4xx, 500."""
     media = content_type.partition(";")[0].strip().lower()
     if media == JSON_PATCH:
         return _json_patch(current, patch)
@@ -56,7 +55,7 @@ def is_strategic(content_type: str) -> bool:
 
 
 def require_language(kind: Kind, content_type: str) -> None:
-    """Raises 415 for a kind of patch that objects of this kind do not take."""
+    """Raise 415 for a patch type that objects of this kind do not support."""
     media = content_type.partition(";")[0].strip().lower()
     if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH):
         raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
@@ -68,7 +67,7 @@ def require_language(kind: Kind, content_type: str) -> None:
 
 
 def undecodable(kind: Kind, content_type: str, patch: bytes, patched: bytes, why: str) -> StatusError:
-    """422 for an object that does not decode any more once it is patched, or has unknown fields under Strict."""
+    """Return 422 for a patched object that cannot be decoded, or has unknown fields under Strict."""
     media = content_type.partition(";")[0].strip().lower()
     shown = go(orjson.loads(patch)) if media == STRATEGIC_PATCH else patched.decode()
     why = why.removeprefix(
@@ -82,7 +81,7 @@ def undecodable(kind: Kind, content_type: str, patch: bytes, patched: bytes, why
 
 
 def _converted(why: str) -> str:
-    """A strategic merge patch is converted, not decoded: the same mistakes in other words."""
+    """Reword a decoding error for a strategic merge patch, whose result is converted instead of decoded."""
     match = _MISMATCH.match(why)
     if match is None:
         return why
@@ -121,7 +120,7 @@ def _json_kind(tree: Json) -> str:
 
 
 def merge_patch(current: Json, patch: Json) -> Json:
-    """RFC 7386. `current` stays as it is; the outcome shares with it what the patch does not touch."""
+    """Apply RFC 7386. `current` is not changed; the result shares the untouched parts with it."""
     if not isinstance(patch, dict):
         return patch
     current = dict(current) if isinstance(current, dict) else {}
@@ -139,7 +138,7 @@ def merge_patch(current: Json, patch: Json) -> Json:
 
 
 class _Rejected(Exception):
-    """An operation that cannot be carried out. The server does not say why."""
+    """An operation that cannot be applied. The server does not report the cause."""
 
 
 def _json_patch(current: Json, patch: bytes) -> Json:
@@ -165,7 +164,7 @@ def _json_patch(current: Json, patch: bytes) -> Json:
 
 
 class _Document:
-    """A tree under operations, and how much work they have made so far."""
+    """A tree with operations applied, and the amount of work that they have caused."""
 
     def __init__(self, tree: Json) -> None:
         self._tree = tree
@@ -253,7 +252,7 @@ class _Document:
         value = self._get(source)
         try:
             self._copied += len(orjson.dumps(value))
-        except (orjson.JSONEncodeError, RecursionError):  # deeper than any object may be
+        except (orjson.JSONEncodeError, RecursionError):  # nested deeper than any object may be
             raise _Rejected from None
         if self._copied > MAX_COPIED:
             raise _Rejected
@@ -266,14 +265,14 @@ class _Document:
 
 
 def _pointer(text: Json) -> list[str]:
-    """RFC 6901."""
+    """Parse a JSON pointer (RFC 6901)."""
     if not isinstance(text, str) or (text and not text.startswith("/")):
         raise _Rejected
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 
 def _index(text: str, length: int) -> int:
-    """A place in a list; negative ones count from its end."""
+    """Parse a list index. Negative ones count from the end of the list."""
     if not text.removeprefix("-").isdecimal() or not text.isascii() or len(text) > 10:
         raise _Rejected
     index = int(text) + (length if text.startswith("-") else 0)
@@ -283,7 +282,7 @@ def _index(text: str, length: int) -> int:
 
 
 def same(one: Json, other: Json) -> bool:
-    """Equality of JSON values: 1, 1.0 and true are three."""
+    """Compare JSON values: 1, 1.0 and true are not equal to each other."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
     if isinstance(one, list) and isinstance(other, list):

@@ -1,16 +1,16 @@
-"""Strategic merge patches: merge patches that know which lists are maps, sets or atoms.
+"""Strategic merge patches: merge patches that know which lists are maps, sets or atomic.
 
-The patch is merged into the object map by map, as in a merge patch. A list whose field has the strategy
-"merge" is merged item by item: maps are matched by the field's merge key, plain values form a set. Directives
-in the patch change that:
+The patch is merged into the object map by map, as in a merge patch. A list whose field has the strategy "merge" is
+merged item by item: maps are matched by the field's merge key, plain values form a set. Directives in the patch change
+that:
 
-    $patch: replace | delete | merge        of the map they stand in, or of the list item
-    $retainKeys: [..]                       all other keys of the map go (unions such as a volume's source)
-    $deleteFromPrimitiveList/<field>: [..]  items to take out of a list of plain values
-    $setElementOrder/<field>: [..]          the order of the list afterwards
+    $patch: replace | delete | merge        of the map that contains it, or of the list item
+    $retainKeys: [..]                       remove all other keys of the map (unions such as a volume's source)
+    $deleteFromPrimitiveList/<field>: [..]  items to remove from a list of plain values
+    $setElementOrder/<field>: [..]          the order of the resulting list
 
-Items that only the server knows keep their place relative to those the patch names; otherwise the items of
-the patch come first. Everything is linear in the size of object and patch.
+Items that only the server has keep their position relative to those that the patch names; without an order the items of
+the patch come first. The cost is linear in the size of object and patch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SET_LIKE = (RETAIN, DELETE_FROM, ORDER)
 
 
 class BadPatch(Exception):
-    """A patch that contradicts itself or the schema; the message is the server's."""
+    """A patch that contradicts itself or the schema. The message is the server's."""
 
     def __init__(self, message: str, code: int = 500) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class BadPatch(Exception):
 
 
 def strategic_merge(current: Json, patch: Json, shape: Shape | None) -> Json:
-    """The object after the patch. May take over parts of both arguments. Raises BadPatch."""
+    """Return the patched object, which may share parts of both arguments. Raises BadPatch."""
     if DIRECTIVE in patch:
         return _replaced(patch)
     patch = dict(patch)
@@ -102,10 +102,10 @@ def _retain(current: Json, patch: Json) -> None:
 
 
 def _without_directives(value: Json) -> Json:
-    """A value of the patch as it is stored where nothing was: nulls and directives have had their say."""
+    """Return a value of the patch as stored where the object has no value: without directives and nulls."""
     if isinstance(value, dict):
         if DIRECTIVE in value:
-            return {}  # whatever it directs: so does a real server
+            return {}  # for every directive, as an API server does
         return {
             key: _without_directives(item)
             for key, item in value.items()
@@ -136,7 +136,7 @@ def _merge_list(before: list[Json], patch: list[Json], shape: Shape | None, dele
 
 
 def _maps(before: list[Json], patch: list[Json]) -> bool:
-    """Whether the items are maps. Raises BadPatch if they are not of one kind."""
+    """Return whether the items are maps. Raises BadPatch if the items are of different kinds."""
     kinds = {type(item) for item in [*before, *patch]}
     if len(kinds) > 1:
         raise BadPatch(f"list element types are not identical: [{go(before)} {go(patch)}]")
@@ -146,7 +146,7 @@ def _maps(before: list[Json], patch: list[Json]) -> bool:
 
 
 def _handle_special(before: list[Json], patch: list[Json], key: str) -> tuple[list[Json], list[Json]]:
-    """Carry out `$patch` of list items: delete the item of that key, or replace the whole list."""
+    """Apply `$patch` in list items: delete the item with that key, or replace the whole list."""
     plain, gone, replace = [], set(), False
     for item in patch:
         match item.get(DIRECTIVE):
@@ -181,7 +181,7 @@ def _merge_items(before: list[Json], patch: list[Json], key: str, shape: Shape |
 
 
 def _merge_ordered(current: Json, patch: Json, directive: str, shape: Shape | None) -> None:
-    """A list and the order it shall have."""
+    """Merge a list that has a requested order."""
     order = patch.pop(directive)
     name = directive.removeprefix(ORDER)
     inner = _below(shape, name)
@@ -203,7 +203,7 @@ def _merge_ordered(current: Json, patch: Json, directive: str, shape: Shape | No
 
 
 def _check_order(changes: list[Json], order: list[Json], key: str) -> None:
-    """The items of the patch stand in the order list, in that order. Deletions need not."""
+    """Check that the items of the patch occur in the order list, in that order. Items to delete need not occur."""
     if key:
         for item in order:
             if not isinstance(item, dict):
@@ -222,7 +222,7 @@ def _check_order(changes: list[Json], order: list[Json], key: str) -> None:
 
 
 def _arrange(merged: list[Json], order: list[Json], before: list[Json], key: str) -> list[Json]:
-    """Items that `order` names in its order, the others as they were, woven by their old places."""
+    """Return the items in `order` in its order, merged with the other items by their previous positions."""
     wanted = {_identity(item, key): index for index, item in enumerate(order)}
     old = {_identity(item, key): index for index, item in reversed(list(enumerate(before)))}
     named = [item for item in merged if _identity(item, key) in wanted]
@@ -250,7 +250,7 @@ def _require_key(item: Json, key: str) -> Any:
 
 
 def _identity(item: Json, key: str) -> Any:
-    """What makes two items the same: the merge key's value as text, or the value itself."""
+    """Return the identity of an item: the merge key's value as text, or the item itself."""
     if key and isinstance(item, dict):
         return go(item.get(key))
     return (type(item).__name__, go(item))
@@ -262,7 +262,7 @@ def _go_type(value: Json) -> str:
 
 
 def go(value: Json) -> str:
-    """A value as Go's %v prints it."""
+    """Format a value like Go's %v."""
     if isinstance(value, dict):
         return f"map[{' '.join(f'{key}:{go(value[key])}' for key in sorted(value))}]"
     if isinstance(value, list):

@@ -131,7 +131,7 @@ def carry_over(call: Call, new: Json, old: Json) -> None:
     for name in OWNED:
         if name in before:
             meta[name] = before[name]
-        elif name not in FINALIZING:  # changed finalizing fields are rejected as a change
+        elif name not in FINALIZING:  # these stay in the object, so that validation rejects the change
             meta.pop(name, None)
     meta["resourceVersion"] = before["resourceVersion"]
     if "generateName" in before:

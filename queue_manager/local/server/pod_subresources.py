@@ -1,4 +1,4 @@
-"""What can be done to a pod besides reading and writing it: bind it to a node, evict it, read its logs."""
+"""The pod subresources `binding`, `eviction` and `log`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PodSubresources:
         meta = binding.get("metadata") or {}
         self._check_bindable(call, pod, meta)
         pod["spec"]["nodeName"] = node
-        (pod.get("status") or {}).pop("nominatedNodeName", None)  # a promise that is kept
+        (pod.get("status") or {}).pop("nominatedNodeName", None)  # the nomination ends when the pod is bound
         for name in ("labels", "annotations"):
             if meta.get(name):
                 pod["metadata"][name] = {**(pod["metadata"].get(name) or {}), **meta[name]}
@@ -69,23 +69,23 @@ class PodSubresources:
             raise errors.conflict(BINDING, call.name, problem)
 
     def evict(self, call: Call) -> bytes:
-        """POST of an Eviction: announce the disruption in the pod's status, then delete the pod (KEP-3329)."""
+        """POST of an Eviction: add DisruptionTarget to the pod's status, then delete the pod (KEP-3329)."""
         eviction = read_body(call.request)
         tree = eviction.get("deleteOptions") or {}
         options = DeleteOptions.of_tree(tree | ({"dryRun": ["All"]} if call.dry_run else {}))
         stored = self._writer.require(call)
-        self._deleter.delete(call, replace(options, dry_run=True))  # what may not go is not marked either
+        self._deleter.delete(call, replace(options, dry_run=True))  # a pod that cannot be deleted gets no condition
         if options.dry_run:
             return done()
         pod, old = decode(stored), decode(stored)
         if _may_be_announced(pod):
             set_condition(pod, announcement(EVICTION_REASON, EVICTION_MESSAGE, self._store.now()))
             self._writer.store(call, pod, old)
-        self._deleter.delete(call, replace(options, resource_version=""))  # the mark has just changed it
+        self._deleter.delete(call, replace(options, resource_version=""))  # the condition changed the version
         return done()
 
     def log(self, call: Call) -> Response | Stream:
-        """GET of a container's output; of a pod without node there is none. Raises 400, 404, 422."""
+        """GET of a container's output, which is empty for an unscheduled pod. Raises 400, 404, 422."""
         options = log_options.parse(call)
         pod = decode(self._writer.require(call))
         container = log_options.container_of(pod, call.option("container"))
@@ -105,7 +105,9 @@ async def _relay(lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 def _may_be_announced(pod: Json) -> bool:
-    """A pod that has ended, is being deleted or has a cause of disruption keeps its conditions."""
+    """Return whether the pod gets the condition: it has not ended, is not being deleted and has no cause of disruption
+    yet.
+    """
     status = pod.get("status") or {}
     if status.get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
         return False
@@ -113,7 +115,9 @@ def _may_be_announced(pod: Json) -> bool:
 
 
 def set_condition(pod: Json, condition: Json) -> None:
-    """Put a condition into status, in place of one of its type; the transition time stays if nothing turned."""
+    """Set a condition in status, in place of one of its type. Keep the transition time if its status does not
+    change.
+    """
     status = pod.setdefault("status", {})
     conditions: list[Any] = status.get("conditions") or []
     for index, present in enumerate(conditions):
@@ -128,5 +132,5 @@ def set_condition(pod: Json, condition: Json) -> None:
 
 
 def done() -> bytes:
-    """The Status of an act that leaves no object to show."""
+    """Return the Status of an action that returns no object."""
     return orjson.dumps({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})

@@ -1,6 +1,6 @@
-"""Virtual resources that answer questions about the caller: who am I, may I.
+"""Virtual resources for questions about the caller: SelfSubjectReview and SelfSubjectAccessReview.
 
-Whoever holds the token may do everything; these exist so that `kubectl auth can-i` and `kubectl auth whoami` say so.
+The holder of the token may do everything; these resources let `kubectl auth can-i` and `kubectl auth whoami` say so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GROUPS = ["system:masters", "system:authenticated"]
 
 
 def review(target: CallTarget, request: ServerRequest) -> Json | None:
-    """The answer to a POST, or None if the target is no such resource. Raises 400, 413, 415."""
+    """Return the response to a POST, or None if the target is no such resource. Raises 400, 413, 415."""
     match target.group, target.plural:
         case "authorization.k8s.io", plural if plural in ACCESS:
             status: Json = {"allowed": True, "reason": "the token of this server may do everything"}
@@ -33,7 +33,7 @@ def review(target: CallTarget, request: ServerRequest) -> Json | None:
             status = {"userInfo": {"username": request.user, "groups": GROUPS}}
         case _:
             return None
-    # kubectl asks in protobuf; the answer is the same whatever the question.
+    # kubectl sends protobuf, which is not decoded: the answer does not depend on the body.
     body = read_body(request) if request.body and media_type(request) != PROTOBUF else {}
     named = {"kind": KINDS[target.plural], "apiVersion": f"{target.group}/{target.version}"}
     return body | named | {"metadata": body.get("metadata") or {"creationTimestamp": None}, "status": status}

@@ -1,4 +1,4 @@
-"""Label and field selectors: their text forms, as lists and watches take them.
+"""Parse the text forms of label and field selectors, as lists and watches take them.
 
 Errors are StatusError 400 with the server's texts.
 """
@@ -13,7 +13,7 @@ from job_controller.annotations import integer
 from queue_manager.api.resources import Resource
 from queue_manager.local.errors import bad_request
 
-LIMIT = 64 * 1024  # characters of a selector; more cannot be meant
+LIMIT = 64 * 1024  # characters of a selector
 _TOKEN = re.compile(r"\s+|(==|=|!=|!|<|>|,|\(|\)|[^\s=!<>,()]+)")
 _SYMBOLS = frozenset({"==", "=", "!=", "!", "<", ">", ",", "(", ")"})
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
@@ -80,11 +80,11 @@ class LabelMatcher:
 
 
 class _Wrong(Exception):
-    """A text that is no selector; the message is the parser's."""
+    """A malformed selector; the message is the parser's."""
 
 
 class _WrongRequirement(_Wrong):
-    """The same, inside one requirement."""
+    """A malformed requirement of a selector."""
 
 
 def parse_labels(text: str) -> LabelMatcher:
@@ -100,7 +100,7 @@ def parse_labels(text: str) -> LabelMatcher:
 
 
 class _Parser:
-    """Recursive descent over the tokens, with the messages of the original parser."""
+    """Recursive descent over the tokens, with the messages of the parser in k8s.io/apimachinery/pkg/labels."""
 
     def __init__(self, text: str) -> None:
         if len(text) > LIMIT:
@@ -227,18 +227,18 @@ class FieldMatcher:
         return bool(self.terms)
 
     def exactly(self, field: str) -> str | None:
-        """The one value that `field` must have, if the selector says so."""
+        """Return the value that the selector requires `field` to equal, if any."""
         return next((value for name, value, equal in self.terms if name == field and equal), None)
 
     def require_supported(self, supported: Callable[[str], bool], resource: Resource) -> None:
-        """Raises StatusError 400 for a field the kind cannot be selected by."""
+        """Raise StatusError 400 for a field by which the kind cannot be selected."""
         for field, _, _ in self.terms:
             if not supported(field):
                 raise bad_request(unsupported(field, resource))
 
 
 def unsupported(field: str, resource: Resource) -> str:
-    """How the server refuses a field differs from kind to kind."""
+    """Return the error for an unsupported field. Its text differs from kind to kind, as on an API server."""
     match resource.kind:
         case "Pod" | "Node" | "Event" | "Namespace" | "Secret":
             return f"field label not supported: {field}"
@@ -259,7 +259,7 @@ def parse_fields(text: str) -> FieldMatcher:
 
 
 def _split(text: str) -> list[str]:
-    """At commas that are not escaped."""
+    """Split at unescaped commas."""
     return re.findall(r"(?:\\.|[^,\\]|\\$)+", text, re.DOTALL)
 
 

@@ -1,8 +1,8 @@
-"""Long answers are made in turns: who asks for what takes seconds waits for it, and nobody else does.
+"""Split work that takes seconds into turns, so that only the client that requested it waits.
 
-A list of thousands of objects through a selector of thousands of terms, or as a table of what paths find in them, is
-many small steps. After a moment of them the event loop gets to everything else; a client that goes away meanwhile ends
-the work.
+A list of thousands of objects through a selector of thousands of terms, or as a table whose columns evaluate paths,
+consists of many small steps. Every `TURN` seconds the event loop runs its other tasks. A client that disconnects
+cancels the work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TURN = 0.02  # seconds
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items, one by one. What they are read from must not change: others come in between."""
+    """Iterate over the items. Their source must not change meanwhile, because other tasks run in between."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     for item in items:

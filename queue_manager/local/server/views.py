@@ -1,6 +1,6 @@
-"""Objects on their way out: as they are stored, as rows of a Table, or only their metadata.
+"""Encode objects for responses: as they are stored, as rows of a Table, or as metadata only.
 
-Plain JSON is spliced from the stored bytes; nothing is decoded for it.
+Plain JSON is spliced from the stored bytes without decoding them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EVENT_TAIL = b"}\n"
 
 
 class ResponseView:
-    """How one request wants to see objects of one kind."""
+    """The form in which one request gets objects of one kind."""
 
     def __init__(self, kind: Kind, form: Form, include_object: str = "Metadata") -> None:
         self._kind = kind
@@ -45,16 +45,16 @@ class ResponseView:
         self._translated = kind.from_stored is not None
         self._head = _heads(kind.resource)[0]
         self._since = kind.converted_since
-        # Items of a list say what they are only where they are custom objects; so do those of a real server.
+        # Only custom objects carry apiVersion and kind as items of a list, as on an API server.
         self._named = isinstance(kind.schema, CustomSchema)
 
     @property
     def plain(self) -> bool:
-        """Whether objects are shown as they are."""
+        """Return whether objects are sent in their own form."""
         return self._form == "json"
 
     def one(self, data: bytes, now: Callable[[], datetime]) -> bytes:
-        """A single object; what it is shown as may depend on the time."""
+        """Encode a single object. `now` is used by forms that depend on the time, such as the age in a Table."""
         if self._form == "json":
             return self._json(data)
         tree = self._tree(data)
@@ -64,13 +64,13 @@ class ResponseView:
         return orjson.dumps(self._table([tree], meta, now()))
 
     async def many(self, stored: Sequence[Stored], meta: dict[str, Any], now: datetime) -> bytes:
-        """A list with its metadata."""
+        """Encode a list with its metadata."""
         empty = orjson.dumps(self._list(meta, now))
         items = [self._listed(item.data, now) async for item in in_turns(stored)]
         return b"%b[%b]}" % (empty.removesuffix(b"[]}"), b",".join(items))
 
     def _list(self, meta: dict[str, Any], now: datetime) -> Json:
-        """A list without items, which are what comes last in it."""
+        """Encode a list without its items, which are the last field."""
         if self._form == "table":
             return self._table([], meta, now)
         if self._form == "partial":
@@ -79,7 +79,7 @@ class ResponseView:
         return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta, "items": []}
 
     def _listed(self, data: bytes, now: datetime) -> bytes:
-        """An object in a list, in the form asked for."""
+        """Encode an item of a list in the requested form."""
         if self._form == "json":
             return self._item(data)
         if self._form == "partial":
@@ -87,7 +87,7 @@ class ResponseView:
         return orjson.dumps(to_row(self._kind, self._tree(data), now, self._include))
 
     async def events(self, changes: Iterable[tuple[str, Stored]], now: datetime) -> bytes:
-        """Watch events, a line each."""
+        """Encode watch events, one per line."""
         parts: list[bytes] = []
         async for kind, stored in in_turns(changes):
             parts.append(_EVENT_HEAD[kind])
@@ -105,7 +105,7 @@ class ResponseView:
         return orjson.dumps(table)
 
     def bookmark(self, revision: int, *, initial_events_end: bool = False) -> bytes:
-        """A watch event that says only how far the watch has come."""
+        """Encode a bookmark event, which reports only the revision that the watch has reached."""
         meta: dict[str, Any] = {"resourceVersion": str(revision)}
         if initial_events_end:
             meta["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -120,7 +120,7 @@ class ResponseView:
         return b"".join((_EVENT_HEAD["BOOKMARK"], orjson.dumps(tree), _EVENT_TAIL))
 
     def _item(self, data: bytes) -> bytes:
-        """An object as an item of a list."""
+        """Encode an object as an item of a list."""
         data = self._json(data)
         if self._named:
             return data
@@ -156,28 +156,31 @@ _head = msgspec.json.Decoder(_Head)
 
 
 def _revision(data: bytes) -> int:
-    """The resourceVersion of an object, 0 if it has none yet. Others may have fields, and labels, of that name."""
+    """Return the resourceVersion of an object, 0 if it has none yet.
+
+    Other fields and labels of the same name do not count.
+    """
     return int(_head.decode(data).metadata.resourceVersion or 0)
 
 
 @lru_cache(maxsize=1024)
 def _heads(resource: Resource) -> tuple[bytes, bytes]:
-    """How objects of a kind begin."""
+    """Return the bytes with which objects of a kind begin."""
     version, name = resource.api_version.encode(), resource.kind.encode()
     return b'{"apiVersion":"%b","kind":"%b",' % (version, name), b'{"kind":"%b","apiVersion":"%b",' % (name, version)
 
 
 def shown(kind: Kind, tree: Json) -> Json:
-    """A stored object as a kind shows it."""
+    """Return a stored object in the form of a kind."""
     translate = kind.from_stored
     return translate(tree) if translate else tree
 
 
 def partial(tree: Json) -> Json:
-    """PartialObjectMetadata of an object."""
+    """Return the PartialObjectMetadata of an object."""
     return {"kind": "PartialObjectMetadata", "apiVersion": META_VERSION, "metadata": tree["metadata"]}
 
 
 def error_event(status: Json) -> bytes:
-    """The last event of a watch that cannot go on."""
+    """Encode the ERROR event that ends a watch."""
     return b"".join((_EVENT_HEAD["ERROR"], orjson.dumps(status), _EVENT_TAIL))

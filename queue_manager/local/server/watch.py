@@ -1,13 +1,13 @@
-"""Watches: a list that goes on.
+"""The watch verb: report the changes of a collection as they are committed.
 
-A watch starts from a state or from a revision, then follows the resource's history:
+A watch starts from a state or from a revision, then follows the change log of the resource:
 
     initial state (ADDED ...) -> [bookmark: initial events end] -> changes -> ... -> end
 
-With a resourceVersion there is no initial state (unless sendInitialEvents asks for it). It ends at its time limit,
-when the server closes, when the definition of its kind changes, or with an ERROR event 410 when history no longer
-reaches its position: at the start (the client was away too long) or later (it reads too slowly). A change is shown as
-seen through the selectors: an object that starts to match is ADDED, one that stops to match is DELETED.
+With a resourceVersion there is no initial state, unless sendInitialEvents requests one. The watch ends at its time
+limit, when the server closes, when the definition of its kind changes, or with an ERROR event 410 when the change log
+no longer contains its position: at the start (the client's revision is too old) or later (the client reads too slowly).
+Selectors apply to changes: an object that starts to match is ADDED, one that no longer matches is DELETED.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from queue_manager.local.server.views import error_event
 from queue_manager.local.storage.store import Forgotten, Store, Stored, StoredChange
 
 BOOKMARK_SECONDS = 60.0
-DEFAULT_SECONDS = 3000.0  # a client that gives no limit renews its watch after this long
-# Changes per chunk, and bytes of them unless a single one has more: bounds the memory a slow connection holds.
+DEFAULT_SECONDS = 3000.0  # limit of a watch without timeoutSeconds
+# Changes and bytes per chunk (a larger change is a chunk of its own); bounds the memory of a slow connection.
 BATCH = 500
 BATCH_WEIGHT = 1 << 20
 
 
 class Watch:
-    """One watch, prepared: everything that can be refused has been by the time it is made."""
+    """One watch, ready to send. Creating it raises all errors that reject the request."""
 
     def __init__(self, store: Store, call: Call, closing: Callable[[], bool], served: Callable[[], bool]) -> None:
         check_watch_options(call)
@@ -56,10 +56,10 @@ class Watch:
             asked = store.revision
         elif not asked:
             asked = store.revision
-        self._revision = asked  # everything up to here has been shown
+        self._revision = asked  # all changes up to this revision have been sent
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """The lines of the answer. Writes made before the watch was prepared must be settled."""
+        """Yield the lines of the response. Writes made before the watch was created must be settled."""
         view, store = self._call.view, self._store
         try:
             position = self._history.position(self._revision)
@@ -110,7 +110,7 @@ class Watch:
             await self._history.wait(min(end, bookmark_at if self._bookmarks else end) - now)
 
     async def _seen(self, changes: Iterable[StoredChange]) -> list[tuple[str, Stored]]:
-        """The changes as they look through namespace and selectors."""
+        """Translate changes into events as seen through namespace and selectors."""
         namespace = self._call.namespace
         if namespace:
             changes = [change for change in changes if change.new.namespace == namespace]
@@ -131,7 +131,7 @@ class Watch:
         return None
 
     def _at(self, stored: Stored, revision: int) -> Stored:
-        """An old state, as this kind shows it, under the revision at which it ceased to match."""
+        """Return an old state in the form of this kind, with the revision at which it ceased to match."""
         tree = self._call.load(stored)
         tree["metadata"]["resourceVersion"] = str(revision)
         fields = (stored.key, stored.namespace, stored.name, stored.uid, revision, stored.labels, stored.fields)
@@ -142,7 +142,7 @@ class Watch:
 
 
 def _fitting(stored: list[Stored]) -> int:
-    """How many of the first make a chunk."""
+    """Return how many of the first changes fit into one chunk."""
     weight = 0
     for count, one in enumerate(stored):
         weight += len(one.data)

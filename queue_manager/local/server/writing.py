@@ -1,9 +1,9 @@
-"""Creating and changing objects: one pipeline for all kinds.
+"""Create and change objects: one pipeline for all kinds.
 
     decode -> metadata -> admission (mutate) -> defaults -> validation -> admission (validate) -> store
 
-Everything between reading the old object and storing the new one happens without giving up the event loop, so no
-other request comes between: conflicts are found by comparing resourceVersions, and patches never need a retry.
+There is no await between reading the old object and storing the new one, so no other request runs in between: conflicts
+are found by comparing resourceVersions, and patches never need a retry.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from queue_manager.local.server.call import Call, check_write_options, name_of
 from queue_manager.local.server.decoding import SCHEME, read_object
 from queue_manager.local.storage.store import Store, Stored, decode
 
-MAX_NAME_ATTEMPTS = 8  # of generateName, as upstream
+MAX_NAME_ATTEMPTS = 8  # names tried for one generateName, as upstream
 
 
 class Writer:
@@ -57,7 +57,7 @@ class Writer:
         return self._finish_create(call, obj)
 
     def _free_name(self, call: Call, obj: Json) -> None:
-        """Another random name while the one given is taken; after some attempts it is the client's turn."""
+        """Generate another name while the name is taken; after MAX_NAME_ATTEMPTS the client has to retry."""
         meta = obj["metadata"]
         for _ in range(MAX_NAME_ATTEMPTS - 1):
             if self._store.get(call.table, meta.get("namespace", ""), meta["name"]) is None:
@@ -85,7 +85,7 @@ class Writer:
     # --- update --------------------------------------------------------------------------------------------
 
     def update(self, call: Call) -> bytes:
-        """PUT of an object (for some kinds of a new one too) or of its status. Raises as `create` and `patch` do."""
+        """PUT of an object (for some kinds also of a new one) or of its status. Raises as `create` and `patch` do."""
         check_write_options(call, "UpdateOptions")
         new = read_object(call.request, call.kind, call.warnings)
         self._decoded(call, new)
@@ -126,7 +126,7 @@ class Writer:
     # --- apply ---------------------------------------------------------------------------------------------
 
     def applied_create(self, call: Call, new: Json) -> bytes:
-        """Create the object that a configuration makes; its managers are known already."""
+        """Create the object from an apply configuration; its managers are already computed."""
         self._patched(call, new)
         meta = new["metadata"]
         if call.resource.namespaced:
@@ -137,17 +137,17 @@ class Writer:
         return self._finish_create(call, new)
 
     def applied_update(self, call: Call, new: Json, old: Json) -> bytes:
-        """Store what a configuration made of an object, with its managers."""
+        """Store the result of an apply, with its managers."""
         self._patched(call, new)
         return self.replace(call, new, old, applied=True)
 
     def replace(self, call: Call, new: Json, old: Json, *, applied: bool = False) -> bytes:
-        """Store `new` in place of `old`, which is as it is stored; they may share what is the same in both."""
+        """Store `new` in place of `old`, which is in its stored form. The two may share unchanged parts."""
         kind, status = call.kind, call.subresource == "status"
         object_metadata.carry_over(call, new, old)
         if status:
             meta = new["metadata"]
-            if kind.is_custom:  # the status of a custom object brings no metadata along
+            if kind.is_custom:  # a status write to a custom object does not change metadata
                 managers = {"managedFields": meta["managedFields"]} if "managedFields" in meta else {}
                 meta = {
                     **{name: value for name, value in old["metadata"].items() if name != "managedFields"},
@@ -182,13 +182,15 @@ class Writer:
         return self.store(call, new, old)
 
     def store(self, call: Call, new: Json, old: Json) -> bytes:
-        """Write the new state; nothing when it is the old one; remove what has nothing more to wait for."""
+        """Write `new` unless it equals `old`. Remove an object that is being deleted and has nothing more to
+        wait for.
+        """
         if new == old:
             return orjson.dumps(old)
         if call.dry_run:
             return orjson.dumps(new)
         if is_finalized(new):
-            answer = orjson.dumps(new)  # the version of the deletion is seen by watches only
+            answer = orjson.dumps(new)  # only watches show the revision of the deletion
             self._store.remove(call.table, call.stored_form(old))
             return answer
         return self._put(call, new)
@@ -202,14 +204,14 @@ class Writer:
     # --- steps ---------------------------------------------------------------------------------------------
 
     def require(self, call: Call) -> Stored:
-        """The object of the URL. Raises 404."""
+        """Return the object that the URL names. Raises 404."""
         stored = self._store.get(call.table, call.namespace, call.name)
         if stored is None:
             raise errors.not_found(call.resource, call.name)
         return stored
 
     def _decoded(self, call: Call, obj: Json) -> None:
-        """Strict decoding: unknown fields are refused, reported or dropped, as the client asks."""
+        """Decode strictly: unknown fields are rejected, reported or dropped, as fieldValidation says."""
         unknown = call.kind.schema.check(obj)
         if not unknown:
             return
@@ -222,13 +224,13 @@ class Writer:
         self._tolerate(call, obj, unknown)
 
     def _patched(self, call: Call, obj: Json, old: Json | None = None) -> None:
-        """The same for the outcome of a patch, where unknown fields make it invalid.
+        """Decode the result of a patch like `_decoded`; here unknown fields make the object invalid.
 
-        A client that asks for field validation is told of fields named twice, which equal values do not show.
+        If the client requests field validation, nothing is skipped as equal to `old`, which would hide repeated fields.
         """
         old = None if call.option("fieldValidation") else old
         content_type, body = call.request.headers.get("content-type", ""), call.request.body
-        if is_strategic(content_type):  # it is converted to the kind it patches, whatever it calls itself
+        if is_strategic(content_type):  # converted to the kind of the URL, regardless of its own apiVersion and kind
             own = {"apiVersion": call.resource.api_version, "kind": call.resource.kind}
             obj.update({field: value for field, value in own.items() if isinstance(obj.get(field, ""), str)})
         before = orjson.dumps(obj)
@@ -273,7 +275,7 @@ class Writer:
 
 
 def is_finalized(obj: Json) -> bool:
-    """Whether an object that is being deleted has nothing more to wait for."""
+    """Return whether an object that is being deleted has nothing more to wait for."""
     meta = obj["metadata"]
     if "deletionTimestamp" not in meta or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
         return False

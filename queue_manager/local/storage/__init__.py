@@ -1,1 +1,1 @@
-"""Objects under one increasing resourceVersion: the store, its history for watches, its journal on disk."""
+"""The object store: objects under one increasing resourceVersion, a change log for watches, and a journal on disk."""

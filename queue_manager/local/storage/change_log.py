@@ -1,9 +1,8 @@
-"""The recent changes of one resource: what watches are fed from.
+"""The recent changes of one resource, from which watches read.
 
-A log of changes with absolute positions. Watchers do not own buffers: each is a position in this log, so a
-change costs the same for one watcher and for a hundred, and memory is bounded however slow a reader is. The
-log forgets its oldest changes; a reader that fell behind that point is told so (`Forgotten`) and starts anew,
-which is what 410 Gone means.
+Changes have absolute positions in the log. A watcher owns no buffer, only a position, so a change costs the same for
+one watcher and for a hundred, and memory is bounded however slowly a client reads. The log drops its oldest changes; a
+reader behind that point gets `Forgotten` (410 Gone) and has to list again.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-WEIGHT = 64 << 20  # bytes of objects in one log; twice as much before it is trimmed
+WEIGHT = 64 << 20  # bytes of objects kept in one log; it is trimmed at twice as much
 
 
 @dataclass(slots=True, eq=False)
 class Stored:
-    """One version of one object: its JSON as sent, and the few fields that selecting and collecting need.
+    """One version of one object: its JSON as sent, and the fields needed for selectors and garbage collection.
 
-    `fields` is None for an object read from disk whose field-selector values have not been asked for yet.
+    `fields` is None for an object loaded from disk until its field-selector values are first needed.
     """
 
     key: str  # "<namespace>/<name>": the order of lists
@@ -34,7 +33,7 @@ class Stored:
 
 
 class StoredChange(NamedTuple):
-    """A committed write. For a deletion `new` is the last state, carrying the revision of the deletion."""
+    """A committed write. For a deletion `new` is the last state, with the revision of the deletion."""
 
     type: str  # ADDED, MODIFIED, DELETED
     resource: str
@@ -47,7 +46,7 @@ class StoredChange(NamedTuple):
 
 
 class Forgotten(Exception):
-    """The log no longer reaches back to the asked position. `oldest` is the first revision it can start from."""
+    """The log no longer contains the requested position. `oldest` is the first revision from which it can be read."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(f"history begins after revision {oldest}")
@@ -55,7 +54,7 @@ class Forgotten(Exception):
 
 
 class ChangeLog:
-    """Bounded log of the changes of one resource: by their number, and by what their objects weigh."""
+    """The changes of one resource, bounded by their number and by the size of their objects."""
 
     def __init__(self, limit: int, since: int, weight: int = WEIGHT) -> None:
         self._limit = limit
@@ -68,18 +67,18 @@ class ChangeLog:
 
     @property
     def end(self) -> int:
-        """The position after the newest change."""
+        """Return the position after the newest change."""
         return self._first + len(self._changes)
 
     def append(self, change: StoredChange) -> None:
         self._changes.append(change)
         self._weight += len(change.new.data)
-        # Trim in bulk: a list forgets its head at a cost.
+        # Trim in bulk, because deleting the head of a list moves all other items.
         if len(self._changes) >= self._limit * 2 or self._weight >= self._weight_limit * 2:
             self._trim()
 
     def _trim(self) -> None:
-        """Forget the oldest changes; the newest one stays, whatever it weighs."""
+        """Drop the oldest changes. The newest one is kept, whatever its size."""
         drop = max(0, len(self._changes) - self._limit)
         self._weight -= sum(len(change.new.data) for change in self._changes[:drop])
         while self._weight > self._weight_limit and drop < len(self._changes) - 1:
@@ -91,7 +90,7 @@ class ChangeLog:
             del self._changes[:drop]
 
     def position(self, revision: int) -> int:
-        """Where the changes after a revision begin. Raises Forgotten."""
+        """Return the position of the first change after a revision. Raises Forgotten."""
         if revision < self._since:
             raise Forgotten(self._since)
         low, high = 0, len(self._changes)
@@ -104,14 +103,14 @@ class ChangeLog:
         return self._first + low
 
     def read(self, position: int, limit: int) -> list[StoredChange]:
-        """Up to `limit` changes from a position on. Raises Forgotten."""
+        """Return up to `limit` changes from a position on. Raises Forgotten."""
         start = position - self._first
         if start < 0:
             raise Forgotten(self._since)
         return self._changes[start : start + limit]
 
     def after(self, revision: int) -> Iterator[StoredChange]:
-        """All changes after a revision, oldest first. Raises Forgotten."""
+        """Return all changes after a revision, oldest first. Raises Forgotten."""
         start = self.position(revision) - self._first
         for index in range(start, len(self._changes)):
             yield self._changes[index]
@@ -123,7 +122,7 @@ class ChangeLog:
             _wake(sleeper)
 
     async def wait(self, seconds: float) -> None:
-        """Until woken, or for so many seconds of loop time."""
+        """Wait until `wake` is called, or for so many seconds of loop time."""
         loop = asyncio.get_running_loop()
         sleeper = loop.create_future()
         timer = loop.call_later(seconds, _wake, sleeper)

@@ -1,7 +1,7 @@
-"""The data directory of a local cluster: what it holds, and when a cluster must not be started from it.
+"""The data directory of a local cluster: its files, and the checks before a cluster starts from it.
 
-Jobs run as whoever starts the cluster, with the rights of that user on this machine. So the files that say which Jobs
-there are must be that user's own, and nobody else may be able to replace them. Each function raises JournalUnusable.
+Jobs run with the rights of the user who starts the cluster. So the files that define the Jobs must belong to that user,
+and nobody else may be able to replace them. Each function raises JournalUnusable.
 
     objects.db       the objects (journal.py), with -wal and -shm beside it while it is open
     lock             held while a cluster runs
@@ -28,12 +28,14 @@ PODS = "pods"
 KUBECONFIG = "kubeconfig"
 CERTIFICATE = "serving.pem"
 ALL = (DATABASE, WRITE_AHEAD_LOG, SHARED_MEMORY, LOCK, PODS, KUBECONFIG, CERTIFICATE)
-WITH_A_DATABASE = (PODS, WRITE_AHEAD_LOG, KUBECONFIG, CERTIFICATE)  # nothing of it is written before the database
-SMALLEST_DATABASE = 512  # bytes: no page of SQLite is smaller
+WITH_A_DATABASE = (PODS, WRITE_AHEAD_LOG, KUBECONFIG, CERTIFICATE)  # all of these are written after the database
+SMALLEST_DATABASE = 512  # bytes: the smallest page of SQLite
 
 
 def refuse_shared(directory: Path) -> None:
-    """A directory in which others may put a database of theirs: their Jobs would run as this user."""
+    """Reject a directory that other users can write to: Jobs of a database that they put there would run as
+    this user.
+    """
     status = directory.stat()
     if status.st_mode & stat.S_IWOTH:
         raise JournalUnusable(f"{directory} can be written by everybody: chmod go-w {directory}")
@@ -43,7 +45,7 @@ def refuse_shared(directory: Path) -> None:
 
 
 def refuse_strangers(directory: Path) -> None:
-    """A directory that belongs to another user, or has a part that does."""
+    """Reject a directory if it, or a file of the cluster in it, belongs to another user."""
     for path in (directory, *(directory / name for name in ALL)):
         owner = path.stat().st_uid if path.exists() else os.geteuid()
         if owner != os.geteuid():
@@ -53,11 +55,11 @@ def refuse_strangers(directory: Path) -> None:
 
 
 def refuse_without_database(directory: Path) -> None:
-    """A directory whose database is missing or empty, while parts of the cluster that it had are there.
+    """Reject a directory whose database is missing or empty although other files of a cluster exist.
 
-    The cluster would begin anew, and end the processes of pods that it does not know; SQLite takes an empty file for a
-    new database, and throws its write-ahead log away. A first start that was killed may leave an empty database, but
-    nothing beside it yet; an empty folder for pods is no part of a cluster.
+    The cluster would start empty and kill the processes of pods that it does not know, and SQLite would take an empty
+    file for a new database and discard its write-ahead log. A first start that was killed may leave an empty database,
+    but no other files; an empty pods folder does not count.
     """
     database = directory / DATABASE
     if database.exists() and database.stat().st_size >= SMALLEST_DATABASE:
@@ -75,7 +77,9 @@ def _holds_something(path: Path) -> bool:
 
 
 def _is_private_group(gid: int) -> bool:
-    """Whether this user is the only member of the group, as with the group that many systems make for each user."""
+    """Return whether this user is the only member of the group, such as the group that many systems create for each
+    user.
+    """
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:

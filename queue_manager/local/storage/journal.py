@@ -1,9 +1,9 @@
-"""The store's objects on disk: one SQLite file in write-ahead mode, and a lock so that one process owns it.
+"""The store's objects on disk: one SQLite file in WAL mode, and a lock so that one process owns it.
 
-`commit` is one transaction. SQLite in WAL mode with synchronous=NORMAL survives the death of the process at any
-moment (kill -9) without losing a commit; a power cut may lose the last ones but never leaves half of one.
-The lock is flock(2) on a file beside the database: the kernel lets go of it however the process ends. It also tells
-whether the directory is still there: SQLite would go on writing to a file that nobody can open any more.
+`commit` is one transaction. SQLite in WAL mode with synchronous=NORMAL survives the death of the process at any moment
+(kill -9) without losing a commit; a power failure may lose the last commits but never leaves a partial one. The lock is
+flock(2) on a file beside the database: the kernel releases it however the process ends. The lock file also shows
+whether the directory still exists: SQLite would continue to write to a deleted file that nobody can open again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY CHECK (id = 0), revis
 INSERT OR IGNORE INTO counter VALUES (0, 0);
 """
 FORMAT = 1  # PRAGMA user_version
-LOCK_SECONDS = 0.5  # to wait for a stranger who has it locked; nothing else is done meanwhile
-# What a start runs into that is no fault of the database.
+LOCK_SECONDS = 0.5  # to wait while another process has the database locked; blocks the event loop
+# Errors at start that do not mean a damaged database.
 SURROUNDINGS = {
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_NOMEM,
@@ -38,7 +38,7 @@ _DELETE = "DELETE FROM objects WHERE resource = ? AND key = ?"
 
 
 class DataDirectoryInUse(Exception):
-    """Another process owns the data directory; `pid` is 0 when it did not say who it is."""
+    """Another process owns the data directory; `pid` is 0 if its lock file names none."""
 
     def __init__(self, path: Path, pid: int) -> None:
         who = f"process {pid}" if pid else "another process"
@@ -48,7 +48,7 @@ class DataDirectoryInUse(Exception):
 
 
 class Journal:
-    """The objects of one data directory. Open with `Journal.open`."""
+    """The objects of one data directory. Create it with `Journal.open`."""
 
     def __init__(self, connection: sqlite3.Connection, lock: int, file: Path) -> None:
         self._connection = connection
@@ -59,8 +59,8 @@ class Journal:
     def open(cls, directory: Path | str) -> Journal:
         """Open or create `<directory>/objects.db` (directory 0700, created if missing).
 
-        Raises DataDirectoryInUse(pid) when another process has it open, JournalUnusable when it is damaged, belongs to
-        another user, may be written by others or lacks its database, OSError when there is no room or no right, or
+        Raises DataDirectoryInUse(pid) when another process has it open; JournalUnusable when it is damaged, belongs to
+        another user, is writable by others or lacks its database; OSError when there is no space, no permission, or
         another process has locked the database.
         """
         path = Path(directory)
@@ -83,7 +83,7 @@ class Journal:
         return cls(connection, lock, file)
 
     def load(self) -> tuple[int, Iterable[Row]]:
-        """The last revision, and all objects. Raises as `open` does, also when damage is come to."""
+        """Return the last revision and all objects. Raises as `open` does, also when damage is found while reading."""
         try:
             (revision,) = self._connection.execute("SELECT revision FROM counter").fetchone()
         except sqlite3.Error as error:
@@ -94,7 +94,7 @@ class Journal:
         try:
             for row in self._connection.execute("SELECT resource, key, revision, data FROM objects"):
                 yield Row._make(row)
-            # What was just read does not tell of the index: where that is damaged, only writes would fail.
+            # Reading all rows does not use the index: if it is damaged, only writes would fail.
             (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         except sqlite3.Error as error:
             raise _told(self._file, error) from error
@@ -102,7 +102,7 @@ class Journal:
             raise JournalUnusable(f"{self._file} is damaged: {' '.join(verdict.split())}")
 
     def commit(self, revision: int, rows: list[Row]) -> None:
-        """Keep all rows or none; returns when they are safe. Raises OSError."""
+        """Store all rows or none; return when they survive the death of the process. Raises OSError."""
         run = self._connection.execute
         if not self._is_there():
             raise OSError(f"{self._file.parent} was removed while a cluster runs from it: stop it and start it anew")
@@ -126,7 +126,7 @@ class Journal:
             return False
 
     def close(self) -> None:
-        """Release the database and the lock. May be called again."""
+        """Release the database and the lock. May be called repeatedly."""
         if self._lock >= 0:
             self._connection.close()
             os.close(self._lock)
@@ -138,7 +138,7 @@ def _lock_file(directory: Path) -> Path:
 
 
 def _take_lock(path: Path) -> int:
-    """An open, locked file that holds our pid."""
+    """Return an open, locked file that contains the pid of this process."""
     lock = os.open(_lock_file(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

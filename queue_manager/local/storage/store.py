@@ -1,13 +1,13 @@
 """The object store: every API object as encoded JSON, under one increasing resourceVersion.
 
-A write changes memory at once, so the next request sees it, but it is *published* (watch events, subscribers)
-and may be *answered* only when it is committed. Without a journal both happen in the same call. With one,
-all writes of a tick of the event loop are committed together: `settled()` is what a request waits for before its
-answer leaves. A commit that fails (disk full) undoes its writes in memory and fails all requests that wait for it,
-so memory never runs ahead of what was promised.
+A write changes memory immediately, so the next request reads it, but it is *published* (to watches and subscribers) and
+may be *answered* only after it is committed. Without a journal both happen in the same call. With one, all writes of
+one iteration of the event loop are committed together: a request awaits `settled()` before its response is sent. A
+commit that fails (disk full) is undone in memory and fails all requests that wait for it, so that memory never contains
+more than what was acknowledged.
 
-Objects are never handed out decoded: whoever wants to change one decodes its own copy, so nothing has
-to be copied and nothing can be changed by accident.
+The store never returns decoded objects. A caller that changes an object decodes its own copy, so nothing is copied
+needlessly and nothing is changed by accident.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from queue_manager.local.storage.identity import Identities
 
 log = logging.getLogger(__name__)
 
-HISTORY = 10_000  # changes kept per resource for watches and consistent pages
+HISTORY = 10_000  # changes kept per resource for watches and consistent pagination
 
 NO_FIELDS: Mapping[str, str] = {}
 
 
 class Row(NamedTuple):
-    """An object as the journal keeps it. No data: the object is gone."""
+    """An object as the journal stores it. Without data: the object was deleted."""
 
     resource: str
     key: str
@@ -45,21 +45,21 @@ class Row(NamedTuple):
 
 
 class Journal(Protocol):
-    """Where a store keeps its objects."""
+    """The interface of a store to its disk."""
 
     def load(self) -> tuple[int, Iterable[Row]]:
-        """The last revision, and all objects."""
+        """Return the last revision and all objects."""
         ...
 
     def commit(self, revision: int, rows: list[Row]) -> None:
-        """Keep all rows or none. Raises OSError."""
+        """Store all rows or none. Raises OSError."""
         ...
 
     def close(self) -> None: ...
 
 
 class JournalUnusable(Exception):
-    """What is on disk cannot be read, or trusted: damaged, written by a newer version, or open to everybody."""
+    """The data on disk cannot be read or trusted: damaged, written by a newer version, or writable by other users."""
 
 
 class _Metadata(msgspec.Struct):
@@ -81,7 +81,7 @@ def object_key(namespace: str, name: str) -> str:
 
 
 class Collection:
-    """The objects of one resource, by key, and the keys in order."""
+    """The objects of one resource by key, and the sorted keys."""
 
     __slots__ = ("history", "keys", "objects")
 
@@ -100,7 +100,7 @@ class Collection:
             del self.keys[bisect_left(self.keys, key)]
 
     def range(self, namespace: str, after: str) -> tuple[int, int]:
-        """Where in `keys` a namespace (empty: all) lies, from behind the key `after`."""
+        """Return the range in `keys` of a namespace (empty: all namespaces), starting after the key `after`."""
         low, high = 0, len(self.keys)
         if namespace:
             low = bisect_left(self.keys, f"{namespace}/")
@@ -111,7 +111,7 @@ class Collection:
 
 
 class Store:
-    """See above. Resources are named as in error messages: "pods", "jobs.batch"."""
+    """The object store. Resources are named as in error messages: "pods", "jobs.batch"."""
 
     def __init__(self, clock: Clock, rng: Random, journal: Journal | None = None, *, history: int = HISTORY) -> None:
         self._clock = clock
@@ -121,8 +121,10 @@ class Store:
         self._collections: dict[str, Collection] = {}
         self._subscribers: list[Callable[[StoredChange], None]] = []
         self._pending: list[StoredChange] = []
-        self._due = False  # a flush
-        self._waiting: list[asyncio.Future[None]] = []  # for it: one each, so that whoever gives up disturbs nobody
+        self._due = False  # a flush is scheduled
+        self._waiting: list[
+            asyncio.Future[None]
+        ] = []  # for the flush: one future each, so that a cancelled request affects no other
         self.revision = 0  # of the last write
         self.committed = 0  # of the last write that was published
         self._started_at = 0
@@ -166,7 +168,7 @@ class Store:
         return high - low
 
     def scan(self, resource: str, namespace: str = "", after: str = "") -> Iterator[Stored]:
-        """The objects in order of key. Nothing may be written while this is being read."""
+        """Iterate over the objects in order of their keys. The store must not be written meanwhile."""
         collection = self._collections.get(resource)
         if collection is None:
             return
@@ -175,9 +177,9 @@ class Store:
             yield collection.objects[collection.keys[index]]
 
     def scan_at(self, resource: str, revision: int, namespace: str = "", after: str = "") -> Iterator[Stored]:
-        """Like `scan`, as it was at a revision: today's objects with the later changes taken back.
+        """Like `scan` at an older revision: the current objects with the later changes undone.
 
-        Raises Forgotten when the history does not reach back that far.
+        Raises Forgotten when the change log does not reach back that far.
         """
         collection = self._collection(resource)
         before: dict[str, Stored | None] = {}
@@ -199,7 +201,7 @@ class Store:
                 yield stored
 
     def resources(self) -> list[str]:
-        """All resources that have (or had) objects, in order."""
+        """Return all resources that have or had objects, sorted."""
         return sorted(self._collections)
 
     def history(self, resource: str) -> ChangeLog:
@@ -217,7 +219,7 @@ class Store:
         return self._identities.name(prefix)
 
     def put(self, resource: str, obj: Json, fields: Mapping[str, str] = NO_FIELDS) -> Stored:
-        """Create or replace; sets metadata.resourceVersion of `obj`. Checks are the caller's."""
+        """Create or replace an object; sets its metadata.resourceVersion. The caller has validated it."""
         meta = obj["metadata"]
         collection = self._collection(resource)
         self.revision += 1
@@ -239,7 +241,7 @@ class Store:
         return stored
 
     def remove(self, resource: str, obj: Json) -> Stored:
-        """Delete for good; the last state, `obj`, gets the revision of its deletion."""
+        """Delete an object permanently; its last state `obj` gets the revision of the deletion."""
         meta = obj["metadata"]
         collection = self._collection(resource)
         old = collection.objects[object_key(meta.get("namespace", ""), meta["name"])]
@@ -252,14 +254,14 @@ class Store:
         return last
 
     async def settled(self) -> None:
-        """Return when every write made so far is committed. Raises OSError when that failed."""
+        """Return when every write made so far is committed. Raises OSError if the commit failed."""
         if self._due:
             done = asyncio.get_running_loop().create_future()
             self._waiting.append(done)
             await done
 
     def subscribe(self, subscriber: Callable[[StoredChange], None]) -> Callable[[], None]:
-        """Call for every committed change, in order; returns what ends the subscription."""
+        """Call `subscriber` for every committed change, in order. Returns a function that ends the subscription."""
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber)
 
@@ -272,7 +274,7 @@ class Store:
             return
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # before the program runs: nobody to wait with
+        except RuntimeError:  # no event loop runs yet, so commit at once
             self.flush()
             return
         self._due = True
@@ -310,7 +312,7 @@ class Store:
                 collection.unset(change.new.key)
             else:
                 collection.set(change.old)
-        self.revision = self.committed  # nobody was told of those that are undone, and a restart begins here
+        self.revision = self.committed  # undone revisions were never published; a restart continues here too
 
     def _publish(self, changes: list[StoredChange]) -> None:
         touched: dict[str, ChangeLog] = {}
@@ -325,11 +327,11 @@ class Store:
             for change in changes:
                 try:
                     subscriber(change)
-                except Exception:  # the write is done; whoever cannot take it must not undo its answer
+                except Exception:  # the write is committed; an error of a subscriber must not fail its request
                     log.exception("a subscriber failed on %s %s %s", change.type, change.resource, change.new.key)
 
     def wake_all(self) -> None:
-        """Wake every watch, whether or not there is something to see (used to end them)."""
+        """Wake every watch, even without new changes, so that it can end."""
         for resource in self.resources():
             self._collections[resource].history.wake()
 
@@ -340,20 +342,23 @@ class Store:
         return collection
 
     def close(self) -> None:
-        """Commit what is pending and let go of the journal."""
+        """Commit pending writes and close the journal."""
         self.flush()
         if self._journal is not None:
             self._journal.close()
 
 
 def decode(stored: Stored) -> Json:
-    """A fresh tree that its caller may change."""
+    """Return a new tree that the caller may change."""
     tree: Any = orjson.loads(stored.data)
     return tree
 
 
 def _encoded(obj: Json) -> bytes:
-    """JSON to be kept. orjson answers in the buffer that it wrote into: 4 KB for 200 bytes, 64 KB for 20 KB."""
+    """Encode an object for storage in a buffer of its exact size.
+
+    orjson returns the buffer that it wrote into: 4 KB for 200 bytes, 64 KB for 20 KB.
+    """
     return bytes(memoryview(orjson.dumps(obj)))
 
 

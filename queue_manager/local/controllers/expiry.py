@@ -45,7 +45,7 @@ class EventExpiry:
 
 
 def last_change(event: Stored) -> datetime:
-    """Return the latest time that an Event contains."""
+    """Return the latest of the times at which an Event was last observed and created."""
     tree = decode(event)
     series = tree.get("series") or {}
     times = (series.get("lastObservedTime"), tree.get("lastTimestamp"), tree["metadata"].get("creationTimestamp"))

@@ -146,7 +146,7 @@ _catalogues: WeakKeyDictionary[KindRegistry, Catalogue] = WeakKeyDictionary()
 
 
 def _aggregated(accept: str) -> str:
-    """Return the version of aggregated discovery that a client prefers, or None if it does not accept any."""
+    """Return the version of aggregated discovery that a client prefers, or "" if it prefers the unaggregated form."""
     for clause in accept.split(","):
         if "g=apidiscovery.k8s.io" in clause and "as=APIGroupDiscoveryList" in clause:
             version = next((part for part in clause.replace(" ", "").split(";") if part.startswith("v=")), "")
@@ -222,7 +222,7 @@ def _subresource(kind: Kind, name: str) -> Json:
 
 
 def _described(kind: Kind) -> Json:
-    """Return an entry of aggregated discovery. Built-in kinds omit the group in responseKind if it is their own."""
+    """Return an entry of aggregated discovery. Built-in kinds omit group and version in responseKind."""
     resource = kind.resource
     own = isinstance(kind.schema, CustomSchema)
     response = {

@@ -1,1 +1,3 @@
-"""Server-side apply, and who owns which field."""
+"""Server-side apply (KEP-555) and field ownership: merge apply configurations and track which manager owns
+which field.
+"""

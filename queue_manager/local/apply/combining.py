@@ -1,4 +1,6 @@
-"""Merging two objects of a type, and taking fields away from one: structured-merge-diff's, as field_values.py."""
+"""Merge two objects of a type, and remove fields from an object, as structured-merge-diff (typed/merge.go,
+typed/remove.go).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _NOTHING: Any = object()
 
 
 def merge(type_: FieldType, live: Json, applied: Json) -> Json:
-    """`live` with all that `applied` sets. Shares parts with both."""
+    """Return `live` with everything that `applied` sets. Shares parts with both."""
     found = _merge(type_, live, applied)
     return None if found is _NOTHING else found
 
@@ -45,13 +47,15 @@ def _merge_maps(kind: MapType, live: dict[str, Json], applied: dict[str, Json]) 
 
 
 def _merge_lists(kind: ListType, live: list[Json], applied: list[Json]) -> Json:
-    """Items of both: those applied in their order, those that are only live where they were among them."""
+    """Merge the items of both lists: applied items in their order, items only in `live` at their previous relative
+    position.
+    """
     left = [element(kind, item) for item in live]
     right = [element(kind, item) for item in applied]
     theirs = dict(zip(right, applied, strict=True))
     ours: dict[str, Json] = {}
     for name, item in zip(left, live, strict=True):
-        ours[name] = None if name in ours else item  # what is there twice is not merged into
+        ours[name] = None if name in ours else item  # a duplicate item is replaced, not merged
     shared = [name for name in right if name in ours]
     out: list[Json] = []
     done: set[str] = set()
@@ -71,7 +75,7 @@ def _merge_lists(kind: ListType, live: list[Json], applied: list[Json]) -> Json:
                 at, to, next_shared = at + 1, to + 1, next_shared + 1
                 continue
             if name in theirs and next_shared < len(shared) and shared[next_shared] != name:
-                at += 1  # shared, but another one comes first
+                at += 1  # skip shared items: the order of `applied` places them
                 continue
         if at < len(left):
             name = left[at]
@@ -92,7 +96,7 @@ def _merge_lists(kind: ListType, live: list[Json], applied: list[Json]) -> Json:
 
 
 def remove(type_: FieldType, value: Json, fields: FieldSet) -> Json:
-    """A value without the members of a set. What becomes empty becomes null."""
+    """Return a value without the members of a set. A list or map that becomes empty becomes null."""
     if isinstance(value, list) and type_.list is not None:
         return None if type_.list.kind == "atomic" or not value else _remove_items(type_.list, value, fields)
     if isinstance(value, dict) and type_.map is not None:
@@ -123,7 +127,7 @@ def _remove_fields(kind: MapType, value: dict[str, Json], fields: FieldSet) -> J
 
 
 def named_fields_too(type_: FieldType, fields: FieldSet) -> FieldSet:
-    """The set with every struct field above a member made a member too."""
+    """Return the set with every struct field above a member added as a member."""
     out: FieldSet = {}
     for name, node in fields.items():
         kind, rest = name[:1], name[2:]

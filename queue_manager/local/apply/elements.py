@@ -1,7 +1,4 @@
-"""What the items of a list are known by: their keys, or their value.
-
-Of structured-merge-diff, as field_values.py.
-"""
+"""The identity of list items: their keys, or their value (structured-merge-diff, typed/helpers.go)."""
 
 from __future__ import annotations
 
@@ -15,11 +12,11 @@ _NOTHING: Any = object()
 
 
 class BadValue(Exception):
-    """A value that does not fit its type, as the server says it."""
+    """A value that does not fit its type, with the server's error text."""
 
 
 def element(kind: ListType, item: Json) -> str:
-    """What an item of a list is known by. Raises BadValue."""
+    """Return the path element that identifies an item of a list. Raises BadValue."""
     if kind.keys:
         return _by_keys(kind, item)
     if isinstance(item, dict):

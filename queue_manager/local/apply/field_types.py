@@ -1,7 +1,7 @@
-"""What decides which parts of an object are owned one by one: structs, maps, lists by key, sets, and atomic values.
+"""The types that determine field ownership: structs, maps, lists by key, sets, and atomic values, which have one owner.
 
-Made from the OpenAPI schemas of the built-in types and of custom kinds, by the rules of an API server: unless told
-otherwise lists are atomic and maps are not; a value without a type may be anything, its lists are atomic.
+Created from the OpenAPI schemas of built-in types and custom kinds by the rules of an API server: by default lists are
+atomic and maps are not; a value without a type may be anything, and its lists are atomic.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _RAW = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 
 
 class FieldType:
-    """What a value may be: any of a scalar, a list and a map."""
+    """The values that a field allows: any of a scalar, a list and a map."""
 
     __slots__ = ("default", "list", "map", "scalar")
 
     def __init__(self, scalar: str = "", list: ListType | None = None, map: MapType | None = None) -> None:
-        self.scalar = scalar  # numeric, string, boolean, untyped; empty: no scalar
+        self.scalar = scalar  # numeric, string, boolean, untyped; empty: scalars are not allowed
         self.list = list
         self.map = map
         self.default: Json = None
@@ -36,11 +36,11 @@ class ListType:
         self.kind = kind  # atomic, set or map
         self.item = item
         self.keys = keys
-        self.memo: dict[bytes, dict[str, Any]] = {}  # of field_values
+        self.memo: dict[bytes, dict[str, Any]] = {}  # cache of field_values
 
 
 class MapType:
-    """A struct (fields), a map (other), or both. Without `other`, names that are no fields are unknown."""
+    """A struct (`fields`), a map (`other`), or both. Without `other`, names that are not in `fields` are unknown."""
 
     __slots__ = ("atomic", "elements", "fields", "other")
 
@@ -51,7 +51,7 @@ class MapType:
         self.elements = {name: (f"f:{name}", child) for name, child in fields.items()}
 
 
-UNTYPED = FieldType("untyped")  # any scalar; what is in no schema
+UNTYPED = FieldType("untyped")  # any scalar; the type of fields without a schema
 
 
 def _untyped_atomic() -> FieldType:
@@ -67,13 +67,13 @@ def _deduced() -> FieldType:
     return found
 
 
-ATOMIC = _untyped_atomic()  # anything, owned as a whole
-DEDUCED = _deduced()  # anything, maps being owned key by key
+ATOMIC = _untyped_atomic()  # any value, owned as a whole
+DEDUCED = _deduced()  # any value; maps are owned key by key
 
 
 @cache
 def type_named(name: str) -> FieldType:
-    """A built-in type by its OpenAPI name."""
+    """Return a built-in type by its OpenAPI name."""
     return _named(name)
 
 
@@ -92,7 +92,7 @@ def _named(name: str) -> FieldType:
 
 
 def custom_type(schema: Json) -> FieldType:
-    """The type of a custom kind: its schema, with the head that all objects have."""
+    """Return the type of a custom kind: its schema plus apiVersion, kind and metadata."""
     properties = {**(schema.get("properties") or {}), **_head()}
     return _parse({**schema, "type": "object", "properties": properties}, False)
 
@@ -123,7 +123,7 @@ def _parse(schema: Json, preserve: bool) -> FieldType:
 
 
 def _reference(schema: Json, preserve: bool) -> FieldType:
-    """The type of a field or an item, with what its place says about it."""
+    """Return the type of a field or an item, including the settings given where it is referenced."""
     if "$ref" not in schema:
         found = _parse(schema, preserve)
         found.default = schema.get("default")
@@ -162,7 +162,7 @@ def _list(schema: Json, preserve: bool) -> ListType:
 
 
 def empty_object(name: str) -> Json:
-    """What a new object of a built-in type has before anything is put into it: its structs and required fields."""
+    """Return the initial content of a new object of a built-in type: its structs and required fields."""
     schema = definitions()[name]
     required = schema.get("required", ())
     out: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Objects seen as sets of fields: what an object consists of, and what a change touches.
+"""Objects as sets of fields: which fields an object contains, and which of them a change touches.
 
-These are operations of structured-merge-diff, on which the API server's field ownership is built. A *leaf* is a
-scalar, an atomic list or map, or an empty one; only leaves are compared and replaced as a whole.
+These are operations of structured-merge-diff, on which the API server's field ownership is built. A *leaf* is a scalar,
+an atomic list or map, or an empty list or map; only leaves are compared and replaced as a whole.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from queue_manager.local.schema.fieldset import (
 )
 
 _NOTHING: Any = object()
-MEMO = 512  # lists of one type whose fields are remembered
+MEMO = 512  # lists per type whose field sets are cached
 
 
 class FieldDifference(NamedTuple):
-    """What differs between two objects."""
+    """The fields in which two objects differ."""
 
     added: FieldSet
     modified: FieldSet
@@ -39,12 +39,12 @@ class FieldDifference(NamedTuple):
 
 
 def field_set(type_: FieldType, value: Json) -> FieldSet:
-    """The fields that an applied configuration sets."""
+    """Return the fields that an apply configuration sets."""
     return children_of(_node(type_, value) or MEMBER)
 
 
 def _node(type_: FieldType, value: Json) -> FieldSet | None:
-    """The node of a value: None when nothing in it is a field (an empty list that is no leaf)."""
+    """Return the node of a value, or None if it contains no field (an empty list that is not a leaf)."""
     if isinstance(value, dict):
         if type_.map is None or type_.map.atomic:
             return MEMBER
@@ -87,7 +87,7 @@ def _items_of(kind: ListType, items: list[Json]) -> FieldSet:
 
 
 def compare(type_: FieldType, old: Json, new: Json) -> FieldDifference:
-    """What lies between two objects of a type."""
+    """Return the difference between two objects of a type."""
     added, modified, removed = _compare(type_, old, new)
     return FieldDifference(*(children_of(node or MEMBER) for node in (added, modified, removed)))
 
@@ -184,7 +184,7 @@ _PLAIN = frozenset((str, int, bool, float))
 
 
 def _whole(type_: FieldType, value: Json) -> FieldSet:
-    """The node of something that is new, or gone, with all that is in it."""
+    """Return the node of an added or removed value, with everything in it."""
     if value.__class__ in _PLAIN or not value:
         return MEMBER
     if isinstance(value, dict):
@@ -207,7 +207,7 @@ def _whole(type_: FieldType, value: Json) -> FieldSet:
 
 
 def _whole_list(kind: ListType, value: list[Json]) -> FieldSet:
-    """The same for a list by keys or a set. The pods of a Job have the same containers: one answer serves all."""
+    """Like `_whole` for a list by keys or a set. Cached, because all pods of a Job have the same containers."""
     text = orjson.dumps(value)
     known = kind.memo.get(text)
     if known is not None:

@@ -1,13 +1,12 @@
-"""metadata.managedFields: who last set which field.
+"""metadata.managedFields: which manager last set which field.
 
-Every write is one operation of one *manager*, known by its name, what it did (Update or Apply), the API version and
-the subresource. A write takes the fields it changed from all others and adds them to its own; fields that went
-away belong to nobody. Fields the server itself fills in belong to nobody either: those of metadata below, and what
+Every write is one operation of one *manager*, identified by its name, the operation (Update or Apply), the API version
+and the subresource. A write removes the fields that it changed from all other managers and adds them to its own;
+removed fields have no owner. Fields that the server sets have no owner either: those of metadata below, and those that
 a resource resets (a Job's status on a write to the Job, its spec on a write to its status).
 
-It must cost little, for it happens on every write: only what differs between old and new is looked at, equal parts
-are passed over without being walked, objects created alike (the pods of a Job) share one answer, and entries that
-do not change are never taken apart.
+This runs on every write and must be cheap: equal parts of the old and new object are skipped without a walk, similar
+new objects (the pods of a Job) share one result, and unchanged entries are never decoded.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from queue_manager.local.schema.fieldset import (
 from queue_manager.local.schema.typed import TypedSchema
 
 UPDATE, APPLY = "Update", "Apply"
-MEMO = 256  # new objects of a kind that are remembered ...
-MEMO_LENGTH = 8192  # ... if they are no longer than that
-MAX_UPDATERS = 10  # entries of updates; beyond it the oldest become one
+MEMO = 256  # new objects per kind that are cached ...
+MEMO_LENGTH = 8192  # ... if their JSON is at most this long
+MAX_UPDATERS = 10  # Update entries; beyond that the oldest are merged into one
 ANCIENT = "ancient-changes"
-# Of metadata, what nobody owns.
+# Metadata fields without an owner.
 _NOT_OWNED = frozenset(
     (
         "name",
@@ -54,7 +53,7 @@ _NOT_OWNED = frozenset(
 
 
 class ManagerId(NamedTuple):
-    """What tells managers apart. An applier is the same in all API versions."""
+    """The identity of a manager. For Apply it is the same in all API versions."""
 
     name: str
     operation: str
@@ -67,7 +66,9 @@ class ManagerId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a manager owns, since when. `wire` is its stored form, while that is still true."""
+    """The fields that a manager owns, and the time of its last change. `wire` is the stored form while it is up to
+    date.
+    """
 
     fields: FieldSet
     api_version: str
@@ -82,7 +83,7 @@ Managers = dict[ManagerId, Entry]
 
 
 class OwnedView:
-    """An object's part that can be owned, by one (sub)resource."""
+    """The part of an object that managers of one (sub)resource can own."""
 
     __slots__ = ("_created", "_dropped", "_meta", "empty", "type")
 
@@ -110,9 +111,10 @@ class OwnedView:
         return view
 
     def of_created(self, tree: Json, generated: FieldSet) -> orjson.Fragment | None:
-        """What the creator of an object owns, as stored: all but what the server `generated`. None: nothing.
+        """Return the stored form of what the creator of an object owns: all fields but those that the server
+        `generated`.
 
-        Objects that differ only in the values of their metadata (the pods of a Job) share the answer.
+        None if it owns nothing. Objects that differ only in metadata values (the pods of a Job) share the result.
         """
         view = self.of(tree)
         meta = view.pop("metadata", None) or {}
@@ -138,11 +140,13 @@ class OwnedView:
         return {"f:metadata": named, **known} if named else known
 
     def owned_by_applier(self, fields: FieldSet) -> FieldSet:
-        """A set without what the resource resets; names and kinds stay until conflicts have been looked for."""
+        """Return a set without the fields that the resource resets. Keeps names and kinds until conflicts have been
+        checked.
+        """
         return {name: node for name, node in fields.items() if name[2:] not in self._dropped}
 
     def owned(self, fields: FieldSet) -> FieldSet:
-        """A set without the fields that nobody owns here."""
+        """Return a set without the fields that cannot have an owner."""
         out = {name: node for name, node in fields.items() if name[2:] not in self._dropped}
         meta = out.get("f:metadata")
         if meta is None:
@@ -164,7 +168,7 @@ def _type(schema: Schema) -> FieldType:
 def update(
     view: OwnedView, old: Json, new: Json, managers: Managers, who: ManagerId, version: str, now: str
 ) -> Managers:
-    """The managers after `who` has made `new` out of `old`."""
+    """Return the managers after `who` has changed `old` to `new`."""
     change = compare(view.type, view.of(old), view.of(new))
     if not (change.added or change.modified or change.removed):
         return managers
@@ -183,7 +187,7 @@ def update(
 
 
 def cap(managers: Managers) -> Managers:
-    """Merge the oldest entries of updates, so that there are no more than MAX_UPDATERS of them."""
+    """Merge the oldest Update entries, so that at most MAX_UPDATERS remain."""
     updaters = [identity for identity in managers if identity.operation == UPDATE]
     surplus = len(updaters) - MAX_UPDATERS
     if surplus <= 0:
@@ -212,7 +216,7 @@ def cap(managers: Managers) -> Managers:
 
 
 def decode(entries: Any) -> Managers | None:
-    """metadata.managedFields as managers; None when it is not in order."""
+    """Decode metadata.managedFields; None if it is invalid."""
     managers: Managers = {}
     for entry in entries or ():
         operation, version = entry.get("operation"), entry.get("apiVersion")
@@ -227,14 +231,14 @@ def decode(entries: Any) -> Managers | None:
 
 
 def is_sound(entries: Any) -> bool:
-    """Whether the sets that a client sent are sets."""
+    """Return whether the field sets that a client sent are valid."""
     return all(check(entry.get("fieldsV1") or {}) for entry in entries)
 
 
 def encode(managers: Managers) -> list[Json]:
-    """The managers as metadata.managedFields: appliers first, each kind by time, then by name.
+    """Encode the managers as metadata.managedFields: Apply entries first, then by time, then by name.
 
-    Sets that are new are in it as JSON text (orjson.Fragment): the tree is for writing, not for reading.
+    New sets are included as JSON text (orjson.Fragment), so the result can be encoded but not read.
     """
     ordered = sorted(
         managers.items(),

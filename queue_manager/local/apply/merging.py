@@ -1,12 +1,13 @@
-"""Server-side apply: a configuration is merged into the live object, and its fields belong to who applied it.
+"""Server-side apply: merge a configuration into the live object and make its manager the owner of its fields.
 
-    live + configuration -> merged -> without what this manager applied before and no more, and nobody else owns
+    live + configuration -> merged -> minus the fields that this manager applied before, no longer applies, and no
+                                      other manager owns
 
-A field that another manager owns and that would get another value is a conflict, unless the write is forced; then
-the other loses it. A manager that applies the value a field has shares it.
+A field that another manager owns and whose value would change is a conflict, unless the write is forced; a forced write
+takes the field from the other manager. A manager that applies the current value of a field becomes a co-owner.
 
-On top of it lies what makes `kubectl apply --server-side` take over from `kubectl apply`: fields that the annotation of
-the last client-side apply explains are no conflicts, and the annotation is kept up to date.
+In addition, `kubectl apply --server-side` can take over from `kubectl apply`: fields that the annotation of the last
+client-side apply explains are not conflicts, and the annotation is kept up to date.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class OwnershipConflict(NamedTuple):
 
 
 class Conflicts(Exception):
-    """Fields of others that an apply would change."""
+    """Fields of other managers that an apply would change."""
 
     def __init__(self, found: list[OwnershipConflict]) -> None:
         super().__init__(f"{len(found)} conflicts")
@@ -64,7 +65,7 @@ class Conflicts(Exception):
 
 
 class Applied(NamedTuple):
-    """The merged object, and its managers."""
+    """The merged object and its managers."""
 
     object: Json
     managers: Managers
@@ -109,7 +110,7 @@ def apply(
 
 
 def _before_first_apply(view: OwnedView, live: Json, version: str, now: str) -> Managers:
-    """An object that nobody has been tracked on: all of it belongs to whoever came before."""
+    """Return the managers of an object without managedFields: all its fields get the manager "before-first-apply"."""
     who = ManagerId(BEFORE_FIRST_APPLY, UPDATE, version, "")
     return update(view, view.empty, live, {}, who, version, now)
 
@@ -151,7 +152,7 @@ def _apply(
 
 
 def _prune(type_: FieldType, merged: Json, managers: Managers, last: FieldSet) -> Json:
-    """Take away what was applied last time, then add back what somebody owns, or what was never applied."""
+    """Remove what was applied last time, then add back what a manager owns and what was never applied."""
     named_last = named_fields_too(type_, last)
     pruned = remove(type_, merged, named_last)
     owned: FieldSet = {}
@@ -168,7 +169,7 @@ def _prune(type_: FieldType, merged: Json, managers: Managers, last: FieldSet) -
 
 
 def refusal(found: list[OwnershipConflict]) -> StatusError:
-    """409 with a cause per field."""
+    """Return a 409 with one cause per field."""
     causes = [
         {
             "reason": "FieldManagerConflict",
@@ -201,7 +202,7 @@ def _describe(manager: ManagerId) -> str:
 def _not_explained(
     type_: FieldType, live: Json, found: list[OwnershipConflict], version: str
 ) -> list[OwnershipConflict]:
-    """The conflicts about fields that the last client-side apply did not set to what they are."""
+    """Return the conflicts whose current value was not set by the last client-side apply."""
     text = (live["metadata"].get("annotations") or {}).get(LAST_APPLIED)
     try:
         last = orjson.loads(text or "")
@@ -219,7 +220,7 @@ def _not_explained(
 
 
 def _refresh_annotation(obj: Json, config: Json) -> None:
-    """Keep the annotation true for those who go on applying from the client."""
+    """Update the last-applied annotation for clients that continue with client-side apply."""
     annotations = obj["metadata"].get("annotations") or {}
     if not annotations.get(LAST_APPLIED):
         return

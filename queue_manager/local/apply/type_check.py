@@ -1,4 +1,4 @@
-"""Whether an applied configuration fits its type, in the words of structured-merge-diff."""
+"""Check an apply configuration against its type, with the error texts of structured-merge-diff."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from queue_manager.local.schema.fieldset import show_element, value_element
 
 
 def check_value(type_: FieldType, value: Json) -> None:
-    """Whether an applied configuration fits its type. Raises BadValue with every problem."""
+    """Check that an apply configuration fits its type. Raises BadValue with all problems."""
     problems = list(_problems(type_, value, ""))
     if len(problems) == 1:
         raise BadValue(problems[0])
@@ -74,7 +74,7 @@ def _list_problems(kind: ListType, items: list[Json], path: str) -> list[str]:
 
 
 def _go(value: Json) -> str:
-    """A value as Go prints it with %v behind an interface."""
+    """Format a value like Go's %v of an interface value."""
     return f"&{{{_go_plain(value)}}}"
 
 
@@ -89,7 +89,7 @@ def _go_plain(value: Json) -> str:
 
 
 def _go_value(value: Json) -> str:
-    """A value as Go prints it with %#v behind an interface."""
+    """Format a value like Go's %#v of an interface value."""
     if isinstance(value, bool):
         shown = "true" if value else "false"
     elif isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""The shapes of values: types of built-in kinds, structural schemas of custom ones, stored forms."""
+"""Schemas of API objects: strict decoding of built-in kinds, structural schemas of custom kinds, and stored forms."""

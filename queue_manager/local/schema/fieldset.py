@@ -1,12 +1,12 @@
-"""Sets of fields as metadata.managedFields writes them (FieldsV1), and their algebra.
+"""Sets of fields as metadata.managedFields writes them (FieldsV1), and operations on them.
 
-A set is a tree of path elements, in the very form it is stored in, so nothing is decoded or encoded:
+A set is a tree of path elements in its stored form, so nothing is decoded or encoded:
 
     {"f:spec": {"f:parallelism": {}, "f:containers": {'k:{"name":"a"}': {".": {}, "f:image": {}}}}}
 
 Elements are `f:name` (a field or map key), `k:{...}` (the item of a list with these keys), `v:...` (an item of a set).
-A node is a *member* when it is empty or has the key "."; other keys are below it, whether or not it is a member itself.
-The tree of a whole set is no node: the empty one is the empty set.
+A node is a *member* when it is empty or has the key "."; its other keys are the elements below it. A node that is not a
+member can have elements below it too. The root of a set is not a node: an empty root is the empty set.
 
 Trees are never changed in place, so they may share parts with each other and with stored objects.
 """
@@ -22,7 +22,7 @@ import orjson
 FieldSet = dict[str, Any]
 Path = tuple[str, ...]
 
-MEMBER: FieldSet = {}  # a node that is a member and has nothing below
+MEMBER: FieldSet = {}  # a member without elements below it
 SELF = "."
 
 
@@ -31,7 +31,7 @@ def is_member(node: FieldSet) -> bool:
 
 
 def node_of(member: bool, children: FieldSet) -> FieldSet | None:
-    """A node; None when there is nothing in it."""
+    """Return a node, or None if it would contain no member."""
     if not children:
         return MEMBER if member else None
     return {SELF: MEMBER, **children} if member else children
@@ -44,7 +44,7 @@ def children_of(node: FieldSet) -> FieldSet:
 
 
 def of_paths(*paths: Path) -> FieldSet:
-    """The set of these paths and of no others."""
+    """Return the set of exactly these paths."""
     tree: FieldSet = {}
     for path in paths:
         part: FieldSet = {}
@@ -84,7 +84,7 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """The members of `one` that are none of `other`; what lies below a member of `other` stays."""
+    """Return the members of `one` that are not members of `other`. Keeps what lies below a member of `other`."""
     if not other:
         return one
     out: FieldSet = {}
@@ -101,7 +101,7 @@ def difference(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def without(one: FieldSet, other: FieldSet) -> FieldSet:
-    """`one` without the members of `other` and all that lies below them."""
+    """Return `one` without the members of `other` and everything below them."""
     if not other:
         return one
     out: FieldSet = {}
@@ -117,7 +117,7 @@ def without(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def below(one: FieldSet, element: str) -> FieldSet:
-    """The set of what lies below an element."""
+    """Return the set of everything below an element."""
     return children_of(one.get(element) or MEMBER)
 
 
@@ -134,7 +134,7 @@ def contains(one: FieldSet, path: Path) -> bool:
 
 
 def paths(one: FieldSet, above: Path = ()) -> Iterator[Path]:
-    """All members in their order: those of a level before what lies below them."""
+    """Return the paths of all members in order: the members of a level before those below them."""
     order = _sorted(one)
     for element in order:
         if is_member(one[element]):
@@ -144,7 +144,7 @@ def paths(one: FieldSet, above: Path = ()) -> Iterator[Path]:
 
 
 def in_order(one: FieldSet) -> FieldSet:
-    """The same set, its elements in the order in which they are written."""
+    """Return the same set with its elements in the order in which they are written."""
     out: FieldSet = {}
     for element in _sorted(one):
         node = one[element]
@@ -153,7 +153,7 @@ def in_order(one: FieldSet) -> FieldSet:
 
 
 def _sorted(one: FieldSet) -> list[str]:
-    """Elements sort as text, but for the keys and values of several items, which are compared as values."""
+    """Sort elements as text, except that the keys and values of several items are compared as values."""
     order = sorted(one)
     if len(order) > 1 and order[-1][0] in "kv":
         order.sort(key=_order)
@@ -161,7 +161,7 @@ def _sorted(one: FieldSet) -> list[str]:
 
 
 def _order(element: str) -> tuple[Any, ...]:
-    """The member mark, then fields by name, list items by their keys, set items by value."""
+    """Return the sort key: first the member mark, then fields by name, list items by their keys, set items by value."""
     if element == SELF:
         return (0,)
     kind, _, rest = element.partition(":")
@@ -174,7 +174,7 @@ def _order(element: str) -> tuple[Any, ...]:
 
 
 def _rank(value: Any) -> tuple[int, Any]:
-    """Values of different types in an order: numbers, strings, booleans, null."""
+    """Return the sort key of a value. Types are ordered: numbers, strings, booleans, null."""
     if isinstance(value, bool):
         return (2, value)
     if isinstance(value, int | float):
@@ -201,7 +201,7 @@ def value_element(value: Any) -> str:
 
 
 def show(path: Path) -> str:
-    """A path as errors print it: `.spec.containers[name="a"].image`."""
+    """Format a path as in errors: `.spec.containers[name="a"].image`."""
     return "".join(map(show_element, path))
 
 
@@ -220,7 +220,7 @@ def _printed(value: Any) -> str:
 
 
 def check(tree: Any) -> bool:
-    """Whether a value read from outside is a set."""
+    """Return whether a value from outside is a valid set."""
     if not isinstance(tree, dict):
         return False
     return all(

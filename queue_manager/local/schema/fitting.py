@@ -1,9 +1,9 @@
-"""The fast lane of structural schemas: one pass, in C, over values that are as they should be.
+"""Fast path of structural schemas: test in a single pass, in C, that a value needs no further processing.
 
-Nearly every value that is written has no unknown field, no default to fill in, nothing wrong and nothing twice. For
-such a value the walks of structural.py do nothing, each field by field. So a schema is turned into a `msgspec` type
-that accepts a value only if all of them would: what the type refuses may still be right, and is walked. Parts of a
-schema that have no such type (oneOf, formats but date-time, ...) accept nothing here.
+Nearly every value that is written has no unknown field, no default to set, no error and no duplicate. For such a value
+the walks of structural.py visit every field and change nothing. So a schema is converted to a `msgspec` type that
+accepts only values on which none of the walks would act. A value that the type rejects may still be valid, and is
+walked. Parts of a schema that have no such type (oneOf, formats other than date-time, ...) accept nothing here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNDERSTOOD = frozenset(
     """.split()  # noqa: SIM905 - one word a line is no better
 )
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
-# A time as an API server stores it. February 29 is left to the walk.
+# A time as an API server stores it. Rejects February 29, which the walk then checks.
 _TIME = (
     "^(?!0000)[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
     r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z\Z"
@@ -41,11 +41,11 @@ _WHOLE = {"int32": 2**31, "int64": 2**63, "": 2**63}
 
 
 class _NoType(Exception):
-    """A schema that is not expressed here."""
+    """The schema cannot be expressed as a `msgspec` type."""
 
 
 class Fit:
-    """A test that a value passes only if a schema has nothing to say of it. Compiled when it is first asked."""
+    """A test that a value passes only if no walk of the schema would act on it. Compiled on first use."""
 
     def __init__(self, schema: Json) -> None:
         self._schema = schema
@@ -66,15 +66,15 @@ class Fit:
         if self._type is None:
             return False
         text = text_of(value)
-        if text in self._passed:  # each of the walks asks, and many objects are alike
+        if text in self._passed:  # each walk runs this test, and many objects are alike
             return True
-        if not shortcut(self._takes, value):  # a value of many long texts
+        if not shortcut(self._takes, value):  # a value with many long strings
             return False
         self._passed.add(text)
         return True
 
     def once(self, value: Json) -> bool:
-        """The same for values that are asked about once: none is remembered, and repeated names do not pass."""
+        """Test a value that is tested only once: the result is not cached, and repeated names do not pass."""
         return self._type is not None and text_of(value) is not None and self._takes(value)
 
     def _takes(self, value: Json) -> bool:
@@ -86,7 +86,7 @@ class Fit:
 
 
 def _type_of(schema: Json) -> Any:
-    """Raises _NoType."""
+    """Convert a schema to a type. Raises _NoType."""
     either = bool(schema.get("x-kubernetes-int-or-string"))
     if either and schema.get("anyOf") == _INT_OR_STRING:
         schema = {name: value for name, value in schema.items() if name != "anyOf"}
@@ -166,7 +166,7 @@ def _object(schema: Json) -> Any:
         except _NoType:
             if name in needed:
                 raise
-            continue  # an object that has this field is refused here
+            continue  # the type rejects objects that have this field
         member = f"f{len(members)}"
         if name in needed:
             members.append((member, kind, msgspec.field(name=name)))
@@ -179,7 +179,7 @@ def _bounds(schema: Json, **names: str) -> dict[str, Any]:
     return {ours: schema[theirs] for ours, theirs in names.items() if theirs in schema}
 
 
-# Types made at run time are beyond the syntax of annotations.
+# Types that are created at run time cannot be written as annotations.
 
 
 def _either(one: Any, other: Any) -> Any:
@@ -202,9 +202,9 @@ def _with(kind: Any, bounds: dict[str, Any]) -> Any:
 
 
 def _further(schema: Json) -> Test | None:
-    """Whether texts in a value that fits match their patterns, and no item of a set or map occurs twice.
+    """Return a test that strings match their patterns, and that no item of a set or map list occurs twice.
 
-    None where the schema has neither.
+    None if the schema has neither patterns nor such lists.
     """
     if schema.get("pattern"):
         search = compiled(schema["pattern"]).search
@@ -240,7 +240,7 @@ def _further_items(schema: Json, item: Test | None) -> Test | None:
 
 
 def _unique(values: Iterable[Json]) -> bool:
-    """False in doubt: values that cannot be hashed are compared by the walk."""
+    """Return whether no value occurs twice; False if the values cannot be hashed, so that the walk compares them."""
     values = list(values)
     try:
         return len(set(values)) == len(values)

@@ -1,7 +1,7 @@
-"""Formats of strings in the schema of a custom kind: which texts have one.
+"""String formats in the schemas of custom kinds.
 
-The names and what they mean are those of a Kubernetes API server; a hyphen in a name does not count, and a name that
-is not here asks for nothing. All take time linear in the text.
+Names and meanings are those of an API server. Hyphens in a name are ignored, and an unknown format accepts every text.
+All checks take time linear in the text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Check = Callable[[str], bool]
 
 
 def has_format(text: str, name: str) -> bool:
-    """Whether a text has a format, given as in a schema."""
+    """Return whether a text has a format; `name` is the format's name in the schema."""
     check = _CHECKS.get(name.replace("-", ""))
     return check is None or check(text)
 
@@ -32,16 +32,18 @@ def _matches(pattern: str) -> Check:
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _CLOCK = _matches(r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](.[0-9]+)?([zZ]|[+-][0-9]{2}:[0-9]{2})")
 _GO_DURATION = _matches(r"[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)")
-_AMOUNT = re.compile(r"[0-9]\s*([A-Za-zµ]+)")  # its last digit: to begin at each of many took minutes
+_AMOUNT = re.compile(r"[0-9]\s*([A-Za-zµ]+)")  # matches only the last digit, so that long numbers take linear time
 _UNITS = {"ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"}
-_LONG_UNITS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")  # and whatever begins so
+_LONG_UNITS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")  # and all units with these prefixes
 
 
 def _date(text: str) -> bool:
     if not _DATE.fullmatch(text):
         return False
     try:
-        date.fromisoformat(text if text[:4] != "0000" else f"0004{text[4:]}")  # a year of 366 days, as 0 was one
+        date.fromisoformat(
+            text if text[:4] != "0000" else f"0004{text[4:]}"
+        )  # year 0, which Python lacks, is a leap year like year 4
     except ValueError:
         return False
     return True
@@ -72,12 +74,12 @@ _NO_PATH = re.compile(r"%(?![0-9A-Fa-f]{2})|[\x00-\x1f\x7f]")
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+"
 _QUOTED = r'"(?:[^"\\\x00-\x1f]|\\.)*"'
 _ADDRESS = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_ATOM}(?:\.{_ATOM})*|\[[^\[\]\\]*\])"
-# One way only to read each space: many of them were tried in all ways.
+# Each space matches in only one way, so that backtracking stays linear.
 _EMAIL = _matches(rf"\s*(?:{_ADDRESS}|(?:(?:{_ATOM}|{_QUOTED})\s+)*(?:{_ATOM}|{_QUOTED})?<{_ADDRESS}>)\s*")
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address, be it with zeros before its decimal numbers; a zone is none."""
+    """Parse an IP address. Leading zeros in its decimal numbers are allowed, a zone is not."""
     head, colon, last = text.rpartition(":")
     if "." in last:
         text = head + colon + _LEADING_ZEROS.sub("", last)
@@ -101,7 +103,7 @@ def _mac(text: str) -> bool:
 
 
 def _uri(text: str) -> bool:
-    """A URI with a scheme, or a path that begins with a slash."""
+    """Return whether a text is a URI with a scheme, or a path that begins with a slash."""
     scheme = _SCHEME.match(text)
     rest = text[scheme.end() :] if scheme else text
     path, _, _ = rest.partition("?")

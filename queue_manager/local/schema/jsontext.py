@@ -1,4 +1,4 @@
-"""JSON texts: repeated names are kept for those who must tell of them, and errors are put in Go's words."""
+"""Parse JSON, record repeated names, and report errors with the texts of Go's parser."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _KEY = re.compile(rb'"\s*:')
 
 
 class Repeated(dict[str, Any]):
-    """A JSON object in which a name occurs more than once; `names` are all of them, in their order."""
+    """A JSON object that repeats a name; `names` are all its names in order of occurrence."""
 
     names: list[str]
 
 
 def parse_json(body: bytes, prefix: str = "", *, repeated: bool = True) -> Json:
-    """A JSON text as a tree; objects with repeated names become `Repeated` unless told otherwise. Raises
-    StatusError 400, its message after `prefix`.
+    """Parse a JSON text; objects that repeat a name become `Repeated`, unless disabled.
 
-    The fast parser keeps the last of equal names in silence. The text has at least as many `":` as all objects
-    together have names, so equal numbers prove that none was dropped; else the slow parser looks again.
+    Raises StatusError 400, its message after `prefix`. The fast parser silently keeps the last value of a repeated
+    name. The text contains at least as many `":` as all objects together have names, so equal counts prove that no name
+    was dropped; otherwise the slow parser reads the text again.
     """
     try:
         tree = orjson.loads(body)
-        # Clients that write compact JSON get their bytes back: nothing was dropped, nothing need be counted.
+        # Compact JSON equals the encoded tree unless a name was dropped, so it need not be counted.
         if repeated and orjson.dumps(tree) != body and _count_names(tree) != len(_KEY.findall(body)):
             tree = json.loads(body, object_pairs_hook=_object, parse_int=whole)
     except (orjson.JSONEncodeError, ValueError, RecursionError) as error:
@@ -38,8 +38,10 @@ def parse_json(body: bytes, prefix: str = "", *, repeated: bool = True) -> Json:
 
 
 def whole(number: str | int) -> int | float:
-    """A whole number as the fast parser has it, which no tree here goes beyond: a float if 64 bits do not hold it.
-    Raises ValueError when no float does either."""
+    """Return an integer as the fast parser does: as a float if 64 bits do not hold it.
+
+    Raises ValueError when it exceeds the range of a float too.
+    """
     value = int(number)
     if -(2**63) <= value < 2**64:
         return value
@@ -73,11 +75,11 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def syntax_error(body: bytes, error: Exception) -> str:
-    """What Go's parser says about a text that is no JSON, as near as the position of the error tells."""
+    """Return the error of Go's parser for invalid JSON, as precisely as the position in `error` allows."""
     text = body.decode("utf-8", "replace")
     if not text.strip():
         return "unexpected end of JSON input"
-    if type(error) is json.JSONDecodeError:  # not the fast parser's, which is one too
+    if type(error) is json.JSONDecodeError:  # excludes the fast parser's error, which is a subclass
         at = error.pos
     else:
         try:
@@ -86,12 +88,12 @@ def syntax_error(body: bytes, error: Exception) -> str:
             return syntax_error(body, found)
         except RecursionError:
             return "exceeded max depth"
-        except ValueError:  # of more digits than are read at all
+        except ValueError:  # more digits than Python converts
             return "a number is out of range"
         return "exceeded max depth" if "limit" in str(error) else str(error)
     if at >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
         return "unexpected end of JSON input"
-    if error.msg.startswith("Illegal trailing comma"):  # since Python 3.13, and at the comma: Go's is what comes next
+    if error.msg.startswith("Illegal trailing comma"):  # since Python 3.13, at the comma; Go reports the next character
         at += 1 + len(text[at + 1 :]) - len(text[at + 1 :].lstrip())
     char = text[at]
     place = {

@@ -1,8 +1,8 @@
-"""Values that passed a test before need not be tested again.
+"""Cache of values that have passed a test.
 
-The pods of a Job are made from one template, and most writes to an object leave its spec alone. A test that depends
-on nothing but the value (its decoding, its validation) gives the same answer every time, so values that passed it
-are remembered by their JSON text: to write the text costs a tenth of the test.
+The pods of a Job are created from one template, and most writes to an object do not change its spec. A test that
+depends only on the value (decoding, validation) always has the same result, so values that passed are remembered by
+their JSON text. Encoding the text costs a tenth of the test.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import orjson
 
 from job_controller.json_tree import Json
 
-LIMIT = 512  # texts remembered per test; beyond that memory starts anew
-LENGTH = 8192  # bytes of a text worth remembering
+LIMIT = 512  # texts remembered per test; the cache is cleared when it is full
+LENGTH = 8192  # bytes of the longest text that is remembered
 
 
 def text_of(value: Json) -> bytes | None:
-    """What tells a value from all others; None for what JSON does not tell (repeated names), or too long a text."""
+    """Return the JSON text that identifies a value; None if JSON cannot represent it (repeated names) or it is too
+    long.
+    """
     try:
         text = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_SUBCLASS)
     except TypeError:
@@ -25,7 +27,7 @@ def text_of(value: Json) -> bytes | None:
 
 
 class Passed:
-    """The texts of values that passed one test."""
+    """The JSON texts of values that passed one test."""
 
     __slots__ = ("_texts",)
 
@@ -36,7 +38,7 @@ class Passed:
         return text in self._texts
 
     def add(self, text: bytes | None) -> None:
-        """Remember a text; None is never remembered."""
+        """Remember a text. None is ignored."""
         if text is None:
             return
         if len(self._texts) >= LIMIT:
@@ -45,7 +47,7 @@ class Passed:
 
 
 class Answers:
-    """What a function made of values, as JSON: each answer is a fresh tree."""
+    """Cached results of a function of a value, stored as JSON, so that each `get` returns a new tree."""
 
     __slots__ = ("_answers",)
 
@@ -53,12 +55,12 @@ class Answers:
         self._answers: dict[bytes | None, bytes] = {}
 
     def get(self, text: bytes | None) -> Json:
-        """The answer for the value of this text, or None."""
+        """Return the result for the value with this text, or None."""
         answer = self._answers.get(text)
         return None if answer is None else orjson.loads(answer)
 
     def add(self, text: bytes | None, answer: Json) -> None:
-        """Remember an answer; None is never remembered."""
+        """Remember a result. A text of None is ignored."""
         if text is None:
             return
         if len(self._answers) >= LIMIT:

@@ -1,14 +1,15 @@
-"""A bound on the processor time of work whose length the author of a definition or a body chooses.
+"""Limit the processor time of work whose length is controlled by the author of a definition or a request body.
 
-A CEL rule may compare every item of a list with every other, and PyYAML reads slowly. The steps that `cel` counts do
-not show what one step costs, so a timer of the kernel ends the work. It counts the processor time of this process, so
-other load on the machine changes nothing. It needs the main thread and a free SIGPROF; elsewhere work is not bounded.
-The timer acts between two steps of Python. A single match of RE2 is one step, and `patterns` bounds it by itself.
+A CEL rule may compare every item of a list with every other, and PyYAML parses slowly. The steps that `cel` counts do
+not have a fixed cost, so a timer of the kernel (ITIMER_PROF) interrupts the work. It measures the processor time of
+this process, so other load on the machine does not matter. It needs the main thread and a free SIGPROF; without these,
+work is not limited. The signal is handled between two Python instructions. A single match of RE2 is one instruction,
+and `patterns` limits it separately.
 
-Work inside a request that an event loop answers (`Turn`) gets less: after TURN_SECONDS it raises TakesLong. The code
-that answers the request then has the same work done in another process (`long_work`) and begins the request again,
-from its bytes and with the answers that are known; nothing was stored before. So validation happens away from the
-loop, and storing is still decided and done in one step on it, from the state of that moment.
+Work inside a request on the event loop (`Turn`) has a lower limit: after TURN_SECONDS it raises TakesLong. The caller
+then runs the same work in another process (`long_work`) and starts the request again, from its bytes and with the
+results known so far; nothing has been stored yet. So validation runs outside the event loop, while the write is still
+decided and stored in one step on the loop, against the state at that time.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from job_controller.json_tree import Json
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SECONDS = 1.0  # what is right takes milliseconds
-TURN_SECONDS = 0.05  # while everybody waits
+SECONDS = 1.0  # legitimate work takes milliseconds
+TURN_SECONDS = 0.05  # while the event loop is blocked
 SHORTCUT_SECONDS = 0.02
-AGAIN = 0.1  # seconds until the next alarm, should a finalizer have swallowed the first
+AGAIN = 0.1  # seconds until the next alarm, if the exception of the first was lost in a finalizer
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
 class Overtime(Exception):
-    """The work took too long."""
+    """The work exceeded its time limit."""
 
 
 class Work(NamedTuple):
@@ -47,7 +48,7 @@ class Work(NamedTuple):
 
 
 class TakesLong(Exception):
-    """The request needs the help of another process; `work` is what that must do, once it is known."""
+    """The request needs work done in another process; `work` is that work, if it is already known."""
 
     def __init__(self, work: Work | None = None) -> None:
         super().__init__(work)
@@ -55,9 +56,10 @@ class TakesLong(Exception):
 
 
 class Turn:
-    """One request on an event loop. `answers` are those of another process; None until one is needed.
+    """One request on an event loop. `answers` are the results from another process; None until one is needed.
 
-    An answer of None means that the work took too long there as well. `skips_shortcuts`: one took long already.
+    A result of None means that the work exceeded its limit there as well. `skips_shortcuts` is set after a shortcut
+    exceeded its limit.
     """
 
     def __init__(self) -> None:
@@ -66,7 +68,7 @@ class Turn:
         self._token: Token[Turn | None]
 
     def __enter__(self) -> None:
-        """Limited work inside belongs to this request."""
+        """Attribute limited work inside the block to this request."""
         self._token = _turn.set(self)
 
     def __exit__(self, *error: object) -> None:
@@ -77,11 +79,11 @@ _turn: ContextVar[Turn | None] = ContextVar("turn", default=None)
 
 
 def shortcut(test: Callable[[T], bool], value: T) -> bool:
-    """Whether a value passes a test that spares other work; False, too, if the test takes longer than it may spare."""
+    """Return whether a value passes a test that saves other work; False also if the test exceeds SHORTCUT_SECONDS."""
     turn = _turn.get()
     if turn is not None and turn.skips_shortcuts:
         return False
-    if _watch.working:  # the alarm is for the work around this
+    if _watch.working:  # the alarm belongs to the enclosing work
         return test(value)
     try:
         return patiently(SHORTCUT_SECONDS, test, value)
@@ -92,9 +94,9 @@ def shortcut(test: Callable[[T], bool], value: T) -> bool:
 
 
 def limited(work: Callable[[], T], name: str, arguments: Callable[[], list[Json]], read: Callable[..., T]) -> T:
-    """What `work` returns. Raises Overtime, and TakesLong within a Turn.
+    """Return the result of `work`. Raises Overtime, and TakesLong within a Turn.
 
-    `name` and `arguments` are the same work for another process, and `read` makes the result from its answer.
+    `name` and `arguments` describe the same work for another process, and `read` converts the result from there.
     """
     turn = _turn.get()
     if turn is None:
@@ -114,7 +116,7 @@ def limited(work: Callable[[], T], name: str, arguments: Callable[[], list[Json]
 
 
 class _Watch:
-    """Whether the alarm is meant: it may come when the work has just ended."""
+    """Ignores an alarm that arrives after the work has ended."""
 
     working = False
 
@@ -127,9 +129,10 @@ _watch = _Watch()
 
 
 def patiently(seconds: float, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of `work`. Raises Overtime when it computes for longer. Costs two system calls.
+    """Return the result of `work`. Raises Overtime when it computes for longer than `seconds`. Costs two system calls.
 
-    The garbage collector pauses meanwhile: Python would swallow an alarm that rings in one of its callbacks.
+    The garbage collector is disabled meanwhile: Python discards exceptions, such as that of the alarm, in its
+    callbacks.
     """
     if not _can_limit():
         return work(*args, **kwargs)
@@ -143,7 +146,7 @@ def patiently(seconds: float, work: Callable[P, T], *args: P.args, **kwargs: P.k
         finally:
             _watch.working = False
     except Overtime:
-        _watch.working = False  # it may have rung just before the line above
+        _watch.working = False  # the alarm may have interrupted the `finally` above
         raise
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -152,7 +155,7 @@ def patiently(seconds: float, work: Callable[P, T], *args: P.args, **kwargs: P.k
 
 
 def _can_limit() -> bool:
-    """False within limited work, too."""
+    """Return whether work can be limited here. False within limited work, too."""
     if _watch.working or threading.current_thread() is not threading.main_thread():
         return False
     handler = signal.getsignal(signal.SIGPROF)

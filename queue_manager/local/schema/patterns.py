@@ -1,14 +1,14 @@
-"""Regular expressions with the meaning that they have for an API server: Go's, which are those of RE2.
+r"""Regular expressions with the semantics of an API server: Go's, which are those of RE2.
 
 RE2 matches in time linear in the text and in the compiled pattern, which has at most 8 MiB. A signal cannot interrupt a
 match, so a text that is too long for its pattern is not matched at all (Overtime).
 
-RE2 differs from Go's regexp/syntax in little, which is set right before a pattern is compiled: Go refuses `\\C`,
-refuses a repeat count of nine digits instead of reading it as text, limits how deep an expression nests, and finds
-names of Unicode classes without regard to case. What RE2 says of a pattern that it refuses is put in Go's words.
+RE2 differs from Go's regexp/syntax in a few points, and a pattern is rewritten accordingly before it is compiled: Go
+rejects `\C`, rejects a repeat count of nine digits instead of reading it as text, limits the depth of nested groups,
+and ignores case in the names of Unicode classes. RE2's errors are converted to Go's.
 
-One difference stays: a class of many characters that is repeated often, such as `(\\pL{100}){10}`, is "expression too
-large" here and accepted by Go, which does not expand classes to bytes.
+One difference remains: a class of many characters that is repeated often, such as `(\pL{100}){10}`, is "expression too
+large" here but accepted by Go, which does not expand classes to bytes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import re2
 
 from queue_manager.local.schema.patience import Overtime
 
-MAX_STEPS = 10**9  # instructions of a program times characters of a text: a tenth of a second at worst
-DEEPEST = 1000  # groups in groups: maxHeight of regexp/syntax
+MAX_STEPS = 10**9  # instructions of a program times characters of a text: at most a tenth of a second
+DEEPEST = 1000  # nested groups: maxHeight of regexp/syntax
 
 _TOKEN = re.compile(
     r"""
@@ -39,7 +39,7 @@ _TOKEN = re.compile(
 )
 _NAMED = re.compile(r"\\[pP](?:\{\^?\w*\}|\w)|\\.", re.DOTALL)
 
-_WORDS = {  # of RE2 -> of Go
+_WORDS = {  # error of RE2 -> error of Go
     "bad repetition operator": "invalid nested repetition operator",
     "invalid named capture group": "invalid named capture",
     "invalid perl operator": "invalid or unsupported Perl syntax",
@@ -53,7 +53,7 @@ _WORDS = {  # of RE2 -> of Go
 
 
 class PatternError(ValueError):
-    """A text that is no regular expression, in Go's words."""
+    """An invalid regular expression, with Go's error text."""
 
     def __init__(self, what: str, where: str) -> None:
         super().__init__(f"error parsing regexp: {what}: `{where}`")
@@ -73,11 +73,11 @@ class Pattern:
         self._longest = MAX_STEPS // expression.programsize
 
     def search(self, text: str) -> Found | None:
-        """The leftmost match, as Go prefers it."""
+        """Return the leftmost match, with Go's preference among alternatives."""
         return next(self.finditer(text), None)
 
     def finditer(self, text: str) -> Iterator[Found]:
-        """All matches that do not overlap."""
+        """Return all non-overlapping matches."""
         if len(text) > self._longest:
             raise Overtime
         found: Iterator[Found] = self._expression.finditer(text)
@@ -86,7 +86,7 @@ class Pattern:
 
 @lru_cache(512)
 def compiled(pattern: str) -> Pattern:
-    """The expression. Raises PatternError."""
+    """Compile an expression. Raises PatternError."""
     reading = _Reading()
     text = _TOKEN.sub(reading.read, pattern)
     try:
@@ -100,7 +100,7 @@ def compiled(pattern: str) -> Pattern:
 
 
 class _Reading:
-    """What was replaced in a pattern on its way to RE2."""
+    """A pattern as rewritten for RE2, with the original text of the replaced tokens."""
 
     def __init__(self) -> None:
         self._originals: dict[str, str] = {}
@@ -108,7 +108,7 @@ class _Reading:
         self.deepest = 0
 
     def read(self, token: re.Match[str]) -> str:
-        """What RE2 reads in the place of a token."""
+        """Return the text that RE2 reads in place of a token."""
         text = token[0]
         match token.lastgroup:
             case "named":
@@ -116,16 +116,18 @@ class _Reading:
             case "bracket":
                 return _NAMED.sub(lambda inner: self._replaced(inner[0], _capitalized(inner[0])), text)
             case "byte":
-                return self._replaced(text, "\\\ue000")  # refused, as every unknown escape
+                return self._replaced(text, "\\\ue000")  # RE2 rejects it, like every unknown escape
             case "huge":
-                return self._replaced(text, f"{{{90_000_000 + len(self._originals)}}}")  # refused, as all beyond 1000
+                return self._replaced(
+                    text, f"{{{90_000_000 + len(self._originals)}}}"
+                )  # RE2 rejects it, like all counts above 1000
             case "group":
                 self._depth += 1 if text == "(" else -1
                 self.deepest = max(self.deepest, self._depth)
         return text
 
     def original(self, text: str) -> str:
-        """A part of what RE2 has read, as it was in the pattern."""
+        """Convert a part of the rewritten pattern back to the original text."""
         for replacement, original in self._originals.items():
             text = text.replace(replacement, original)
         return text
@@ -137,7 +139,7 @@ class _Reading:
 
 
 def _capitalized(named: str) -> str:
-    r"""`\p{greek}` as `\p{Greek}`; other escapes as they are."""
+    r"""Rewrite `\p{greek}` to `\p{Greek}`; keep other escapes."""
     if named[1] not in "pP":
         return named
     name = named[2:]
@@ -151,11 +153,11 @@ def _options() -> re2.Options:
 
 
 def _in_go_words(error: re2.error, text: str) -> tuple[str, str]:
-    """What is wrong, and where: RE2 says both with a colon between them."""
+    """Return what is wrong and where, in Go's terms. RE2 reports both, separated by a colon."""
     what, _, where = _said(error).partition(": ")
     if what == "invalid UTF-8":  # the pattern ends where RE2 expects a digit
         return "invalid escape sequence", text[text.rindex("\\") :]
-    if what == "invalid perl operator" and where in ("(?<=", "(?<!"):  # Go reads it as the beginning of a name
+    if what == "invalid perl operator" and where in ("(?<=", "(?<!"):  # Go parses it as the start of a group name
         begin = _first_look_behind(text, where)
         end = text.find(">", begin)
         return "invalid named capture", text[begin : end + 1] if end >= 0 else text[begin:]
@@ -163,7 +165,7 @@ def _in_go_words(error: re2.error, text: str) -> tuple[str, str]:
 
 
 def _first_look_behind(text: str, operator: str) -> int:
-    """Where the `(?<=` or `(?<!` is that RE2 refuses: others may stand in brackets or behind a backslash."""
+    """Return the position of the `(?<=` or `(?<!` that RE2 rejects. Others may be in brackets or escaped."""
     for found in re.finditer(re.escape(operator), text):
         try:
             re2.compile(text[: found.end() + 1], _options())

@@ -1,12 +1,12 @@
-"""Kubernetes objects in protobuf, decoded by tables of the fields that are known.
+"""Decode Kubernetes objects from protobuf by tables of known fields.
 
 `kubectl create` sends the kinds in `KINDS` in protobuf and has no option to send JSON. The tables contain the fields
-that it sets, and those that Go always writes because they are no pointers, empty or not. A field outside of the tables
-is refused, never dropped: an object without it would not be what the client asked for.
+that kubectl sets, and those that Go always encodes, even if empty, because they are not pointers. A field outside the
+tables is rejected and never dropped: without it the object would not be what the client requested.
 
-The body is the magic number, then the message `Unknown`, which names the kind and carries the object:
+The body is the magic number, then the message `Unknown`, which names the kind and contains the object:
 
-    k8s\0  Unknown{1: TypeMeta{1: apiVersion, 2: kind}, 2: raw, 3: contentEncoding, 4: contentType}
+    k8s   Unknown{1: TypeMeta{1: apiVersion, 2: kind}, 2: raw, 3: contentEncoding, 4: contentType}
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MAX_VARINT = 10  # bytes
 
 
 class Malformed(ValueError):
-    """The bytes are not the message that they should be."""
+    """The bytes are not a valid message of the expected type."""
 
 
 class NotKnown(ValueError):
-    """The tables do not contain this kind, or this field of it."""
+    """The tables do not contain this kind, or this field of the kind."""
 
     def __init__(self, kind: str, field: str = "") -> None:
         super().__init__(f"{field} of {kind}" if field else kind)
@@ -39,15 +39,15 @@ class NotKnown(ValueError):
 
 class Scalar(Enum):
     TEXT = auto()
-    BASE64 = auto()  # bytes, which JSON writes in base64
+    BASE64 = auto()  # bytes, which are base64 in JSON
     INTEGER = auto()
     BOOLEAN = auto()
 
 
 class Form(Enum):
-    ONE = auto()  # left out of the JSON when empty
+    ONE = auto()  # omitted from the JSON when empty
     LIST = auto()
-    MAP = auto()  # from text
+    MAP = auto()  # with string keys
 
 
 class Field(NamedTuple):
@@ -60,7 +60,7 @@ Message = Mapping[int, Field]
 
 
 def decode(body: bytes) -> Json:
-    """The object in a body, as the JSON of the same object. Raises Malformed, NotKnown."""
+    """Return the object in a body as JSON. Raises Malformed, NotKnown."""
     head, raw = _envelope(body)
     api_version, kind = head.get("apiVersion", ""), head.get("kind", "")
     fields = KINDS.get((api_version, kind))
@@ -70,7 +70,7 @@ def decode(body: bytes) -> Json:
 
 
 def kind_of(body: bytes) -> str:
-    """The kind of the object in a body, known or not; empty if the body does not say."""
+    """Return the kind of the object in a body, even if it is not in the tables; empty if the body names none."""
     try:
         return str(_envelope(body)[0].get("kind", ""))
     except (Malformed, NotKnown):
@@ -137,7 +137,7 @@ class _Decoder:
 
 
 def _wire(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field, in the order of the bytes."""
+    """Yield number and value of each field, in the order of the bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -155,7 +155,7 @@ def _wire(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """An integer of seven bits a byte, the lowest first, and where it ends."""
+    """Decode a varint (seven bits per byte, the lowest first). Returns the value and the position after it."""
     value = 0
     for index, byte in enumerate(data[at : at + _MAX_VARINT]):
         value |= (byte & 0x7F) << 7 * index
@@ -186,7 +186,7 @@ def _text(value: bytes, path: str) -> str:
 # --- tables -------------------------------------------------------------------------------------------------
 
 _KEY = Field("key", Scalar.TEXT)
-_EMPTY: Message = {}  # a message that Go writes though nothing is in it
+_EMPTY: Message = {}  # a message that Go encodes even if it is empty
 _TYPE_META: Message = {1: Field("apiVersion", Scalar.TEXT), 2: Field("kind", Scalar.TEXT)}
 _METADATA = Field(
     "metadata",

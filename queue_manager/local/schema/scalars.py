@@ -1,6 +1,6 @@
-"""Scalar values with a syntax of their own: times and quantities, checked and brought into the stored form.
+"""Times and quantities: parse them and convert them to their stored form.
 
-Errors are `ValueError`s with the texts of the API server's decoder (spec: job-controller-measured.md, 2.1).
+Errors are `ValueError`s with the texts of the API server's decoder (metav1.Time, resource.Quantity).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FRACTION = re.compile(r"[.,]\d+", re.ASCII)
 
 
 def time(text: str) -> str:
-    """A metav1.Time: whole seconds, UTC."""
+    """Return a metav1.Time in stored form: whole seconds, UTC."""
     if _CANONICAL_TIME.fullmatch(text) and text[:4] != "0000":
         try:
             datetime.fromisoformat(text)
@@ -49,7 +49,7 @@ def time(text: str) -> str:
 
 
 def micro_time(text: str) -> str:
-    """A metav1.MicroTime: microseconds, UTC."""
+    """Return a metav1.MicroTime in stored form: microseconds, UTC."""
     return _moment(text, MICRO_TIME).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 
@@ -78,7 +78,7 @@ def _moment(text: str, layout: str) -> datetime:
 
 
 def _split(text: str, layout: str) -> list[str]:
-    """The text cut along the layout. An optional fraction of seconds is taken where the layout has none."""
+    """Split the text along the layout. Fractional seconds are accepted even if the layout has none."""
     rest, parts = text, []
     for element, pattern in _TOKENS:
         if element == ".000000" and layout == TIME:
@@ -102,19 +102,19 @@ def _days(year: int, month: int) -> int:
     return 30 if month in (4, 6, 9, 11) else 31
 
 
-# --- quantities: the decoder takes blanks around them, and tells two errors apart ------------------------------
+# --- quantities: the decoder accepts surrounding blanks and has two errors ------------------------------
 
 QUANTITY_FORMAT = quantities.MALFORMED
 _BUT_FOR_THE_SUFFIX = re.compile(r"[+-]?[0-9]*(?:\.[0-9]*)?[eEinumkKMGTP]*[-+]?[0-9]*", re.ASCII)
 
 
 def number(value: str | int | float) -> Fraction:
-    """The exact value of a quantity."""
+    """Return the exact value of a quantity."""
     return Fraction(_quantity(value).nano, 10**9)
 
 
 def approximate(exact: Fraction) -> float:
-    """Infinite beyond what a float can hold."""
+    """Return the value as a float; infinite beyond its range."""
     try:
         return float(exact)
     except OverflowError:
@@ -123,7 +123,7 @@ def approximate(exact: Fraction) -> float:
 
 @lru_cache(4096, typed=True)
 def quantity(value: str | int | float, digits: int = 9) -> str:
-    """The canonical text of a quantity, rounded up to so many decimals (resource lists: 3)."""
+    """Return the canonical text of a quantity, rounded up to `digits` decimals (3 in resource lists)."""
     return quantities.canonical(_quantity(value).rounded(digits))
 
 

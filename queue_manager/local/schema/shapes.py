@@ -1,7 +1,7 @@
-"""The shapes of the built-in kinds: what each field of theirs must look like, and its merge keys.
+"""The shapes of the built-in kinds: the type and the merge keys of each field.
 
-A kind is a tree of `Shape`s made from data/types.json, which is taken from a real API server by
-tests/control_plane/generate_schemas.py.
+A kind is a tree of `Shape`s created from data/types.json, which tests/control_plane/generate_schemas.py generates from
+a real API server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from queue_manager.local.schema.fitting import Fit
 from queue_manager.local.schema.memo import Passed
 
 INT_LIMITS = {"int32": 2**31, "int64": 2**63}
-# Parts with a decoder of their own, by the last word of their type.
+# Types with a decoder of their own, by the last word of their name.
 _SPECIAL = {
     "Time": "time",
     "MicroTime": "microtime",
@@ -27,14 +27,14 @@ _SPECIAL = {
 }
 _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 _PYTHON = {"string": str, "bool": bool}
-# Large parts that come again and again in the same words.
+# Large types whose values often recur unchanged.
 _REMEMBERED = frozenset(("PodSpec", "JobSpec"))
-# Parts of most objects that are written, no two of them alike.
+# Types that occur in most written objects, with values that rarely recur.
 _FITTED = frozenset(("ObjectMeta", "PodStatus", "JobStatus"))
 
 
 class Shape:
-    """What a value must look like."""
+    """The type of a value."""
 
     __slots__ = (
         "fields",
@@ -54,17 +54,17 @@ class Shape:
 
     def __init__(self, form: str, go: str = "") -> None:
         self.form = form  # object, map, list, string, bool, int32, int64, number, bytes, or one of _SPECIAL
-        self.go = go  # the server's name of the type, as its errors print it
+        self.go = go  # Go's name of the type, as in the server's errors
         self.fields: dict[str, Field] = {}
         self.item: Shape | None = None
         self.key = ""  # patchMergeKey
         self.strategy: frozenset[str] = frozenset()  # patchStrategy: merge, replace, retainKeys
         self.list_type = ""  # map, set or atomic
         self.keys: tuple[str, ...] = ()
-        self.keep = False  # an empty list or map is stored
+        self.keep = False  # store an empty list or map
         self.limit = INT_LIMITS.get(form, 0)
         self.python = _PYTHON.get(form)
-        self.passed: Passed | None = None  # values that are as they should be
+        self.passed: Passed | None = None  # cache of values that need no changes
         self.fit: Fit | None = None  # a test that only such values pass
 
 
@@ -74,13 +74,13 @@ class Field:
     def __init__(self, name: str, shape: Shape, owner: str, go_path: str) -> None:
         self.name = name
         self.shape = shape
-        self.owner = owner  # the server's name of the struct it is in
+        self.owner = owner  # Go's name of the struct that contains the field
         self.go_path = go_path  # the name, behind the struct it is inlined from
 
 
 @cache
 def definitions() -> dict[str, Json]:
-    """All types by their OpenAPI name."""
+    """Return all types by their OpenAPI name."""
     text = resources.files("queue_manager.local").joinpath("data", "types.json").read_bytes()
     tree: dict[str, Json] = json.loads(text)
     return tree
@@ -105,7 +105,7 @@ _STRUCTS: list[tuple[str, Shape]] = []
 
 
 def shape_of(name: str) -> Shape:
-    """The shape of a type, complete with all it refers to. Recursive types refer to themselves."""
+    """Return the shape of a type and of all types that it refers to. Recursive types refer to themselves."""
     shape, fitted = _struct(name), []
     while _STRUCTS:
         pending, target = _STRUCTS.pop()
@@ -133,7 +133,10 @@ _STRUCTURAL: dict[str, Json] = {
 
 
 def structural(shape: Shape) -> Json:
-    """A schema of values that a walk leaves as they are; of what it may change there is none (an unknown format)."""
+    """Return a schema of values that a walk leaves unchanged.
+
+    Parts that a walk may change get an unknown format, which no value fits.
+    """
     match shape.form:
         case "object":
             return {"type": "object", "properties": {name: structural(f.shape) for name, f in shape.fields.items()}}

@@ -1,11 +1,11 @@
-"""Structural schemas of custom kinds: pruning, defaults, validation.
+"""Structural schemas of custom kinds: pruning, defaulting, validation.
 
-The texts and their order are those of an API server (apiextensions over kube-openapi); a value of a wrong type is
+The error texts and their order are those of an API server (apiextensions over kube-openapi). A value of a wrong type is
 still tested against the rules that do not depend on the type.
 
-Every walk may be given what the value was before the write. Parts that equal what they were have been pruned, filled
-and accepted then: most writes change a few fields of a large object, and cost no more than those. Nodes that were
-`quickened` test first whether there is anything to do at all (fitting.py).
+Every walk takes the old value, if any, and skips the parts that equal it: they were pruned, defaulted and validated
+when they were written. So the cost of a write depends on what it changes, not on the size of the object. Nodes with
+`quicken` called first test whether a walk has anything to do (fitting.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMBINATIONS = ("allOf", "anyOf", "oneOf", "not")
 
 
 class CompiledSchema:
-    """One schema, compiled. Unknown names below `preserve` stay."""
+    """One compiled schema. Unknown fields below a node with `preserve` are kept."""
 
     __slots__ = (
         "additional",
@@ -73,13 +73,13 @@ class CompiledSchema:
         self.fit: Fit | None = None
 
     def quicken(self) -> None:
-        """Test values of this node as a whole before any walk."""
+        """Enable the fast-path test of whole values of this node before each walk."""
         self.fit = Fit(self.schema)
 
     # --- pruning ---------------------------------------------------------------------------------------------
 
     def prune(self, value: Json, path: str, found: list[str], old: Json = _MISSING) -> None:
-        """Drop unknown fields in place; their paths go to `found`."""
+        """Drop unknown fields in place and append their paths to `found`."""
         if value == old or (self.fit is not None and self.fit(value)):
             return
         if isinstance(value, list):
@@ -101,7 +101,7 @@ class CompiledSchema:
     # --- defaults --------------------------------------------------------------------------------------------
 
     def fill(self, value: Json, old: Json = _MISSING) -> None:
-        """Put defaults where nothing is; take away nulls that may not be."""
+        """Set defaults for absent fields and remove nulls from fields that are not nullable."""
         if value == old or (self.fit is not None and self.fit(value)):
             return
         if isinstance(value, dict):
@@ -131,7 +131,7 @@ class CompiledSchema:
     # --- validation ------------------------------------------------------------------------------------------
 
     def validate(self, value: Json, path: str = "", old: Json = _MISSING) -> Iterator[FieldError]:
-        """All that is wrong with a value. What equals `old` passes: it was accepted once."""
+        """Yield all errors of a value. Parts that equal `old` are valid: they were accepted when they were written."""
         if (value is None and self.nullable) or value == old or (self.fit is not None and self.fit(value)):
             return
         kind = type_of(value)
@@ -210,7 +210,7 @@ class CompiledSchema:
             yield invalid("<nil>", "", f"Checked value must be of type integer with format {form} in {path}")
         factor = schema.get("multipleOf")
         if factor and isinstance(value, int):
-            factor = int(factor)  # all is reckoned in the type of the value: nothing whole is a multiple of 0.1
+            factor = int(factor)  # the server converts the factor to the type of the value
         if factor == 0:
             yield invalid(path, 0, f"factor MultipleOf declared for {path} must be positive: 0")
         elif factor and not _is_multiple(value, factor):
@@ -266,7 +266,7 @@ class CompiledSchema:
     # --- lists that are maps or sets -------------------------------------------------------------------------
 
     def repeated(self, value: Json, path: str = "", old: Json = _MISSING) -> Iterator[FieldError]:
-        """Items that occur twice where they must not."""
+        """Yield an error for each duplicate item in a set or map list."""
         if value == old or (self.fit is not None and self.fit(value)):
             return
         if isinstance(value, dict):
@@ -293,7 +293,7 @@ class CompiledSchema:
 
 
 def _is_multiple(value: float, factor: float) -> bool:
-    """As the server reckons it: whole numbers exactly, others as floats, of which 0.3 is three times 0.1."""
+    """Compute as the server does: exactly for integers, otherwise with floats (0.3 is a multiple of 0.1)."""
     if isinstance(value, int):
         return value % factor == 0
     times = 1 / factor * value if factor < 1 else value / factor
@@ -301,12 +301,12 @@ def _is_multiple(value: float, factor: float) -> bool:
 
 
 def _of(old: Json, name: str) -> Json:
-    """What a field was before, if it was."""
+    """Return the old value of a field, if it had one."""
     return old.get(name, _MISSING) if isinstance(old, dict) else _MISSING
 
 
 def _at(old: Json, index: int) -> Json:
-    """What an item was before, if it was."""
+    """Return the old value of an item, if it had one."""
     return old[index] if isinstance(old, list) and index < len(old) else _MISSING
 
 
@@ -315,7 +315,7 @@ def _nodes(schemas: Json) -> list[CompiledSchema]:
 
 
 def _hashable(value: Json) -> Hashable:
-    """Equal for equal values: most are strings, which need not be written."""
+    """Return a key that is equal for equal values. Strings, the usual case, need no encoding."""
     return value if isinstance(value, str) else (show(value),)
 
 
@@ -328,7 +328,7 @@ def _by_key(items: list[Json], keys: Iterable[str]) -> dict[Hashable, Json]:
 
 
 def type_of(value: Json) -> str:
-    """The JSON type of a value, integers apart."""
+    """Return the JSON type of a value, with integers as a type of their own."""
     if value is None:
         return "null"
     names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
@@ -357,7 +357,7 @@ def _shown(number: Json) -> str:
 
 
 def duplicate_fields(value: Json, path: str = "") -> list[str]:
-    """Names that occur twice in an object as it was sent (see jsontext.Repeated)."""
+    """Return the names that a sent object repeats (see jsontext.Repeated)."""
     found: list[str] = []
     if isinstance(value, list):
         for index, item in enumerate(value):

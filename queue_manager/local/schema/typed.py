@@ -1,11 +1,11 @@
 """Strict decoding of the built-in kinds, and the form in which their objects are stored.
 
-One walk over an object and the shape of its kind (`shapes`) does what the decoder of a real API server does: it
-refuses wrong JSON types with its words, finds unknown and repeated fields, drops them, and brings times and
-quantities into the form they are stored in (spec: job-controller-measured.md, section 2.1).
+One walk over an object and the shape of its kind (`shapes`) does what the decoder of an API server does
+(sigs.k8s.io/json in strict mode): it rejects wrong JSON types with the same messages, finds unknown and repeated
+fields, drops them, and converts times and quantities to their stored form.
 
-A wrong type does not end the walk, the first of them is reported; a value with a syntax of its own (a time, a
-quantity) that does not parse ends it at once and wins. That is the order of the server.
+A wrong type does not end the walk, and only the first one is reported. A time or quantity that cannot be parsed ends
+the walk at once, and its error is reported instead. That is the order of the API server.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from queue_manager.local.schema.jsontext import Repeated
 from queue_manager.local.schema.memo import Passed, text_of
 from queue_manager.local.schema.shapes import Field, Shape, shape_of
 
-# The way from the root to a value: (before, step). A step is a field, a map key or a list index.
+# The path from the root to a value: (parent path, step). A step is a field, a map key or a list index.
 Trail = tuple[Any, Any]
 
 
 class Undecodable(Exception):
-    """A value that ends decoding."""
+    """A value whose error ends decoding."""
 
 
 _EMPTY: dict[str, Json] = {"list": [], "map": {}}
@@ -74,7 +74,7 @@ class Walk:
             value.pop(name, None)
 
     def value(self, shape: Shape, item: Json, trail: Trail) -> Json:
-        """Check one value; the answer is what to store for it."""
+        """Check one value and return its stored form."""
         form = shape.form
         kind = type(item)
         if kind is dict or kind is Repeated:
@@ -97,17 +97,19 @@ class Walk:
         return item
 
     def _remembered(self, shape: Shape, passed: Passed, item: Json, trail: Trail) -> None:
-        """An object that may have passed before: then nothing in it is unknown, wrong, or to be changed."""
+        """Check an object that may be in the cache, because it has no unknown field, no error and no changes."""
         text = text_of(item)
         if text in passed:
             return
         unknown = len(self.unknown)
         self.object(shape, item, trail)
-        if len(self.unknown) == unknown and not self.wrong and text_of(item) == text:  # `wrong` is the first of all
+        if (
+            len(self.unknown) == unknown and not self.wrong and text_of(item) == text
+        ):  # `wrong` is the first error of the whole walk
             passed.add(text)
 
     def _compound(self, found: str, shape: Shape, trail: Trail) -> None:
-        """A list or object where there should be none."""
+        """Report a list or object in place of a scalar."""
         if shape.form == "quantity":
             raise Undecodable(scalars.QUANTITY_FORMAT)
         if shape.form in ("time", "microtime", "intstr"):
@@ -193,7 +195,7 @@ def quantity(item: Json, digits: int = 9) -> str:
 
 
 def zero(shape: Shape) -> Json:
-    """What the server makes of a null in a list or map."""
+    """Return the value that the server stores for a null in a list or map."""
     if shape.form == "object":
         return {}
     return {"string": "", "bool": False, "int32": 0, "int64": 0, "number": 0, "quantity": "0"}.get(shape.form)
@@ -204,7 +206,7 @@ def number(item: float) -> str:
 
 
 def place(found: str, go: str, trail: Trail) -> str:
-    """Where and what, in the words of Go's decoder: list indexes and map keys are left out."""
+    """Return location and type as Go's decoder reports them: without list indexes and map keys."""
     steps = _steps(trail)
     fields = [step for step in steps if isinstance(step, Field)]
     path = ".".join(step.go_path for step in fields)
@@ -246,8 +248,11 @@ class TypedSchema:
         return self._shape
 
     def check(self, body: Json, old: Json | None = None) -> list[str]:
-        """Unknown and repeated fields, in their order. In place: these are dropped, times and quantities brought
-        into stored form, nulls and empty lists left out. Raises StatusError 400 on a wrong type."""
+        """Return unknown and repeated fields, in their order. Raises StatusError 400 on a wrong type.
+
+        Changes `body` in place: drops these fields, nulls and empty lists, and converts times and quantities to stored
+        form.
+        """
         walk = Walk()
         problem = self.refusal(body, walk, old)
         if problem:
@@ -260,7 +265,7 @@ class TypedSchema:
         self.check(body)
 
     def refusal(self, body: Json, walk: Walk, old: Json | None = None) -> str:
-        """Why a body cannot be decoded, or nothing."""
+        """Return the error if a body cannot be decoded, otherwise ""."""
         try:
             walk.object(self.shape, body, None, old or _NOTHING)
         except Undecodable as error:

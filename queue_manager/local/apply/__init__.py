@@ -1,3 +1,1 @@
-"""Server-side apply (KEP-555) and field ownership: merge apply configurations and track which manager owns
-which field.
-"""
+"""Server-side apply (KEP-555): merge apply configurations and track which manager owns which field."""

@@ -1,5 +1,5 @@
-"""Merge two objects of a type, and remove fields from an object, as structured-merge-diff (typed/merge.go,
-typed/remove.go).
+"""Merge objects of a type and remove fields from them, as in structured-merge-diff's typed/merge.go and
+typed/remove.go.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ def _merge_maps(kind: MapType, live: dict[str, Json], applied: dict[str, Json]) 
 
 
 def _merge_lists(kind: ListType, live: list[Json], applied: list[Json]) -> Json:
-    """Merge the items of both lists: applied items in their order, items only in `live` at their previous relative
-    position.
-    """
+    """Merge two lists: applied items in their order, items only in `live` at their previous relative position."""
     left = [element(kind, item) for item in live]
     right = [element(kind, item) for item in applied]
     theirs = dict(zip(right, applied, strict=True))

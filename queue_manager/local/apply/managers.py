@@ -66,9 +66,7 @@ class ManagerId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The fields that a manager owns, and the time of its last change. `wire` is the stored form while it is up to
-    date.
-    """
+    """The fields that a manager owns, and the time of its last change. `wire` is the stored form while current."""
 
     fields: FieldSet
     api_version: str
@@ -111,8 +109,8 @@ class OwnedView:
         return view
 
     def of_created(self, tree: Json, generated: FieldSet) -> orjson.Fragment | None:
-        """Return the stored form of what the creator of an object owns: all fields but those that the server
-        `generated`.
+        """Return, in stored form, the fields that the creator of an object owns: all but those `generated` by the
+        server.
 
         None if it owns nothing. Objects that differ only in metadata values (the pods of a Job) share the result.
         """
@@ -140,8 +138,9 @@ class OwnedView:
         return {"f:metadata": named, **known} if named else known
 
     def owned_by_applier(self, fields: FieldSet) -> FieldSet:
-        """Return a set without the fields that the resource resets. Keeps names and kinds until conflicts have been
-        checked.
+        """Return a set without the fields that the resource resets.
+
+        Names and kinds are kept until conflicts have been checked.
         """
         return {name: node for name, node in fields.items() if name[2:] not in self._dropped}
 

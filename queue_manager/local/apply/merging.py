@@ -50,7 +50,7 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 
 
 class OwnershipConflict(NamedTuple):
-    """A field that another manager owns."""
+    """A field owned by another manager whose value an apply would change."""
 
     manager: ManagerId
     path: Path

@@ -1,3 +1,1 @@
-"""Controllers that run beside the local API server: garbage collection, namespace deletion, event expiry, taint
-eviction.
-"""
+"""Controllers beside the local API server: garbage collection, namespace deletion, event expiry, taint eviction."""

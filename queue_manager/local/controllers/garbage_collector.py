@@ -159,7 +159,7 @@ class GarbageCollector:
         if change.type != "DELETED":
             node = self._graph.set(change.resource, change.new)
             self._add(node)
-            if node.deleting:  # its dependents, or its owners that wait for it
+            if node.deleting:  # its dependents may have to be deleted or released
                 self._add_all(self._graph.dependents(node.uid))
             return
         gone = self._graph.unset(change.new.uid)

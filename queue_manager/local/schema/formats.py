@@ -41,9 +41,7 @@ def _date(text: str) -> bool:
     if not _DATE.fullmatch(text):
         return False
     try:
-        date.fromisoformat(
-            text if text[:4] != "0000" else f"0004{text[4:]}"
-        )  # year 0, which Python lacks, is a leap year like year 4
+        date.fromisoformat(text if text[:4] != "0000" else f"0004{text[4:]}")  # Python has no year 0, a leap year
     except ValueError:
         return False
     return True

@@ -21,7 +21,7 @@ class Repeated(dict[str, Any]):
 
 
 def parse_json(body: bytes, prefix: str = "", *, repeated: bool = True) -> Json:
-    """Parse a JSON text; objects that repeat a name become `Repeated`, unless disabled.
+    """Parse a JSON text. If `repeated`, objects that repeat a name become `Repeated`.
 
     Raises StatusError 400, its message after `prefix`. The fast parser silently keeps the last value of a repeated
     name. The text contains at least as many `":` as all objects together have names, so equal counts prove that no name

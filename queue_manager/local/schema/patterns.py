@@ -118,9 +118,7 @@ class _Reading:
             case "byte":
                 return self._replaced(text, "\\\ue000")  # RE2 rejects it, like every unknown escape
             case "huge":
-                return self._replaced(
-                    text, f"{{{90_000_000 + len(self._originals)}}}"
-                )  # RE2 rejects it, like all counts above 1000
+                return self._replaced(text, f"{{{90_000_000 + len(self._originals)}}}")  # RE2 rejects counts over 1000
             case "group":
                 self._depth += 1 if text == "(" else -1
                 self.deepest = max(self.deepest, self._depth)

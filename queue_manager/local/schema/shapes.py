@@ -75,7 +75,7 @@ class Field:
         self.name = name
         self.shape = shape
         self.owner = owner  # Go's name of the struct that contains the field
-        self.go_path = go_path  # the name, behind the struct it is inlined from
+        self.go_path = go_path  # the field's name, after that of the struct it is inlined from
 
 
 @cache

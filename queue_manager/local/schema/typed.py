@@ -97,15 +97,16 @@ class Walk:
         return item
 
     def _remembered(self, shape: Shape, passed: Passed, item: Json, trail: Trail) -> None:
-        """Check an object that may be in the cache, because it has no unknown field, no error and no changes."""
+        """Check an object whose text may be cached. A cached text has no unknown field, no error and is stored
+        unchanged.
+        """
         text = text_of(item)
         if text in passed:
             return
         unknown = len(self.unknown)
         self.object(shape, item, trail)
-        if (
-            len(self.unknown) == unknown and not self.wrong and text_of(item) == text
-        ):  # `wrong` is the first error of the whole walk
+        # `wrong` is the first error of the whole walk.
+        if len(self.unknown) == unknown and not self.wrong and text_of(item) == text:
             passed.add(text)
 
     def _compound(self, found: str, shape: Shape, trail: Trail) -> None:

@@ -21,7 +21,7 @@ FIELD_VALIDATION = ("Strict", "Warn", "Ignore")
 
 
 class CallTarget(NamedTuple):
-    """What a URL path of the resource API names."""
+    """The object or collection that a URL path of the resource API addresses."""
 
     group: str
     version: str
@@ -33,7 +33,7 @@ class CallTarget(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def parse_path(path: str) -> CallTarget | None:
-    """`/api/v1/...` and `/apis/<group>/<version>/...`; None for any other path."""
+    """Parse `/api/v1/...` and `/apis/<group>/<version>/...`; None for any other path."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3:
         group, version, rest = "", parts[1], parts[2:]
@@ -70,7 +70,7 @@ class Call:
 
     @property
     def table(self) -> str:
-        """The name of the resource in the store."""
+        """Return the name of the resource in the store."""
         return self.kind.table
 
     def load(self, stored: Stored) -> Json:

@@ -64,7 +64,7 @@ class DeleteOptions:
 
     @classmethod
     def of_tree(cls, tree: Json) -> DeleteOptions:
-        """Raises 400 for a wrong type, 422 for a wrong value."""
+        """Parse the options. Raises 400 for a wrong type, 422 for a wrong value."""
         policy, orphan = tree.get("propagationPolicy"), tree.get("orphanDependents")
         grace, dry_run = tree.get("gracePeriodSeconds"), tree.get("dryRun") or []
         conditions = tree.get("preconditions")

@@ -127,7 +127,7 @@ def media_type(request: ServerRequest) -> str:
 
 
 def decode_json(body: bytes) -> Json:
-    """Any JSON value within bounds. Raises 400."""
+    """Return a JSON value of bounded size and depth. Raises 400."""
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -267,7 +267,7 @@ def refuse(error: errors.StatusError) -> Response:
 
 
 def quote(text: str) -> str:
-    """A quoted-string of RFC 7230, on one line."""
+    """Return a quoted-string of RFC 7230, on one line."""
     escaped = " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

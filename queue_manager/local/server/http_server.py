@@ -39,7 +39,7 @@ MAX_HEAD = 1 << 20  # bytes of a request line, and of a header: as much as a Kub
 STALLED_SECONDS = 30.0
 SHUTDOWN_SECONDS = 2.0
 USER = "admin"
-_HEADERS = ("Accept", "Content-Type", "User-Agent")  # all that the API looks at
+_HEADERS = ("Accept", "Content-Type", "User-Agent")  # the headers that the API reads
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 BACKLOG = 512
 
@@ -88,7 +88,7 @@ async def serve(
     web_server = web.Server(
         door.handle,
         request_factory=_make_request,
-        handler_cancellation=True,  # a client that goes away ends its watch
+        handler_cancellation=True,  # a client that disconnects ends its watch
         access_log=None,
         logger=_requests,
         keepalive_timeout=300.0,

@@ -1,4 +1,4 @@
-"""The embedded API server without a socket: an `engine.Transport` that calls it."""
+"""An `engine.Transport` that calls the embedded API server directly, without a socket."""
 
 from __future__ import annotations
 

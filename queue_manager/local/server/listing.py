@@ -50,7 +50,7 @@ class Position(NamedTuple):
 
     @classmethod
     def of(cls, token: str) -> Position:
-        """Raises 400."""
+        """Decode a continue token. Raises 400."""
         foreign = _bad_token("it was not made by this server")
         stray = next((index for index, char in enumerate(token) if not (char.isalnum() or char in "-_")), len(token))
         if stray < len(token) or len(token) % 4 == 1:
@@ -173,7 +173,7 @@ def _position(store: Store, call: Call, limit: int, revision: int) -> Position:
 
 
 async def _page(candidates: list[Stored], selection: Selection, limit: int) -> tuple[list[Stored], int]:
-    """Return the objects of a page and how many follow it: exact without selectors, otherwise at least 1 if any
+    """Return the objects of a page and the number that follow it: exact without selectors, else at least 1 if any
     follow.
     """
     if not selection:

@@ -61,9 +61,7 @@ def _time(text: str) -> datetime | None:
 
 
 def container_of(pod: Json, name: str) -> str:
-    """Return the named container, or the only container if none is named. Raises 400 when there is no such
-    container.
-    """
+    """Return the named container, or the only one if none is named. Raises 400 when there is no such container."""
     own = [c["name"] for c in pod["spec"].get("containers") or ()]
     names = [*(c["name"] for c in pod["spec"].get("initContainers") or ()), *own]
     names += [c["name"] for c in pod["spec"].get("ephemeralContainers") or ()]

@@ -182,9 +182,7 @@ class Writer:
         return self.store(call, new, old)
 
     def store(self, call: Call, new: Json, old: Json) -> bytes:
-        """Write `new` unless it equals `old`. Remove an object that is being deleted and has nothing more to
-        wait for.
-        """
+        """Write `new` unless it equals `old`. Remove a deleted object that has nothing more to wait for."""
         if new == old:
             return orjson.dumps(old)
         if call.dry_run:

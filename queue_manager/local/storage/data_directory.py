@@ -33,9 +33,7 @@ SMALLEST_DATABASE = 512  # bytes: the smallest page of SQLite
 
 
 def refuse_shared(directory: Path) -> None:
-    """Reject a directory that other users can write to: Jobs of a database that they put there would run as
-    this user.
-    """
+    """Reject a directory that other users can write to: they could add Jobs that run as this user."""
     status = directory.stat()
     if status.st_mode & stat.S_IWOTH:
         raise JournalUnusable(f"{directory} can be written by everybody: chmod go-w {directory}")
@@ -77,9 +75,7 @@ def _holds_something(path: Path) -> bool:
 
 
 def _is_private_group(gid: int) -> bool:
-    """Return whether this user is the only member of the group, such as the group that many systems create for each
-    user.
-    """
+    """Return whether this user is the only member of the group, such as a user private group."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:

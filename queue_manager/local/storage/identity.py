@@ -25,8 +25,8 @@ class Identities:
         return prefix[:MAX_GENERATED_PREFIX] + suffix
 
     def uid(self, now: datetime) -> str:
-        """Return a new UID. Later calls return greater ones, even within a millisecond or after the clock was
-        set back.
+        """Return a new UID that sorts after all earlier ones, even within a millisecond or after the clock was set
+        back.
         """
         stamp = int(now.timestamp() * 1000) << 12
         self._last = stamp = max(stamp, self._last + 1)

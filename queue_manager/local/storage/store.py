@@ -122,9 +122,7 @@ class Store:
         self._subscribers: list[Callable[[StoredChange], None]] = []
         self._pending: list[StoredChange] = []
         self._due = False  # a flush is scheduled
-        self._waiting: list[
-            asyncio.Future[None]
-        ] = []  # for the flush: one future each, so that a cancelled request affects no other
+        self._waiting: list[asyncio.Future[None]] = []  # one per request, so that cancelling one affects no other
         self.revision = 0  # of the last write
         self.committed = 0  # of the last write that was published
         self._started_at = 0

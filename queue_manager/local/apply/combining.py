@@ -1,6 +1,4 @@
-"""Merge objects of a type and remove fields from them, as in structured-merge-diff's typed/merge.go and
-typed/remove.go.
-"""
+"""Merge objects and remove fields from them, as structured-merge-diff's typed/merge.go and typed/remove.go do."""
 
 from __future__ import annotations
 

@@ -109,8 +109,7 @@ class OwnedView:
         return view
 
     def of_created(self, tree: Json, generated: FieldSet) -> orjson.Fragment | None:
-        """Return, in stored form, the fields that the creator of an object owns: all but those `generated` by the
-        server.
+        """Return the fields that the creator of an object owns, in stored form: all but those in `generated`.
 
         None if it owns nothing. Objects that differ only in metadata values (the pods of a Job) share the result.
         """

@@ -16,9 +16,7 @@ LENGTH = 8192  # bytes of the longest text that is remembered
 
 
 def text_of(value: Json) -> bytes | None:
-    """Return the JSON text that identifies a value; None if JSON cannot represent it (repeated names) or it is too
-    long.
-    """
+    """Return the JSON text that identifies a value; None if it is too long or has repeated names."""
     try:
         text = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_SUBCLASS)
     except TypeError:

@@ -97,9 +97,7 @@ class Walk:
         return item
 
     def _remembered(self, shape: Shape, passed: Passed, item: Json, trail: Trail) -> None:
-        """Check an object whose text may be cached. A cached text has no unknown field, no error and is stored
-        unchanged.
-        """
+        """Check an object unless its text is cached: then it has no error or unknown field and is stored unchanged."""
         text = text_of(item)
         if text in passed:
             return

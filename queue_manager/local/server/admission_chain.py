@@ -29,8 +29,7 @@ class AdmissionReview:
 
 
 class AdmissionPlugin(Protocol):
-    """A set of admission rules. Returned errors reject the request with 422; a plugin raises StatusError for other
-    codes.
+    """A set of admission rules. Returned errors reject the request with 422; StatusError gives other codes.
 
     A plugin that stands for a webhook also has a method `webhook(review) -> str` that returns the webhook's name.
     Errors of its `validate` then reject the request with 403 and the text that an API server uses for webhooks.

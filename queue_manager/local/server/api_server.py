@@ -131,9 +131,7 @@ class ApiServer:
         return answer
 
     async def _carry_out(self, call: Call) -> Response | Stream:
-        """Run the verb. If a part of it takes too long, let `elsewhere` do that part, then run the verb again with the
-        result.
-        """
+        """Run the verb. If a part of it takes too long, run that part with `elsewhere`, then run the verb again."""
         if self._elsewhere is None or call.request.method not in BEGUN_AGAIN:
             return self._verb(call) if call.name else await self._collection(call)
         turn, warnings = Turn(), list(call.warnings)

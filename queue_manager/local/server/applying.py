@@ -47,9 +47,7 @@ def option_problems(call: Call) -> list[FieldError]:
 
 
 def apply_object(writer: Writes, store: Store, call: Call) -> bytes:
-    """Merge the configuration into the object, or create the object if it does not exist. Raises 400, 404, 409, 415,
-    422.
-    """
+    """Merge the configuration into the object, or create the object. Raises 400, 404, 409, 415, 422."""
     config = _read(call)
     stored = store.get(call.table, call.namespace, call.name)
     if stored is None:

@@ -127,9 +127,7 @@ class DeletionResult:
     status: int = 200
 
     def body(self, call: Call, options: DeleteOptions) -> bytes:
-        """Return the response body: a Status for a removed object, the object if it remains. For pods always the
-        object.
-        """
+        """Return the response body: a Status for a removed object; the object if it remains or is a pod."""
         if not self.gone or call.resource == PODS:
             return orjson.dumps(self.obj)
         meta = self.obj["metadata"]
@@ -215,9 +213,7 @@ class Deleter:
 
 
 def _default(call: Call, obj: Json) -> str:
-    """Return the propagation for a request without a policy: that of the object's finalizers, else the default of its
-    kind.
-    """
+    """Return the default propagation: that of the object's finalizers, else that of its kind."""
     finalizers = obj["metadata"].get("finalizers") or ()
     if ORPHAN in finalizers:
         return "Orphan"

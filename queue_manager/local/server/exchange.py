@@ -106,9 +106,7 @@ def read_body(request: ServerRequest) -> Json:
 
 
 def protobuf_refusal(kind: str, field: str = "") -> str:
-    """Return the error for a kind or a field that is not decoded from protobuf, with the kubectl command to use
-    instead.
-    """
+    """Return the error for a kind or field that is not decoded from protobuf. It names a kubectl command to use."""
     match kind:
         case "DeleteOptions":
             instead = "kubectl drain without --disable-eviction"
@@ -152,9 +150,7 @@ class Yaml(NamedTuple):
 
 
 def read_yaml(body: bytes) -> Yaml:
-    """Convert a YAML body to JSON as an API server does. Raises StatusError 400 for a body beyond a limit, and
-    TakesLong.
-    """
+    """Convert a YAML body to JSON as an API server does. Raises TakesLong, and StatusError 400 beyond a limit."""
     try:
         read = limited(lambda: convert_yaml(body), "yaml", lambda: [body.decode("latin-1")], Yaml)
     except Overtime:

@@ -22,9 +22,7 @@ class LocalTransport:
         self._user = user
 
     async def request(self, request: transport.Request) -> Response:
-        """See `engine.Transport.request`. There is no timeout: a server in the same process answers without network
-        delay.
-        """
+        """See `engine.Transport.request`. There is no timeout, because there is no network."""
         headers = {"accept": request.accept, "content-type": request.content_type, "user-agent": AGENT}
         body = request.body or b""
         received = ServerRequest(request.method, request.path, request.query or {}, headers, body, self._user)

@@ -173,9 +173,7 @@ def _position(store: Store, call: Call, limit: int, revision: int) -> Position:
 
 
 async def _page(candidates: list[Stored], selection: Selection, limit: int) -> tuple[list[Stored], int]:
-    """Return the objects of a page and the number that follow it: exact without selectors, else at least 1 if any
-    follow.
-    """
+    """Return the objects of a page and the number that follow: exact without selectors, else 1 if any follow."""
     if not selection:
         page = candidates[:limit] if limit else candidates
         return page, len(candidates) - len(page)

@@ -105,9 +105,7 @@ async def _relay(lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 def _may_be_announced(pod: Json) -> bool:
-    """Return whether the pod gets the condition: it has not ended, is not being deleted and has no cause of disruption
-    yet.
-    """
+    """Return whether the pod gets the condition: it has not ended, is not being deleted and has no such cause yet."""
     status = pod.get("status") or {}
     if status.get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
         return False
@@ -115,9 +113,7 @@ def _may_be_announced(pod: Json) -> bool:
 
 
 def set_condition(pod: Json, condition: Json) -> None:
-    """Set a condition in status, in place of one of its type. Keep the transition time if its status does not
-    change.
-    """
+    """Set or replace a condition in status. Keep the transition time if the condition's status does not change."""
     status = pod.setdefault("status", {})
     conditions: list[Any] = status.get("conditions") or []
     for index, present in enumerate(conditions):

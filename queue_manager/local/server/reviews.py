@@ -1,4 +1,4 @@
-"""Virtual resources for questions about the caller: SelfSubjectReview and SelfSubjectAccessReview.
+"""Virtual resources for questions about the caller: SelfSubjectReview and the access and rules reviews.
 
 The holder of the token may do everything; these resources let `kubectl auth can-i` and `kubectl auth whoami` say so.
 """

@@ -165,7 +165,7 @@ def _revision(data: bytes) -> int:
 
 @lru_cache(maxsize=1024)
 def _heads(resource: Resource) -> tuple[bytes, bytes]:
-    """Return the bytes with which objects of a kind begin."""
+    """Return the first bytes of objects of a kind, in both orders of apiVersion and kind."""
     version, name = resource.api_version.encode(), resource.kind.encode()
     return b'{"apiVersion":"%b","kind":"%b",' % (version, name), b'{"kind":"%b","apiVersion":"%b",' % (name, version)
 

@@ -25,7 +25,7 @@ class Identities:
         return prefix[:MAX_GENERATED_PREFIX] + suffix
 
     def uid(self, now: datetime) -> str:
-        """Return a new UID that sorts after all earlier ones, even within a millisecond or after the clock was set
+        """Return a UID that sorts after all earlier ones, also within a millisecond and after the clock was set
         back.
         """
         stamp = int(now.timestamp() * 1000) << 12

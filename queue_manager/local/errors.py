@@ -79,7 +79,7 @@ def unauthorized() -> StatusError:
 
 
 def forbidden(resource: Resource | None, name: str, message: str, causes: Iterable[FieldError] = ()) -> StatusError:
-    """403. Without a resource the message is not prefixed."""
+    """403. Without a resource the message names no object."""
     if resource is None:
         return StatusError(403, "Forbidden", f"forbidden: {message}", {})
     details = _details(resource, name) | _causes(causes)

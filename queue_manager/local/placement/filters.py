@@ -38,7 +38,7 @@ class NodeRoom:
     allocatable: Amounts
     taints: Sequence[Json] = ()
     unschedulable: bool = False
-    pressed: bool = False  # short of memory
+    pressed: bool = False  # under memory pressure
 
 
 class Unschedulable(NamedTuple):

@@ -13,7 +13,7 @@ from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 
 
 async def patch_pod_status(client: Client, pod: Object, status: Json) -> bool:
-    """Patch these fields of its status, conditions merged by type. False: the pod is gone. Raises ApiError."""
+    """Patch these status fields, conditions merged by type. False: the pod is gone. Raises ApiError."""
     meta = pod.metadata
     patch = {"metadata": {"uid": meta.uid}, "status": status}
     try:
@@ -31,7 +31,7 @@ async def patch_pod_status(client: Client, pod: Object, status: Json) -> bool:
 
 
 async def delete_pod(client: Client, pod: Object, *, grace_period: int | None = None) -> bool:
-    """Delete it, with this grace period in seconds or its own. False: the pod is gone. Raises ApiError."""
+    """Delete the pod, with this grace period in seconds or its own. False: the pod is gone. Raises ApiError."""
     try:
         await client.delete(PODS, *pod.metadata.key, uid=pod.metadata.uid, grace_period=grace_period)
     except ApiError as error:

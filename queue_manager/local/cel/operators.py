@@ -1,6 +1,6 @@
 """Operators and conversions of the Common Expression Language.
 
-A function that does not fit its arguments raises CelError("no such overload"); Python's own TypeError counts as that.
+A function whose arguments do not match raises CelError("no such overload"); a Python TypeError counts as that.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _writer(api_version: str, schema: VersionSchema) -> Callable[[Json], Json]:
 
 
 def _deprecation(spec: Json, name: str) -> str:
-    """The default deprecation warning of a version: recommends the newest version if that is not deprecated."""
+    """The default deprecation warning: names the newest served version that is not deprecated, if it is newer."""
     kind = spec["names"]["kind"]
     order = version_order(name)
     others = [v["name"] for v in spec["versions"] if v.get("served") and not v.get("deprecated")]

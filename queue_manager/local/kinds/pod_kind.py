@@ -23,7 +23,7 @@ _CHANGEABLE = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
-# The tolerations that the DefaultTolerationSeconds admission plugin adds: 300 s for an unreachable node.
+# Added by the DefaultTolerationSeconds admission plugin: 300 s for a node that is not ready or unreachable.
 _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TOLERATION_SECONDS = 300
 _COUNTED = ("cpu", "memory")  # the resources that decide on the QoS class
@@ -33,7 +33,7 @@ _complete = Answers()
 
 
 def _prepare_create(pod: Json) -> None:
-    """Set defaults and the initial status. The QoS class is computed from the defaulted spec."""
+    """Set defaults and the initial status. Both depend only on the spec as it was sent, so they are cached by it."""
     text = text_of(pod.get("spec"))
     known = _complete.get(text)
     if known is None:

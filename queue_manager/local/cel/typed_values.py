@@ -63,7 +63,7 @@ def raw(of: Json, names: tuple[str, ...]) -> Json:
 
 
 def field(of: dict[Any, Any], name: Any) -> Any:
-    """An existing field or map entry. Raises CelError."""
+    """The value of a field or map entry that must exist."""
     value = of[name]
     if not isinstance(of, Fields):
         return value
@@ -75,7 +75,7 @@ def field(of: dict[Any, Any], name: Any) -> Any:
 
 
 def item(of: list[Any], index: int) -> Any:
-    """An existing list item. Raises CelError."""
+    """The item at an index that must exist."""
     return seen(of.schema, of[index]) if isinstance(of, Items) else of[index]
 
 

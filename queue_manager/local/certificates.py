@@ -1,8 +1,8 @@
-"""The certificate of the embedded API server: a serving certificate of its own CA, for the loopback names.
+"""The serving certificate of the embedded API server, issued by a CA of its own for the loopback names.
 
-kubectl sends a token only over TLS. So the server on loopback presents a certificate, and the kubeconfig carries the
+kubectl sends a token only over TLS. So the server on loopback presents a certificate, and the kubeconfig contains the
 CA that issued it. Both certificates and the key of the serving one are in one file of the data directory (mode 0600),
-which is replaced as a whole. The key of the CA is thrown away once it has signed: nothing else can be issued by it.
+which is replaced atomically. The key of the CA is discarded after signing, so it cannot issue further certificates.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ CHECK_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the server presents and what its clients trust."""
+    """The certificate and key that the server presents, and the CA that its clients trust."""
 
     file: Path  # PEM: key and certificate of the server, certificate of the CA
     authority: str  # PEM of the CA's certificate
 
     def context(self) -> ssl.SSLContext:
-        """A new TLS context for the server. TLS 1.3 only: every client of a kubeconfig has it."""
+        """A new TLS context for the server. TLS 1.3 only, which every client of the kubeconfig supports."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.num_tickets = 0  # kubectl is a new process each time and resumes no session
@@ -65,7 +65,7 @@ def provide(file: Path, now: datetime) -> Identity:
 
 
 async def keep_current(identity: Identity, clock: Clock, present: Callable[[Identity], None]) -> None:
-    """Check every hour, for ever, whether the identity is about to expire, and pass the renewed one to `present`."""
+    """Check every hour, without end, whether the identity is about to expire, and pass a renewed one to `present`."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
         try:
@@ -73,7 +73,7 @@ async def keep_current(identity: Identity, clock: Clock, present: Callable[[Iden
             if renewed != identity:
                 present(renewed)
                 identity = renewed
-        except OSError as error:  # a full disk, say: there are weeks left to try again
+        except OSError as error:  # for example a full disk: weeks remain for further attempts
             log.error("the certificate of the API server could not be renewed: %s", error)
 
 

@@ -1,8 +1,8 @@
-"""The embedded cluster as one thing: store, API server, controllers and node agent, started in order of need.
+"""The embedded cluster: store, API server, controllers and node agent, started and stopped in order of dependency.
 
-Nothing talks to a server that is not there, and the node agent comes last, when what it reports has
-readers. Shutdown is the reverse: the agent interrupts its pods while statuses can still be written, and the store
-closes when nobody writes any more. Whatever fails on the way up takes down what is up already.
+Each part starts after the parts that it calls. The node agent comes last, when the controllers that read its reports
+run. Shutdown is the reverse: the agent interrupts its pods while statuses can still be written, and the store closes
+after its last writer. If a step of the start fails, the parts already started are stopped.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from queue_manager.local.switched_off import SwitchedOff
 from queue_manager.wiring import attach_controllers
 
 USER = "system:sluice"
-DIGEST = "sluice/definition"  # annotation of a CustomResourceDefinition: of the file it came from
+DIGEST = "sluice/definition"  # annotation of a CustomResourceDefinition: digest of its file
 Report = Callable[[str, str], None]
 Watch = Callable[[Runtime, AsyncExitStack], Awaitable[None]]
 """Called once, before anything starts, with what runs the controllers; what it opens ends with the cluster."""
@@ -70,7 +70,7 @@ async def watch_nothing(runtime: Runtime, stack: AsyncExitStack) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """Where the cluster lives and what its nodes offer. Quantities are as in the API; empty: this machine's."""
+    """The data directory and the nodes. Quantities are as in the API; empty means those of this machine."""
 
     data_dir: Path
     nodes: int = 1
@@ -81,7 +81,7 @@ class ClusterOptions:
 
 
 class AtWork(NamedTuple):
-    """How many pods run on the nodes, and of how many Jobs."""
+    """The number of pods that run on the nodes, and of their Jobs."""
 
     jobs: int
     pods: int
@@ -91,8 +91,8 @@ class LocalCluster:
     """`async with LocalCluster(options, config) as cluster:` runs it until the block ends.
 
     `report(step, detail)` is called as each step of the start is done. `cgroups`: where the node agent enforces the
-    limits of containers. Raises DataDirectoryInUse,
-    JournalUnusable, ValueError (bad quantity) or OSError (port taken) when it cannot start.
+    limits of containers. Raises DataDirectoryInUse, JournalUnusable, ValueError (bad quantity) or OSError (port taken)
+    when it cannot start.
     """
 
     def __init__(
@@ -125,12 +125,12 @@ class LocalCluster:
         return await self._stack.__aexit__(kind, error, trace)
 
     def reconfigure(self, config: KueueConfig) -> None:
-        """Take over a new configuration, in which nothing has changed that needs a restart."""
+        """Apply a new configuration whose changes need no restart."""
         self._queue.reconfigure(config)
         self.config = config
 
     def at_work(self) -> AtWork:
-        """How much of what runs now a stop would interrupt."""
+        """The running pods and their Jobs, which a stop would interrupt."""
         pods = self._agent.running_pods()
         owners = [owner for pod in pods if (owner := pod.metadata.controller) is not None]
         return AtWork(len({owner.uid for owner in owners if owner.kind == JOBS.kind}), len(pods))
@@ -197,13 +197,13 @@ class LocalCluster:
 
 
 def _limit(config: KueueConfig) -> RateLimit | None:
-    """Within one process requests cost nobody else anything: no limit unless the file asks for one."""
+    """The client's rate limit: none unless the configuration sets one, as all requests stay in this process."""
     unset = config.client_connection == KueueConfig().client_connection
     return None if unset else config.client_connection.limit
 
 
 async def install_crds(client: Client) -> None:
-    """Make the queue's kinds those of this version; a definition that is up to date is not written."""
+    """Install this version's CustomResourceDefinitions; an up-to-date definition is not written."""
     existing = {crd["metadata"]["name"]: crd["metadata"] for crd in await client.list(CRDS)}
     for file in sorted(assets.crds().glob("*.yaml")):
         digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
@@ -219,14 +219,14 @@ async def install_crds(client: Client) -> None:
 
 @cache
 def _definition(file: Path, digest: str) -> dict[str, Any]:
-    """The definition in a file of this digest, which it gets along. Read once: it takes longer than to install it."""
+    """The definition in a file, annotated with its digest. Cached, because parsing takes longer than installing."""
     tree: dict[str, Any] = kube_yaml.load(file.read_text())
     tree["metadata"].setdefault("annotations", {})[DIGEST] = digest
     return tree
 
 
 def _total(nodes: list[NodeSpec]) -> Quota:
-    """What all nodes have together."""
+    """The sum of the resources of all nodes."""
     return Quota(cpu=_sum_of(nodes, "cpu"), memory=_sum_of(nodes, "memory"))
 
 
@@ -235,7 +235,7 @@ def _sum_of(nodes: list[NodeSpec], resource: str) -> str:
 
 
 def describe_nodes(nodes: list[NodeSpec]) -> str:
-    """`node-1 (2 cpu, 8Gi memory)`, or how many of them."""
+    """A description for the log: `node-1 (2 cpu, 8Gi memory)`, or the number of nodes."""
     capacity = nodes[0].capacity
     each = f"{capacity['cpu']} cpu, {capacity['memory']} memory"
     return f"{nodes[0].name} ({each})" if len(nodes) == 1 else f"{len(nodes)} nodes of {each}"

@@ -1,6 +1,6 @@
-"""What the API server answers when it refuses: metav1.Status objects with the texts clients match on.
+"""Errors of the API server as metav1.Status objects.
 
-Texts and details are those of a Kubernetes API server (spec: job-controller-measured.md, section 2.1).
+Messages, reasons and details are those of a Kubernetes API server (apimachinery/pkg/api/errors), as clients match them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from queue_manager.api.resources import Resource
 
 
 class StatusError(Exception):
-    """A request that ends with an error. `details` and `extra_metadata` go into the Status as they are."""
+    """A request that fails with an error. `details` and `extra_metadata` are copied into the Status."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class StatusError(Exception):
         self.warnings: list[str] = []
 
     def status(self) -> dict[str, Any]:
-        """The Status object to answer with."""
+        """The Status object of the response."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -51,7 +51,7 @@ class StatusError(Exception):
 
 
 def success(resource: Resource, name: str, uid: str) -> dict[str, Any]:
-    """The Status that answers a deletion that is done."""
+    """The Status of a completed deletion."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -79,7 +79,7 @@ def unauthorized() -> StatusError:
 
 
 def forbidden(resource: Resource | None, name: str, message: str, causes: Iterable[FieldError] = ()) -> StatusError:
-    """403. Without a resource the message stands for itself."""
+    """403. Without a resource the message names no object."""
     if resource is None:
         return StatusError(403, "Forbidden", f"forbidden: {message}", {})
     details = _details(resource, name) | _causes(causes)
@@ -88,7 +88,7 @@ def forbidden(resource: Resource | None, name: str, message: str, causes: Iterab
 
 
 def denied(webhook: str, errors: Iterable[FieldError]) -> StatusError:
-    """403 as of an admission webhook of this name."""
+    """403 as from an admission webhook of this name."""
     text = f'admission webhook "{webhook}" denied the request: {sentence(list(errors))}'
     return StatusError(403, "Forbidden", text)
 
@@ -102,7 +102,7 @@ def no_such_path() -> StatusError:
 
 
 def no_budgets() -> StatusError:
-    """Whoever relies on a PodDisruptionBudget must hear that there is none, not only that a path is unknown."""
+    """404 that says that PodDisruptionBudgets are not supported, instead of an unknown path only."""
     message = "this cluster has no PodDisruptionBudgets: nothing would hold evictions back"
     return StatusError(404, "NotFound", message, {"group": "policy", "kind": "poddisruptionbudgets"})
 
@@ -112,7 +112,7 @@ def no_streams(subresource: str) -> StatusError:
     message = (
         f"{subresource} is not served here: containers are ordinary processes of this machine, in reach of a shell"
     )
-    return StatusError(404, "NotFound", message, {"kind": "pods"})  # kubectl debug asks the details for a name
+    return StatusError(404, "NotFound", message, {"kind": "pods"})  # kubectl debug reads the details
 
 
 def method_not_allowed() -> StatusError:
@@ -145,7 +145,7 @@ def precondition_failed(resource: Resource, name: str, why: str) -> StatusError:
 
 
 def gone(message: str, *, continue_token: str = "") -> StatusError:
-    """410: a resourceVersion that the history no longer covers."""
+    """410: the history no longer contains the resourceVersion."""
     return StatusError(410, "Expired", message, metadata={"continue": continue_token} if continue_token else None)
 
 
@@ -158,7 +158,7 @@ def unsupported_media_type(message: str) -> StatusError:
 
 
 def invalid(resource: Resource, name: str, errors: Iterable[FieldError]) -> StatusError:
-    """422 with one cause per refused value."""
+    """422 with one cause per rejected value."""
     found = list(errors)
     return StatusError(
         422,
@@ -174,7 +174,7 @@ def _causes(errors: Iterable[FieldError]) -> dict[str, Any]:
 
 
 def unexplained(message: str) -> StatusError:
-    """500 with a message and no reason: what a real server says of a version that is no number."""
+    """500 with a message and no reason, as a real server answers a resourceVersion that is not a number."""
     return StatusError(500, "", message)
 
 
@@ -184,7 +184,7 @@ def internal(message: str) -> StatusError:
 
 
 def from_the_future(asked: int, current: int) -> StatusError:
-    """504: the resourceVersion asked for has not been written yet."""
+    """504: the requested resourceVersion has not been written yet."""
     message = f"Too large resource version: {asked}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return StatusError(504, "Timeout", f"Timeout: {message}", {"causes": [cause], "retryAfterSeconds": 1})

@@ -1,18 +1,19 @@
-"""The queue that a new cluster begins with: a LocalQueue, its ClusterQueue and its flavor.
+"""The queue of a new cluster: a LocalQueue, its ClusterQueue and its ResourceFlavor.
 
 The names are those of Kueue's introduction, and the objects carry the annotation of `kubectl apply`, so that the
 manifests of its documentation can be applied over them.
 
-They are created once in the life of a cluster and not again after somebody deletes them. That they were created
-stands on the namespace of the LocalQueue, written last, so the next start completes one that failed halfway.
+The objects are created once in the life of a cluster and not again after a user deletes them. An annotation on the
+namespace of the LocalQueue records that they were created. It is written last, so the next start completes a creation
+that failed halfway.
 
-The quota of the ClusterQueue is what the nodes have and the other ClusterQueues leave: together they never have more
-than the nodes because of this one. It follows the nodes, which may be others after a restart, and the other
-ClusterQueues, until somebody else changes the quota (or applies a manifest over it). Each change is an Event on the
-ClusterQueue that gives the sum; one that leaves nothing of a resource is also logged as a warning.
+The quota of the ClusterQueue is what the nodes have minus the quotas of all other ClusterQueues, so this queue never
+raises the sum above the nodes. It is recomputed when the nodes (at a restart) or other ClusterQueues change, until
+another client changes the quota or applies a manifest over it. Each change is recorded as an Event on the ClusterQueue
+with the calculation; one that leaves nothing of a resource is also logged as a warning.
 
-Other ClusterQueues count whether they are active or not. An inactive one becomes active without a change of its own, as
-soon as its flavor is created or its admission check is ready, and its quota would then be there twice.
+Inactive ClusterQueues count as well. One becomes active without a change of its own as soon as its flavor is created or
+its admission check is ready, and its quota would then be given out twice.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ CLUSTER_QUEUE = "cluster-queue"
 LOCAL_QUEUE = "user-queue"
 NAMESPACE = "default"
 DONE = "sluice/first-queue"  # annotation
-QUOTA = "sluice/quota-of-nodes"  # annotation of the ClusterQueue: the quota it was given, "CPU MEMORY"
+QUOTA = "sluice/quota-of-nodes"  # annotation of the ClusterQueue: the quota set by Sluice, "CPU MEMORY"
 COMPONENT = "first-queue"
 QUOTA_CHANGED = "QuotaChanged"  # reason of the Event
 MAX_NAMES = 5  # of other ClusterQueues in its message
@@ -59,10 +60,10 @@ class Quota(NamedTuple):
 
 
 class FirstQueue:
-    """Creates the first queue and keeps its quota. To be made before the runtime starts."""
+    """Creates the first queue and keeps its quota up to date. Construct it before the runtime starts."""
 
     def __init__(self, runtime: Runtime, nodes: Quota) -> None:
-        """`nodes`: what all nodes have together."""
+        """`nodes`: the sum of the resources of all nodes."""
         self._client = runtime.client
         self._events = runtime.recorder(COMPONENT)
         self._nodes = nodes
@@ -72,11 +73,11 @@ class FirstQueue:
         runtime.worker(self._queue, self._sync)
 
     async def ensure(self) -> Quota | None:
-        """Create the queue unless this cluster has had it or has LocalQueues; else bring its quota up to date.
+        """Create the queue unless this cluster has had it or has LocalQueues; otherwise update its quota.
 
-        Returns its quota if one of the two was done.
+        Returns the quota if the queue was created or updated, otherwise None.
         """
-        self._ensured = True  # from now on changes of other queues are followed
+        self._ensured = True  # from now on changes of other queues update the quota
         home = await self._client.get(NAMESPACES, "", NAMESPACE)
         if DONE in home["metadata"].get("annotations", {}):
             return await self._follow()
@@ -94,9 +95,9 @@ class FirstQueue:
         await self._follow()
 
     async def _follow(self) -> Quota | None:
-        """Give the first queue what is left, if it still has the quota that it was given. Returns a new quota.
+        """Set the quota to what is left, unless another client has changed it. Returns the new quota if it changed.
 
-        After a conflict with another write, often that of the queue's status, all is read and computed anew.
+        After a conflict with another write, often one of the queue's status, everything is read and computed again.
         """
         found: Quota | None = await AsyncRetrying(retry=retry_if_exception(_is_conflict))(self._follow_once)
         return found
@@ -128,7 +129,7 @@ class FirstQueue:
 
 
 def quota_message(quota: Quota, nodes: Quota, others: Mapping[str, Json]) -> str:
-    """How the quota of the first queue comes about. `others`: all other ClusterQueues by name."""
+    """How the quota of the first queue is calculated. `others`: all other ClusterQueues by name."""
     if not others:
         return f"quota is {quota}: all that the nodes have"
     names = ", ".join(sorted(others)[:MAX_NAMES])
@@ -144,7 +145,7 @@ def _is_conflict(error: BaseException) -> bool:
 
 
 def given_quota(queue: Json) -> Quota | None:
-    """The quota that the first queue was given; None if somebody else has changed it since."""
+    """The quota that Sluice set on the first queue; None if another client has changed it since."""
     texts = (queue["metadata"].get("annotations") or {}).get(QUOTA, "").split()
     if len(texts) != 2 or queue["spec"].get("resourceGroups") != _groups(Quota(*texts)):
         return None
@@ -152,14 +153,14 @@ def given_quota(queue: Json) -> Quota | None:
 
 
 def left_over(nodes: Quota, others: Iterable[Json]) -> Quota:
-    """What other ClusterQueues leave of the nodes, never less than nothing."""
+    """The resources of the nodes minus the quotas of other ClusterQueues, at least 0."""
     total, used = nodes._asdict(), taken(others)._asdict()
     left = {name: quantities.parse(text, name) - quantities.parse(used[name], name) for name, text in total.items()}
     return Quota(**{name: quantities.to_text(max(0, amount), name) for name, amount in left.items()})
 
 
 def taken(queues: Iterable[Json]) -> Quota:
-    """The nominal quotas of all flavors of these ClusterQueues together."""
+    """The sum of the nominal quotas of all flavors of these ClusterQueues."""
     sums = dict.fromkeys(Quota._fields, 0)
     for queue in queues:
         for group in queue["spec"].get("resourceGroups") or ():
@@ -171,7 +172,7 @@ def taken(queues: Iterable[Json]) -> Quota:
 
 
 async def create_first_queue(client: Client, cpu: str, memory: str) -> None:
-    """Create flavor, ClusterQueue and LocalQueue `default/user-queue` with this quota; existing objects stay."""
+    """Create flavor, ClusterQueue and LocalQueue `default/user-queue` with this quota; existing objects are kept."""
     flavor = {"apiVersion": API_VERSION, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}}
     await _create(client, RESOURCE_FLAVORS, "", _as_applied(flavor))
     await _create(client, CLUSTER_QUEUES, "", _cluster_queue(Quota(cpu, memory)))
@@ -191,7 +192,7 @@ def _cluster_queue(quota: Quota) -> Json:
 
 
 def _as_applied(manifest: Json) -> Json:
-    """A manifest with the annotation by which `kubectl apply` knows what it applied, and removes what is dropped."""
+    """The manifest with the annotation that `kubectl apply` compares with, to remove fields dropped later."""
     annotations = manifest["metadata"].get("annotations", {})
     applied = _annotated(manifest, annotations)
     text = json.dumps(applied, separators=(",", ":"), sort_keys=True) + "\n"  # byte for byte as kubectl writes it

@@ -1,4 +1,4 @@
-"""Warnings about Jobs whose fields work against each other, in the answer to their creation."""
+"""Warnings in the response to the creation of a Job whose fields contradict each other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from queue_manager.local.server.admission_chain import AdmissionReview
 
 
 class JobAdvice:
-    """An Admission that only warns. The Job controller says the same in an Event, which outlasts the answer."""
+    """An Admission that only warns. The Job controller records the same as an Event, which stays visible."""
 
     def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
         return None

@@ -1,4 +1,6 @@
-"""The kubeconfig of a local cluster. Whoever can read it is administrator of the cluster: it contains the token."""
+"""The kubeconfig of a local cluster. It contains the token: whoever can read the file is administrator of the
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -28,5 +30,5 @@ def write_kubeconfig(path: Path, url: str, token: str, authority: str) -> None:
 
 
 def is_of_local_cluster(path: Path) -> bool:
-    """Whether `sluice up` has written this kubeconfig: the certificate of its server is beside it."""
+    """Whether `sluice up` wrote this kubeconfig, which is the case if the server's certificate is beside it."""
     return (path.parent / CERTIFICATE).is_file()

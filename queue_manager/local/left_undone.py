@@ -1,7 +1,8 @@
-"""Warnings about what a pod asks for and the node agent does not do.
+"""Warnings about fields of a pod that the node agent does not implement.
 
-A command runs as a plain process of this machine, so a container needs one. A missing volume shows at once; a liveness
-probe that is not run, a hook that is not called or a right that is not taken away would show only when it matters.
+Containers run as plain processes of this machine. A missing volume is noticed immediately. A liveness probe or hook
+that is not run, or a capability that is not dropped, would only be noticed when it is needed; so each causes a warning
+at creation.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ MESSAGES = "not followed here, the message of a container's end is not read"
 
 
 class LeftUndone:
-    """An Admission that only warns. Pods of controllers are passed over: their owner's creation was warned of.
+    """An Admission that only warns. Pods of controllers are skipped: the warning was given for their owner.
 
     `limits_cpu`: whether the node agent enforces limits.cpu on this machine.
     """
@@ -50,7 +51,7 @@ class LeftUndone:
 
 
 def warnings(spec: Json, path: str, *, limits_cpu: bool = False) -> list[str]:
-    """One for each kind of thing, with the first place and how many more there are. `spec` has its defaults."""
+    """One warning for each kind of field, with the first path and the number of others. `spec` has its defaults."""
     places: dict[str, list[str]] = {}
     for place, why in _left_undone(spec, path):
         if why == CPU and limits_cpu:

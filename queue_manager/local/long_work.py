@@ -1,9 +1,9 @@
-"""Work that takes too long for the event loop, done in a process of its own, one piece at a time.
+"""Runs work that is too slow for the event loop in a separate process, one request at a time.
 
-The process (`python -m queue_manager.local.long_work`) is started when there is work and ended when there was none for
-IDLE_SECONDS. It reads a piece of work from each line of its standard input and writes the answer as a line to its
-standard output, both JSON; it ends when its input does, as it does when `sluice up` is killed. Every piece has a second
-of its processor time. It knows nothing but what it is sent: functions of JSON values, listed in `_functions`.
+The process (`python -m queue_manager.local.long_work`) is started on demand and ended after IDLE_SECONDS without work.
+It reads one request per line from its standard input and writes one answer per line to its standard output, both JSON.
+It ends at the end of its input, and so also when `sluice up` is killed. Every request may use one second of processor
+time. The process has no state: it calls functions of JSON values, listed in `_functions`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from queue_manager.local.schema.patience import SECONDS, Overtime, Work, patient
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 60.0
-ANSWER_SECONDS = 15.0  # by the clock on the wall: for the start, the work, and a busy machine
+ANSWER_SECONDS = 15.0  # wall-clock time for start and work, generous for a busy machine
 MAX_WAITING = 8  # requests
 MAX_LINE = 1 << 27  # bytes
 
 
 class LongWork:
-    """The process, as the API server sees it. `close` ends it."""
+    """The client side of the process, for the API server. `close` ends the process."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -41,7 +41,9 @@ class LongWork:
         self._retirement: asyncio.TimerHandle | None = None
 
     async def do(self, work: Work) -> list[Json] | None:
-        """The answer, or None if it took too long. Raises StatusError 429 if too much waits already, 500 if it died."""
+        """The answer, or None if it took too long. Raises StatusError 429 with too many requests, 500 if the process
+        died.
+        """
         if self._waiting >= MAX_WAITING:
             raise StatusError(429, "TooManyRequests", "too many requests that take long", {"retryAfterSeconds": 1})
         self._waiting += 1
@@ -60,11 +62,11 @@ class LongWork:
         except TimeoutError:
             await self.close()
             return None
-        except (OSError, ValueError) as error:  # it was killed, as for want of memory
+        except (OSError, ValueError) as error:  # the process was killed, for example by the OOM killer
             log.warning("the process for long work ended", extra={"work": work.name, "error": repr(error)})
             await self.close()
             raise internal("the process that did a part of this request ended; try again") from error
-        except asyncio.CancelledError:  # its answer would be taken for that of the next
+        except asyncio.CancelledError:  # its late answer would be read as the answer to the next request
             await self.close()
             raise
         self._retirement = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire)
@@ -77,7 +79,7 @@ class LongWork:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=MAX_LINE,
-                start_new_session=True,  # Ctrl-C is for its parent
+                start_new_session=True,  # Ctrl-C must only reach the parent
             )
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
@@ -107,7 +109,7 @@ class LongWork:
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Answer requests until the input ends."""
     functions = _functions()
     for line in sys.stdin.buffer:
         name, arguments = orjson.loads(line)
@@ -120,12 +122,12 @@ def main() -> None:
 
 
 def _listed(value: Any) -> list[Any]:
-    """FieldErrors are tuples."""
+    """Convert FieldErrors, which are tuples, to JSON lists."""
     return list(value)
 
 
 def _functions() -> dict[str, Callable[..., list[Json]]]:
-    """What the process can do, by the names that `limited` is called with."""
+    """The functions that the process can call, by the names that `limited` is called with."""
     from queue_manager.local.kinds.crd_schemas import validate_schema
     from queue_manager.local.kinds.custom_kinds import CustomSchema
     from queue_manager.local.server.exchange import convert_yaml

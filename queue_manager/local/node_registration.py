@@ -1,7 +1,7 @@
-"""The nodes of the embedded cluster: API objects that stand for shares of this machine.
+"""Registration of the local nodes: Node objects that represent shares of this machine.
 
-Written once at start, and only if they differ. There is no heartbeat: the agent runs in the same program as the API
-server, so a node is as alive as whoever asks about it, and an idle cluster writes nothing.
+Nodes are written at start, and only if they differ. There is no heartbeat, because the agent runs in the same program
+as the API server: if a client can read the node, the agent runs. So an idle cluster writes nothing.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node to be: its name and what it offers, as quantities by resource name."""
+    """The name of a node, and its capacity as quantities by resource name."""
 
     name: str
     capacity: dict[str, str]
 
     @property
     def host(self) -> Host:
-        """What the agent tells containers about it."""
+        """The values of the node that the agent passes to containers."""
         return Host(self.name, ADDRESS, self.capacity)
 
 
@@ -97,7 +97,7 @@ def node_object(spec: NodeSpec, now: datetime) -> Json:
 
 
 async def register(client: Client, specs: Sequence[NodeSpec], now: datetime) -> None:
-    """Make the cluster's nodes be exactly these: create, bring up to date, delete. Unchanged ones are not written."""
+    """Create, update and delete Nodes to match `specs`. Unchanged ones are not written."""
     existing = {node["metadata"]["name"]: node for node in await client.list(NODES)}
     for spec in specs:
         await _register(client, existing.pop(spec.name, None), node_object(spec, now))

@@ -1,7 +1,7 @@
-"""Deletion of a pod that did nothing wrong: first its condition DisruptionTarget names the cause, then it is deleted.
+"""Deletion of a pod by disruption: the condition DisruptionTarget is written first, then the pod is deleted.
 
-The order is what a pod failure policy needs (KEP-3329): when the pod ends, the condition is on it. If the deletion does
-not follow, the controller of stale disruptions sets the condition to False after two minutes.
+A pod failure policy needs this order (KEP-3329): the condition is on the pod when it ends. If the deletion does not
+follow, the controller of stale disruptions sets the condition to False after two minutes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from queue_manager.local.pod_writes import delete_pod, patch_pod_status
 
 
 async def disrupt(runtime: Runtime, pod: Object, reason: str, message: str) -> bool:
-    """Announce the disruption, unless the pod has a cause already, and delete the pod with its own grace period.
+    """Set DisruptionTarget unless it is set already, and delete the pod with its own grace period.
 
-    Whether it has one is read from the API server: a cache may lag behind. Returns False if the pod is gone. Raises
-    ApiError.
+    The pod is read from the API server for that, because a cache may lag behind. Returns False if the pod is gone.
+    Raises ApiError.
     """
     try:
         live = await runtime.client.get(PODS, *pod.metadata.key, type=Pod)

@@ -1,4 +1,4 @@
-"""What the API server asks of who has the logs of containers."""
+"""Interface through which the API server reads logs of containers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from job_controller.json_tree import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """core/v1 PodLogOptions. None: without this limit. Of the two times to begin at, at most one is given."""
+    """core/v1 PodLogOptions. None means no limit. At most one of the two start times is given."""
 
     follow: bool = False
     previous: bool = False
@@ -24,8 +24,8 @@ class LogOptions:
 
 
 class LogSource(Protocol):
-    """Where the output of containers is."""
+    """Gives access to the output of containers."""
 
     def open(self, pod: Json, container: str, options: LogOptions) -> AsyncIterator[bytes]:
-        """The log of a container, which the pod has, in pieces. Raises StatusError 400, at once, if it has none yet."""
+        """The log of a container of the pod, in pieces. Raises StatusError 400 immediately if there is no log yet."""
         ...

@@ -1,4 +1,7 @@
-"""Writes to one very pod: never to another that has its name by now. The pod may be gone; that is no error."""
+"""Writes to a pod with its uid as precondition, so that a new pod of the same name is never changed.
+
+A pod that is gone is not an error.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 
 
 async def patch_pod_status(client: Client, pod: Object, status: Json) -> bool:
-    """Change these fields of its status, conditions by their type. False: it is gone. Raises ApiError."""
+    """Patch these status fields, conditions merged by type. False: the pod is gone. Raises ApiError."""
     meta = pod.metadata
     patch = {"metadata": {"uid": meta.uid}, "status": status}
     try:
@@ -28,7 +31,7 @@ async def patch_pod_status(client: Client, pod: Object, status: Json) -> bool:
 
 
 async def delete_pod(client: Client, pod: Object, *, grace_period: int | None = None) -> bool:
-    """Delete it, within seconds of grace, or its own. False: it is gone. Raises ApiError."""
+    """Delete the pod, with this grace period in seconds or its own. False: the pod is gone. Raises ApiError."""
     try:
         await client.delete(PODS, *pod.metadata.key, uid=pod.metadata.uid, grace_period=grace_period)
     except ApiError as error:
@@ -37,7 +40,7 @@ async def delete_pod(client: Client, pod: Object, *, grace_period: int | None = 
 
 
 def _must_be_gone(error: ApiError) -> bool:
-    """False if it says so, by 404 or by 409 because the uid is another one's; else raises it."""
+    """False if the error is 404, or 409 because the name has another uid now; otherwise raises the error."""
     if error.is_not_found or (error.is_conflict and "uid" in error.message.lower()):
         return False
     raise error

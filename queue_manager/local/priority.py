@@ -1,4 +1,4 @@
-"""Priority of pods: what an API server makes of priorityClassName when a pod is created, and the classes it has."""
+"""Pod priority as in the Priority admission plugin: resolves priorityClassName, and creates the system classes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PURPOSE = {
 
 
 async def ensure_system_classes(client: Client) -> None:
-    """Create the classes that every cluster has; what is there is not written."""
+    """Create the system priority classes; existing ones are not written."""
     there = {found["metadata"]["name"] for found in await client.list(PRIORITY_CLASSES)}
     for name in sorted(SYSTEM.keys() - there):
         meta = {"metadata": {"name": name}, "value": SYSTEM[name], "description": _PURPOSE[name]}
@@ -31,13 +31,13 @@ async def ensure_system_classes(client: Client) -> None:
 
 
 class PodPriority:
-    """An Admission: priority and preemptionPolicy of a pod are those of its class, or of the class for all without."""
+    """An Admission that sets priority and preemptionPolicy of a pod from its class or the global default class."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
-        """Raises StatusError 403 for a class that does not exist, or values that are not those of the class."""
+        """Raises StatusError 403 if the class does not exist or the pod's own values differ from the class."""
         if review.resource != PODS or review.subresource or review.operation != "CREATE":
             return None
         spec = review.object.get("spec") or {}
@@ -51,7 +51,7 @@ class PodPriority:
         return None
 
     def validate(self, review: AdmissionReview) -> list[FieldError]:
-        """Raises StatusError 403 when a system class is to be deleted."""
+        """Raises StatusError 403 on the deletion of a system class."""
         name = review.object["metadata"].get("name") or ""
         if review.operation == "DELETE" and review.resource == PRIORITY_CLASSES and name in SYSTEM:
             raise errors.forbidden(PRIORITY_CLASSES, name, "this is a system priority class and cannot be deleted")
@@ -67,7 +67,7 @@ class PodPriority:
         raise _forbidden(review, f"no PriorityClass with name {name} was found")
 
     def _default(self) -> Json | None:
-        """The global default; of several the one with the lowest value."""
+        """The global default class; of several the one with the lowest value."""
         return min(self._defaults(), key=lambda found: (found.get("value", 0), found["metadata"]["name"]), default=None)
 
     def _defaults(self) -> Iterator[Json]:

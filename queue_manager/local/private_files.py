@@ -1,4 +1,4 @@
-"""Files that only their owner may read: secrets in the data directory."""
+"""Files that only their owner may read, for secrets in the data directory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file with mode 0600. It is replaced as a whole: a reader sees the old text or the new one."""
+    """Write a file with mode 0600, replaced atomically: a reader sees the old text or the new one."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.unlink(missing_ok=True)
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

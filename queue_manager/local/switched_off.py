@@ -1,4 +1,4 @@
-"""What the API server does with fields of Jobs that the configuration switches off: it drops them, and says so."""
+"""Drops fields of Jobs whose feature the configuration disables, and returns a warning for each."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from queue_manager.local.server.admission_chain import AdmissionReview
 
 
 class SwitchedOff:
-    """An Admission. Before defaults, so that a field that is dropped leaves no default behind (the unlimited
-    backoffLimit of a Job with backoffLimitPerIndex)."""
+    """An Admission that runs before defaulting, so that a dropped field leaves no default behind (the unlimited
+    backoffLimit of a Job with backoffLimitPerIndex).
+    """
 
     def __init__(self, switches: Switches) -> None:
         self._switches = switches

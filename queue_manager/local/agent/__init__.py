@@ -1,1 +1,1 @@
-"""The node agent: runs the pods bound to its nodes as local processes and reports on them as a kubelet does."""
+"""The node agent: runs the pods bound to the local nodes as processes of this machine and reports their status."""

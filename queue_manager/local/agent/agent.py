@@ -1,8 +1,8 @@
-"""The node agent: for every pod bound to its nodes one worker, called when something happened. No polling.
+"""The node agent: one worker for each pod bound to its nodes, synced on changes of the pod and exits of processes.
 
-It is an ordinary client of the API server. What it knows beyond the API lies in files (layout.py), so it may be
-killed at any time: containers go on, and a new agent finds them and the exit codes of those that ended meanwhile.
-Processes of pods that the API no longer knows are ended.
+The agent is an ordinary client of the API server and does not poll. Its state beyond the API is kept in files
+(layout.py), so it may be killed at any time: containers keep running, and the next agent finds their processes and the
+exit codes of those that ended meanwhile. It ends processes of pods that no longer exist in the API.
 
 There is no sandbox: containers are processes of the user who runs the agent, on the host's file system and network.
 """
@@ -45,12 +45,12 @@ from queue_manager.local.pod_writes import delete_pod, patch_pod_status
 log = logging.getLogger(__name__)
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
-# Pods worked on at the same time; more only means more status writes in flight.
+# Number of pods synced concurrently. A higher number only means more status writes in flight.
 CONCURRENCY = 32
 
 
 class _Bound(msgspec.Struct):
-    """The part of a pod's spec that says where it runs."""
+    """The node name in a pod's spec, decoded without the rest of the spec."""
 
     nodeName: str  # noqa: N815
 
@@ -58,7 +58,7 @@ class _Bound(msgspec.Struct):
 class Agent:
     """Runs the pods of its nodes. Construct it before the runtime starts; end it with `shutdown`.
 
-    Without `shutdown` (the program is killed, or the runtime just stops) containers go on running.
+    Without `shutdown` (the program is killed, or the runtime just stops) containers keep running.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Agent:
         policy: Policy | None = None,
         cgroups: Cgroups | None = None,
     ) -> None:
-        """`directory`: where pods live, made readable by its owner only. `hosts`: the nodes this agent serves.
+        """`directory`: root of the pods' files, made readable by its owner only. `hosts`: the nodes this agent serves.
 
-        `policy`: when pods are evicted for want of memory; a kubelet's by default. `cgroups`: where the limits of
-        containers are enforced; without them memory is sampled and cpu is not limited.
+        `policy`: when pods are evicted because the node runs out of memory; the kubelet's defaults if None. `cgroups`:
+        where limits of containers are enforced; without it memory is sampled and cpu is not limited.
         """
         self.layout = Layout(directory.resolve())
         self.layout.prepare()
@@ -121,12 +121,12 @@ class Agent:
         await self._sweeper.finish()
 
     async def _begin(self) -> None:
-        """What earlier agents left of pods that are gone."""
+        """End the processes and remove the files of pods that were deleted while no agent was running."""
         orphans = [uid for uid in self.layout.pods() if self._pod(uid) is None]
         await asyncio.gather(*(self._end_orphan(uid) for uid in orphans))
 
     async def _end_orphan(self, uid: str) -> None:
-        """A pod that was deleted while no agent was there to see it."""
+        """End the processes and remove the files of a pod that was deleted while no agent was running."""
         processes = [process for run in self.layout.all_runs(uid) if (process := supervisor.adopt(run))]
         ended = [asyncio.Event() for _ in processes]
         for process, event in zip(processes, ended, strict=True):
@@ -168,7 +168,7 @@ class Agent:
             self._oom_killer.wake()
 
     async def _begin_pod(self, uid: str, pod: NodePod | None) -> PodWorker | None:
-        """The worker of a pod that runs or is to run here; None if the pod is over, gone, or comes too late."""
+        """The worker of a pod that runs or may start here; None if the pod is finished, gone or not admitted."""
         if pod is None:
             self._forget(uid)
             return None
@@ -186,7 +186,7 @@ class Agent:
         return self._worker(pod)
 
     def _has_processes(self, uid: str) -> bool:
-        """Whether containers of the pod still run that an earlier agent started."""
+        """Whether containers of the pod that an earlier agent started are still running."""
         found = [process for run in self.layout.all_runs(uid) if (process := supervisor.adopt(run))]
         for process in found:
             process.release()
@@ -200,7 +200,7 @@ class Agent:
         return worker
 
     async def _may_start(self, pod: NodePod, spec: Json) -> bool:
-        """Whether the node has room for it. If not it fails, or if it is critical others end for it."""
+        """Whether the node admits the pod. A rejected pod is set to Failed; for a critical pod others are preempted."""
         match self._gate.ask(pod, spec):
             case Rejected(reason, message):
                 self.event(pod, "Warning", reason, message)
@@ -215,7 +215,7 @@ class Agent:
         return True
 
     def _end_for(self, uid: str, verdict: Termination, grace: float | None = None) -> None:
-        """The node ends a pod of its own accord."""
+        """End a pod for a reason of the node (preemption, eviction) and record an Event with that reason."""
         pod = self._pod(uid)
         if pod is None or pod.is_over:
             return
@@ -235,7 +235,7 @@ class Agent:
             self._idle.set()
 
     def _forget(self, uid: str) -> None:
-        """The pod is gone from the API: its logs and files go too, as in a cluster."""
+        """Remove the files and logs of a pod that no longer exists in the API, and kill its remaining processes."""
         if self.layout.pod(uid).exists():
             self._sweeper.request(uid)
             self.layout.remove(uid)
@@ -244,28 +244,28 @@ class Agent:
         """The pods that have a running container."""
         return [worker.pod for worker in self._workers.values() if worker.running]
 
-    # --- what the evictor asks for ---
+    # --- what the evictor uses ---
 
     def pods(self) -> Collection[PodWorker]:
-        """All pods that are not over."""
+        """The workers of all pods that are not finished."""
         return list(self._workers.values())
 
     def holds(self, uid: str) -> Held | None:
-        """The room of an admitted pod."""
+        """The node and the requests of an admitted pod."""
         return self._gate.holds(uid)
 
     def evict(self, uid: str, verdict: Termination) -> None:
-        """End a pod at once."""
+        """End a pod immediately."""
         self._end_for(uid, verdict, 0)
 
     # --- what workers report ---
 
     async def patch_status(self, pod: NodePod, status: Json) -> None:
-        """Write the changed fields of a status. A pod that is gone, or another of the name, needs none."""
+        """Write the changed fields of a status. Nothing is written if the pod is gone or was replaced by name."""
         await patch_pod_status(self._runtime.client, pod, status)
 
     async def delete(self, pod: NodePod) -> None:
-        """Nothing of the pod runs any more: let the API server drop it."""
+        """Delete the pod from the API with grace period 0, because none of its processes runs any more."""
         await delete_pod(self._runtime.client, pod, grace_period=0)
 
     def event(self, pod: NodePod, type: str, reason: str, message: str) -> None:
@@ -273,7 +273,7 @@ class Agent:
         self._events.event(pod, "Warning" if type == "Warning" else "Normal", reason, message)
 
     async def _source(self, kind: str, namespace: str, name: str) -> Mapping[str, str] | None:
-        """The data of a ConfigMap or Secret as the API has it now."""
+        """The data of a ConfigMap or Secret, read from the API server now."""
         resource = CONFIG_MAPS if kind == "configmap" else SECRETS
         try:
             found = await self._runtime.client.get(resource, namespace, name)

@@ -29,16 +29,16 @@ LEAST_CPU_QUOTA = 1_000  # microseconds; the kernel refuses less
 
 
 class Cgroups:
-    """The cgroups of containers below a cgroup that is ours (see `delegated`)."""
+    """The cgroups of containers below a cgroup delegated to Sluice (see `delegated`)."""
 
     def __init__(self, root: Path, *, limits_cpu: bool) -> None:
-        """`limits_cpu`: whether there is a cpu controller."""
+        """`limits_cpu`: whether the cpu controller is available."""
         self.limits_cpu = limits_cpu
         self._root = root
         self._ended: set[Path] = set()
 
     def create(self, run: RunFiles, limits: Limits) -> Path:
-        """The cgroup of a start of a container, with these limits; `run` remembers it. Raises OSError."""
+        """Create the cgroup of one start of a container with these limits and record its path. Raises OSError."""
         self._remove_ended()
         path = self._root / f"{run.pod}.{run.container.name}.{run.number}"
         path.mkdir(exist_ok=True)
@@ -50,7 +50,7 @@ class Cgroups:
 
     def end(self, path: Path) -> None:
         """Kill what still runs in a container's cgroup and remove it, now or when the processes are gone."""
-        with contextlib.suppress(OSError):  # cgroup.kill is younger (Linux 5.14) than the rest
+        with contextlib.suppress(OSError):  # cgroup.kill needs Linux 5.14, the other files do not
             (path / "cgroup.kill").write_text("1")
         self._ended.add(path)
         self._remove_ended()
@@ -64,7 +64,7 @@ class Cgroups:
 
 
 def settings(limits: Limits) -> dict[str, str]:
-    """What is written into which file of a container's cgroup."""
+    """The files of a container's cgroup that are written, with their content."""
     written: dict[str, str] = {}
     if limits.memory is not None:
         written |= {"memory.max": str(limits.memory), "memory.oom.group": "1", "memory.swap.max": "0"}
@@ -75,7 +75,7 @@ def settings(limits: Limits) -> dict[str, str]:
 
 
 def was_oom_killed(path: Path) -> bool:
-    """Whether the kernel killed a process of this cgroup for want of memory. False if the cgroup is gone."""
+    """Whether the kernel's OOM killer killed a process of this cgroup. False if the cgroup is gone."""
     try:
         events = (path / "memory.events").read_text().splitlines()
     except OSError:
@@ -84,7 +84,7 @@ def was_oom_killed(path: Path) -> bool:
 
 
 def delegated(mount: Path = MOUNT, own: Path = OWN) -> Cgroups | None:
-    """The cgroups that this process may create, after it has moved into one of them; None if it may create none."""
+    """Move this process into a child cgroup; returns where it may create cgroups, None if it may create none."""
     root = _own_cgroup(mount, own)
     if root is None:
         return None

@@ -1,15 +1,15 @@
-"""What the agent knows of the containers of one pod, and what follows from it: pure decisions.
+"""State of the containers of one pod, and which of them to start: pure decisions.
 
 Theory. A container is a series of attempts (starts). It is in one of three states, which are those of the API:
 
     waiting  --start-->  running  --exit-->  terminated  --restart policy, after a backoff-->  running ...
 
-A start that fails (command not found, no such ConfigMap) leaves it waiting, with a reason, to be tried again.
-Init containers run one after another, each to success; the regular ones start together when all of them are done.
-A sidecar (an init container with restartPolicy Always) only has to be running for the next to follow, and ends when
-the regular ones are done.
+A start that fails (command not found, no such ConfigMap) leaves the container waiting, with a reason, until the retry.
+Init containers run one after another, each until it succeeds; the regular containers start together after the last. A
+sidecar (an init container with restartPolicy Always) only has to be running for the next one to start, and is stopped
+when the regular containers have finished.
 
-`plan` says what to start now and when to look again. It never looks at a clock or a process.
+`plan` returns the containers to start now and the time of the next sync. It reads neither a clock nor a process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRun:
-    """One start of a container; `number` counts restarts from 0."""
+    """One start of a container; `number` is the number of restarts before it."""
 
     number: int
     started_at: datetime
@@ -50,7 +50,7 @@ class ContainerRun:
 
 @dataclass(frozen=True, slots=True)
 class StartFailure:
-    """Why the last try to start a container failed, and when the next one is due (None: never)."""
+    """Why the last start of a container failed, and when the next one is due (None: never)."""
 
     reason: str
     message: str
@@ -91,7 +91,7 @@ class Container:
     def next_number(self) -> int:
         if self.current is not None:
             return self.current.number + 1
-        return self.previous.number if self.previous is not None else 0  # one that was interrupted does not count
+        return self.previous.number if self.previous is not None else 0  # an interrupted attempt does not count
 
     def started(self, attempt: ContainerRun) -> None:
         """A new attempt runs; the backoff for the one after it grows."""
@@ -107,7 +107,7 @@ class Container:
             self.current = ContainerRun(self.current.number, self.current.started_at, exit)
 
     def interrupted(self, reason: str, message: str) -> None:
-        """The current attempt does not count: the next one has its number. How it ended stays to be seen."""
+        """Take back the current attempt: the next one gets its number. Its exit is kept as that of the previous one."""
         if self.current is not None and self.current.exit is not None:
             self.previous = replace(self.current, exit=replace(self.current.exit, reason=reason, message=message))
         self.current = None
@@ -120,7 +120,7 @@ class Container:
 
 @dataclass(slots=True)
 class ContainerPlan:
-    """What to do now. `finished`: nothing will ever start again; sidecars still running have to be stopped."""
+    """What to do now. `finished`: no container will start again; running sidecars have to be stopped."""
 
     start: list[Container] = field(default_factory=list)
     wake: datetime | None = None
@@ -158,7 +158,7 @@ def plan(containers: Sequence[Container], restart_policy: str, now: datetime) ->
 
 
 def waiting_since_crash(container: Container, restart_policy: str, now: datetime) -> datetime | None:
-    """When a crashed container may start again, if that is still ahead."""
+    """When a crashed container may start again; None if it may start now."""
     if container.exit is None or not _restarts(container, restart_policy) or container.backoff is None:
         return None
     due = container.exit.finished_at + container.backoff
@@ -170,7 +170,7 @@ def failed_for_good(container: Container, restart_policy: str) -> bool:
 
 
 def _initialize(containers: Sequence[Container], restart_policy: str, now: datetime, result: ContainerPlan) -> bool:
-    """Take the next step of initialization; true when it is complete."""
+    """Plan the next step of initialization; True when initialization is complete."""
     for container in _init(containers):
         if container.sidecar:
             _keep_running(container, restart_policy, now, result)
@@ -195,7 +195,7 @@ def _all_done(regular: Sequence[Container], restart_policy: str) -> bool:
 
 
 def _restarts(container: Container, restart_policy: str) -> bool:
-    """Whether its exit is followed by another start. An init container that succeeded is done under any policy."""
+    """Whether the container starts again after its exit. A succeeded init container does not, under any policy."""
     if container.sidecar:
         return True
     if container.succeeded:
@@ -204,7 +204,7 @@ def _restarts(container: Container, restart_policy: str) -> bool:
 
 
 def _keep_running(container: Container, restart_policy: str, now: datetime, result: ContainerPlan) -> None:
-    """Start it if it does not run, now or when its backoff is over."""
+    """Plan the start of a container that does not run, now or when its backoff ends."""
     if container.running or (container.exit is not None and not _restarts(container, restart_policy)):
         return
     if container.refusal is not None:

@@ -1,4 +1,4 @@
-"""What a container sees: its environment, its arguments, the file that is executed.
+"""The environment variables, arguments, working directory and executable of a container.
 
 Nothing of the agent's own environment is inherited.
 """
@@ -15,11 +15,11 @@ from job_controller.quantities import exact
 from queue_manager.local.agent.sweep import MARK, PLACE
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# What nothing closes is found at once to the end of the text: looked for at each opening it took hours.
+# An unclosed `$(` consumes the rest of the text, which keeps matching linear in the length of the text.
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)(\)|\Z)")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-# Linux starts no program with more; variables that name one another twice would ask for more than any memory holds.
+# Limits of execve(2) on Linux. They also bound the expansion of variables that refer to one another repeatedly.
 MAX_TEXT = 128 * 1024  # characters of an argument or a variable
 MAX_TEXTS = 6 * 1024 * 1024  # of all together
 
@@ -28,7 +28,7 @@ Source = Callable[[str, str, str], Awaitable[Mapping[str, str] | None]]
 
 
 class ConfigError(Exception):
-    """The container cannot be configured now; waiting reason CreateContainerConfigError."""
+    """The configuration of the container cannot be resolved now; waiting reason CreateContainerConfigError."""
 
 
 class CreateError(Exception):
@@ -37,7 +37,7 @@ class CreateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the downward API tells of the node."""
+    """The node's values that the downward API exposes."""
 
     name: str
     ip: str
@@ -45,7 +45,7 @@ class Host:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """`$(NAME)` becomes its value, `$$` one dollar; unknown references stay as they are. Raises CreateError."""
+    """Replace `$(NAME)` by its value and `$$` by `$`; unknown references stay as they are. Raises CreateError."""
     room = MAX_TEXT
 
     def value(match: re.Match[str]) -> str:
@@ -69,13 +69,13 @@ def _less(room: int, length: int) -> int:
 
 
 def _check_zeros(what: str, text: str) -> None:
-    """A zero byte ends a text wherever a program is given one; the API allows it, and Secrets may have any byte."""
+    """Raise CreateError on a zero byte, which the API allows but which ends a string passed to execve(2)."""
     if "\0" in text:
         raise CreateError(f"{what} has a zero byte, which no program can be given")
 
 
 async def declared(pod: Json, container: Json, host: Host, source: Source) -> dict[str, str]:
-    """The variables that a pod gives a container: what `$(NAME)` may name. Later ones may use earlier ones.
+    """The variables that the spec declares for a container, in order: `$(NAME)` may refer to earlier ones.
 
     Raises ConfigError, CreateError.
     """
@@ -96,7 +96,7 @@ async def declared(pod: Json, container: Json, host: Host, source: Source) -> di
 
 
 def environment(pod: Json, own: Mapping[str, str], home: str) -> dict[str, str]:
-    """All variables of a container: those of its runtime, and above them its own, as `declared`.
+    """All variables of a container: those that its runtime sets, overridden by `own`, the result of `declared`.
 
     `home` is its working directory, <directory of the pod>/<container>/work.
     """
@@ -117,13 +117,13 @@ def arguments(container: Json, own: Mapping[str, str]) -> list[str]:
 
 
 def probe_command(container: Json, command: list[str]) -> list[str]:
-    """The command of a probe, which knows the plain values of its container's `env` only. Raises CreateError."""
+    """The command of a probe, expanded only with the literal values of the container's `env`. Raises CreateError."""
     plain = {entry["name"]: entry.get("value") or "" for entry in container.get("env") or ()}
     return [expand(text, plain) for text in command]
 
 
 def executable(command: str, directory: str, path: str) -> str:
-    """The absolute path of the program that `command` names. Raises CreateError, in a container runtime's words."""
+    """The absolute path of the program `command`. Raises CreateError with the message of a container runtime."""
     if "/" in command:
         candidate = os.path.join(directory, command)
         if not os.path.exists(candidate):
@@ -141,8 +141,7 @@ def executable(command: str, directory: str, path: str) -> str:
 def working_directory(container: Json, home: str) -> str:
     """The directory that the container starts in: its workingDir, or its own directory `home`. Raises CreateError.
 
-    A directory inside `home` is created if it is missing, as container runtimes do. One elsewhere on this machine has
-    to exist.
+    A missing directory inside `home` is created, as container runtimes do. One elsewhere on this machine has to exist.
     """
     named = container.get("workingDir") or ""
     _check_zeros("workingDir", named)
@@ -158,7 +157,7 @@ def working_directory(container: Json, home: str) -> str:
 
 
 def field(path: str, pod: Json, host: Host) -> str:
-    """A fieldRef of the downward API. Raises ConfigError for a path it does not know."""
+    """The value of a fieldRef of the downward API. Raises ConfigError for an unsupported path."""
     metadata, spec = pod["metadata"], pod["spec"]
     if match := _SUBSCRIPT.fullmatch(path):
         return str((metadata.get(match[1]) or {}).get(match[2], ""))
@@ -175,7 +174,7 @@ def field(path: str, pod: Json, host: Host) -> str:
 
 
 def resource_field(reference: Json, pod: Json, container: Json, host: Host) -> str:
-    """A resourceFieldRef. An absent limit is what the node can give, an absent request is the limit or 0."""
+    """The value of a resourceFieldRef. An absent limit is the node's allocatable, an absent request the limit or 0."""
     kind, _, name = reference["resource"].partition(".")
     wanted = reference.get("containerName") or container["name"]
     all_containers = [*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]]

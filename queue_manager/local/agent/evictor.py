@@ -1,7 +1,7 @@
-"""Watches what the pods of each node use of its memory, and ends one when too little is left.
+"""Samples the memory that the pods of each node use, and evicts one pod when less than the threshold is free.
 
-It looks only while containers run: an idle agent sleeps. After an eviction the node gets another look when the pod is
-gone, for its memory must have been returned before anybody else is blamed.
+Memory is sampled only while containers run. After an eviction the node is not sampled until the evicted pod is gone,
+because its memory has to be returned before another pod is chosen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class EvictablePods(Protocol):
-    """What an agent lets its evictor see of pods, and do to them."""
+    """The part of the agent that the evictor uses."""
 
     def pods(self) -> Collection[PodWorker]: ...
 
@@ -41,7 +41,7 @@ class AllocatableNodes(Protocol):
 
 
 class Evictor:
-    """`run` it as a task; `wake` it when a container runs."""
+    """Run `run` as a task; call `wake` when a container runs."""
 
     def __init__(self, pods: EvictablePods, nodes: AllocatableNodes, policy: Policy, root: Path) -> None:
         self._pods = pods
@@ -49,7 +49,7 @@ class Evictor:
         self._policy = policy
         self._root = root
         self._awake = asyncio.Event()
-        self._evicted: dict[str, str] = {}  # node -> uid of the last pod that had to go
+        self._evicted: dict[str, str] = {}  # node -> uid of the last evicted pod
         self.wake: Callable[[], None] = self._awake.set
 
     async def run(self) -> None:
@@ -69,7 +69,7 @@ class Evictor:
                 self._relieve(node, sizes)
 
     def _running(self) -> dict[str, list[PodWorker]]:
-        """By node. Pods without a process use nothing and would not help by going."""
+        """Workers by node, of pods that have a running container; the others use no memory."""
         found: dict[str, list[PodWorker]] = {}
         for worker in self._pods.pods():
             if worker.running and (held := self._pods.holds(worker.uid)) is not None:
@@ -80,7 +80,9 @@ class Evictor:
         return self._nodes.allocatable(node).get("memory", 0)
 
     def _limits(self, pods: Mapping[str, list[PodWorker]]) -> dict[str, Limit]:
-        """A node that is no larger than what must stay free has no use for being watched."""
+        """The memory limit of each node to sample, without nodes no larger than the threshold or with an eviction under
+        way.
+        """
         threshold = self._policy.threshold
         return {
             node: Limit([worker.uid for worker in workers], memory - threshold)

@@ -1,13 +1,13 @@
-"""Who may start on a node, and whose room is being made: the memory around the decisions of admission.py.
+"""Admission of pods to the nodes of the agent: keeps the state on which node_admission.py decides.
 
-    seen --fits--> admitted, and holds its room until it is over or gone
+    seen --fits--> admitted, and holds its room until it is finished or gone
       |  does not fit
       |--> rejected
       |  critical
       v
-    promised the room of those that end for it --they are gone--> admitted
+    nominated; its victims are ended --they are gone--> admitted
 
-Pods that have a start time are those of an earlier agent: they hold their room and are not asked again.
+A pod with a start time was admitted by an earlier agent: it holds its room and is not decided again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from queue_manager.scheduling.amounts import Amounts
 
 
 class KnownNodes(Protocol):
-    """What is known of a node, by its name."""
+    """What the gate reads of a node, by its name."""
 
     def allocatable(self, node: str) -> Amounts: ...
 
@@ -45,7 +45,7 @@ class KnownNodes(Protocol):
 
 
 class Gate:
-    """Every pod of the agent's nodes passes here once. Keyed by uid."""
+    """Decides once for each pod whether it may start on its node. State is keyed by uid."""
 
     def __init__(self, nodes: KnownNodes) -> None:
         self._nodes = nodes
@@ -54,7 +54,7 @@ class Gate:
         self._promised: dict[str, None] = {}
 
     def saw(self, uid: str, pod: NodePod | None) -> list[str]:
-        """A pod changed, or is gone (None). Returns the pods that may pass now."""
+        """Record a changed pod, or one that is gone (None). Returns the pods to ask for again, as room was released."""
         if pod is None or pod.is_over:
             self._promised.pop(uid, None)
             self._quality.pop(uid, None)
@@ -68,7 +68,9 @@ class Gate:
         return []
 
     def ask(self, pod: NodePod, spec: Json) -> Answer:
-        """Whether this pod may start. Whoever MakesRoom names has to be ended now; ask again when `saw` says so."""
+        """Decide whether this pod may start. The caller ends the victims of MakesRoom and asks again when `saw` says
+        so.
+        """
         uid, wanted = pod.metadata.uid, held_by(pod, spec)
         if self._room.held(uid) is not None:
             return Admitted()
@@ -86,15 +88,15 @@ class Gate:
         return answer
 
     def holds(self, uid: str) -> Held | None:
-        """What an admitted pod requests."""
+        """The node and the requests of an admitted pod; None if it is not admitted."""
         return self._room.held(uid)
 
     def leaves(self, uid: str) -> None:
-        """An admitted pod is being ended."""
+        """Record that an admitted pod is being ended."""
         self._room.leaving.add(uid)
 
     def _is_pressed_for(self, pod: NodePod, spec: Json) -> bool:
-        """Whether the node is short of memory and this pod cannot bear that."""
+        """Whether the node is short of memory and this pod does not tolerate memory pressure."""
         if not self._nodes.is_pressed(spec["nodeName"]) or is_critical(priority_of(spec)):
             return False
         return not bears_pressure(_quality(pod), spec)

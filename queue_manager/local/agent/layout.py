@@ -1,17 +1,17 @@
-"""Where the agent keeps what it knows of a pod: plain files that survive any crash of the agent.
+"""The files in which the agent keeps the state of pods; they survive a crash of the agent.
 
-    <root>/<pod uid>/order.json            that the node ends the pod, and why (see orders.py)
+    <root>/<pod uid>/order.json            the node's decision to end the pod, with its reason (see orders.py)
     <root>/<pod uid>/<container>/work      the working directory and HOME of the container
     <root>/<pod uid>/<container>/<n>.log   stdout and stderr of its n-th start (n counts restarts from 0)
     <root>/<pod uid>/<container>/<n>.eof   the log is complete
-    <root>/<pod uid>/<container>/<n>.idx   when the log had which size (see logs.py)
+    <root>/<pod uid>/<container>/<n>.idx   times at which the log had a given size (see logs.py)
     <root>/<pod uid>/<container>/<n>.pid   pid of the supervisor; its mtime is the start time
     <root>/<pod uid>/<container>/<n>.exit  exit code and a newline; its mtime is the finish time
-    <root>/<pod uid>/<container>/<n>.end   it was asked to end
-    <root>/<pod uid>/<container>/<n>.oom   it was, or is to be, killed because it used more memory than its limit
+    <root>/<pod uid>/<container>/<n>.end   SIGTERM was requested; its mtime is the time of the first request
+    <root>/<pod uid>/<container>/<n>.oom   the container was, or is about to be, killed for exceeding its memory limit
     <root>/<pod uid>/<container>/<n>.cg    the path of its cgroup, if it has one
 
-A file without its trailing newline is one being written and counts as absent.
+A file without its trailing newline is still being written and counts as absent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RunFiles:
 
     @property
     def base(self) -> str:
-        """The common part of all names; also how the supervisor is recognised among processes."""
+        """The common prefix of all paths; it also identifies the supervisor in its command line."""
         return f"{self.container}/{self.number}"
 
     @property
@@ -79,7 +79,7 @@ class RunFiles:
         return self.container.parent.name
 
     def read_cgroup(self) -> Path | None:
-        """The cgroup of the container, which may be gone."""
+        """The path of the container's cgroup, which may no longer exist."""
         try:
             return Path(self.cgroup.read_text().rstrip("\n"))
         except FileNotFoundError:
@@ -90,14 +90,14 @@ class RunFiles:
         return _number_and_time(self.pid)
 
     def was_interrupted(self) -> bool:
-        """Whether the container was still running when it was asked to end, or `reset` has removed the traces."""
+        """Whether the container was still running when SIGTERM was requested, or `reset` was called since."""
         asked, exited = _modified(self.end), _modified(self.exit)
         if asked is None:
             return not self.pid.exists()
         return exited is None or asked <= exited
 
     def reset(self) -> None:
-        """Have the start not happened, but for its log, which the next start of this number continues."""
+        """Remove all traces of the start except its log, which the next start of the same number continues."""
         for path in (self.eof, self.exit, self.pid, self.end, self.oom, self.cgroup):
             path.unlink(missing_ok=True)
 
@@ -107,7 +107,7 @@ class RunFiles:
             path.unlink(missing_ok=True)
 
     def read_exit(self) -> tuple[int, datetime] | None:
-        """Exit code (128 + signal for a killed process) and finish time."""
+        """The exit code (128 + signal for a killed process) and the finish time."""
         return _number_and_time(self.exit)
 
 
@@ -123,21 +123,21 @@ class Layout:
         self.root.chmod(0o700)
 
     def pods(self) -> Iterator[str]:
-        """UIDs of all pods that left something here."""
+        """UIDs of all pods that have files here."""
         yield from sorted(path.name for path in self.root.iterdir() if path.is_dir()) if self.root.exists() else ()
 
     def pod(self, uid: str) -> Path:
         return self.root / uid
 
     def order(self, uid: str) -> Path:
-        """No container has a name with a dot."""
+        """The path of the pod's order. It cannot collide with a container, whose name contains no dot."""
         return self.root / uid / "order.json"
 
     def run(self, uid: str, container: str, number: int) -> RunFiles:
         return RunFiles(self.root / uid / container, number)
 
     def create(self, uid: str, container: str) -> None:
-        """Make the directories of a container, including its working directory."""
+        """Create the directories of a container, including its working directory."""
         path = f"{self.root}/{uid}"
         for part in ("", f"/{container}", "/work"):
             path += part
@@ -156,12 +156,12 @@ class Layout:
         return [run for name in names for run in self.runs(uid, name)]
 
     def remove(self, uid: str) -> None:
-        """Forget a pod. What cannot be removed (a process still writes there) is left for the next start."""
+        """Remove the files of a pod. Files that a process still writes to are left for the agent's next start."""
         shutil.rmtree(self.root / uid, ignore_errors=True)
 
 
 def _modified(path: Path) -> int | None:
-    """Nanoseconds; None if there is no such file."""
+    """The mtime in nanoseconds; None if the file does not exist."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:

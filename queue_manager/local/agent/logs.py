@@ -1,13 +1,13 @@
-"""Logs of containers: plain files, with an index of times beside them.
+"""Logs of containers: plain files, each with an index of times.
 
-What a container prints is written to `<n>.log` by a process that outlives the agent (see supervisor.py): nothing is
-lost and nothing blocks when the agent is killed. The price is that lines carry no times of their own. The agent notes
-about once a second how long a growing log has become, as lines `<seconds since 1970> <size>` in `<n>.idx`; a reader
-takes as the time of a line the first note that covers its end, else the mtime of the log. So `--timestamps`,
-`--since` and `--since-time` are exact to about a second. Of a long log the beginning is cut off (see trimming.py).
+The output of a container is appended to `<n>.log` by a process that outlives the agent (see supervisor.py), so nothing
+is lost and nothing blocks when the agent is killed. That process adds no times to the lines. Instead the agent records
+the size of a growing log about once a second, as lines `<seconds since 1970> <size>` in `<n>.idx`. The time of a line
+is that of the first record that covers its end, else the mtime of the log, so `--timestamps`, `--since` and
+`--since-time` are exact to about a second. The beginning of a long log is cut off (see trimming.py).
 
-Reading never holds up the event loop for long: pieces of 64 KiB. A followed log is looked at five times a second, only
-while someone follows it.
+Logs are read in pieces of 64 KiB, with a return to the event loop after each. A followed log is polled five times a
+second, only while it is followed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from queue_manager.local.errors import StatusError, bad_request
 from queue_manager.local.pod_logs import LogOptions
 
 POLL_SECONDS = 0.2
-ALL = 100 * 365 * 86_400  # seconds; more may be asked for than a date can bear
+ALL = 100 * 365 * 86_400  # seconds; a longer duration could leave the range of datetime
 INDEX_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class TimeIndex:
-    """When a log had which size."""
+    """Times at which the log had a given size."""
 
     sizes: list[int] = field(default_factory=list)
     times: list[datetime] = field(default_factory=list)
@@ -58,27 +58,27 @@ class TimeIndex:
 
     @property
     def last(self) -> int:
-        """The size that was noted last; 0: none yet."""
+        """The size recorded last; 0 without records."""
         return self.sizes[-1] if self.sizes else 0
 
     def write(self, run: RunFiles) -> None:
         notes = zip(self.times, self.sizes, strict=True)
-        new = run.index.with_suffix(".new")  # whole or not at all
+        new = run.index.with_suffix(".new")  # renamed into place, so that the index is never half written
         new.write_text("".join(f"{time.timestamp():.3f} {size}\n" for time, size in notes))
         new.replace(run.index)
 
     def cut(self, end: int) -> TimeIndex:
-        """Without what it says of bytes before `end`."""
+        """The index without records that end at or before `end`."""
         first = bisect.bisect_right(self.sizes, end)
         return TimeIndex(self.sizes[first:], self.times[first:])
 
     def time_at(self, offset: int, otherwise: datetime) -> datetime:
-        """When the byte before `offset` was there."""
+        """The time by which the log had `offset` bytes; `otherwise` if none is recorded."""
         i = bisect.bisect_left(self.sizes, offset)
         return min(self.times[i], otherwise) if i < len(self.times) else otherwise
 
     def offset_since(self, since: datetime, otherwise: datetime, size: int) -> int:
-        """Where lines not older than `since` begin."""
+        """The offset at which lines not older than `since` begin. `otherwise`: the mtime of the log."""
         if otherwise < since:
             return size
         i = bisect.bisect_left(self.times, since)
@@ -86,7 +86,7 @@ class TimeIndex:
 
 
 class LogIndexer:
-    """Notes the growth of logs while their containers run. One timer for all, and none when nothing runs."""
+    """Records the growth of logs while their containers run, with one timer for all logs."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
@@ -94,13 +94,13 @@ class LogIndexer:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, run: RunFiles) -> None:
-        """The container of this log runs."""
+        """Start recording: the container of this log runs."""
         self._runs[run] = TimeIndex.read(run).last
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(INDEX_SECONDS, self._tick)
 
     def remove(self, run: RunFiles) -> None:
-        """It has ended: what it wrote last has the mtime of its log."""
+        """Stop recording: the container has ended. Its last lines get the mtime of the log as their time."""
         self._shorten(run, self._runs.pop(run, 0), _size(run.log))
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class LogIndexer:
             if size > known:
                 self._runs[run] = size
                 self._shorten(run, known, size)
-                # On a full disk lines lose their exact times; the log that filled it is shortened all the same.
+                # On a full disk the record is lost, and its lines get a later time. The log has been shortened before.
                 with contextlib.suppress(OSError), open(run.index, "a") as file:
                     file.write(f"{self._now().timestamp():.3f} {size}\n")
         again = asyncio.get_running_loop().call_later
@@ -124,9 +124,9 @@ class LogIndexer:
     def _shorten(self, run: RunFiles, known: int, size: int) -> None:
         end = trimming.surplus(size)
         if end > trimming.surplus(known):
-            # Gigabytes take a tenth of a second.
+            # In a thread: cutting off gigabytes takes a tenth of a second.
             asyncio.get_running_loop().run_in_executor(None, trimming.cut, run.log, end)
-            with contextlib.suppress(OSError):  # a full disk: the index stays longer than it need be
+            with contextlib.suppress(OSError):  # on a full disk the index keeps its old records
                 TimeIndex.read(run).cut(end).write(run)
 
 
@@ -138,10 +138,10 @@ class LogFiles:
         self._now = now
 
     def open(self, pod: Json, container: str, options: LogOptions) -> AsyncIterator[bytes]:
-        """The log of a container, which the pod has, in pieces.
+        """The log of a container of the pod, in pieces.
 
-        Raises StatusError 400, at once and in the API server's words, if it has not started yet. A followed log ends
-        when its container has ended.
+        Raises StatusError 400 immediately, with the API server's message, if the container has not started yet. A
+        followed log ends when its container has ended.
         """
         run = self._run(pod, container, options.previous)
         since = options.since_time
@@ -162,7 +162,7 @@ class LogFiles:
         return runs[-1]
 
     def _not_started(self, pod: Json, name: str) -> StatusError:
-        """kubelet validateContainerLogStatus, behind the API server's proxy."""
+        """The error for a container that has not started (kubelet validateContainerLogStatus)."""
         status = pod.get("status") or {}
         statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
         state = next((s.get("state") or {} for s in statuses if s["name"] == name), {})
@@ -202,10 +202,10 @@ async def _pieces(run: RunFiles, options: LogOptions) -> AsyncIterator[bytes]:
     with file:
         file.seek(await _begin(file, run, options))
         lines = _Dating(run)
-        waited = 0.0  # seconds, for the rest of the log of a container that has ended
+        waited = 0.0  # seconds waited for the end of the log after the end of the container
         while True:
             ended = run.read_exit() is not None or not _is_alive(run)
-            # Asked before reading: no gap.
+            # Checked before reading, so that output written before the end is not missed.
             over = not options.follow or (ended and (run.eof.exists() or waited >= LINGER_SECONDS))
             while piece := trimming.read(file):
                 yield lines.add(piece, file.tell()) if options.timestamps else piece
@@ -218,16 +218,16 @@ async def _pieces(run: RunFiles, options: LogOptions) -> AsyncIterator[bytes]:
 
 
 class _Dating:
-    """Puts times before lines. Only whole lines leave; of one without end what is there, as soon as it is long."""
+    """Prefixes lines with their times. An unfinished line is held back until it ends or is as long as a piece."""
 
     def __init__(self, run: RunFiles) -> None:
         self._run = run
         self._index = TimeIndex.read(run)
-        self._rest = b""  # of a line that has not ended
-        self._begun = False  # its beginning has left
+        self._rest = b""  # the held-back part of an unfinished line
+        self._begun = False  # the beginning of the unfinished line has been returned already
 
     def add(self, piece: bytes, offset: int) -> bytes:
-        """What can leave with a piece of the log that ends at `offset`."""
+        """The output that can be returned after adding a piece of the log that ends at `offset`."""
         begun = b""
         if self._begun:
             begun, newline, piece = piece.partition(b"\n")
@@ -241,7 +241,7 @@ class _Dating:
         return dated + self.end(offset)
 
     def end(self, offset: int) -> bytes:
-        """What is left of a line that has not ended."""
+        """The held-back part of an unfinished line."""
         rest, self._rest = self._rest, b""
         return b"".join(self._dated([rest], offset))[:-1] if rest else b""
 
@@ -258,7 +258,7 @@ class _Dating:
 
 
 def _is_alive(run: RunFiles) -> bool:
-    """Whether an exit code may still come: a supervisor that was killed leaves none."""
+    """Whether the supervisor still runs and may write an exit code; one that was killed leaves none."""
     known = run.read_pid()
     if known is None:
         return False
@@ -272,7 +272,7 @@ def _is_alive(run: RunFiles) -> bool:
 
 
 async def _begin(file: IO[bytes], run: RunFiles, options: LogOptions) -> int:
-    """Where to begin to read: the later of what `since_time` and `tail_lines` say."""
+    """The offset to read from: the later of those that `since_time` and `tail_lines` give."""
     size = os.fstat(file.fileno()).st_size
     first = begin = trimming.still_there(file, 0)
     if options.since_time is not None:
@@ -283,7 +283,7 @@ async def _begin(file: IO[bytes], run: RunFiles, options: LogOptions) -> int:
 
 
 async def _tail(file: IO[bytes], first: int, size: int, lines: int) -> int:
-    """The offset of the last `lines` lines from `first` on; an unfinished one counts."""
+    """The offset at which the last `lines` lines after `first` begin; an unfinished line counts."""
     if lines <= 0:
         return size
     position = size
@@ -302,7 +302,7 @@ async def _tail(file: IO[bytes], first: int, size: int, lines: int) -> int:
 
 
 def _last_but(count: int, piece: bytes, end: int) -> int:
-    """Where the newline is that is the `count`-th from the end."""
+    """The offset of the `count`-th newline from the end."""
     for _ in range(count):
         end = piece.rfind(b"\n", 0, end)
     return end

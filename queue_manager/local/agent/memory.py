@@ -1,12 +1,11 @@
-"""How much memory the processes of pods use, from /proc.
+"""Memory use of the processes of pods, from /proc.
 
-Reading the details of a process is expensive, so it is done only where it matters. The resident size of a process
-counts what it shares with others in full, so the sum over some pods is at least what they use: while that is within
-their limit, all is well. Otherwise shared pages are divided among the processes that share them (Pss), as a cgroup is
-charged for them once.
+Reading the details of a process is expensive, so the resident sizes are summed first. A resident size counts shared
+pages in full, so the sum is never below the real use, and a sum within the limit needs no further reads. Otherwise
+shared pages are divided among the processes that share them (Pss), as a cgroup is charged for them once.
 
-Processes are found by their mark (sweep.py), whatever group or session they are in; those that are still in the
-session of their container are counted for it. Where there is no /proc nothing is found, and no pod is ended.
+Processes are found by their mark (sweep.py), whatever their process group or session; those still in the session of
+their container are counted for that container. Without /proc nothing is found and no pod is evicted.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 class Limit(NamedTuple):
-    """Pods, and how many bytes they may use together before their processes are read in detail."""
+    """A set of pods, and the bytes that they may use together before their processes are read in detail."""
 
     pods: Collection[str]
     most: int
@@ -33,7 +32,7 @@ Sizes = dict[str, dict[int, int]]  # uid of a pod -> session -> bytes
 
 
 def proportional(pid: int) -> int:
-    """Bytes in memory, shared ones in part. Some kernels do not say; then all of them."""
+    """Resident bytes with shared pages divided among their users (Pss); all resident bytes if Pss is not available."""
     return _rollup(pid, "Pss") or resident(pid)
 
 
@@ -45,9 +44,9 @@ def unreclaimable(pid: int) -> int:
 def over_limit(
     limits: Mapping[str, Limit], root: Path, measure: Callable[[int], int] = proportional
 ) -> dict[str, Sizes]:
-    """What the pods use that may be over one of the limits, by the name of the limit; `root` is where they live.
+    """Memory use of the pods that may exceed one of the limits, by the name of the limit.
 
-    Takes about 30 µs per process of the machine.
+    `root` is the root of the pods' files. Takes about 30 µs per process of the machine.
     """
     processes = marked(root)
     found: dict[str, Sizes] = {}
@@ -61,7 +60,7 @@ def over_limit(
 def by_container(sizes: Mapping[int, int], sessions: Mapping[int, str]) -> dict[str, int]:
     """Bytes by container of a pod. `sessions`: the running containers by the session each was started in.
 
-    A process that left its container's session counts for it only where it can belong to no other.
+    A process outside the sessions of all containers is counted only if the pod has a single running container.
     """
     only = next(iter(sessions.values())) if len(sessions) == 1 else ""
     used = dict.fromkeys(sessions.values(), 0)
@@ -81,7 +80,7 @@ def _by_session(pids: Collection[int], measure: Callable[[int], int]) -> dict[in
 
 
 def resident(pid: int) -> int:
-    """Bytes in memory, shared ones in full; 0 for a process that is gone."""
+    """Resident bytes, shared ones in full; 0 for a process that is gone."""
     return _statm(pid)[1] * PAGE
 
 
@@ -91,7 +90,7 @@ def _anonymous(pid: int) -> int:
 
 
 def _statm(pid: int) -> tuple[int, int, int]:
-    """Pages of a process: all, resident, and of these shared with a file."""
+    """Pages of a process: total size, resident, and resident pages shared with files."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             size, pages, shared = map(int, file.read().split()[:3])
@@ -101,7 +100,7 @@ def _statm(pid: int) -> tuple[int, int, int]:
 
 
 def _rollup(pid: int, *names: str) -> int:
-    """The sum of some lines of smaps_rollup, in bytes; 0 if the process is gone or its kernel does not say."""
+    """The sum of the named fields of smaps_rollup, in bytes; 0 if the process is gone or the file is missing."""
     wanted = [f"{name}:".encode() for name in names]
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:

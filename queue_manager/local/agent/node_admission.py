@@ -1,9 +1,9 @@
-"""Whether a pod that was bound to a node may start there, as a kubelet decides it (lifecycle/predicate.go and
+"""Whether a pod that was bound to a node may start there, as the kubelet decides it (lifecycle/predicate.go and
 preemption/preemption.go of Kubernetes 1.36). Pure.
 
-Placement binds only what fits. A pod that names its node itself was never asked: what it wants and the node's other
-pods do not leave is refused here, for good. A critical pod is not refused, others end for it: of the classes of service
-the best is spared first, and within a class the fewest go.
+Placement binds only pods that fit. A pod that sets spec.nodeName itself bypasses placement: if the other pods of the
+node leave too little for its requests, it is rejected for good. For a critical pod other pods are preempted instead:
+lower QoS classes first, and within a class as few pods as possible.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import NamedTuple
 from queue_manager.local.placement.filters import Shortage, shortages
 from queue_manager.scheduling.amounts import Amounts
 
-# scheduling.SystemCriticalPriority: what system-cluster-critical and above have.
+# scheduling.SystemCriticalPriority: the lowest priority of a critical pod.
 CRITICAL = 2_000_000_000
 CLASSES = ("BestEffort", "Burstable", "Guaranteed")
 REJECTED = "Pod was rejected: "
 
 
 class Resident(NamedTuple):
-    """A pod that could go for a critical one."""
+    """A pod that could be preempted for a critical one."""
 
     uid: str
     quality: str  # its QoS class
@@ -31,12 +31,12 @@ class Resident(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """There is room."""
+    """The node has room for the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The pod fails. `message` is that of the Event; the status says REJECTED before it."""
+    """The pod fails. `message` is that of the Event; in the status it is prefixed with REJECTED."""
 
     reason: str
     message: str
@@ -44,25 +44,25 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class MakesRoom:
-    """The pod starts when these are gone, and those that are leaving already."""
+    """The pod starts when these pods and those already terminating are gone."""
 
     victims: Sequence[str] = ()
 
 
-# Of a node that is short of memory, to a pod that asks for nothing.
+# The answer to a BestEffort pod on a node under memory pressure.
 UNDER_PRESSURE = Rejected("Evicted", "The node had condition: [MemoryPressure]. ")
 
 Answer = Admitted | Rejected | MakesRoom
-Needs = Mapping[str, int]  # how much more of which resource
+Needs = Mapping[str, int]  # missing amount by resource
 
 
 def is_critical(priority: int) -> bool:
-    """Nothing on a node may be refused or ended before such a pod."""
+    """Whether a pod of this priority is critical, so that it is never evicted and preempts others on its node."""
     return priority >= CRITICAL
 
 
 def admit(wanted: Amounts, allocatable: Amounts, used: Amounts) -> Admitted | Rejected:
-    """Whether a node has room for what a pod requests. `used`: what its other pods request."""
+    """Whether a node has room for the requests of a pod. `used`: the requests of its other pods."""
     short = shortages(known_resources(wanted, allocatable), allocatable, used)
     return refusal(short[0]) if short else Admitted()
 
@@ -70,7 +70,7 @@ def admit(wanted: Amounts, allocatable: Amounts, used: Amounts) -> Admitted | Re
 def admit_critical(
     wanted: Amounts, allocatable: Amounts, used: Amounts, leaving: Amounts, others: Sequence[Resident]
 ) -> Answer:
-    """The same for a critical pod. `leaving`: what is used when those are gone that are leaving already."""
+    """`admit` for a critical pod. `leaving`: the requests that remain when the terminating pods are gone."""
     wanted = known_resources(wanted, allocatable)
     if not shortages(wanted, allocatable, used):
         return Admitted()
@@ -86,12 +86,12 @@ def admit_critical(
 
 
 def known_resources(wanted: Amounts, allocatable: Amounts) -> Amounts:
-    """Without extended resources that the node does not have: they may belong to the cluster as a whole."""
+    """The requests without extended resources that the node does not have, which the kubelet ignores."""
     return {name: value for name, value in wanted.items() if name in allocatable or not _is_extended(name)}
 
 
 def refusal(short: Shortage) -> Rejected:
-    """Of several resources that are short the kubelet names the first. cpu is in thousandths."""
+    """The rejection for a shortage: the kubelet names the first short resource, cpu in millicpu."""
     return Rejected(
         f"OutOf{short.resource}",
         f"Node didn't have enough resource: {short.resource}, requested: {short.requested}, used: {short.used}, "
@@ -100,17 +100,17 @@ def refusal(short: Shortage) -> Rejected:
 
 
 def victims(needs: Needs, pods: Sequence[Resident]) -> list[Resident]:
-    """Who has to go so that so much more is free; all of them together must be enough."""
+    """The pods to preempt so that the needs are met; all `pods` together have to suffice."""
     classes = [[pod for pod in pods if pod.quality == quality] for quality in CLASSES]
     chosen: list[Resident] = []
-    for i in reversed(range(len(classes))):  # of the best only what all of the lesser ones could not give
+    for i in reversed(range(len(classes))):  # of a class only what all lower classes cannot free
         lesser = [pod for pods_of in classes[:i] for pod in pods_of]
         chosen = _nearest(_less(needs, [*lesser, *chosen]), classes[i]) + chosen
     return chosen
 
 
 def _nearest(needs: Needs, pods: Sequence[Resident]) -> list[Resident]:
-    """One after the other the pod that comes nearest to what is still needed; of equals the one that asks for less."""
+    """Choose pods one by one, each the one nearest to the remaining needs; of equals the one with smaller requests."""
     chosen: list[Resident] = []
     left = list(pods)
     while needs and left:
@@ -122,12 +122,12 @@ def _nearest(needs: Needs, pods: Sequence[Resident]) -> list[Resident]:
 
 
 def _distance(needs: Needs, pod: Resident) -> float:
-    """How far from enough the pod's share is; every resource counts alike, whatever its unit."""
+    """Sum of squared shares of the needs that the pod does not cover; units cancel out."""
     return sum((max(0, need - _given(pod, resource)) / need) ** 2 for resource, need in needs.items())
 
 
 def _less(needs: Needs, pods: Sequence[Resident]) -> dict[str, int]:
-    """What is still needed when these pods are gone."""
+    """The needs that remain when these pods are gone."""
     left = {resource: need - sum(_given(pod, resource) for pod in pods) for resource, need in needs.items()}
     return {resource: need for resource, need in left.items() if need > 0}
 
@@ -137,7 +137,7 @@ def _given(pod: Resident, resource: str) -> int:
 
 
 def _is_extended(resource: str) -> bool:
-    """corev1helper.IsExtendedResourceName: of a domain that is not Kubernetes' own."""
+    """Whether the resource's domain is not Kubernetes' own (corev1helper.IsExtendedResourceName)."""
     return "/" in resource and "kubernetes.io/" not in resource
 
 

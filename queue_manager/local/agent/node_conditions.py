@@ -1,8 +1,8 @@
-"""The nodes that an agent serves: what they have for pods, and the one condition that it changes.
+"""The nodes that an agent serves: their allocatable resources, and the MemoryPressure condition that the agent writes.
 
-MemoryPressure is True from the moment when too little memory is left, and until that was not seen for some minutes: a
-node that has just evicted a pod is no place for others that ask for nothing. One timer ends it, nobody polls. What an
-earlier agent has left there is not known to be true any more, and ends at once, as with a kubelet that starts anew.
+MemoryPressure becomes True when less than the threshold is free, and stays True until the threshold has not been met
+for the transition period, so that a node which has just evicted a pod accepts no BestEffort pods. One timer per node
+ends it. A condition that an earlier agent left as True is set to False at the start, as the kubelet does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from queue_manager.scheduling.amounts import Amounts, amount
 
 @dataclass(frozen=True, slots=True)
 class NodeMemory:
-    """What a kubelet says of its node's memory."""
+    """Status, reason and message of the MemoryPressure condition, and the reason of its Event."""
 
     status: str
     reason: str
@@ -42,7 +42,7 @@ INSUFFICIENT = NodeMemory(
 
 
 class OwnNodes:
-    """Keyed by the name of the node. `transition`: seconds for which a condition outlives its reason."""
+    """State by the name of the node. `transition`: seconds for which the condition outlives its cause."""
 
     def __init__(self, runtime: Runtime, hosts: Sequence[Host], transition: float) -> None:
         self._runtime = runtime
@@ -60,18 +60,18 @@ class OwnNodes:
         return self._hosts[node]
 
     def allocatable(self, node: str) -> Amounts:
-        """What the node has for pods, as placement reads it."""
+        """The allocatable resources of the node, in placement's amounts."""
         found = self._amounts.get(node)
         if found is None:
             found = self._amounts[node] = self._read(node)
         return found
 
     def is_pressed(self, node: str) -> bool:
-        """Whether the node is, or lately was, short of memory."""
+        """Whether the node is under memory pressure, or was within the transition period."""
         return node in self._pressed
 
     def threshold_met(self, node: str) -> None:
-        """Less memory than must be free is left."""
+        """Record that less memory than the threshold is free."""
         if (timer := self._pressed.get(node)) is not None:
             timer.cancel()
         self._pressed[node] = asyncio.get_running_loop().call_later(self._transition, self._relieved, node)
@@ -109,6 +109,6 @@ class OwnNodes:
         self._tell(node, "Normal", memory.event, f"Node {node} status is now: {memory.event}")
 
     def _tell(self, node: str, type: str, reason: str, message: str) -> None:
-        """A kubelet knows no UID of its node but the name."""
+        """Record an Event about a node; its uid is the node's name, as in the kubelet's Events."""
         about = Object(api_version="v1", kind="Node", metadata=ObjectMeta(name=node, uid=node))
         self._events.event(about, "Warning" if type == "Warning" else "Normal", reason, message)

@@ -1,8 +1,8 @@
 """Kills containers that use more memory than their limit, on machines where no cgroup does (see cgroups.py).
 
-Memory is sampled once a second while containers with limits.memory run; nothing is sampled otherwise. What counts is
-what a cgroup could not reclaim either: anonymous and shared memory, not the pages of mapped files. A container that
-exceeds its limit for less than a second may go unnoticed.
+Memory is sampled once a second, only while containers with limits.memory run. The sample counts what a cgroup could not
+reclaim: anonymous and shared memory, not the pages of mapped files. A container that exceeds its limit for less than a
+second may go unnoticed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ PERIOD = 1.0  # seconds between two samples
 
 
 class OomKiller:
-    """`run` it as a task; `wake` it when a container runs."""
+    """Run `run` as a task; call `wake` when a container runs."""
 
     def __init__(self, pods: Callable[[], Collection[PodWorker]], root: Path) -> None:
-        """`pods`: those that are not over. `root`: where they live."""
+        """`pods`: returns the workers of pods that are not finished. `root`: root of the pods' files."""
         self._pods = pods
         self._root = root
         self._awake = asyncio.Event()
@@ -57,5 +57,5 @@ class OomKiller:
         for container, limit in worker.sampled_limits().items():
             if used.get(container, 0) > limit:
                 worker.kill_for_memory(container)
-                if len(sessions) == 1:  # then all processes of the pod are its own, whatever session they are in
+                if len(sessions) == 1:  # a single container: all processes of the pod are its
                     kill({worker.uid}, self._root)

@@ -1,6 +1,6 @@
-"""That the node ends a pod of its own accord, and why: on disk before any process of the pod is asked to end.
+"""Orders: the node's decision to end a pod, with its reason, stored before any process of the pod is signalled.
 
-Whoever reads only exit codes after a crash of the agent would take an evicted pod for one that failed by itself.
+Without the order an agent that restarts after a crash would take the exit codes of an evicted pod for its own failure.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from queue_manager.local.agent.status import Termination
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """To end a pod, within so many seconds."""
+    """The reason to end a pod, and the grace period in seconds."""
 
     verdict: Termination
     grace: float
 
 
 def write(path: Path, order: Order) -> None:
-    """All of it or nothing. OSError if there is no room."""
+    """Write the order atomically. Raises OSError, for example on a full disk."""
     path.parent.mkdir(exist_ok=True, mode=0o700)
     new = path.with_suffix(".new")
     new.write_bytes(msgspec.json.encode(order))
@@ -31,7 +31,7 @@ def write(path: Path, order: Order) -> None:
 
 
 def read(path: Path) -> Order | None:
-    """What an earlier agent wrote. A machine that lost power may have kept the name of a file only."""
+    """The stored order; None if it is missing or damaged, as after a power failure."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Order)
     except (FileNotFoundError, msgspec.DecodeError):

@@ -1,5 +1,5 @@
-"""Which pod a node evicts when its memory runs out, and what is said about it, as a kubelet does (eviction_manager.go
-and helpers.go of Kubernetes 1.36: rankMemoryPressure, evictionMessage). Pure; all amounts are bytes.
+"""Which pod a node evicts when its memory runs out, and the message, as the kubelet does (rankMemoryPressure and
+evictionMessage in eviction/helpers.go of Kubernetes 1.36). Pure; all amounts are bytes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ RECLAIMING = "Attempting to reclaim memory"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When a node is short of memory; a kubelet's defaults.
+    """When a node is short of memory; the defaults are the kubelet's.
 
-    period: seconds between two looks. threshold: bytes that have to stay free. transition: seconds for which the
-    condition MemoryPressure outlives its reason.
+    period: seconds between two samples. threshold: bytes that have to stay free. transition: seconds for which the
+    condition MemoryPressure outlives its cause.
     """
 
     period: float = 10.0
@@ -31,7 +31,7 @@ class Policy:
 
 
 class ContainerUse(NamedTuple):
-    """request: as its pod writes it."""
+    """Memory use of a container. request: the quantity as its pod states it."""
 
     name: str
     used: int
@@ -40,7 +40,7 @@ class ContainerUse(NamedTuple):
 
 
 class PodUse(NamedTuple):
-    """What a pod uses and requests, and each of its containers that run."""
+    """Memory use and request of a pod, and the use of each of its running containers."""
 
     uid: str
     used: int
@@ -50,7 +50,7 @@ class PodUse(NamedTuple):
 
     @property
     def above(self) -> int:
-        """How much more than it requested."""
+        """How much the use exceeds the request."""
         return self.used - self.requested
 
 
@@ -60,17 +60,17 @@ class PressureEviction(NamedTuple):
 
 
 def available(capacity: int, pods: Iterable[PodUse]) -> int:
-    """What the pods leave of a node."""
+    """The memory of a node that its pods leave free."""
     return max(0, capacity - sum(pod.used for pod in pods))
 
 
 def ranked(pods: Iterable[PodUse]) -> list[PodUse]:
-    """Who goes first: one that uses more than it requested, of lower priority, by most above its request."""
+    """Pods in the order of eviction: above their request first, then lower priority, then most above the request."""
     return sorted(pods, key=lambda pod: (pod.above <= 0, pod.priority, -pod.above, pod.uid))
 
 
 def evict(capacity: int, threshold: int, pods: Sequence[PodUse]) -> PressureEviction | None:
-    """The one pod to end now; none while enough is free, or if all are critical."""
+    """The one pod to evict now; None while enough memory is free, or if all pods are critical."""
     left = available(capacity, pods)
     if left >= threshold:
         return None
@@ -82,7 +82,7 @@ def evict(capacity: int, threshold: int, pods: Sequence[PodUse]) -> PressureEvic
 
 
 def eviction_message(threshold: int, left: int, containers: Iterable[ContainerUse]) -> str:
-    """Names the containers that use more than they requested. It ends with a blank, like the kubelet's."""
+    """The message, which lists the containers above their request. It ends with a space, like the kubelet's."""
     parts = [
         "The node was low on resource: memory. ",
         f"Threshold quantity: {_bytes(threshold)}, available: {_bytes(left)}. ",

@@ -1,12 +1,12 @@
 """Exec readiness probes: whether a running container is ready (kubelet prober).
 
 A container is unready until its probe has succeeded `successThreshold` times in a row, and again after
-`failureThreshold` failures in a row. An exec startup probe has to succeed first, once. Other kinds of probes (httpGet,
+`failureThreshold` failures in a row. An exec startup probe has to succeed once before. Other kinds of probes (httpGet,
 tcpSocket, grpc) and liveness probes are not run: such a container is ready as soon as it runs. A container whose
 startup probe never succeeds stays unready, and is not restarted.
 
-Each failure of a probe is reported in a kubelet's words. The recorder of Events counts repetitions on one Event and
-writes at most 25 of a pod at once, then one per five minutes, so a probe that keeps failing costs few writes.
+Each failure is recorded as an Event with the kubelet's message. The recorder counts repetitions on one Event and writes
+at most 25 per pod at once, then one per five minutes, so a probe that keeps failing causes few writes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ MAX_OUTPUT = 10 * 1024  # bytes of a probe's output that are reported (pkg/probe
 
 
 class ProbeContext(NamedTuple):
-    """What a probe runs in: that of its container."""
+    """The environment and working directory of the container, in which its probes run."""
 
     environment: Mapping[str, str]
     directory: str
 
 
 class Failure(NamedTuple):
-    """Why a probe failed: what its command printed, or why it could not be run to its end."""
+    """Why a probe failed: the output of its command, or why the command could not be completed."""
 
     output: str
     errored: bool = False  # the command could not be started
@@ -53,7 +53,7 @@ class Failure(NamedTuple):
 class Readiness:
     """Probes one running container until stopped.
 
-    Calls `changed` whenever `ready` turns, and `failed` with the message of each failure.
+    Calls `changed` whenever `ready` changes, and `failed` with the message of each failure.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Readiness:
         self._prepare = prepare
         self._changed = changed
         self._failed = failed
-        self._began = asyncio.get_running_loop().time()  # of the container, or of this agent
+        self._began = asyncio.get_running_loop().time()  # when the container or, if later, this agent started
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        """Probe no more; a probe under way is killed."""
+        """Stop probing; a running probe is killed."""
         self._task.cancel()
 
     async def _run(self) -> None:
@@ -89,12 +89,12 @@ class Readiness:
             log.exception("a probe failed for good", extra={"container": self._container["name"]})
 
     def _probe(self, name: str) -> Json | None:
-        """One that is run here, its command with references expanded."""
+        """The container's probe of this name with its command expanded; None if it is not an exec probe."""
         probe = _exec(self._container.get(name))
         return probe and {**probe, "exec": {"command": probe_command(self._container, probe["exec"]["command"])}}
 
     async def _initial_delay(self, probe: Json) -> None:
-        """Counts from the start of the container, also where another probe has to succeed first."""
+        """Wait for initialDelaySeconds, counted from the start of the container even after a startup probe."""
         passed = asyncio.get_running_loop().time() - self._began
         await asyncio.sleep((probe.get("initialDelaySeconds") or 0) - passed)
 
@@ -130,16 +130,16 @@ class Readiness:
 
 
 def is_probed(container: Json) -> bool:
-    """Whether the container has a probe that is run here."""
+    """Whether the container has an exec readiness or startup probe."""
     return any(_exec(container.get(name)) is not None for name in ("readinessProbe", "startupProbe"))
 
 
 async def ask(probe: Json, surroundings: ProbeContext) -> Failure | None:
     """Run the probe's command; None if it exits with 0 within its timeout."""
-    with tempfile.TemporaryFile() as output:  # a pipe would stay open for as long as a child of the command lives
+    with tempfile.TemporaryFile() as output:  # a pipe would stay open as long as any child of the command runs
         try:
             code = await _run(probe, surroundings, output)
-        except TimeoutError as error:  # an OSError, too
+        except TimeoutError as error:  # before OSError, its base class
             return Failure(str(error))
         except (CreateError, OSError) as error:
             return Failure(str(error), errored=True)
@@ -148,8 +148,9 @@ async def ask(probe: Json, surroundings: ProbeContext) -> Failure | None:
 
 
 async def _run(probe: Json, surroundings: ProbeContext, output: IO[bytes]) -> int:
-    """The exit code of the probe's command. Raises TimeoutError when it is killed, CreateError or OSError if it cannot
-    be started."""
+    """The exit code of the probe's command. Raises TimeoutError after killing it, CreateError or OSError if it cannot
+    start.
+    """
     command, seconds = probe["exec"]["command"], probe.get("timeoutSeconds") or 1
     program = executable(command[0], surroundings.directory, surroundings.environment.get("PATH", ""))
     process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""The status of a pod as a kubelet writes it (kubelet_pods.go, status/generate.go), from what is known. Pure."""
+"""The status of a pod as the kubelet writes it (kubelet_pods.go, status/generate.go), computed from the facts. Pure."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from queue_manager.local.agent.containers import (
 
 TERMINAL = ("Succeeded", "Failed")
 NODE_SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
-NODE_SHUTDOWN_REASON = "NodeShutdown"  # of the end of a container that the next agent starts again
+NODE_SHUTDOWN_REASON = "NodeShutdown"  # in the last state of a container that the next agent restarts
 DEADLINE = "Pod was active on the node longer than the specified deadline"
 LOST = "The container could not be located when the pod was terminated"
-# A container that was running by the API, and of which nothing is left here.
+# A container that the API shows as running and of which no files exist here.
 VANISHED = "The container could not be located when the pod was deleted.  The container used to be Running"
 
 
 @dataclass(frozen=True, slots=True)
 class Termination:
-    """Why the agent ends a pod that would have gone on: the phase becomes Failed, with this reason.
+    """Why the agent ends a pod that would have continued: the phase becomes Failed, with this reason.
 
-    disruption: what the DisruptionTarget condition says; without it there is none.
+    disruption: reason and message of the DisruptionTarget condition; None adds no such condition.
     """
 
     reason: str
@@ -53,7 +53,7 @@ PREEMPTED = Termination(
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """All that a status depends on. `ending`: no container will start any more."""
+    """The inputs of a status. `ending`: no container will start any more."""
 
     pod: Json
     containers: Sequence[Container]
@@ -62,7 +62,7 @@ class PodFacts:
     start_time: datetime
     ending: bool = False
     verdict: Termination | None = None
-    unready: Collection[str] = ()  # containers that their probes do not let be ready
+    unready: Collection[str] = ()  # containers whose probes report them as unready
 
     @property
     def restart_policy(self) -> str:
@@ -97,7 +97,7 @@ def phase(view: PodFacts) -> str:
 
 
 def pod_status(view: PodFacts) -> Json:
-    """The fields of status that a kubelet owns. Conditions are only our own."""
+    """The status fields that the kubelet owns, with only the conditions that it writes."""
     current = phase(view)
     status: dict[str, Any] = {
         "phase": current,
@@ -118,7 +118,7 @@ def pod_status(view: PodFacts) -> Json:
 
 
 def _terminal_phase(view: PodFacts) -> str | None:
-    """Succeeded or Failed if the API says so already; its reason and message then belong to whoever wrote it."""
+    """Succeeded or Failed if the API already has that phase; its reason and message are then kept."""
     known = (view.pod.get("status") or {}).get("phase")
     return known if known in TERMINAL else None
 
@@ -178,13 +178,13 @@ def _back_off(container: Container, metadata: Json, due: datetime) -> str:
 
 
 def go_duration(delay: timedelta) -> str:
-    """10s, 1m20s, 5m0s."""
+    """A duration in Go's format: 10s, 1m20s, 5m0s."""
     minutes, seconds = divmod(round(delay.total_seconds()), 60)
     return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
 
 
 def _terminated(attempt: ContainerRun | None, view: PodFacts, name: str) -> Json:
-    """A container that never started when its pod ends is reported lost, as a kubelet does."""
+    """The terminated state. A container without an exit when its pod ends is reported lost, as by the kubelet."""
     if attempt is None or attempt.exit is None:
         unknown = {"startedAt": None, "finishedAt": None}
         return {"exitCode": 137, "reason": STATUS_UNKNOWN, "message": LOST, **unknown}
@@ -230,7 +230,7 @@ def _condition(type: str, value: bool, reason: str = "", message: str = "") -> d
 
 
 def _dated(condition: dict[str, Any], old: Json | None, generation: int, now: datetime) -> Json:
-    """The transition time moves only with the status."""
+    """The condition with lastTransitionTime, which changes only when the condition's status does."""
     unchanged = old is not None and old.get("status") == condition["status"]
     since = old["lastTransitionTime"] if unchanged and old and old.get("lastTransitionTime") else timestamp(now)
     return {**condition, "lastProbeTime": None, "lastTransitionTime": since, "observedGeneration": generation}
@@ -251,7 +251,7 @@ def _uninitialized(view: PodFacts) -> list[str]:
 
 
 def _is_initialized(view: PodFacts) -> bool:
-    """Sidecars end with their pod: then it is enough that they ran."""
+    """Whether initialization is complete. After the end of the pod a sidecar counts if it has ever run."""
     return all(c.current is not None if c.sidecar else c.succeeded for c in view.containers if c.init)
 
 
@@ -265,7 +265,7 @@ def _containers_ready(view: PodFacts, current: str) -> tuple[bool, str, str]:
 
 
 def _ready_for_all(view: PodFacts, containers: tuple[bool, str, str]) -> tuple[bool, str, str]:
-    """Beside ready containers, what others have to say of the pod: its readiness gates (GeneratePodReadyCondition)."""
+    """The Ready condition: ready containers and all readiness gates (GeneratePodReadyCondition)."""
     if not containers[0]:
         return containers
     known = {c["type"]: c["status"] for c in (view.pod.get("status") or {}).get("conditions") or ()}
@@ -282,11 +282,11 @@ def _go_list(names: Iterable[str]) -> str:
     return f"[{' '.join(names)}]"
 
 
-# --- what has to be written --------------------------------------------------------------------------------
+# --- patches ----------------------------------------------------------------------------------------------
 
 
 def status_patch(old: Json, new: Json) -> Json:
-    """The fields of `new` that say something else than `old`, conditions one by one; empty if nothing does."""
+    """The fields of `new` that differ from `old`, conditions compared one by one; empty if none differs."""
     changed = {key: value for key, value in new.items() if key != "conditions" and not _same(old.get(key), value)}
     changed.pop("observedGeneration", None)
     known = {c.get("type"): c for c in old.get("conditions") or ()}
@@ -303,7 +303,7 @@ def _same(old: Json, new: Json) -> bool:
 
 
 def _bare(value: Json) -> Json:
-    """Without what an API server may leave out: nulls and empty things."""
+    """The value without nulls and empty values, which an API server may omit."""
     if isinstance(value, dict):
         return {key: bare for key, part in value.items() if (bare := _bare(part)) not in (None, {}, [], "")}
     if isinstance(value, list | tuple):

@@ -1,32 +1,34 @@
-"""One tiny supervisor per container: it outlives the agent and writes down how the container ended.
+"""One supervisor process per container: it outlives the agent and records the container's exit code.
 
-Theory. The agent may be killed at any moment, and then nobody could wait for its children: exit codes would be
-lost. So each container is the foreground child of a `/bin/sh` in a session of its own. The shell
+Theory. The agent may be killed at any moment. If containers were its children, nobody would wait for them then and
+their exit codes would be lost. So each container is the foreground child of a `/bin/sh` in a session of its own. The
+shell
 
   1. writes its pid, so that a new agent finds it;
-  2. runs the command and waits. The signals meant for the container also reach the shell, being in the same
-     process group; it catches them and goes on waiting (caught, not ignored: ignoring would be inherited).
-     A SIGTERM that comes before the command has been started ends the container instead. A shell may lose one
-     while it forks, so whoever sends it writes that down before, and the child, where SIGTERM is deadly from then
-     on, looks whether it is written. The child enters the cgroup of the container, if it has one; the shell stays
+  2. runs the command and waits. Signals for the container also reach the shell, which is in the same process group; it
+     catches them and goes on waiting (an ignored signal would be ignored by the container, too). A SIGTERM that comes
+     before the command has been started ends the container instead. A shell may lose a signal while it forks, so the
+     sender of SIGTERM creates the file `.end` before, and the child, after it has restored the default action of
+     SIGTERM, checks for that file. The child enters the cgroup of the container, if it has one; the shell stays
      outside and survives an OOM kill;
-  3. writes the exit code, as soon as there is room on the disk. The mtime of that file is the finish time, which
-     saves a `date` process;
+  3. writes the exit code, retrying while the disk is full. The mtime of that file is the finish time, which saves a
+     `date` process;
   4. kills its process group and with it itself: background children end with their container, as they would
      with a PID namespace, even if no agent is alive.
 
-What the container prints goes through a pipe to one more process, which appends it to the log: a container that opens
-its output anew (`echo ... >/dev/stderr`) would truncate a file. That process is in a session of its own, so that no
-signal for the container reaches it, and nobody's child, so that nobody need wait for it. It ends when nobody can write
-any more, and says so with a file; a container counts as ended when that is there, and so its whole log, or after
-LINGER_SECONDS, for a child that left its session may hold the pipe. A full disk makes the container wait.
+The output of the container goes through a pipe to one more process, which appends it to the log: a container that
+reopens its output (`echo ... >/dev/stderr`) would truncate a file. The log writer is in a session of its own, so that
+no signal for the container reaches it, and is reparented, so that the agent does not have to wait for it. It ends when
+the last writer has closed the pipe, and then creates the file `.eof`. A container counts as ended when that file
+exists, and thus its whole log, or after LINGER_SECONDS, because a child that left the session may hold the pipe. On a
+full disk the container blocks.
 
-Only SIGKILL sent to the group ends the shell without an exit code; whoever finds neither a process nor an exit code
-knows that the container was killed (137).
+Only SIGKILL sent to the group ends the shell without an exit code; if neither a process nor an exit code exists, the
+container was killed (137).
 
-A pid alone does not identify a process, for pids are reused. The command line of the supervisor contains the path of
-its files, which no other start of any container has; it is compared after the pidfd is open, so what is signalled
-later is what was recognised. Where there is no pidfd (not Linux) processes are polled.
+A pid alone does not identify a process, because pids are reused. The command line of the supervisor contains the path
+of its files, which is unique to the start of the container. It is compared after the pidfd has been opened, so that
+later signals go to the process that was identified. Without pidfds (not Linux) processes are polled.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from queue_manager.engine.descriptors import INHERITED_LIMIT
 from queue_manager.local.agent.layout import RunFiles
 
 _DESCRIPTORS = "unlimited" if INHERITED_LIMIT == resource.RLIM_INFINITY else INHERITED_LIMIT
-# Its variables have names that no container uses: an exported one of the same name would be changed.
+# Prefixed variable names: a variable that the container inherits under the same name would be changed.
 _SCRIPT = (
     f"ulimit -S -n {_DESCRIPTORS}\n"
     + """\
@@ -75,14 +77,16 @@ KILLED = 128 + signal.SIGKILL
 
 
 class Process:
-    """A supervisor that runs. `on_exit` is called once, from the event loop, when it has ended and its log is whole."""
+    """A running supervisor. `on_exit` is called once, from the event loop, when it has ended and its log is
+    complete.
+    """
 
     def __init__(self, run: RunFiles, pid: int, pidfd: int | None, log_starter: int | None = None) -> None:
         self.pid = pid
         self._run = run
         self._pidfd = pidfd
-        self._log_starter = log_starter  # a child of ours that ended at once
-        self._gone = False  # the supervisor; its log may still be written
+        self._log_starter = log_starter  # pid of our child that forked the log writer and exited
+        self._gone = False  # whether the supervisor has ended; its log may still be written
         self.ended = False
 
     def watch(self, on_exit: Callable[[], None]) -> None:
@@ -96,24 +100,26 @@ class Process:
             _reap_soon(self._log_starter)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the whole process group. One that has ended is left alone."""
+        """Send a signal to the whole process group, unless the supervisor has ended."""
         if not self._gone and not self._has_ended():
             if number == signal.SIGTERM:
-                with contextlib.suppress(OSError):  # no room on the disk: only one that has just begun would lose it
+                with contextlib.suppress(
+                    OSError
+                ):  # full disk: only a container that is just starting could miss the signal
                     self._run.end.touch(exist_ok=False)  # its mtime is the time of the first request
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
     def release(self) -> None:
-        """Stop watching; the process lives on."""
+        """Stop watching; the process keeps running."""
         if self._pidfd is not None:
-            with contextlib.suppress(RuntimeError):  # no running loop: nothing is watched any more
+            with contextlib.suppress(RuntimeError):  # no running loop, so the pidfd is not watched any more
                 asyncio.get_running_loop().remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = None
 
     def _has_ended(self) -> bool:
-        """Whether the pid is no longer ours. A zombie still holds its pid, so its group cannot be someone else's."""
+        """Whether the supervisor has ended. A zombie counts as running: its pid and group are not reused yet."""
         if self._pidfd is None:
             return not _reap_or_exists(self.pid)
         try:
@@ -124,13 +130,13 @@ class Process:
 
     def _end(self, on_exit: Callable[[], None]) -> None:
         self.release()
-        self._gone = True  # before its pid is given to another process
+        self._gone = True  # set before the pid is reaped and can be reused
         _reap_or_exists(self.pid)
         self._await_log(on_exit, asyncio.get_running_loop().time() + LINGER_SECONDS)
 
     def _await_log(self, on_exit: Callable[[], None], deadline: float) -> None:
         loop = asyncio.get_running_loop()
-        if os.path.exists(self._run.eof) or loop.time() >= deadline:  # Path.exists raises where nobody may look
+        if os.path.exists(self._run.eof) or loop.time() >= deadline:  # Path.exists raises on a missing permission
             self.ended = True
             on_exit()
         else:
@@ -144,25 +150,25 @@ class Process:
 
 
 def keep_files_to_ourselves() -> None:
-    """No container gets a file that this process was started with (pipes of whoever started it, say), beyond the three.
+    """Close inherited file descriptors above 2 on exec, so that containers do not inherit them.
 
-    Files that Python opens are its own already.
+    Files that Python opens are not inheritable anyway.
     """
     for name in os.listdir("/dev/fd"):
         if name.isdecimal() and int(name) > 2:
-            with contextlib.suppress(OSError):  # the one that was listed from
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself
                 os.set_inheritable(int(name), False)
 
 
 def spawn(
     run: RunFiles, argv: Sequence[str], environment: Mapping[str, str], directory: str, cgroup: str = ""
 ) -> Process:
-    """Start a container. `argv[0]` is an absolute path; the environment is all that the process gets.
+    """Start a container. `argv[0]` is an absolute path; the process gets exactly the environment given.
 
     `cgroup`: the directory of the cgroup that the container runs in; empty for that of the agent.
 
-    Takes about a millisecond, whatever the size of this process (posix_spawn shares its memory until exec).
-    Raises OSError when no process can be started.
+    Takes about a millisecond, whatever the size of this process (posix_spawn shares its memory until exec). Raises
+    OSError when no process can be started.
     """
     reading, writing = os.pipe()
     try:
@@ -170,20 +176,26 @@ def spawn(
         files = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, writing, 1),
-            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),  # what the shell itself says is no output
+            (
+                os.POSIX_SPAWN_OPEN,
+                2,
+                os.devnull,
+                os.O_WRONLY,
+                0,
+            ),  # messages of the shell itself are not the container's output
         ]
         command = ["/bin/sh", "-c", _SCRIPT, NAME, run.base, cgroup, directory, *argv]
         pid = _spawn(command, environment, files)
     finally:
         os.close(reading)
         os.close(writing)
-    with open(run.pid, "a") as file:  # the shell writes it too: either of the two may be killed first
+    with open(run.pid, "a") as file:  # the shell writes it too, because either process may be killed first
         file.write(f"{pid}\n")
     return Process(run, pid, _open(pid), log_starter)
 
 
 def _spawn_log(run: RunFiles, reading: int) -> int:
-    """Start the process that writes the log of a container. Returns the pid of who starts it, and ends."""
+    """Start the process that writes the log of a container. Returns the pid of its parent, which exits immediately."""
     run.eof.unlink(missing_ok=True)
     os.close(os.open(run.log, os.O_WRONLY | os.O_CREAT, 0o600))
     nothing = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
@@ -214,7 +226,7 @@ def adopt(run: RunFiles) -> Process | None:
 
 
 def container_command(pid: int) -> Sequence[str]:
-    """The command line of a process; that of its container if the process is a supervisor."""
+    """The command line of a process; for a supervisor, that of its container."""
     command = command_line(pid)
     return command[7:] if command[3:4] == [NAME] else command
 
@@ -246,7 +258,7 @@ def _reap_soon(pid: int) -> None:
 
 
 def _reap_or_exists(pid: int) -> bool:
-    """Reap a child that has ended; whether the process still exists."""
+    """Reap the process if it is a child that has ended. Returns whether the process still exists."""
     try:
         if os.waitpid(pid, os.WNOHANG)[0] == pid:
             return False

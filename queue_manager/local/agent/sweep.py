@@ -1,11 +1,12 @@
-"""Finding processes that left their container's process group (setsid), by a mark in their environment.
+"""Finds and kills processes that left their container's process group (setsid), by a mark in their environment.
 
-Every process of a pod carries SLUICE_POD_UID. A container that has ended took its group along; this finds the rest.
-It is no sandbox: a process that also cleared its environment stays. Needs /proc; elsewhere it finds nothing.
+Every process of a pod carries SLUICE_POD_UID. The supervisor kills the process group of an ended container; the sweep
+kills the remaining processes. It is no sandbox: a process that also cleared its environment is not found. Without /proc
+nothing is found.
 
-A UID alone does not say whose the pod is: a copy of a data directory has the same pods. So a process also carries the
-directory of its pod. While that exists, and is not ours by another name, its processes are another cluster's. If it is
-gone, the data directory was moved, and nobody else will end them.
+The UID does not identify the cluster: a copy of a data directory has the same pods. So a process also carries the
+directory of its pod. If that directory exists and is not the pod's directory here (under any path), the process belongs
+to another cluster. If it does not exist, the data directory was moved, and the process is treated as one of ours.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _DELAY_SECONDS = 0.5
 
 
 class Mark(NamedTuple):
-    """The pod that a process belongs to, and where that pod lives; empty for one of an older version."""
+    """The pod that a process belongs to, and the pod's directory; empty for a process started by an older version."""
 
     uid: str
     place: str = ""
 
     def belongs_to(self, root: Path | None) -> bool:
-        """Whether the pod is one of those that live in `root`; without one it may be anybody's."""
+        """Whether the pod's directory is in `root`, or is unknown or gone. True without a root."""
         if root is None or self.place in ("", own := f"{root}/{self.uid}"):
             return True
         try:
@@ -43,19 +44,19 @@ class Mark(NamedTuple):
 
 
 class LeftBehind(NamedTuple):
-    """A process that nobody will end."""
+    """A process whose cluster directory is gone, so that no agent will end it."""
 
-    started: float  # seconds after the machine was
+    started: float  # seconds since boot
     pid: int
     command: str
 
     def age(self) -> float:
-        """Seconds since it was started."""
+        """Seconds since the process was started."""
         return time.clock_gettime(time.CLOCK_BOOTTIME) - self.started
 
 
 def marked(root: Path | None = None) -> dict[str, list[int]]:
-    """Pids by the UID of the pod they belong to, those of pods in `root`; else all of the machine.
+    """Pids by the UID of their pod, for the pods in `root`; without a root for all pods of the machine.
 
     Costs about 20 µs per process of the machine.
     """
@@ -67,9 +68,10 @@ def marked(root: Path | None = None) -> dict[str, list[int]]:
 
 
 def left_behind(root: Path) -> dict[Path, list[LeftBehind]]:
-    """Processes by the folder of their cluster, oldest first, of pods whose folder is gone: nobody will end them.
+    """Processes of pods whose cluster directory is gone, by that directory, oldest first.
 
-    Not those of `root`. They are reported and not ended: the folder may have been moved, or may be that of a container.
+    Those of `root` are left out. The processes are reported and not killed: the directory may have been moved, or may
+    be inside a container.
     """
     found: dict[Path, list[LeftBehind]] = {}
     for pid in (pid for pids in marked().values() for pid in pids):
@@ -83,7 +85,7 @@ def left_behind(root: Path) -> dict[Path, list[LeftBehind]]:
 
 
 def _started(pid: int) -> float | None:
-    """When the process was started, in seconds since the machine was; None if it is gone."""
+    """The start time of a process in seconds since boot; None if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
@@ -92,7 +94,7 @@ def _started(pid: int) -> float | None:
 
 
 def mark_of(pid: int) -> Mark | None:
-    """None if it belongs to no pod, or if it is gone or someone else's."""
+    """The mark of a process; None if it belongs to no pod, is gone, or belongs to another user."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = file.read().split(b"\0")
@@ -108,7 +110,7 @@ def _value(variables: list[bytes], name: str) -> bytes:
 
 
 def kill(uids: Collection[str], root: Path | None = None) -> int:
-    """SIGKILL every process of these pods of `root`; returns how many there were."""
+    """Send SIGKILL to every process of these pods in `root`; returns the number of processes."""
     count = 0
     for uid, pids in marked(root).items():
         for pid in pids if uid in uids else ():
@@ -117,7 +119,7 @@ def kill(uids: Collection[str], root: Path | None = None) -> int:
 
 
 def _kill(pid: int, uid: str, root: Path | None) -> bool:
-    """Kill one process, but not another one that got its pid in the meantime."""
+    """Kill one process if it still has the pod's mark: its pid may have been reused."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -134,7 +136,7 @@ def _kill(pid: int, uid: str, root: Path | None) -> bool:
 
 
 class Sweeper:
-    """Sweeps behind pods that have ended. Requests of half a second share one walk through /proc."""
+    """Kills the remaining processes of ended pods. Requests within half a second share one walk through /proc."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -142,13 +144,13 @@ class Sweeper:
         self._task: asyncio.Task[None] | None = None
 
     def request(self, uid: str) -> None:
-        """No container of this pod runs any more: what still carries its mark must go."""
+        """Kill the remaining processes of a pod none of whose containers runs any more."""
         self._uids.add(uid)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def finish(self) -> None:
-        """Sweep what was requested, now."""
+        """Sweep the requested pods now."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""Logs of a bounded length: what is old is cut off the front of the file, while its writer goes on at the end.
+"""Limits the length of logs: the oldest part is cut off the front of the file while its writer appends at the end.
 
-A kubelet begins a new file every 10 MiB and keeps five. Here who writes the log knows of no kubelet, and so the file
-stays: a hole is punched into it instead. The disk gets its blocks back, and every other byte keeps its offset, for the
-writer as for those who read and for the index of times.
+A kubelet rotates to a new file every 10 MiB and keeps five. Here the log writer outlives the agent and cannot be asked
+to switch files. So a hole is punched into the file instead: the disk gets its blocks back, and every other byte keeps
+its offset, for the writer, for readers and for the index of times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 KEPT = 50 * 1024 * 1024  # bytes of a log; a kubelet's containerLogMaxSize times containerLogMaxFiles
-STEP = 10 * 1024 * 1024  # bytes cut off at a time: a multiple of what file systems give back
+STEP = 10 * 1024 * 1024  # bytes cut off at a time: a multiple of the block size of file systems
 PIECE = 64 * 1024
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # flags of fallocate(2)
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 
 def surplus(size: int) -> int:
-    """The offset up to which a log of this many bytes is to be cut off."""
+    """The offset up to which a log of this many bytes is cut off."""
     return max(0, (size - KEPT) // STEP * STEP)
 
 
 def cut(path: Path, end: int) -> None:
-    """Give the disk back what lies before `end`. A file system that cannot do that is told of once."""
+    """Punch a hole from the beginning to `end`. If the file system does not support holes, a warning is logged once."""
     try:
         with open(path, "r+b") as file:
             if _fallocate()(file.fileno(), _PUNCH_HOLE | _KEEP_SIZE, 0, end):
@@ -48,7 +48,7 @@ def _complain(where: Path, why: str) -> None:
 
 @cache
 def _fallocate() -> Any:
-    """The system call, which Python has only with a mode of its own. Raises OSError where there is none."""
+    """The system call, which Python offers without the mode argument. Raises OSError if it does not exist."""
     try:
         call = ctypes.CDLL(None, use_errno=True).fallocate
     except AttributeError:
@@ -58,23 +58,23 @@ def _fallocate() -> Any:
 
 
 def still_there(file: IO[bytes], offset: int) -> int:
-    """`offset`, or where the first whole line begins if that was cut off."""
+    """`offset`; if the byte there was cut off, the beginning of the first whole line after the hole."""
     try:
         begin = os.lseek(file.fileno(), offset, os.SEEK_DATA)
     except OSError:  # the end of the file
         return offset
     if begin > offset:
         file.seek(begin)
-        begin += file.read(PIECE).find(b"\n") + 1  # none: a line without end is shown from where it is
+        begin += file.read(PIECE).find(b"\n") + 1  # without a newline, reading starts at the end of the hole
     return begin
 
 
 def read(file: IO[bytes]) -> bytes:
-    """The next piece of a log; empty at its end. What is cut off before it was read is passed over."""
+    """The next piece of a log; empty at its end. A part that was cut off before it was read is skipped."""
     offset = file.tell()
     while True:
         piece = file.read(PIECE)
-        found = still_there(file, offset)  # asked after reading: another thread may be cutting
+        found = still_there(file, offset)  # checked after reading: another thread may be punching the hole
         if not piece or found == offset:
             file.seek(offset + len(piece))
             return piece

@@ -1,19 +1,19 @@
-"""One pod on this node, from binding to its end.
+"""One pod on this node, from its binding to its end.
 
-Theory. `sync` reads the pod and its processes, takes the next step and reports; it never waits for a process. It is
-called again when the pod changes, when a process ends, or at the time it asked for. The life of a pod:
+Theory. `sync` reads the pod and its processes, takes the next step and reports it; it never waits for a process. It is
+called again when the pod changes, when a process ends, or at the time that it requested. The life of a pod:
 
     starting/running --all containers done--------------------------------------> ended
         |  deleted, past its deadline, failed by another client, done but for sidecars, evicted, node shutdown
         v
     stopping: SIGTERM to every process group, SIGKILL when the grace period is over --no process left--> ended
 
-An ended pod gets its terminal status in one write, and if it is being deleted, is then deleted for good (grace 0).
-Everything that must survive the agent is in files (layout.py) or in the API; a new worker finds the processes again.
+An ended pod gets its terminal status in one write. If it is being deleted, it is then removed from the API (grace 0).
+State that must survive the agent is in files (layout.py) or in the API; a new worker finds the processes again.
 
-A shutdown of the node is no end: the pod keeps its status, and the next agent starts the interrupted containers again,
-in the same pod and whatever its restartPolicy. That costs the pod's Job no try. A kubelet would report the pod as
-Failed, which a Job with backoffLimit 0 does not survive.
+A node shutdown does not end the pod: its status is kept, and the next agent starts the interrupted containers again, in
+the same pod and whatever its restartPolicy. The interruption does not count against the backoffLimit of the pod's Job.
+A kubelet would report the pod as Failed, which a Job with backoffLimit 0 does not survive.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ from queue_manager.local.agent.status import (
 log = logging.getLogger(__name__)
 
 DEFAULT_GRACE = 30
-# A pod that is gone from the API, or deleted with grace 0, still gets this long to end by itself.
+# Minimum grace period in seconds, also for a pod that is gone from the API or was deleted with grace 0.
 SHORTEST_GRACE = 1
 
 
 class NodePod(Object):
-    """A pod as the agent reads it: the spec undecoded until it is needed."""
+    """A pod as the agent reads it; its spec stays undecoded until it is needed."""
 
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -87,12 +87,12 @@ class NodePod(Object):
 
 
 def waits_for_its_end(pod: NodePod) -> bool:
-    """It is being deleted, and the API server waits for the node to say that nothing runs any more."""
+    """Whether the pod is being deleted and the API server waits for the node to confirm that nothing runs."""
     return pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds != 0
 
 
 class WorkerReports(Protocol):
-    """Where a worker tells what happened."""
+    """Receives what a worker writes to the API: statuses, deletions and Events."""
 
     async def patch_status(self, pod: NodePod, status: Json) -> None: ...
 
@@ -103,14 +103,14 @@ class WorkerReports(Protocol):
 
 @dataclass(slots=True)
 class Stop:
-    """The pod is being ended. `kill_at` in event loop time."""
+    """The pod is being stopped. `kill_at`: event loop time of the SIGKILL."""
 
     verdict: Termination | None
     kill_at: float
 
 
 class LogIndex(Protocol):
-    """Is told which logs grow."""
+    """Receives the logs that grow."""
 
     def add(self, run: RunFiles) -> None: ...
 
@@ -119,7 +119,7 @@ class LogIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What all workers of a node share."""
+    """Dependencies shared by all workers of a node."""
 
     layout: Layout
     host: env.Host
@@ -131,7 +131,7 @@ class Tools:
 
 
 class PodWorker:
-    """Runs one pod. `look_again` asks for another sync after so many seconds."""
+    """Runs one pod. `look_again` requests another sync after the given number of seconds."""
 
     def __init__(self, pod: NodePod, tools: Tools, look_again: Callable[[float], None]) -> None:
         self.pod = pod
@@ -144,8 +144,8 @@ class PodWorker:
         self._processes: dict[str, supervisor.Process] = {}
         self._probes: dict[str, Readiness] = {}
         self._stop: Stop | None = None
-        self._obeyed = orders.read(tools.layout.order(self.uid))  # already by an earlier agent
-        self._order = self._obeyed  # to stop, from the node
+        self._obeyed = orders.read(tools.layout.order(self.uid))  # possibly by an earlier agent
+        self._order = self._obeyed  # to stop the pod, given by the node
         self._resumed = False  # after an interruption, and not reported yet
         self._told: set[tuple[str, str, int]] = set()
         since = pod.status.get("startTime")
@@ -160,9 +160,9 @@ class PodWorker:
     # --- one step ---
 
     async def sync(self, pod: NodePod | None, shutdown: float | None = None) -> None:
-        """Do what is due and write what changed. `pod` None: it is gone from the API; only its processes remain.
+        """Take the next step and write what changed. `pod` is None if it is gone from the API.
 
-        `shutdown`: the node goes down, and pods get at most so many seconds to end.
+        `shutdown`: the node shuts down, and pods get at most this many seconds to end; None otherwise.
         """
         if pod is not None:
             self.pod = pod
@@ -182,15 +182,15 @@ class PodWorker:
             self._forget_interruption()
 
     def end(self, verdict: Termination, grace: float | None = None) -> None:
-        """Have the next sync end this pod, within its own grace period if no other is given (seconds)."""
+        """Request that the next sync stops this pod, within `grace` seconds, by default its own grace period."""
         self._order = Order(verdict, self._grace if grace is None else grace)
 
     def sessions(self) -> dict[int, str]:
-        """The containers that run, by the process session each of them was started in."""
+        """The running containers by the process session each of them was started in."""
         return {process.pid: name for name, process in self._processes.items()}
 
     def sampled_limits(self) -> dict[str, int]:
-        """limits.memory of the running containers that no cgroup enforces, in bytes by name."""
+        """limits.memory in bytes of the running containers without a cgroup, by container name."""
         found = {}
         for container in self.containers:
             limit = limits_of(container.spec).memory
@@ -201,12 +201,12 @@ class PodWorker:
     def kill_for_memory(self, name: str) -> None:
         """Kill a container that uses more memory than its limit."""
         container = next(c for c in self.containers if c.name == name)
-        with contextlib.suppress(OSError):  # no room on the disk: it is killed all the same, as Error
+        with contextlib.suppress(OSError):  # on a full disk it is killed as well, with the reason Error
             self._run(container).oom.touch()
         self._signal(container, signal.SIGKILL)
 
     def release(self) -> None:
-        """Stop watching the processes; they live on and a later worker finds them."""
+        """Stop watching the processes; they keep running and a later worker finds them."""
         for probe in self._probes.values():
             probe.stop()
         for process in self._processes.values():
@@ -233,7 +233,7 @@ class PodWorker:
         due = plan(self.containers, self._restart_policy, now)
         for container in due.start:
             await self._start(container)
-        if due.start:  # a failed start has a time of its own
+        if due.start:  # a failed start has a retry time, which the plan now contains
             due = plan(self.containers, self._restart_policy, now)
         self._tell_crash_loops(now)
         if due.finished:
@@ -265,7 +265,7 @@ class PodWorker:
         self._forget_old(run)
 
     def _confine(self, container: Container, run: RunFiles) -> str:
-        """The cgroup that a container is to run in; empty if it has no limits, or none can be created here."""
+        """Create the cgroup of a container; empty if it has no limits, or no cgroup can be created."""
         limits = limits_of(container.spec)
         return str(self._tools.cgroups.create(run, limits)) if self._tools.cgroups and any(limits) else ""
 
@@ -292,7 +292,7 @@ class PodWorker:
             self._reports.event(self.pod, "Warning", "Unhealthy", message)
 
     def _forget_old(self, run: RunFiles) -> None:
-        """Only the previous start stays readable (`kubectl logs --previous`)."""
+        """Keep the files of the previous start (`kubectl logs --previous`) and remove older ones."""
         if run.number >= 2:
             self._layout.run(self.uid, run.container.name, run.number - 2).remove()
 
@@ -301,7 +301,7 @@ class PodWorker:
         self._tell(container.name, "Warning", "Failed", f"Error: {message}")
 
     def _refuse_image(self, container: Container) -> None:
-        """There is nothing to run; like an image that cannot be pulled, and as long as the pod lives."""
+        """Refuse a container without a command for good, with the reason of an image that cannot be pulled."""
         image = container.spec.get("image") or ""
         why = (
             f'container "{container.name}" has no command: no image is pulled here ("{image}"), '
@@ -324,7 +324,7 @@ class PodWorker:
         elif pod.metadata.deletion_timestamp is not None:
             grace = pod.metadata.deletion_grace_period_seconds
             self._begin_stop(None, self._grace if grace is None else grace)
-        elif pod.is_over:  # by the word of another client: a kubelet ends what still runs
+        elif pod.is_over:  # another client set the terminal phase: end the containers that still run
             self._begin_stop(None, self._grace)
         elif shutdown is not None:
             self._begin_stop(SHUTDOWN, min(self._grace, shutdown))
@@ -337,11 +337,11 @@ class PodWorker:
 
     @property
     def _is_over(self) -> bool:
-        """Done by itself: neither a deadline nor a shutdown changes how it ended."""
+        """Whether all containers finished by themselves, so that a deadline or shutdown does not change the result."""
         return plan(self.containers, self._restart_policy, self._now()).finished
 
     def _begin_stop(self, verdict: Termination | None, grace: float) -> None:
-        """End the pod. Of several reasons the first counts, of several grace periods the one that ends first."""
+        """Stop the pod. Of several reasons the first counts, of several grace periods the one that ends first."""
         kill_at = asyncio.get_running_loop().time() + max(grace, SHORTEST_GRACE)
         if self._stop is not None:
             self._stop.kill_at = min(self._stop.kill_at, kill_at)
@@ -356,7 +356,7 @@ class PodWorker:
                 self._signal(container, signal.SIGTERM)
 
     def _obey(self, order: Order) -> None:
-        """From here on the verdict stands, whatever the exit codes say and whichever agent reads them."""
+        """Record the reason to stop the pod, which from now on decides its status whatever the exit codes are."""
         self._obeyed = order
         try:
             orders.write(self._layout.order(self.uid), order)
@@ -364,11 +364,11 @@ class PodWorker:
             log.exception("why the pod ends is only in memory", extra={"pod": self.pod.metadata.key})
 
     def _stop_step(self, stop: Stop) -> None:
-        """Sidecars are asked to end when the others have ended; whoever is still there in the end is killed."""
+        """Signal sidecars when the other containers have ended; kill what still runs after the grace period."""
         left = stop.kill_at - asyncio.get_running_loop().time()
         if left <= 0:
             for container in self.containers:
-                self._signal(container, signal.SIGTERM)  # a sidecar may not have been asked yet
+                self._signal(container, signal.SIGTERM)  # a sidecar may not have got its SIGTERM yet
                 self._signal(container, signal.SIGKILL)
         elif self.running:
             self._look_again(left)
@@ -391,13 +391,13 @@ class PodWorker:
 
     @property
     def _is_interrupted(self) -> bool:
-        """The pod was stopped only because its node shut down."""
+        """Whether the pod was stopped only because its node shut down."""
         stop = self._stop
         kept = self.pod.metadata.deletion_timestamp is None and not self.pod.is_over
         return kept and stop is not None and stop.verdict == SHUTDOWN
 
     def _resume(self) -> None:
-        """Undo the interruption: containers that the shutdown ended start again, at no cost."""
+        """Undo the interruption: containers that the shutdown ended start again without counting a restart."""
         for container in self.containers:
             if container.current is not None and self._was_interrupted(self._run(container)):
                 container.interrupted(NODE_SHUTDOWN_REASON, NODE_SHUTDOWN)
@@ -414,7 +414,7 @@ class PodWorker:
         return interrupted
 
     def _forget_interruption(self) -> None:
-        """Remove the order once the containers run again by the API, too: until then the next agent needs it."""
+        """Remove the order once the API shows the containers as running; the next agent needs it until then."""
         if self._resumed:
             self._layout.order(self.uid).unlink(missing_ok=True)
             self._resumed = False
@@ -436,7 +436,7 @@ class PodWorker:
         self._leave_cgroup(run)
         known = run.read_exit()
         code, finished = known if known is not None else (supervisor.KILLED, self._now())
-        finished = max(finished, attempt.started_at)  # a file's time comes from a coarser clock
+        finished = max(finished, attempt.started_at)  # mtimes come from a coarser clock
         return Exit(code, finished, OOM_KILLED if code == supervisor.KILLED and run.oom.exists() else "")
 
     def _leave_cgroup(self, run: RunFiles) -> None:
@@ -451,7 +451,7 @@ class PodWorker:
         return self._layout.run(self.uid, container.name, container.current.number if container.current else 0)
 
     def _recover(self, container: Container) -> None:
-        """What an earlier agent left of this container: a process, an exit code, or only a trace in the API."""
+        """Restore the state of a container from its files: a process or an exit code; else from the API."""
         runs = self._layout.runs(self.uid, container.name)
         for run in runs[-2:]:
             known = run.read_pid()
@@ -508,7 +508,7 @@ class PodWorker:
                 self._tell(container.name, "Warning", "BackOff", message, container.current.number)
 
     def _tell(self, container: str, type: str, reason: str, message: str, number: int = 0) -> None:
-        """Each event once for each start of a container."""
+        """Record an Event, once for each start of a container."""
         if (container, reason, number) not in self._told:
             self._told.add((container, reason, number))
             self._reports.event(self.pod, type, reason, message)

@@ -1,1 +1,1 @@
-"""The expression language of validation rules, as Kubernetes extends it."""
+"""The Common Expression Language (CEL) of validation rules, with the extensions of Kubernetes."""

@@ -1,7 +1,7 @@
-"""Values of the Common Expression Language: what is equal, what comes before what, and its own types.
+"""Values of the Common Expression Language: equality, order and CEL's own types.
 
-Python's values stand for CEL's, but True is no 1 here: int, double and uint compare as numbers, nothing else
-compares across types. Lists that a schema declares to be sets or maps are equal whatever their order.
+Python's values represent CEL's, except that True does not equal 1: int, double and uint compare as numbers, and no
+other types compare with each other. Lists that a schema declares as sets or maps are equal in any order.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ Function = Callable[..., Any]  # that a rule can call
 
 
 class CelError(Exception):
-    """An evaluation that has no value, with the reason in the server's words."""
+    """An evaluation error, with the server's message."""
 
 
 class OutOfBudget(Exception):
-    """An evaluation that takes too long."""
+    """An evaluation that exceeds its budget."""
 
 
 class Fields(dict[str, Any]):
-    """An object or map of a schema. What is in it is converted when it is looked at: see schema.py."""
+    """An object or map of a schema. Its values are converted on access: see typed_values.py."""
 
     schema: Any = MappingProxyType({})
 
 
 class Items(list[Any]):
-    """A list of a schema, likewise."""
+    """A list of a schema, whose items are converted on access."""
 
     schema: Any = MappingProxyType({})
     keys: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class MapList(Items):
 
 @dataclass(frozen=True, slots=True)
 class CelType:
-    """What type() gives."""
+    """The result of type()."""
 
     name: str
 
@@ -62,7 +62,7 @@ class CelQuantity:
 
 
 class Optional:
-    """A value that may not be there."""
+    """An optional value (CEL's optional_type)."""
 
     __slots__ = ("there", "value")
 
@@ -105,7 +105,7 @@ def _equal_lists(left: list[Any], right: list[Any]) -> bool:
 
 
 def less(left: Any, right: Any) -> bool:
-    """Whether one value comes before another of its kind. Raises CelError."""
+    """Whether `left` is ordered before `right` of the same type. Raises CelError."""
     same = (is_number(left) and is_number(right)) or any(
         isinstance(left, kind) and isinstance(right, kind) for kind in (str, bytes, datetime, timedelta, bool)
     )
@@ -115,7 +115,7 @@ def less(left: Any, right: Any) -> bool:
 
 
 def whole(value: int) -> int:
-    """A result of arithmetic on integers. Raises CelError beyond 64 bits."""
+    """The result of integer arithmetic. Raises CelError if it exceeds 64 bits."""
     if isinstance(value, Uint):
         if not 0 <= value < 2**64:
             raise CelError("unsigned integer overflow")

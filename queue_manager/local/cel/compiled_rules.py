@@ -1,8 +1,8 @@
-"""x-kubernetes-validations: the rules that a custom kind's schema states about values.
+"""x-kubernetes-validations: the validation rules in the schema of a custom kind.
 
-Rules are compiled once, when a definition is installed, and only then is the language imported at all. A rule that
-names `oldSelf` is about a change: it is asked only when there is an old value to compare with. A rule that fails on
-a value that did not change is no error, for the value was accepted once.
+Rules are compiled once, when a definition is installed; the CEL modules are imported only then. A rule that uses
+`oldSelf` is a transition rule and is evaluated only if there is an old value. A rule that fails on an unchanged value
+is not an error, because the value was accepted before (ratcheting, KEP-4008).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOT_CHECKED = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
     "validation"
 )
-# What keeps rules from being asked: they may count on the rest of the schema.
+# Schema errors that prevent the evaluation of rules, which may rely on a valid structure.
 BLOCKING = frozenset(
     (
         "FieldValueNotSupported",
@@ -55,7 +55,7 @@ class CompiledRule:
 
 
 class CompiledRules:
-    """The rules of a value and of all that is in it."""
+    """The rules of a schema and of all schemas below it."""
 
     def __init__(self, schema: Json) -> None:
         self._schema = schema
@@ -80,7 +80,7 @@ class CompiledRules:
         return not (self._rules or self._below)
 
     def check(self, new: Json, old: Json = _MISSING) -> list[FieldError]:
-        """All rules that an object breaks. `old` is what it was before the write, if it was."""
+        """The rules that an object violates. `old` is the object before the write, if it existed."""
         found: list[FieldError] = []
         try:
             self._check(new, old, "", False, [MAX_STEPS], found)
@@ -187,7 +187,7 @@ def _message(rule: CompiledRule, scope: Scope) -> str:
 
 
 def rules_of(schema: Json) -> CompiledRules | None:
-    """The rules of a schema and of all below it; None when there are none. Raises SyntaxProblem."""
+    """The rules of a schema and of all below it; None if there are none. Raises SyntaxProblem."""
     rules = CompiledRules(schema)
     return None if rules.is_empty else rules
 
@@ -213,7 +213,7 @@ def _compile(rule: Json) -> CompiledRule:
 
 
 def problems(schema: Json, path: str) -> list[FieldError]:
-    """What is wrong with the rules of a schema in a CustomResourceDefinition, at that level only."""
+    """Errors in the rules of a schema in a CustomResourceDefinition, at that level only."""
     found: list[FieldError] = []
     for index, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
         at = f"{path}.x-kubernetes-validations[{index}]"

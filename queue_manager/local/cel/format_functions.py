@@ -1,4 +1,4 @@
-"""Named formats of texts."""
+"""Named formats of strings (Kubernetes' CEL format library)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Check = Callable[[str], Sequence[str]]
 
 
 def _prefix(check: Check) -> Check:
-    """Of a name that something is added to: it may end with a dash."""
+    """Relax a name check for prefixes as in generateName, which may end with a dash."""
     return lambda text: check(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text)
 
 
 def _as(name: str, problem: str) -> Check:
-    """What a schema knows under this name."""
+    """A check for the schema format of this name."""
     return lambda text: [] if has_format(text, name) else [problem]
 
 

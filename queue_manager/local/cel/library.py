@@ -1,6 +1,6 @@
-"""All that rules can call: the functions of the Common Expression Language, and Kubernetes' libraries beside it.
+"""The functions that rules can call: the CEL standard library and the Kubernetes libraries.
 
-A function that does not fit its arguments raises CelError("no such overload"); Python's own TypeError counts as that.
+A function whose arguments do not match raises CelError("no such overload"); a Python TypeError counts as that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Operators and conversions of the Common Expression Language.
 
-A function that does not fit its arguments raises CelError("no such overload"); Python's own TypeError counts as that.
+A function whose arguments do not match raises CelError("no such overload"); a Python TypeError counts as that.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def size(value: Any) -> int:
 
 
 _DIGITS, _SIGNED = re.compile(r"[0-9]+"), re.compile(r"[+-]?[0-9]+")
-_MANY = r"[0-9]+(?:_[0-9]+)*"  # strconv reads underscores in decimals, in integers not
+_MANY = r"[0-9]+(?:_[0-9]+)*"  # underscores are accepted in decimals, not in integers
 _DECIMAL = re.compile(rf"[+-]?(?:{_MANY}\.?(?:{_MANY})?|\.{_MANY})(?:e[+-]?{_MANY})?", re.IGNORECASE)
 _HEXADECIMAL = re.compile(r"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+", re.IGNORECASE)
 _ENDLESS = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE)
@@ -135,7 +135,7 @@ def to_uint(value: Any) -> Uint:
 
 
 def _integral(value: Any, digits: re.Pattern[str], wanted: str) -> int:
-    """A number, or what strconv reads as one, without what is behind its point."""
+    """Convert a number or numeric text to an integer, truncating decimals."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise no_overload()
     try:
@@ -187,7 +187,7 @@ def to_string(value: Any) -> str:
 
 
 def _shortest(value: float) -> str:
-    """As Go's %g: 1.5, 100000, 1e+06."""
+    """A number in the format of Go's %g: 1.5, 100000, 1e+06."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     sign, digits, _ = Decimal(repr(value)).normalize().as_tuple()
@@ -200,7 +200,7 @@ def _shortest(value: float) -> str:
 
 
 def _plainly(value: float) -> str:
-    """Without an exponent, and no digit more than needed."""
+    """A number without an exponent, with as few digits as needed."""
     return f"{Decimal(repr(value)).normalize():f}"
 
 

@@ -17,7 +17,7 @@ MAX_DEPTH = 250
 
 
 class SyntaxProblem(Exception):
-    """A text that is no expression; `at` is the position."""
+    """A text that is not an expression; `at` is the position of the error."""
 
     def __init__(self, message: str, at: int) -> None:
         super().__init__(message)
@@ -57,7 +57,7 @@ _LONGEST_NUMBER = 1000  # characters
 
 
 class Uint(int):
-    """An unsigned number, apart from the signed ones."""
+    """An unsigned integer, a type of its own in CEL."""
 
 
 def parse(text: str) -> Node:
@@ -298,7 +298,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def names_in(node: Any) -> set[str]:
-    """All identifiers of a tree, those of macros too."""
+    """All identifiers in a tree, including those of macros."""
     if isinstance(node, tuple):
         found = {str(node[1])} if node and node[0] == "id" else set()
         return found.union(*(names_in(part) for part in node))

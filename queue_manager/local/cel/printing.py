@@ -91,7 +91,7 @@ def _plain(value: Any) -> str:
 
 
 def _inside(value: Any) -> str:
-    """A value in a list or map."""
+    """The text of a value inside a list or map."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     return _fixed(value, _PRECISION) if isinstance(value, float) else _plain(value)

@@ -1,7 +1,7 @@
-"""The Common Expression Language: trees become functions of their variables.
+"""The Common Expression Language: compiles trees to functions of their variables.
 
-&& and || are commutative: an error on one side does not matter when the other side decides. all() and exists() are
-such chains. Every step of a comprehension is counted, so that no rule can hold up the server.
+&& and || are commutative: an error on one side is ignored if the other side decides the result. all() and exists() are
+such chains. Every step of a comprehension is counted against a budget, so that no rule can block the server.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Scope(dict[str, Any]):
             raise OutOfBudget
 
     def pay_for(self, length: int) -> None:
-        """Texts and lists take memory: what one validation makes has `MAX_STEPS` * `STEP_TEXT` of them at most."""
+        """Charge the budget for a text or list, which bounds memory to `MAX_STEPS` * `STEP_TEXT` per validation."""
         self.budget[0] -= length // STEP_TEXT
         if self.budget[0] < 0:
             raise OutOfBudget
@@ -61,7 +61,7 @@ def compile_text(text: str, variables: Iterable[str]) -> Program:
 
 @lru_cache(maxsize=256)
 def _remembered(text: str, known: frozenset[str]) -> Program:
-    """Every cluster of a test has the same rules, and a definition is checked before it is installed."""
+    """Compile with a cache: a definition is compiled once for validation and again when it is installed."""
     return _compile(parse(text), known)
 
 
@@ -104,7 +104,7 @@ def _identifier(name: str, known: frozenset[str]) -> Program:
 
 
 def _plain_name(name: str) -> str:
-    """A field's name as it is in the object: names that CEL cannot write are escaped."""
+    """The field name in the object, without the escapes that CEL identifiers need."""
     if "__" not in name:
         return name
     if name.startswith("__") and name.endswith("__") and name[2:-2] in _KEYWORDS:
@@ -126,7 +126,7 @@ def _get(value: Any, name: str) -> Any:
 
 
 def _chain(node: Node, known: frozenset[str]) -> tuple[str, tuple[str, ...]] | None:
-    """`variable.a.b` as the variable and its fields; None for what is no such chain."""
+    """`variable.a.b` as the variable and its fields; None for any other expression."""
     names: list[str] = []
     while node[0] == "sel" and not node[3]:
         names.append(_plain_name(node[2]))
@@ -220,8 +220,7 @@ def _conditional(test: Program, yes: Program, no: Program) -> Program:
 
 
 def _either(left: Node, right: Node, known: frozenset[str], decides: bool) -> Program:
-    """`&&` and `||`. Both sides may decide whatever the other is, an error even: of a loop and a plain comparison
-    the comparison is asked first."""
+    """`&&` and `||`. Either side may decide, even if the other fails, so a side without a loop is evaluated first."""
     logic = _logic(_compile(left, known), plain := _compile(right, known), decides)
     if not _loops(left) or _loops(right):
         return logic
@@ -238,7 +237,7 @@ def _either(left: Node, right: Node, known: frozenset[str], decides: bool) -> Pr
 
 
 def _loops(node: Any) -> bool:
-    """Whether an expression goes through the items of something."""
+    """Whether an expression contains a comprehension macro."""
     if not isinstance(node, tuple | list):
         return False
     if len(node) == 4 and node[0] == "call" and node[1] in _MACROS:

@@ -75,7 +75,7 @@ def _join(value: list[str], by: str = "") -> str:
 
 
 def affordable(length: int) -> None:
-    """Refuse a text of more memory than its parts have, before it is made."""
+    """Reject a text that would exceed the length limit before it is built."""
     if length > MAX_TEXT:
         raise OutOfBudget
 

@@ -1,6 +1,6 @@
-"""Values as rules see them: numbers, times and durations by their declared types, lists by theirs.
+"""Values as rules see them: numbers, times, durations and lists converted by their declared types.
 
-Only what a rule looks at is converted, when it looks at it: most rules look at little of what they are about.
+A value is converted only when a rule reads it, because most rules read a small part of their object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LISTS: dict[str, type[Items]] = {"set": SetList, "map": MapList}
 
 
 def seen(schema: Json, value: Json) -> Any:
-    """A value of a schema."""
+    """A value converted by its schema."""
     if isinstance(value, dict):
         fields = Fields(value)
         fields.schema = schema
@@ -41,7 +41,7 @@ def seen(schema: Json, value: Json) -> Any:
 
 
 def descend(of: Fields, names: tuple[str, ...]) -> Any:
-    """What `of.a.b.c` is. Only the last is converted: of the others nothing but a field is asked. Raises CelError."""
+    """The value of `of.a.b.c`; only the last value is converted. Raises CelError."""
     value, schema = raw(of, names), of.schema
     for name in names:
         child = (schema.get("properties") or _NO_SCHEMA).get(name)
@@ -52,7 +52,7 @@ def descend(of: Fields, names: tuple[str, ...]) -> Any:
 
 
 def raw(of: Json, names: tuple[str, ...]) -> Json:
-    """The same as it is in the object."""
+    """The value at the same path without conversion."""
     for name in names:
         if not isinstance(of, dict):
             raise no_overload()
@@ -63,7 +63,7 @@ def raw(of: Json, names: tuple[str, ...]) -> Json:
 
 
 def field(of: dict[Any, Any], name: Any) -> Any:
-    """A field or an entry that is there."""
+    """The value of a field or map entry that must exist."""
     value = of[name]
     if not isinstance(of, Fields):
         return value
@@ -75,7 +75,7 @@ def field(of: dict[Any, Any], name: Any) -> Any:
 
 
 def item(of: list[Any], index: int) -> Any:
-    """An item that is there."""
+    """The item at an index that must exist."""
     return seen(of.schema, of[index]) if isinstance(of, Items) else of[index]
 
 

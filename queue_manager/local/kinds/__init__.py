@@ -1,1 +1,1 @@
-"""The built-in kinds, a file per group."""
+"""The kinds that the embedded API server serves: defaults, validation, printed rows and custom kinds."""

@@ -1,4 +1,4 @@
-"""Ages as kubectl shows them."""
+"""Ages in kubectl's format (apimachinery duration.HumanDuration)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from job_controller.api_rules import stored_form
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
 
 
-# Below this many seconds: the unit to show, and the smaller one to add if there is one and it is not 0 of it.
+# Per upper bound in seconds: the unit to show, and a smaller unit to add unless its value is 0.
 _STEPS = (
     (2 * MINUTE, (1, "s"), None),
     (10 * MINUTE, (MINUTE, "m"), (1, "s")),
@@ -36,11 +36,11 @@ def human(seconds: float) -> str:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """A time as objects carry it; None if there is none or it cannot be read."""
+    """A timestamp of an object; None if it is absent or malformed."""
     return stored_form.parse_time(text) if text else None
 
 
 def since(text: str | None, now: datetime) -> str:
-    """How long ago a stored time was."""
+    """The age of a stored timestamp."""
     time = parse_time(text)
     return human((now - time).total_seconds()) if time else "<unknown>"

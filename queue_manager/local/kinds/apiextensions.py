@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions as objects: names, versions, conditions."""
+"""The kind CustomResourceDefinition: its names, versions and conditions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _default(crd: Json) -> None:
 
 
 def _prepare_create(crd: Json) -> None:
-    """The names are accepted at once: nothing else can own them here but another definition of the same name."""
+    """Accept the names immediately: only a definition of the same name could conflict."""
     _default(crd)
     time = crd["metadata"].get("creationTimestamp")
     crd["status"] = {
@@ -49,7 +49,7 @@ def _condition(type: str, reason: str, message: str, time: Any) -> Json:
 
 
 def _prepare_update(new: Json, _old: Json) -> None:
-    """What was ever stored stays listed until somebody has migrated it."""
+    """Keep every version ever used for storage in status.storedVersions; a client removes it after migration."""
     _default(new)
     status = new.setdefault("status", {})
     status["acceptedNames"] = dict(new["spec"]["names"])
@@ -155,7 +155,7 @@ def _validate_version(version: Json, path: str, schema_path: str) -> list[FieldE
 
 
 def _refers(schema: Json, path: str) -> bool:
-    """Whether a simple path names a field of a scalar type."""
+    """Whether a simple path refers to a field of a scalar type."""
     for step in path.removeprefix(".").split("."):
         schema = (schema.get("properties") or {}).get(step)
         if not schema:

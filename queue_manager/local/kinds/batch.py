@@ -1,4 +1,4 @@
-"""Jobs: the rules are the Job controller's own, here they meet the API server."""
+"""The kind Job; its validation and defaults are those of the Job controller."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MADE = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "ba
 
 
 def _generated(job: Json) -> FieldSet:
-    """What creation adds to a Job besides defaults: its selector and labels, which belong to nobody.
+    """Fields that creation adds to a Job besides defaults: its selector and labels, which no field manager owns.
 
-    The labels of a Job that has none are by default those of its template, and belong to who sent these.
+    A Job without labels gets those of its template, which the client's field manager owns.
     """
     found = of_paths(("f:spec", "f:selector")) if not lookup(job, "spec.selector") else {}
     for path in ("metadata", "spec.template.metadata"):
@@ -49,7 +49,7 @@ JOB = replace(
         default_propagation="Orphan",
         generated_fields=_generated,
     ),
-    # A Job's rules include those of its metadata, in their place.
+    # The validation of a Job includes that of its metadata.
     validate_create=validation.validate_create,
     validate_update=validation.validate_update,
     validate_status=status_validation.validate_status_update,

@@ -1,4 +1,4 @@
-"""Putting a built-in Kind together: what all of them share."""
+"""Construction of built-in Kinds: what all of them share."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def builtin(
     finalizers_on_update: bool = True,
     **facts: Any,
 ) -> Kind:
-    """A kind with a schema of the server, and its metadata checked before `create` and `update`.
+    """A Kind with a built-in schema, whose metadata is validated before `create` and `update`.
 
-    Without `finalizers_on_update` an update may add a finalizer that names no domain, which a creation may not.
+    Without `finalizers_on_update` an update may add a finalizer without a domain, which a creation may not.
     """
 
     def validate_create(new: Json) -> list[FieldError]:

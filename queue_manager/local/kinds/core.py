@@ -25,20 +25,20 @@ _SIZE_LIMIT = 1024 * 1024  # bytes of all values of a ConfigMap or Secret
 
 
 def _prepare_namespace(namespace: Json) -> None:
-    """The namespace controller's finalizer keeps a namespace until it is empty."""
+    """Add the finalizer `kubernetes`, which keeps a namespace until it is empty."""
     namespace["spec"] = {"finalizers": ["kubernetes"]}
     namespace["status"] = {"phase": "Active"}
     _name_label(namespace, None)
 
 
 def _prepare_namespace_update(new: Json, old: Json) -> None:
-    """Finalizers change only through /finalize."""
+    """Keep spec.finalizers, which change only through /finalize."""
     new["spec"] = dict(old.get("spec") or {})
     _name_label(new, old)
 
 
 def _name_label(namespace: Json, _old: Json | None) -> None:
-    """Every namespace can be selected by its name."""
+    """Set the label kubernetes.io/metadata.name, by which a namespace can be selected."""
     meta = namespace["metadata"]
     if meta.get("name"):
         meta.setdefault("labels", {})["kubernetes.io/metadata.name"] = meta["name"]
@@ -98,7 +98,7 @@ def _validate_config_map(new: Json) -> list[FieldError]:
 
 
 def _unchanged(new: Json, old: Json, fields: tuple[str, ...]) -> list[FieldError]:
-    """What `immutable: true` forbids."""
+    """Errors for changes of these fields that `immutable: true` forbids."""
     if not old.get("immutable"):
         return []
     errors = []
@@ -130,7 +130,7 @@ CONFIG_MAP = builtin(
     ],
 )
 
-# Keys that a secret of a type must have.
+# Required keys by type of secret.
 _REQUIRED_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
@@ -140,7 +140,7 @@ _REQUIRED_KEYS = {
 
 
 def _prepare_secret(secret: Json, _old: Json | None = None) -> None:
-    """`stringData` is written into `data`; nobody ever reads it back."""
+    """Move `stringData` into `data`; it is write-only."""
     for key, value in (secret.pop("stringData", None) or {}).items():
         secret.setdefault("data", {})[key] = base64.b64encode(value.encode()).decode()
     secret.setdefault("type", "Opaque")

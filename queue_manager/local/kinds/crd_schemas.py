@@ -1,4 +1,4 @@
-"""What an OpenAPI schema in a CustomResourceDefinition must be: structural."""
+"""Validation that an OpenAPI schema in a CustomResourceDefinition is structural."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPES = ("array", "boolean", "integer", "number", "object", "string")
 
 
 def validate_schema(schema: Json, path: str) -> list[FieldError]:
-    """All that keeps a schema from being structural. The root must be an object."""
+    """The errors that keep a schema from being structural. The root must be an object."""
     errors: list[FieldError] = []
     if not schema.get("type"):
         return [required(f"{path}.type", "must not be empty at the root")]

@@ -1,8 +1,8 @@
-"""Several versions of one custom kind: each object is served in every version, whichever it was written in.
+"""Conversion between the versions of a custom kind: each object is served in every version.
 
-Conversion is of the strategy None: only the apiVersion changes. An object is stored in the storage version, without
-what the schema of that does not know, and shown without what the schema of the version asked for does not know. One
-older than the definition is shown as that has it by now: pruned, and with the defaults that came since.
+The conversion strategy is None: only the apiVersion changes. An object is stored in the storage version and pruned by
+its schema, and it is returned pruned by the schema of the requested version. An object that was stored before the
+definition last changed is pruned and defaulted by the current schema when it is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_DEPRECATION = 256  # bytes of a deprecationWarning
 
 
 def version_order(name: str) -> tuple[Any, ...]:
-    """Releases before betas before alphas, newer before older, others last by name."""
+    """Sort key: GA before beta before alpha, newer before older, other names last and alphabetical."""
     head, _, rest = name.removeprefix("v").partition("beta")
     stage = 1
     if not rest:
@@ -31,17 +31,17 @@ def version_order(name: str) -> tuple[Any, ...]:
 
 
 class VersionSchema(Protocol):
-    """What conversion asks of the schema of a version."""
+    """The part of a version's schema that conversion uses."""
 
     def prune(self, body: Json) -> None:
         """Remove unknown fields in place."""
 
     def complete(self, body: Json) -> None:
-        """Defaults in place."""
+        """Set defaults in place."""
 
 
 class Conversion(NamedTuple):
-    """How objects of a version are read from and written to the store; see the fields of `Kind` of these names."""
+    """How objects of a version are read from and written to the store; see the fields of `Kind` of the same names."""
 
     from_stored: Callable[[Json], Json] | None = None
     to_stored: Callable[[Json], Json] | None = None
@@ -52,7 +52,7 @@ def conversion(crd: Json, version: Json, schemas: Mapping[str, VersionSchema]) -
     """The conversion for a version of a definition; `schemas` are those of all its versions."""
     spec, name = crd["spec"], version["name"]
     reader, writer, since = None, None, 0
-    # A definition with one version that was never changed has objects of that version only.
+    # Without a change, a definition with one version only has objects stored in that version.
     if len(schemas) > 1 or crd["metadata"].get("generation", 1) > 1:
         since = int(crd["metadata"].get("resourceVersion") or 0)
         reader = _reader(f"{spec['group']}/{name}", schemas[name], since)
@@ -93,7 +93,7 @@ def _writer(api_version: str, schema: VersionSchema) -> Callable[[Json], Json]:
 
 
 def _deprecation(spec: Json, name: str) -> str:
-    """The warning of a version that brings none of its own: what to use instead, if that is newer."""
+    """The default deprecation warning: names the newest served version that is not deprecated, if it is newer."""
     kind = spec["names"]["kind"]
     order = version_order(name)
     others = [v["name"] for v in spec["versions"] if v.get("served") and not v.get("deprecated")]
@@ -103,7 +103,7 @@ def _deprecation(spec: Json, name: str) -> str:
 
 
 def validate_deprecation(version: Json, path: str) -> list[FieldError]:
-    """The warning that a version brings goes into a header."""
+    """Errors of deprecationWarning, which is sent as a header."""
     warning = version.get("deprecationWarning")
     if warning is None:
         return []
@@ -121,7 +121,7 @@ def validate_deprecation(version: Json, path: str) -> list[FieldError]:
 
 
 def validate_stored(crd: Json) -> list[FieldError]:
-    """A version in which objects may be stored stays in the definition."""
+    """Errors for versions in status.storedVersions that the definition no longer contains."""
     stored = (crd.get("status") or {}).get("storedVersions") or []
     path = "status.storedVersions"
     if not stored:

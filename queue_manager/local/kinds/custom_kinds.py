@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions become Kinds."""
+"""Builds Kinds from CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 class CustomSchema:
-    """The `Schema` of a custom kind: metadata is typed, the rest structural."""
+    """The `Schema` of a custom kind: metadata is typed, the rest follows the structural schema."""
 
     def __init__(self, schema: Json, kind: str, version: str) -> None:
         self.node = CompiledSchema(schema)
@@ -43,7 +43,7 @@ class CustomSchema:
         self._version = version
 
     def check(self, body: Json, old: Json | None = None) -> list[str]:
-        """Unknown and repeated fields; unknown ones are dropped. Raises StatusError 400 on malformed metadata."""
+        """Unknown fields, which are dropped, and duplicate ones. Raises StatusError 400 on malformed metadata."""
         found = [] if text_of(body) is not None else duplicate_fields(body)
         problem, unknown = self._check_metadata(body) if old is None or _brings_metadata(body, old) else ("", [])
         if problem:
@@ -53,15 +53,15 @@ class CustomSchema:
         return found + unknown + [f'unknown field "{path}"' for path in self._prune(body, old)]
 
     def problems(self, found: list[FieldError], new: Json, old: Json | None = None) -> list[FieldError]:
-        """All that the schema and its rules have against an object, besides what was `found` already.
+        """All violations of the schema and its rules, after the errors already `found`.
 
-        Values that did not change stay acceptable when the schema has become stricter.
+        Unchanged values stay valid when the schema has become stricter (ratcheting, KEP-4008).
         """
         errors = found + _validate(self.node, new, old)
         return errors[len(found) :] + self.broken_rules(errors, new, old)
 
     def limited_problems(self, found: list[FieldError], *trees: Json) -> list[FieldError]:
-        """The same for the new object and the old one, if any, in bounded time. Raises TakesLong."""
+        """`problems` for the new object and the old one, if any, in bounded time. Raises TakesLong."""
         try:
             return limited(
                 lambda: self.problems(found, *trees),
@@ -73,7 +73,7 @@ class CustomSchema:
             return [invalid("<nil>", "object", OUT_OF_BUDGET)]
 
     def broken_rules(self, found: list[FieldError], new: Json, old: Json | None = None) -> list[FieldError]:
-        """The rules that an object breaks, unless what was `found` already keeps them from being asked."""
+        """The rules that an object violates; none are evaluated if an error in `found` prevents it."""
         if not self._has_rules:
             return []
         from queue_manager.local.cel import compiled_rules as cel_rules
@@ -90,7 +90,7 @@ class CustomSchema:
         self._prune(body)
 
     def complete(self, body: Json) -> None:
-        """Defaults in place."""
+        """Set defaults in place."""
         self.node.fill(body)
 
     def _prune(self, body: Json, old: Json | None = None) -> list[str]:
@@ -120,13 +120,13 @@ class CustomSchema:
 
 
 def _brings_metadata(new: Json, old: Json) -> bool:
-    """Whether there is anything in the metadata of `new` that is not in that of `old`."""
+    """Whether the metadata of `new` contains a field or value that is not in that of `old`."""
     meta, before = new.get("metadata"), old["metadata"]
     return not isinstance(meta, dict) or any(name not in before or meta[name] != before[name] for name in meta)
 
 
 def custom_kinds(crd: Json) -> list[Kind]:
-    """The served versions, the preferred one first."""
+    """The Kinds of the served versions, the preferred one first."""
     served = [version for version in crd["spec"]["versions"] if version.get("served")]
     schemas = {version["name"]: _schema(crd, version) for version in crd["spec"]["versions"]}
     return [_kind(crd, version, schemas) for version in sorted(served, key=lambda v: version_order(v["name"]))]
@@ -197,12 +197,12 @@ def _validate_update(schema: CustomSchema) -> Callable[[Json, Json], list[FieldE
     return validate
 
 
-# Metadata that is different each time a request is begun, and that no rule may read.
+# Metadata that differs at each attempt of the same request. Rules cannot read it.
 _FLEETING = frozenset(("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation"))
 
 
 def _lasting(tree: Json) -> Json:
-    """An object without what is different when the same request is begun again."""
+    """The object without the metadata that differs at each attempt of the same request."""
     meta = {name: value for name, value in tree["metadata"].items() if name not in _FLEETING}
     return {**tree, "metadata": meta}
 
@@ -216,7 +216,7 @@ def _validate(node: CompiledSchema, new: Json, old: Json | None = None) -> list[
 
 
 def _body(tree: Json) -> Json:
-    """What the schema speaks of: metadata has rules of its own."""
+    """The object without metadata, which has validation of its own."""
     return {name: value for name, value in tree.items() if name not in ("metadata", "apiVersion", "kind")}
 
 
@@ -236,7 +236,7 @@ def _text(value: Json) -> str:
 
 
 def _columns(declared: Any) -> tuple[tuple[Column, ...], Callable[[Json, datetime], list[Any]]]:
-    """The name, then what the definition asks for; the age if it asks for nothing."""
+    """The name, then the declared columns; the age if none is declared."""
     if not declared:
         return (NAME, replace(AGE, type="date")), lambda tree, now: [tree["metadata"].get("name", ""), age(tree, now)]
     readable = _readable(declared)
@@ -253,8 +253,11 @@ def _columns(declared: Any) -> tuple[tuple[Column, ...], Callable[[Json, datetim
 
 
 def _readable(declared: Any) -> list[tuple[Json, Path]]:
-    """What is declared with its path, up to the first whose path is none, as on a real server: only how it begins is
-    checked when the definition is written, and one that could not be served would keep a cluster from starting."""
+    """The declared columns with their paths, up to the first malformed path, as on a real server.
+
+    Validation of a definition checks only the beginning of a path. An error here would keep a cluster with such a
+    stored definition from starting.
+    """
     found = []
     for one in declared:
         try:
@@ -265,7 +268,7 @@ def _readable(declared: Any) -> list[tuple[Json, Path]]:
 
 
 def _cell(found: list[Json], shape: str, now: datetime) -> Any:
-    """The first value in the column's type; null when there is none or it does not fit."""
+    """The first value in the column's type; None if there is none or its type does not match."""
     if not found:
         return None
     value = found[0]

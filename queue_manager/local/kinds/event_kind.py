@@ -1,4 +1,4 @@
-"""Events: one storage, two groups. core/v1 is stored; events.k8s.io/v1 is the same under other names."""
+"""Events, served in two API groups: core/v1 is stored, events.k8s.io/v1 is converted by renaming fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from queue_manager.local.kinds.build import builtin, lookup
 from queue_manager.local.kinds.kind import Column
 
 NEW_EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
-# Name in core/v1 -> name in events.k8s.io/v1. All other fields are called the same.
+# Name in core/v1 -> name in events.k8s.io/v1. All other fields have the same name.
 _RENAMED = {
     "involvedObject": "regarding",
     "message": "note",
@@ -28,18 +28,18 @@ _BACK = {new: old for old, new in _RENAMED.items()}
 
 
 def to_core(event: Json) -> Json:
-    """An events.k8s.io/v1 Event as core/v1 stores it."""
+    """Convert an events.k8s.io/v1 Event to core/v1."""
     return {_BACK.get(key, key): value for key, value in event.items()} | {"apiVersion": EVENTS.api_version}
 
 
 def from_core(event: Json) -> Json:
-    """A stored Event as events.k8s.io/v1 shows it."""
+    """Convert a core/v1 Event to events.k8s.io/v1."""
     shown = {key: value for key, value in event.items() if value or not key.startswith("reporting")}
     return {_RENAMED.get(key, key): value for key, value in shown.items()} | {"apiVersion": NEW_EVENTS.api_version}
 
 
 def _prepare(event: Json, _old: Json | None = None) -> None:
-    """Core events are written with all their times, set or not."""
+    """Set absent times to null: core/v1 Events are always written with all their times."""
     for field in ("involvedObject", "source"):
         event.setdefault(field, {})
     for field in ("firstTimestamp", "lastTimestamp", "eventTime"):
@@ -49,7 +49,7 @@ def _prepare(event: Json, _old: Json | None = None) -> None:
 
 
 def _validate(event: Json) -> list[FieldError]:
-    """The rules of the old API, and those of the new one for events that carry a precise time."""
+    """Validation of core/v1, and that of events.k8s.io/v1 for events with an eventTime."""
     involved = event.get("involvedObject") or {}
     namespace = event["metadata"].get("namespace") or ""
     errors: list[FieldError] = []
@@ -79,7 +79,7 @@ def _validate_precise(event: Json) -> list[FieldError]:
 
 
 def _validate_new(event: Json) -> list[FieldError]:
-    """An event made through events.k8s.io/v1; called with its own names."""
+    """Validation of an event created through events.k8s.io/v1; field names in errors are that version's."""
     errors: list[FieldError] = []
     if not event.get("eventTime"):
         errors.append(required("eventTime"))

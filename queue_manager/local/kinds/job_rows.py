@@ -1,4 +1,4 @@
-"""The row that `kubectl get jobs` prints (spec: job-controller.md, section 1.6)."""
+"""The row that `kubectl get jobs` prints (printJob in kube/pkg/printers/internalversion)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _OPERATORS = {
 
 
 def format_selector(selector: Json | None) -> str:
-    """A LabelSelector as text, keys in order."""
+    """A LabelSelector as text, with sorted keys."""
     if not selector:
         return "<none>"
     terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]

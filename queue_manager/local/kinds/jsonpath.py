@@ -8,7 +8,7 @@ from typing import Any
 
 from job_controller.json_tree import Json
 
-# One way only to read each space: of a definition with thousands of them all ways were tried, for minutes.
+# Each space matches in one way only, which prevents exponential backtracking on long runs of spaces.
 _STEP = re.compile(
     r"""\.(?P<name>(?:\\.|[^.\[\]\\])+)
       | \[(?P<index>-?\d+)\]
@@ -23,7 +23,7 @@ Path = tuple[Step, ...]
 
 
 def compile_path(text: str) -> Path:
-    """A path of steps. Raises ValueError for a text that is none."""
+    """The steps of a path. Raises ValueError if the text is not a path."""
     steps: list[Step] = []
     at = 0
     text = text.strip().removeprefix("{").removesuffix("}").removeprefix("$")

@@ -1,4 +1,4 @@
-"""What the embedded API server knows of a kind that it serves.
+"""Description of a kind for the embedded API server.
 
 The request handlers are the same for all kinds; everything that differs between kinds is a field of `Kind`. Built-in
 kinds are constants, custom kinds are built from CustomResourceDefinitions.
@@ -18,7 +18,7 @@ from queue_manager.local.schema.fieldset import FieldSet
 
 
 class Schema(Protocol):
-    """The shape of a kind: strict decoding, and merge keys for strategic merge patches."""
+    """The fields of a kind: strict decoding, pruning, and merge keys for strategic merge patches."""
 
     def check(self, body: Json, old: Json | None = None) -> list[str]:
         """Unknown fields as `unknown field "spec.foo"`. Raises BadRequest on a wrong JSON type.
@@ -64,10 +64,10 @@ def no_generated_fields(_: Json) -> FieldSet:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind in one version. The `prepare_` functions change in place the object that is about to be stored.
+    """One kind in one version. The `prepare_` functions change the object in place before it is validated and stored.
 
     The handler sets metadata (uid, resourceVersion, generation, timestamps) and separates the main resource from
-    /status; the functions see to everything else. `new` already has the metadata that it will be stored with.
+    /status; these functions do the rest. `new` already has the metadata that it will be stored with.
     """
 
     resource: Resource
@@ -91,7 +91,9 @@ class Kind:
     default_propagation: str = "Background"  # batch/v1 Jobs: "Orphan"
     created_by_update: bool = False  # PUT of an object that does not exist creates it
     status_on_create: bool = False  # a created object keeps the status that the client sent
-    generated_fields: Callable[[Json], FieldSet] = no_generated_fields  # set by the server on create: no manager's
+    generated_fields: Callable[[Json], FieldSet] = (
+        no_generated_fields  # set by the server on create, owned by no field manager
+    )
     is_custom: bool = False  # defined by a CustomResourceDefinition
     deprecation: str = ""  # warning of a deprecated version
     # Conversion between the form that is stored and the form that this kind shows; None: they are the same.

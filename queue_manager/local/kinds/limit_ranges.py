@@ -1,4 +1,4 @@
-"""LimitRanges: what follows from what in an item, and what contradicts."""
+"""LimitRanges: defaulting and validation of items."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ _STANDARD = ("Pod", "Container", "PersistentVolumeClaim")
 
 
 def default_limits(object: Json) -> None:
-    """Of a container, the default limit follows from the maximum, the default request from the default limit
-    or the minimum."""
+    """Default the items of type Container: `default` from `max`, `defaultRequest` from `default`, else from `min`."""
     object.setdefault("spec", {}).setdefault("limits", None)
     for item in object["spec"]["limits"] or []:
         if item.get("type") != "Container":
@@ -63,7 +62,7 @@ def _validate_item(item: Json, kind: str, path: str) -> list[FieldError]:
 
 
 def _validate_ratios(item: Json, path: str) -> list[FieldError]:
-    """A limit is never below its request, and cannot be further above it than the range is wide."""
+    """Errors of maxLimitRequestRatio: it is at least 1, and at most max divided by min."""
     errors = []
     for name, amount in sorted((item.get("maxLimitRequestRatio") or {}).items()):
         at, ratio = f"{path}.maxLimitRequestRatio[{name}]", scalars.number(amount)

@@ -1,4 +1,4 @@
-"""Nodes."""
+"""The kind Node: validation, conditions and printed row."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _validate_amounts(node: Json) -> list[FieldError]:
 
 
 def _is_extended(name: str) -> bool:
-    """Whether a resource is counted in whole pieces that only its vendor knows."""
+    """Whether a resource is an extended resource, which is counted in whole units."""
     return "/" in name and "kubernetes.io/" not in name
 
 
@@ -99,7 +99,7 @@ def _validate_addresses(node: Json) -> list[FieldError]:
 
 
 def _validate_update(new: Json, old: Json) -> list[FieldError]:
-    """Of a node and of its status alike."""
+    """Validation of updates of a node and of its status."""
     errors = _validate(new) + _validate_addresses(new)
     for field, path in (("podCIDR", "spec.podCIDRs"), ("providerID", "spec.providerID")):
         before, after = lookup(old, f"spec.{field}"), lookup(new, f"spec.{field}")
@@ -171,5 +171,5 @@ NODE = builtin(
         Column("Container-Runtime", "string", "What runs the containers", priority=1),
     ),
     row=_row,
-    status_on_create=True,  # a node agent registers its node with what it found
+    status_on_create=True,  # a node agent registers its node together with its status
 )

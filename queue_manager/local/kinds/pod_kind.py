@@ -1,4 +1,4 @@
-"""Pods: defaults at creation, quality of service, and the little of a spec that may change."""
+"""The kind Pod: defaults at creation, QoS class, and the few mutable fields of a spec."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _CHANGEABLE = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
-# What the DefaultTolerationSeconds admission of a real server adds: a pod survives a node's short absence.
+# Added by the DefaultTolerationSeconds admission plugin: 300 s for a node that is not ready or unreachable.
 _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TOLERATION_SECONDS = 300
-_COUNTED = ("cpu", "memory")  # the resources that make a quality of service
+_COUNTED = ("cpu", "memory")  # the resources that decide on the QoS class
 
 
 _complete = Answers()
 
 
 def _prepare_create(pod: Json) -> None:
-    """Complete the spec and begin the status: both follow from the spec as it was sent."""
+    """Set defaults and the initial status. Both depend only on the spec as it was sent, so they are cached by it."""
     text = text_of(pod.get("spec"))
     known = _complete.get(text)
     if known is None:
@@ -79,7 +79,7 @@ def _tolerate_absent_nodes(spec: Json) -> None:
 
 
 def _generated(pod: Json) -> FieldSet:
-    """Priority and tolerations come from admission, so they belong to nobody."""
+    """Priority and tolerations set by admission, which no field manager owns."""
     spec = pod.get("spec") or {}
     return _fields_of_spec(tuple(name for name in ("priority", "preemptionPolicy", "tolerations") if name not in spec))
 
@@ -91,7 +91,7 @@ def _fields_of_spec(names: tuple[str, ...]) -> FieldSet:
 
 def _prepare_update(new: Json, old: Json) -> None:
     spec = new.setdefault("spec", {})
-    for name in ("priority", "preemptionPolicy"):  # what admission once set stays set
+    for name in ("priority", "preemptionPolicy"):  # an update that omits them keeps the values set by admission
         if spec.get(name) is None and name in old["spec"]:
             spec[name] = old["spec"][name]
     default_pod(spec)
@@ -99,7 +99,7 @@ def _prepare_update(new: Json, old: Json) -> None:
 
 
 def _prepare_status(new: Json, old: Json) -> None:
-    """The class is a fact of the spec, whatever a node agent writes."""
+    """Keep qosClass, which follows from the spec."""
     before = lookup(old, "status.qosClass")
     if before:
         new.setdefault("status", {})["qosClass"] = before
@@ -108,11 +108,13 @@ def _prepare_status(new: Json, old: Json) -> None:
         status["podIPs"] = [{"ip": status["podIP"]}]
     for condition in status.get("conditions") or ():
         for field in ("lastProbeTime", "lastTransitionTime"):
-            condition.setdefault(field, None)  # always written, missing ones as null
+            condition.setdefault(field, None)  # always written, as null if absent
 
 
 def qos_class(spec: Json) -> str:
-    """Guaranteed: every container limits cpu and memory and requests as much. BestEffort: none asks for any."""
+    """Guaranteed: every container has cpu and memory limits equal to its requests. BestEffort: none has requests or
+    limits.
+    """
     containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
     asked = guaranteed = False
     if spec.get("resources"):
@@ -156,7 +158,7 @@ def _validate_create(pod: Json) -> list[FieldError]:
 
 
 def _validate_update(new: Json, old: Json) -> list[FieldError]:
-    """Images, a sooner deadline, more tolerations, fewer gates; everything else stays as it was created."""
+    """Allow changes of images, an earlier deadline, more tolerations and fewer gates; reject all others."""
     errors = validate_metadata(new["metadata"]) + _validate_create(new)
     spec, before = new["spec"], old["spec"]
     if spec == before:
@@ -211,7 +213,7 @@ def _validate_tolerations(spec: Json, before: Json) -> list[FieldError]:
 
 
 def _take_over(changed: Json, before: Json) -> None:
-    """Undo what may change, so that the rest can be compared."""
+    """Copy the mutable fields of `before` to `changed`, so that the rest can be compared."""
     for field in ("containers", "initContainers"):
         for container, was in zip(changed.get(field) or [], before.get(field) or [], strict=True):
             container["image"] = was.get("image")

@@ -1,7 +1,7 @@
-"""The row that `kubectl get pods` prints, with its STATUS: the most telling of phase, containers and deletion.
+"""The row that `kubectl get pods` prints (printPod in kube/pkg/printers/internalversion).
 
-Later findings override earlier ones: phase, status.reason, gates; the first init container that is not done;
-else the containers from last to first; at the end deletion.
+The STATUS is overridden in this order: phase, status.reason, scheduling gates; then the first init container that is
+not done, or else the containers from last to first; finally deletion.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def row(pod: Json, now: datetime) -> list[Any]:
 
 
 class _Progress:
-    """How far a pod has come, read from its container statuses."""
+    """Ready containers, restarts and reason of a pod, read from its container statuses."""
 
     def __init__(self, pod: Json, spec: Json, status: Json) -> None:
         inits = spec.get("initContainers") or []
@@ -77,7 +77,7 @@ class _Progress:
                 self.reason = "Terminating"
 
     def _initialize(self, statuses: list[Json]) -> bool:
-        """Whether an init container is still at work, or has failed."""
+        """Whether an init container still runs or has failed."""
         for index, status in enumerate(statuses):
             state = status.get("state") or {}
             self._count(status)

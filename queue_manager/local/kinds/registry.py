@@ -1,4 +1,4 @@
-"""All kinds that the API server serves: the built-in ones, and those that CustomResourceDefinitions add."""
+"""The registry of kinds that the API server serves: built-in kinds and those of CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ BUILTIN: Sequence[Kind] = (
 
 
 class KindRegistry:
-    """Kinds by group, version and plural. `generation` counts changes, for caches of what is derived from it."""
+    """Kinds by group, version and plural. `generation` counts changes and invalidates caches derived from the
+    registry.
+    """
 
     def __init__(self, kinds: Iterable[Kind] = ()) -> None:
         self._kinds: dict[tuple[str, str, str], Kind] = {}
@@ -55,7 +57,7 @@ class KindRegistry:
         return list(self._kinds.values())
 
     def install(self, crd: Json) -> list[Kind]:
-        """Serve the kinds of a CustomResourceDefinition, in place of those it defined before. Returns them."""
+        """Serve the kinds of a CustomResourceDefinition, replacing those of its earlier state. Returns them."""
         kinds = custom_kinds(crd)
         self.remove(crd)
         self._custom[crd["metadata"]["name"]] = [_key(kind) for kind in kinds]

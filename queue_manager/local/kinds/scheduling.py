@@ -1,4 +1,4 @@
-"""Priority classes and leases."""
+"""The kinds PriorityClass and Lease."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.tables import AGE, NAME, age
 
-HIGHEST = 1_000_000_000  # of a class made by a user
+HIGHEST = 1_000_000_000  # of a class created by a user
 SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _POLICIES = ("PreemptLowerPriority", "Never")
 

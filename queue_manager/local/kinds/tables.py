@@ -1,4 +1,4 @@
-"""Objects as rows: the metav1.Table that kubectl prints."""
+"""Conversion of objects to the metav1.Table that kubectl prints."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Pod placement: the scheduler of the embedded cluster.
 
-filters      where one pod may go, and why not elsewhere    pure
-preemption   whose room a pod of higher priority takes      pure
-room         who holds which room, and who is promised it
-loop         the loop around them
-reports      what is written about it
+filters      which nodes fit a pod, and why the others do not     pure
+preemption   victims for a pod that fits nowhere                  pure
+room         requests held and reserved on the nodes
+loop         the pending pods and the rounds that place them
+reports      bindings, conditions and Events
 """
 
 from queue_manager.local.placement.loop import Placement

@@ -1,5 +1,7 @@
-"""Where one pod may go, pure: the filters of kube-scheduler that make sense on one machine, in its order and with its
-words. Of the nodes that remain the one with the most room is taken (ties: by name)."""
+"""Filters of kube-scheduler that apply to local nodes, in its order and with its messages. Pure.
+
+Of the nodes that pass, the least loaded one is chosen; ties are broken by name.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ BEST_EFFORT = "BestEffort"
 
 
 class Pod(NamedTuple):
-    """What placement must know of a pod; `spec` is its JSON."""
+    """The placement inputs of a pod; `spec` is its JSON."""
 
     key: Key
     uid: str
@@ -36,24 +38,24 @@ class NodeRoom:
     allocatable: Amounts
     taints: Sequence[Json] = ()
     unschedulable: bool = False
-    pressed: bool = False  # short of memory
+    pressed: bool = False  # under memory pressure
 
 
 class Unschedulable(NamedTuple):
-    """No node takes the pod; the text is kube-scheduler's, e.g. `0/2 nodes are available: 2 Insufficient cpu.`
+    """No node fits the pod. The message is kube-scheduler's, e.g. `0/2 nodes are available: 2 Insufficient cpu.`
 
-    nominated: the node on which room is being made for it; empty if on none.
+    nominated: the node on which pods are preempted for it; empty if there is none.
     """
 
     message: str
     nominated: str = ""
 
 
-Usage = Mapping[str, Amounts]  # node name -> what its pods ask for, "pods" being their number
+Usage = Mapping[str, Amounts]  # node name -> the requests of its pods; "pods" is their number
 
 
 def place(pod: Pod, nodes: Sequence[NodeRoom], usage: Usage) -> str | Unschedulable:
-    """The node for a pod, or why there is none."""
+    """The node for a pod, or why no node fits."""
     fitting: list[tuple[float, str]] = []
     reasons: Counter[str] = Counter()
     for node in nodes:
@@ -72,7 +74,7 @@ def place(pod: Pod, nodes: Sequence[NodeRoom], usage: Usage) -> str | Unschedula
 
 
 def refusals(pod: Pod, node: NodeRoom, used: Amounts) -> list[str]:
-    """Why this node does not take the pod: of the first filter that says no, all its reasons. Empty: it does."""
+    """Why this node does not fit the pod: all reasons of the first filter that fails; empty if it fits."""
     spec = pod.spec
     wanted = spec.get("nodeName")
     if wanted and wanted != node.name:
@@ -91,7 +93,7 @@ def refusals(pod: Pod, node: NodeRoom, used: Amounts) -> list[str]:
 
 
 def bears_pressure(quality: str, spec: Json) -> bool:
-    """Whether a pod of this QoS class may go to a node that is short of memory: who asks for nothing has to say so."""
+    """Whether a pod of this QoS class may go to a node under memory pressure: a BestEffort pod needs a toleration."""
     return quality != BEST_EFFORT or tolerates(spec.get("tolerations") or (), PRESSURE_TAINT)
 
 
@@ -119,7 +121,9 @@ def _insufficient(requests: Amounts, allocatable: Amounts, used: Amounts) -> lis
 
 
 def _load(requests: Amounts, allocatable: Amounts, used: Amounts) -> float:
-    """How full the fullest of cpu, memory and pods would be: the emptiest node wins, which spreads pods."""
+    """The highest utilization among cpu, memory and pods with the pod added; the lowest load wins, which
+    spreads pods.
+    """
     wanted = requests | {"pods": 1}
     shares = [
         (used.get(name, 0) + wanted.get(name, 0)) / allocatable[name]
@@ -139,7 +143,7 @@ def _affinity_matches(spec: Json, node: NodeRoom) -> bool:
 
 
 def _term_matches(term: Json, node: NodeRoom) -> bool:
-    """Terms are alternatives, their requirements are not. An empty term matches nothing."""
+    """Whether a node selector term matches: all its requirements hold. An empty term matches nothing."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not expressions and not fields:
         return False
@@ -152,7 +156,7 @@ def _all_met(requirements: Sequence[Json], values: Mapping[str, str]) -> bool:
 
 
 def plus(used: Amounts, requests: Amounts, sign: int = 1) -> Amounts:
-    """What a node's pods ask for with one pod more (sign 1) or less (-1)."""
+    """The requests of a node's pods with one pod added (sign 1) or removed (-1)."""
     total = dict(used)
     for resource, value in (requests | {"pods": 1}).items():
         total[resource] = total.get(resource, 0) + sign * value

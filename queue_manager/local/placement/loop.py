@@ -1,16 +1,16 @@
-"""The loop of placement: who waits, in which order they are tried, and what follows.
+"""The placement loop: keeps the pending pods, tries them in order and writes the results.
 
-Pods wait in the order of kube-scheduler (priority, then age) in memory; whenever a pod, a node or the room on a node
-changes, those that wait are tried again. A pod that fits nowhere is told so once, in its PodScheduled condition,
-and again only when the reason changes. Pods that ask for the same and may go to the same nodes fail together: after
-the first, the others of an attempt need no second look.
+Pending pods are kept in memory in the order of kube-scheduler (priority, then age). Whenever a pod, a node or the room
+on a node changes, all pending pods are tried again. A pod that fits nowhere gets the reason in its PodScheduled
+condition, which is written again only when the reason changes. Pods with the same signature (requests and constraints)
+fail together: after the first one, the others of a round are refused without filtering.
 
-    waiting --a node takes it--> binding --> bound
-       | fits nowhere, pods of lower priority hold the room (preemption.py)
+    waiting --a node fits--> binding --> bound
+       | fits nowhere, and pods of lower priority hold enough room (preemption.py)
        v
-    nominated: they are deleted, and the room they leave is kept for it  --> binding --> bound
+    nominated: the victims are deleted, and their room is reserved for the pod --> binding --> bound
 
-While the room of pods that leave is enough for a pod nobody else is deleted for it.
+While the room of terminating pods suffices for a pod, no further pods are preempted for it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from queue_manager.local.placement.room import Room
 
 WRITES_IN_FLIGHT = 16
 BINDING_RETRY_SECONDS = 1.0
-# The part of a pod's spec that decides where it may go.
+# The fields of a pod's spec that decide on its placement.
 PLACEMENT_FIELDS = (
     "containers",
     "initContainers",
@@ -62,12 +62,12 @@ class WaitingPod(NamedTuple):
     pod: Pod
     priority: int
     order: tuple[int, str, Key]
-    signature: bytes  # equal ones are placed and refused alike
+    signature: bytes  # pods with equal signatures fit the same nodes
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementRound:
-    """What one round knows: the nodes, the refusals so far, and who cannot preempt either, by signature."""
+    """State of one round: the nodes, and by signature the refusals and the pods for which preemption fails."""
 
     nodes: Sequence[NodeRoom]
     refused: dict[bytes, Unschedulable] = field(default_factory=dict)
@@ -82,9 +82,9 @@ class Placement:
         self._rounds: WorkQueue[str] = WorkQueue("placement")
         self._writes: WorkQueue[str] = WorkQueue("placement-writes")
         self._waiting: dict[str, WaitingPod] = {}  # by uid
-        self._binding: dict[str, WaitingPod] = {}  # placed, and their binding is on its way
+        self._binding: dict[str, WaitingPod] = {}  # placed; the binding is being written
         self._refused: dict[str, Unschedulable] = {}
-        self._victims: dict[str, str] = {}  # uid -> uid of the pod that gets its room
+        self._victims: dict[str, str] = {}  # uid -> uid of the preemptor
         self._room = Room()
         self._nodes = runtime.cache(NODES, NodeObject)
         self._pods = runtime.cache(PODS, PodObject, field_selector=UNFINISHED)
@@ -93,7 +93,7 @@ class Placement:
         runtime.worker(self._rounds, self._round, 1)
         runtime.worker(self._writes, self._write, WRITES_IN_FLIGHT)
 
-    # --- what is known ---
+    # --- watched objects -
 
     def _pod_changed(self, old: PodObject | None, new: PodObject | None) -> None:
         if new is None:
@@ -118,7 +118,7 @@ class Placement:
         known = Pod(meta.key, meta.uid, spec, requests_of(meta.key, spec))
         created = meta.creation_timestamp.isoformat() if meta.creation_timestamp else ""
         priority = priority_of(spec)
-        if before is None and (node := pod.status.nominated_node_name):  # by an earlier run
+        if before is None and (node := pod.status.nominated_node_name):  # nominated by an earlier run
             self._room.nominate(Held(meta.uid, node, known.requests, priority))
         self._waiting[meta.uid] = WaitingPod(known, priority, (-priority, created, meta.key), signature)
         self._rounds.add("pods")
@@ -133,7 +133,7 @@ class Placement:
             self._room.leaving.add(uid)
 
     def _gone(self, uid: str) -> None:
-        """Deleted or finished: its room is free."""
+        """Release the room of a pod that was deleted or has finished."""
         for table in (self._waiting, self._binding, self._refused, self._victims):
             table.pop(uid, None)
         self._room.withdraw(uid)
@@ -146,7 +146,7 @@ class Placement:
     # --- decisions ---
 
     async def _round(self, _cause: str) -> None:
-        """Try all that wait, in order."""
+        """Try all pending pods in order."""
         if not self._waiting:
             return
         attempt = PlacementRound(
@@ -154,7 +154,7 @@ class Placement:
         )
         for n, waiting in enumerate(sorted(self._waiting.values(), key=lambda waiting: waiting.order)):
             if n % 100 == 99:
-                await asyncio.sleep(0)  # let others have the loop
+                await asyncio.sleep(0)  # yield to the event loop
             if waiting.pod.uid in self._waiting:
                 self._decide(waiting, attempt)
 
@@ -162,7 +162,9 @@ class Placement:
         pod, room = waiting.pod, self._room
         uid = pod.uid
         answer: str | Unschedulable | None = None
-        if not room.nominated(uid):  # to one that is, the room is not refused that it keeps from others
+        if not room.nominated(
+            uid
+        ):  # a nominated pod may use the room reserved for it, so a refusal of others does not apply
             answer = attempt.refused.get(waiting.signature)
         if answer is None:
             answer = place(pod, attempt.nodes, room.usage(uid, waiting.priority))
@@ -181,7 +183,7 @@ class Placement:
             self._writes.add(uid)
 
     def _make_room(self, waiting: WaitingPod, attempt: PlacementRound) -> str:
-        """The node on which room is being made for the pod, if need be from now on; empty: on none."""
+        """The node on which pods are preempted for the pod, choosing victims if needed; empty if none."""
         pod, room = waiting.pod, self._room
         uid, priority = pod.uid, waiting.priority
         found = None
@@ -209,7 +211,7 @@ class Placement:
     # --- writes ---
 
     async def _write(self, uid: str) -> None:
-        """Bind the pod, delete it for another, or say why it waits."""
+        """Bind the pod, delete it for its preemptor, or write why it is pending."""
         pod = self._pods.by_uid(uid)
         if pod is None:
             return
@@ -224,7 +226,7 @@ class Placement:
             await self._reports.refuse(pod, refusal)
 
     def _try_again(self, uid: str) -> None:
-        """A binding was refused. If the pod is gone or bound by someone else, the watch will tell."""
+        """Retry a refused binding later. If the pod is gone or already bound, the watch removes it before."""
         waiting = self._binding.pop(uid, None)
         if waiting is not None:
             self._release(uid)

@@ -26,7 +26,7 @@ class PlacedStatus(PodStatus):
 
 
 class PodObject(Object):
-    """The spec undecoded until it is needed."""
+    """A pod whose spec stays undecoded until it is needed."""
 
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: PlacedStatus = PlacedStatus()
@@ -38,7 +38,7 @@ class NodeObject(Object):
 
 
 def is_ours(pod: PodObject, spec: Json) -> bool:
-    """To be placed now, and by us."""
+    """Whether the pod is to be placed now, by this scheduler."""
     return (
         pod.metadata.deletion_timestamp is None
         and not spec.get("schedulingGates")
@@ -49,7 +49,7 @@ def is_ours(pod: PodObject, spec: Json) -> bool:
 def requests_of(key: Key, spec: Json) -> Amounts:
     try:
         return pod_requests(spec)
-    except ValueError:  # the API server refuses such quantities; one that did not costs nothing
+    except ValueError:  # the API server rejects malformed quantities; count one that got through as 0
         log.warning("the requests of a pod cannot be read and count as none", extra={"key": str(key)})
         return {}
 
@@ -59,7 +59,7 @@ def priority_of(spec: Json) -> int:
 
 
 def held_by(pod: Object, spec: Json) -> Held:
-    """The room that a pod takes on the node that its spec names."""
+    """The node that the pod's spec names, and the requests that the pod occupies there."""
     meta = pod.metadata
     created = meta.creation_timestamp.timestamp() if meta.creation_timestamp is not None else 0.0
     return Held(meta.uid, spec["nodeName"], requests_of(meta.key, spec), priority_of(spec), created)
@@ -79,6 +79,6 @@ def node_of(node: NodeObject) -> NodeRoom:
 
 
 def is_pressed(node: NodeObject) -> bool:
-    """Whether the node says that it is short of memory."""
+    """Whether the node's MemoryPressure condition is True."""
     conditions = node.status.get("conditions") or ()
     return any(c["type"] == MEMORY_PRESSURE and c["status"] == "True" for c in conditions)

@@ -1,9 +1,9 @@
-"""Whose room a pod of higher priority takes when it fits nowhere (kube-scheduler's DefaultPreemption), pure.
+"""Choice of preemption victims for a pod that fits nowhere (kube-scheduler's DefaultPreemption). Pure.
 
-On each node on which it would fit if all pods of lower priority were gone, those are spared that can stay, the most
-important first. Of these nodes the one is taken where least is lost: the lowest highest priority among the victims,
-then the lowest sum of priorities (and with it the fewest), then those that began last, then by name. There are no
-PodDisruptionBudgets here to be kept.
+On each node that would fit the pod without its pods of lower priority, as many of them as possible are spared, the most
+important first. The node is then chosen by the lowest highest priority among the victims, the lowest sum of their
+priorities (which also prefers fewer victims), the latest start of the victims, and the name. PodDisruptionBudgets do
+not exist in this cluster.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from queue_manager.local.placement.filters import NodeRoom, Pod, Usage, plus, re
 from queue_manager.scheduling.amounts import Amounts
 
 NEVER = "Never"
-# Added to each priority before they are summed, so that one victim more always counts.
+# Added to each priority before summing, so that an additional victim always increases the sum.
 _OFFSET = 2**31
 
 
 class Held(NamedTuple):
-    """A pod on a node. began: seconds, only compared."""
+    """A pod on a node with its requests. began: start in seconds, only compared."""
 
     uid: str
     node: str
@@ -30,7 +30,7 @@ class Held(NamedTuple):
 
 
 class Preemption(NamedTuple):
-    """Room for a pod: on this node, when these pods are gone."""
+    """The node for a pod, and the victims that have to go."""
 
     node: str
     victims: Sequence[Held]
@@ -39,7 +39,7 @@ class Preemption(NamedTuple):
 def preempt(
     pod: Pod, nodes: Sequence[NodeRoom], usage: Usage, lower: Mapping[str, Sequence[Held]]
 ) -> Preemption | None:
-    """The node where least is lost, and what. `lower`: the pods that may go, of lower priority, by node."""
+    """The node with the least important victims, and these; None if no node fits. `lower`: possible victims by node."""
     found = [
         Preemption(node.name, victims)
         for node in nodes
@@ -49,7 +49,9 @@ def preempt(
 
 
 def victims_on(pod: Pod, node: NodeRoom, used: Amounts, lower: Sequence[Held]) -> Sequence[Held]:
-    """The fewest and least important pods without which the pod fits; none if it would not fit without all of them."""
+    """The fewest and least important pods whose removal makes the pod fit; empty if it does not fit without all of
+    them.
+    """
     for held in lower:
         used = plus(used, held.requests, -1)
     if refusals(pod, node, used):

@@ -1,4 +1,4 @@
-"""What placement writes: bindings, why a pod waits, and that a pod must go for another."""
+"""Writes of placement: bindings, the PodScheduled condition, deletion of preemption victims, and their Events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PlacementReports:
         self._events = runtime.recorder(SCHEDULER)
 
     async def bind(self, pod: PodObject, node: str) -> bool:
-        """Give the pod its node. False: it is gone, or bound by someone else. Raises ApiError."""
+        """Bind the pod to the node. Returns False if the pod is gone or already bound. Raises ApiError."""
         meta = pod.metadata
         binding = {
             "apiVersion": "v1",
@@ -48,12 +48,12 @@ class PlacementReports:
         return False
 
     async def preempt(self, pod: PodObject, preemptor: str, node: str) -> None:
-        """Delete the pod for the one with the uid `preemptor` (spec: job-controller.md, section 4). Raises ApiError."""
+        """Delete the pod for the one with the uid `preemptor`, after setting DisruptionTarget. Raises ApiError."""
         if await disrupt(self._runtime, pod, PREEMPTION_REASON, PREEMPTION_MESSAGE):
             self._events.event(pod, "Normal", "Preempted", f"Preempted by pod {preemptor} on node {node}")
 
     async def refuse(self, pod: PodObject, refusal: Unschedulable) -> None:
-        """Say why the pod waits, unless it says so already. Raises ApiError."""
+        """Write why the pod is pending, unless its condition already says so. Raises ApiError."""
         known = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
         said = known is not None and (known.status, known.reason, known.message) == (
             "False",

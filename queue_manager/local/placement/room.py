@@ -1,7 +1,7 @@
-"""Who holds which room on the nodes, who is about to leave it, and to whom it is promised.
+"""Requests that pods hold on the nodes, which of them are terminating, and the room reserved for nominated pods.
 
-A pod that preempts others is nominated for their node until it is bound there: the room they leave bit by bit is not
-given to pods of lower priority meanwhile.
+A pod that preempts others is nominated for their node until it is bound there. The room that its victims release one
+after another is not given to pods of lower priority meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from queue_manager.scheduling.amounts import Amounts
 
 
 class Room:
-    """Keyed by the uid of pods. `leaving`: pods that are being deleted and still hold their room."""
+    """Room by the uid of pods. `leaving`: pods that are being deleted and still hold their room."""
 
     def __init__(self) -> None:
         self.leaving: set[str] = set()
@@ -35,7 +35,7 @@ class Room:
         self._usage[held.node] = plus(self._usage.get(held.node) or {}, held.requests)
 
     def release(self, uid: str) -> bool:
-        """Whether there was something to release."""
+        """Release the room of a pod; False if it held none."""
         held = self._held.pop(uid, None)
         self.leaving.discard(uid)
         if held is None:
@@ -44,28 +44,30 @@ class Room:
         self._usage[held.node] = plus(self._usage[held.node], held.requests, -1)
         return True
 
-    # --- promises ---
+    # --- nominations -
 
     def nominate(self, held: Held) -> None:
-        """Promise a pod its room on a node where it does not fit yet."""
+        """Reserve room for a pod on a node where it does not fit yet."""
         self._nominated[held.uid] = held
 
     def withdraw(self, uid: str) -> None:
         self._nominated.pop(uid, None)
 
     def nominated(self, uid: str) -> str:
-        """The node on which room is promised to the pod; empty if on none."""
+        """The node for which the pod is nominated; empty if there is none."""
         held = self._nominated.get(uid)
         return held.node if held is not None else ""
 
-    # --- what is left ---
+    # --- usage ----------
 
     def usage(self, uid: str, priority: int) -> Usage:
-        """What is in use on each node, for a pod of this priority: with what is promised to others not below it."""
+        """The usage of each node that a pod sees: held room, plus that of other nominated pods of its priority or
+        above.
+        """
         return _added(self._usage, (n for n in self._nominated.values() if n.uid != uid and n.priority >= priority), 1)
 
     def usage_soon(self, uid: str, priority: int) -> Usage:
-        """The same when those that are leaving are gone."""
+        """The usage after all terminating pods are gone."""
         return _added(self.usage(uid, priority), (self._held[left] for left in sorted(self.leaving)), -1)
 
     def holds_below(self, priority: int) -> bool:
@@ -73,7 +75,7 @@ class Room:
         return any(number > 0 and held < priority for held, number in self._priorities.items())
 
     def below(self, priority: int, spared: Container[str]) -> dict[str, list[Held]]:
-        """The pods of lower priority that could go, by node."""
+        """The pods of lower priority that may be preempted, by node."""
         found: dict[str, list[Held]] = {}
         for held in self._held.values():
             if held.priority < priority and held.uid not in self.leaving and held.uid not in spared:
@@ -82,7 +84,7 @@ class Room:
 
 
 def _added(usage: Usage, pods: Iterable[Held], sign: int) -> Usage:
-    """A copy with these pods more or less; the usage itself if there are none."""
+    """A copy with the requests of these pods added (sign 1) or removed (-1); `usage` itself if there are none."""
     changed: dict[str, Amounts] | None = None
     for held in pods:
         if changed is None:

@@ -1,4 +1,4 @@
-"""Taints and tolerations (core/v1): whether a pod bears a taint, and for how long."""
+"""Taints and tolerations (core/v1): whether a pod tolerates a taint, and for how long."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from queue_manager.scheduling import node_matching
 
 
 def tolerates(tolerations: Sequence[Json], taint: Json) -> bool:
-    """Whether one of them bears the taint."""
+    """Whether one of the tolerations matches the taint."""
     return any(node_matching.tolerates(toleration, taint) for toleration in tolerations)
 
 
 def tolerated_for(tolerations: Sequence[Json], taint: Json) -> float | None:
-    """For how many seconds a NoExecute taint is borne by the first toleration that fits; None: for ever; 0: not."""
+    """Seconds for which the first matching toleration tolerates a NoExecute taint; None: forever, 0: not at all."""
     for toleration in tolerations:
         if node_matching.tolerates(toleration, taint):
             seconds = toleration.get("tolerationSeconds")

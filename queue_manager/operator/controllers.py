@@ -48,8 +48,10 @@ class Controllers:
         silence: float = SILENCE_SECONDS,
         told: Callable[[str], None] = log.info,
     ) -> None:
-        """`election`: who leads works; None: there is no other. `silence`: seconds without a word after which a watch
-        is taken for dead. `told` takes what people should hear, a line at a time."""
+        """`election`: None if no other manager can exist. `told` logs one line for users.
+
+        `silence`: seconds without data after which a watch counts as broken.
+        """
         self.ready = asyncio.Event()
         self._transport = transport
         self._config = config

@@ -156,7 +156,7 @@ class Election:
         return str(self._seen.get("holderIdentity") or "")
 
     async def _try(self) -> bool:
-        """Take or renew the Lease if it is free or held by this process. Connection errors count as a failed attempt."""
+        """Take or renew the Lease if it is free or held by this process. A connection error is a failed attempt."""
         began = self._now()
         try:
             lease = await self._read()

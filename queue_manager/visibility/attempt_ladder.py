@@ -91,7 +91,7 @@ def _recorded(workload: Workload) -> list[AttemptRow]:
 
 
 def _without_a_retry_that_is_not_due(rung: AttemptRow, workload: Workload) -> AttemptRow:
-    """Clear the retry time of a deactivated Workload: deactivation and reactivation both end the backoff."""
+    """Clear the retry time of a deactivated Workload; set it to the reactivation if that ended the backoff early."""
     requeued = workload.condition(condition_types.REQUEUED)
     again = requeued.last_transition_time if requeued is not None and requeued.is_true else None
     if not workload.spec.active:

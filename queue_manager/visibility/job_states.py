@@ -6,7 +6,7 @@ the same state:
     Deleting     deletionTimestamp is set
     Succeeded    condition Complete
     Failed       condition Failed
-    Refused      its Workload is finished, but the Job is not: the Job could not be started, or differs from its Workload
+    Refused      its Workload is finished, but the Job is not: it could not be started, or it differs from the Workload
     Deactivated  its Workload has spec.active=false: an operator must act
     Backoff      evicted, and requeueAt is in the future
     Evicted      evicted, and still holding quota: its pods are terminating
@@ -223,7 +223,7 @@ def _ended(job: Job) -> JobState | None:
 
 
 def is_left_alone(job: Job, now: datetime) -> bool:
-    """Whether a Job names a queue but still has no Workload after LOOKED_AT_WITHIN."""
+    """Whether a Job without a Workload is older than LOOKED_AT_WITHIN, the time in which its queue creates one."""
     created = job.metadata.creation_timestamp
     return created is not None and now - created >= LOOKED_AT_WITHIN
 

@@ -10,7 +10,7 @@ from queue_manager.operator.permissions import ALL
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 OWN = "default: that of the context, else default"
-MAX_NODES = 1000  # each simulated node opens a watch; more nodes take too long to start
+MAX_NODES = 1000  # each node opens a watch of its own; more nodes take too long to start
 
 
 def parser() -> argparse.ArgumentParser:
@@ -55,7 +55,7 @@ def add_up(commands: Commands) -> None:
 
 
 def add_user_commands(commands: Commands) -> None:
-    """Add the commands that run a cluster, list Jobs and queues, and submit."""
+    """Add the commands that list all Jobs and queues, submit Jobs, and run a demo or the manager."""
     ps = commands.add_parser("ps", help="one line per Job: queue, priority, state, pods, time, reason")
     add_client_options(ps)
     add_scope_options(ps)

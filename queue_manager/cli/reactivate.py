@@ -53,7 +53,7 @@ class VisibleQueues:
 
     @classmethod
     async def read(cls, client: Client, namespaces: Iterable[str]) -> VisibleQueues:
-        """Read the ClusterQueues and the LocalQueues of these namespaces, "" for all. Users often lack access to others."""
+        """Read the ClusterQueues and the LocalQueues of these namespaces, "" for all."""
         local: list[LocalQueue] = []
         for namespace in dict.fromkeys(namespaces):
             local += await client.list(LOCAL_QUEUES, namespace, type=LocalQueue)

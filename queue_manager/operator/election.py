@@ -110,11 +110,8 @@ class Election:
 
         def report(attempt: RetryCallState) -> None:
             nonlocal reported
-            if self._holder not in (
-                "",
-                reported,
-                self.name,
-            ):  # the Lease may still name this process from an earlier term
+            # The Lease may still name this process from an earlier term.
+            if self._holder not in ("", reported, self.name):
                 reported = self._holder
                 self._told(f"waits: {reported} leads, by the lease {self.namespace}/{self.lease}")
 

@@ -53,7 +53,7 @@ class Need:
 NEEDS: Mapping[str, tuple[Need, ...]] = MappingProxyType(
     {
         JOB_CONTROLLER: (
-            Need(JOBS, ("get", "delete", *READ)),  # delete: ttlSecondsAfterFinished, where All are ours
+            Need(JOBS, ("get", "delete", *READ)),  # delete: ttlSecondsAfterFinished, with manage: All
             Need(JOBS, ("patch",), "status"),
             # The admission plugin OwnerReferencesPermissionEnforcement requires this verb to set blockOwnerDeletion on
             # the owner references of pods.

@@ -150,7 +150,8 @@ def _deactivated(workload: Workload, around: OutlookContext) -> list[Next]:
     if workload.is_true(condition_types.QUOTA_RESERVED):
         found.append(_some("its pods are stopped, then its quota is given back"))
     evicted = workload.condition(condition_types.EVICTED)
-    ours = evicted is not None and evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO)  # by a user: not deleted
+    # Retention deletes only what Sluice deactivated, not what a user did.
+    ours = evicted is not None and evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO)
     if evicted is not None and ours and around.settings is not None:
         at = _after(evicted.last_transition_time, around.settings.retain_deactivated)
         if at is not None:

@@ -71,9 +71,8 @@ class _Search(Walk):
 
     def _note(self, trail: Trail, form: str) -> None:
         self.problems.append((_steps(trail), form))
-        self.wrong = (
-            f"{len(self.problems)} problems"  # changes with each problem: the walk caches parts without problems
-        )
+        # The text must change with each problem: the walk caches parts that have none.
+        self.wrong = f"{len(self.problems)} problems"
 
 
 def _is_quantity(item: Json) -> bool:

@@ -24,52 +24,52 @@ $(STAMP): pyproject.toml deploy/constraints.txt $(BROKEN)
 
 setup: $(STAMP) ## install sluice and its tools into .venv
 
-demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue, print what happened
+demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue, print the results
 	@$(BIN)/sluice demo
 
 # Tests wait more than they compute, so there are more of them at once than processors (tests/conftest.py). The tests of a
 # file stay together: they share clusters. Those in real time on the real server have the machine to themselves.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 
-test: $(STAMP) ## run the tests; those against a real API server are in test-cluster
+test: $(STAMP) ## run the tests, except those against a real API server (test-cluster)
 	@$(PYTEST) -m "not control_plane" $(PYTEST_ARGS)
 
 test-cluster: $(STAMP) control-plane ## run the tests against a real API server (its binaries are built once)
 	@$(PYTEST) -m "control_plane and not real_time" $(PYTEST_ARGS)
 	@$(PYTEST) -m "control_plane and real_time" -n 1 $(PYTEST_ARGS)
 
-quick: $(STAMP) ## run the unit tests: seconds, while editing
+quick: $(STAMP) ## run the unit tests, which take seconds
 	@$(PYTEST) tests/unit $(PYTEST_ARGS)
 
-lint: $(STAMP) ## ruff (format and lint), the import contracts, declared against used dependencies
+lint: $(STAMP) ## check format, lint (ruff), import contracts, and declared against used dependencies
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
 	@$(BIN)/deptry .
 	@$(BIN)/deptry . --exclude '(\.venv|tests)/' --optional-dependencies-dev-groups dev
 
-types: $(STAMP) ## mypy, strict
+types: $(STAMP) ## check types (mypy, strict)
 	@$(BIN)/mypy
 
-crds: $(STAMP) ## write from the code: config/crds, config/kueue_config.schema.json, config/METRICS.md and queue_manager/lifecycle/LIFECYCLE.md
+crds: $(STAMP) ## generate from the code: config/crds, config/kueue_config.schema.json, config/METRICS.md and queue_manager/lifecycle/LIFECYCLE.md
 	@$(BIN)/python -m queue_manager.api.crd_generation config/crds
 	@$(BIN)/python -m queue_manager.configuration.json_schema config/kueue_config.schema.json
 	@$(BIN)/python -m queue_manager.api.metric_families config/METRICS.md
 	@$(BIN)/python -m queue_manager.jobs.lifecycle_page
 
-control-plane: ## provide kube-apiserver, etcd and kubectl for the tests that compare with them
+control-plane: ## build kube-apiserver, etcd and kubectl for test-cluster
 	@$(PYTHON) tests/control_plane/provide.py
 
 bench: $(STAMP) ## print the benchmark tables
 	@$(BIN)/python -m tests.benchmarks
 
-compare-jobs: $(STAMP) ## play N generated histories under the built-in Job controller and ours (N=300, SEED=1)
+compare-jobs: $(STAMP) ## run N generated histories against kube-controller-manager and Sluice and compare (N=300, SEED=1)
 	@$(BIN)/python -m tests.control_plane.jobs $(or $(N),300) $(or $(SEED),1)
 
-compare-scenarios: $(STAMP) ## the scenarios of the comparison alone (part of make test-cluster)
+compare-scenarios: $(STAMP) ## run only the scenarios of the comparison (part of test-cluster)
 	@$(BIN)/python -m pytest tests/control_plane/jobs/test_scenarios.py
 
-bench-jobs: $(STAMP) ## the built-in Job controller and ours side by side (ARGS="--large 10 100 1000")
+bench-jobs: $(STAMP) ## benchmark the Job controllers of Kubernetes and Sluice (ARGS="--large 10 100 1000")
 	@$(BIN)/python -m tests.benchmarks.bench_jobs $(ARGS)
 
 clean: ## remove .venv and caches

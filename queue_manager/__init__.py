@@ -1,0 +1,1 @@
+"""Sluice: quota and queues in the style of Kueue for suspended Kubernetes Jobs."""

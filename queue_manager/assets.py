@@ -1,4 +1,4 @@
-"""The files of config/: beside the packages in a checkout, inside queue_manager once installed."""
+"""Paths of the shipped files of config/: next to the packages in a checkout, inside queue_manager when installed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _PACKAGE = Path(queue_manager.__file__).resolve().parent
 
 
 def config() -> Path:
-    """The folder with crds/, samples/ and kueue_config.yaml."""
+    """Return the folder that contains crds/, samples/ and kueue_config.yaml."""
     installed = _PACKAGE / "config"
     return installed if installed.is_dir() else _PACKAGE.parent / "config"
 
 
 def crds() -> Path:
-    """A file for each kind of the queue."""
+    """Return the folder with one CRD manifest per kind."""
     return config() / "crds"
 
 
 def samples() -> Path:
-    """What `sluice demo` and the README submit."""
+    """Return the folder with the sample Jobs that `sluice demo` and the README submit."""
     return config() / "samples"

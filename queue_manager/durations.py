@@ -1,6 +1,6 @@
 """Durations in Go's syntax, as `time.ParseDuration` reads and `Duration.String` prints them: "300ms", "1h30m", "0".
 
-The configuration, annotations of Jobs and options of commands have them.
+The configuration, Job annotations and command-line options use this format.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ import re
 from datetime import timedelta
 
 ZERO = timedelta(0)
-LONGEST = 2**63 - 1  # nanoseconds, about 292 years: what Go can hold
+LONGEST = 2**63 - 1  # nanoseconds, about 292 years: the range of Go's int64 Duration
 EXAMPLES = 'a duration such as "30s", "5m" or "1h30m"'
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-# Users write these texts: a number must match in one way only, or a long text without a unit backtracks exponentially.
+# The input is untrusted. A number must match in only one way: otherwise a long text without a unit makes the regular
+# expression backtrack exponentially.
 _part = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _whole = re.compile(rf"[+-]?(?:{_part.pattern})+", re.ASCII).fullmatch
 
 
 def parse(text: str) -> timedelta:
-    """The duration, cut to microseconds. Raises ValueError when Go would not parse it either."""
+    """Return the duration, truncated to microseconds. Raises ValueError where `time.ParseDuration` fails."""
     if text in ("0", "+0", "-0"):
         return ZERO
     if _whole(text) is None:
@@ -32,7 +33,7 @@ def parse(text: str) -> timedelta:
 
 def _nanoseconds(number: str, unit: str) -> int:
     whole, _, decimals = number.partition(".")
-    whole, decimals = whole.lstrip("0"), decimals[:18]  # further decimals are less than a nanosecond, of hours too
+    whole, decimals = whole.lstrip("0"), decimals[:18]  # more decimals are below a nanosecond, even of hours
     if len(whole) > len(str(LONGEST)):
         return LONGEST + 1
     scale: int = 10 ** len(decimals)
@@ -40,7 +41,7 @@ def _nanoseconds(number: str, unit: str) -> int:
 
 
 def render(duration: timedelta) -> str:
-    """As Go prints it: "1h30m0s", "5m0s", "1.5s", "100ms", "0s"."""
+    """Format a duration as Go's `Duration.String` does: "1h30m0s", "5m0s", "1.5s", "100ms", "0s"."""
     microseconds = duration // timedelta(microseconds=1)
     sign, left = ("-", -microseconds) if microseconds < 0 else ("", microseconds)
     if left == 0:

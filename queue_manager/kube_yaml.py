@@ -1,6 +1,6 @@
 """YAML as a Kubernetes API server and kubectl read it: what sigs.k8s.io/yaml converts to JSON, in bounded time.
 
-Scalars have the types of that library, which are neither those of YAML 1.1 nor of 1.2:
+Plain scalars get the types of that library, which differ from both YAML 1.1 and YAML 1.2:
 
 | text | value |
 |---|---|
@@ -10,9 +10,9 @@ Scalars have the types of that library, which are neither those of YAML 1.1 nor 
 | `.inf`, `-.inf`, `.nan` | an error: JSON has no such numbers |
 | `1:30`, `2001-12-14`, `0x1p-2`, `1e400`, a number in hex beyond 64 bits | string |
 
-A merge key (`<<`) counts where it stands: what follows it hides what it brings, what precedes it is hidden. Aliases
-and merges are expanded, and every expansion counts as a value: a document with more values than its reader allows is
-an error before it takes memory. The C parser calls itself for each level, so depth is bounded while it reads.
+A merge key (`<<`) takes effect at its position: merged keys override the keys before it, and keys after it override
+merged keys. Aliases and merges are expanded, and each expansion counts toward `max_values`, so that a document that
+expands too far fails before it uses memory. The C parser recurses once per level, so depth is limited while parsing.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ _TAGS = {bool: BOOL, int: INT, float: FLOAT, str: STR, type(None): NULL}
 _NUMERIC = frozenset("+-0123456789.")
 _INTEGER = re.compile(r"([-+]?)(?:0([bB])([01]+)|0([xX])([0-9a-fA-F]+)|0([oO]?)([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
-_LONGEST = 22  # digits of an integer of 64 bits, in base 8
-_SHORTEST_EXPONENT, _LONGEST_EXPONENT = -4, 6  # between which Go prints a float as a map key without exponent
+_LONGEST = 22  # digits of a 64-bit integer in base 8
+_SHORTEST_EXPONENT, _LONGEST_EXPONENT = -4, 6  # Go prints a float map key without exponent in this range
 
 
 Repeated = tuple[yaml.ScalarNode, yaml.ScalarNode]  # two equal keys of a mapping
 
 
 def scalar(text: str) -> Any:
-    """The value of a plain scalar: None, a bool, an int of 64 bits (signed or not), a float, or the text itself."""
+    """Return the value of a plain scalar: None, a bool, a 64-bit int (signed or unsigned), a float, or the text."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _NUMERIC:
@@ -90,13 +90,13 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
     """Composes nodes with the tags of `scalar`. Raises yaml.MarkedYAMLError for too much depth or too many nodes."""
 
     def __init__(self, text: str | bytes, max_nodes: int = 0) -> None:
-        """`max_nodes`: of the document, keys included, without what aliases expand to; 0: any number."""
+        """`max_nodes`: limit of nodes per document, including keys, before alias expansion; 0: no limit."""
         super().__init__(text)
         self._depth = self._nodes = 0
         self._max_nodes = max_nodes
 
     def descend_resolver(self, parent: yaml.Node | None, index: Any) -> None:
-        """A node begins."""
+        """Count a node and its depth before the node is composed."""
         self._depth += 1
         self._nodes += 1
         if self._depth > MAX_DEPTH:
@@ -105,34 +105,35 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
             raise TooManyValues
 
     def ascend_resolver(self) -> None:
-        """A node ends."""
+        """Decrease the depth after a node is composed."""
         self._depth -= 1
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
-        """The tag of a node that has none in the text."""
+        """Return the tag of a node without an explicit tag."""
         if kind is yaml.ScalarNode and implicit[0]:
             return MERGE if value == "<<" else _TAGS[type(scalar(value))]
         return str({yaml.ScalarNode: STR, yaml.SequenceNode: f"{TAG}seq", yaml.MappingNode: f"{TAG}map"}[kind])
 
 
 class NotJson(yaml.MarkedYAMLError):
-    """YAML that has no form as JSON; `problem` says so in the words of the Go library, where they are known."""
+    """YAML that cannot be converted to JSON. `problem` has the message of the Go library where one is known."""
 
 
 class TooManyValues(yaml.YAMLError):
-    """The document has more values than its reader allows."""
+    """The document has more values than `max_values`."""
 
 
 def load(text: str | bytes, max_values: int = 0, repeated: list[Repeated] | None = None) -> Any:
-    """The first document as a JSON value, None without one. Raises yaml.YAMLError, or UnicodeDecodeError.
+    """Return the first document as a JSON value, or None if the text has no document.
 
-    `max_values`: of the tree, counting what aliases expand to; 0: any number. `repeated`: see `to_json`.
+    `max_values`: limit of values in the tree after alias expansion; 0: no limit. `repeated`: see `to_json`.
+    Raises yaml.YAMLError, UnicodeDecodeError.
     """
     return next(load_all(text, max_values, repeated), None)
 
 
 def load_all(text: str | bytes, max_values: int = 0, repeated: list[Repeated] | None = None) -> Iterator[Any]:
-    """All documents as JSON values, as `load` reads one."""
+    """Yield all documents as JSON values; arguments and errors as in `load`."""
     loader = Loader(text, 2 * max_values and 2 * max_values + 1)
     try:
         while loader.check_node():
@@ -142,24 +143,27 @@ def load_all(text: str | bytes, max_values: int = 0, repeated: list[Repeated] | 
 
 
 def to_json(root: yaml.Node, max_values: int = 0, repeated: list[Repeated] | None = None) -> Any:
-    """A composed node as a JSON value. A key that stands again in a mapping counts, and is appended to `repeated`.
+    """Convert a composed node to a JSON value.
 
+    The last of several equal keys of a mapping wins; each pair is appended to `repeated`.
     Raises yaml.MarkedYAMLError, TooManyValues.
     """
     return _Conversion(max_values, [] if repeated is None else repeated).value(root)
 
 
 class _Conversion:
-    """One pass over the nodes of a document."""
+    """Converts the nodes of one document in one pass."""
 
     def __init__(self, max_values: int, repeated: list[Repeated]) -> None:
         self._left = max_values or math.inf
         self._repeated = repeated
-        self._open: set[int] = set()  # the collections around the current node
+        self._open: set[int] = (
+            set()
+        )  # ids of the collections that enclose the current node, to detect recursive aliases
 
     def value(self, node: yaml.Node) -> Any:
         self._left -= 1
-        if self._left < -1:  # the root is no value of its own
+        if self._left < -1:  # the root does not count as a value
             raise TooManyValues
         if isinstance(node, yaml.ScalarNode):
             return _checked(node)
@@ -190,7 +194,7 @@ class _Conversion:
         return tree
 
     def _merged(self, node: yaml.Node) -> dict[str, Any]:
-        """What a merge key brings; of a list of mappings the first counts."""
+        """Return the keys that a merge key adds. In a list of mappings, earlier mappings override later ones."""
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         if not all(isinstance(source, yaml.MappingNode) for source in sources):
             raise _not_json("yaml: map merge requires map or sequence of maps as the value", node)
@@ -201,7 +205,7 @@ class _Conversion:
 
 
 def _checked(node: yaml.ScalarNode) -> Any:
-    """The JSON value of a scalar. An explicit tag asks for its type; one that is not of YAML's own says nothing."""
+    """Return the JSON value of a scalar. An explicit YAML tag requires its type; application tags are ignored."""
     tag, text = node.tag, str(node.value)
     if tag == STR:
         return text
@@ -237,7 +241,7 @@ def _decoded(node: yaml.ScalarNode) -> str:
 
 
 def json_number(value: float) -> int | float:
-    """A float as it is after Go wrote it as JSON and read it again: whole numbers that 64 bits hold are integers."""
+    """Return a float after a JSON round trip in Go, which turns whole numbers within 64 bits into integers."""
     if value.is_integer() and abs(value) < 1e21:
         whole = int(Decimal(repr(value)))
         return whole if -(2**63) <= whole < 2**64 else value
@@ -245,7 +249,7 @@ def json_number(value: float) -> int | float:
 
 
 def key_name(key: yaml.Node) -> str:
-    """The name of a field. Keys of other types become strings."""
+    """Return a mapping key as a field name. Keys of other types become strings."""
     if not isinstance(key, yaml.ScalarNode):
         raise _not_json("yaml: invalid map key: a list or a mapping", key)
     if key.tag == STR:
@@ -259,7 +263,7 @@ def key_name(key: yaml.Node) -> str:
 
 
 def _float_name(text: str, value: float) -> str:
-    """A float as Go's FormatFloat(value, 'g', -1, 32) writes it."""
+    """Format a float as Go's `strconv.FormatFloat(value, 'g', -1, 32)` does."""
     if not math.isfinite(value):
         return text.lower()
     single = struct.unpack("f", struct.pack("f", value))[0]

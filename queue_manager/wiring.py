@@ -1,6 +1,6 @@
-"""The composition root: every controller is attached to a runtime here, for each shell alike.
+"""The composition root: attaches every controller to a runtime, for all shells in the same way.
 
-One convention: a controller is attached before its runtime starts, in one of two ways that do the same.
+A controller is attached before its runtime starts, in one of two equivalent ways:
 
     Controller(runtime, ...)        a controller of `queue_manager`: its constructor subscribes it to the caches and
                                     registers its workers and tasks with the runtime
@@ -45,13 +45,13 @@ from queue_manager.scheduler.workload_writer import WorkloadWriter
 
 @dataclass(frozen=True, slots=True)
 class QueueManager:
-    """What a shell needs of the attached queue controllers."""
+    """The parts of the attached queue controllers that a shell uses."""
 
     quota_cache: QuotaCache
     scheduler: Scheduler
-    permits: PodPermits  # which Jobs may have pods, for the Job controller
+    permits: PodPermits  # decides for the Job controller which Jobs may have pods
     admission: tuple[JobAdmission | QueueAdmission | WithoutEffectWarnings, ...]  # plugins for the embedded API server
-    reconfigure: Callable[[KueueConfig], None]  # takes a configuration that `configuration.reloading` accepts
+    reconfigure: Callable[[KueueConfig], None]  # applies a configuration that `configuration.reloading` accepts
 
 
 @overload
@@ -86,9 +86,9 @@ def attach_controllers(
 ) -> QueueManager | None:
     """Attach the chosen controllers to a runtime that has not started yet. Returns the queue, or None without `queue`.
 
-    `job_controller`: options of the embedded Job controller; None: Kubernetes' own runs the Jobs. With `queue` it
-    creates pods only for Jobs that the queue permits. `pod_keeping`: also collect lost pods and clear stale
-    disruptions, for clusters without kube-controller-manager.
+    `job_controller`: options of the embedded Job controller; None if kube-controller-manager runs the Jobs. With
+    `queue` the embedded controller creates pods only for Jobs that the queue permits. `pod_keeping`: also run pod
+    garbage collection and clear stale disruption conditions, for clusters without kube-controller-manager.
     """
     manager = attach_queue_controllers(runtime, config) if queue else None
     if job_controller is not None:
@@ -149,6 +149,6 @@ class _SubmissionContexts:
 
 
 def _ownership(meta: Json) -> Job:
-    """A Job with only the fields by which `JobStanding.parent` finds its parent."""
+    """Return a Job with only the metadata that `JobStanding.parent` needs to find the parent."""
     kept = {name: meta[name] for name in ("namespace", "labels", "ownerReferences") if meta.get(name)}
     return msgspec.convert({"metadata": kept}, Job)

@@ -1,4 +1,4 @@
-"""What is wrong with a text that is not YAML, in words for its author. The parser's own words name its grammar."""
+"""Explains YAML syntax errors to the author of the text. The parser's messages refer to grammar rules instead."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import contextlib
 
 import yaml
 
-LONGEST = 100_000  # characters: it is scanned a second time, in Python
+LONGEST = 100_000  # characters; longer texts are not scanned again, because the scan runs in Python
 _NAMES = {"[": "list", "{": "mapping"}
 
 
 def explained(text: str, error: yaml.MarkedYAMLError) -> str:
-    """One clause; the parser's problem where nothing better is known."""
+    """Return one clause that explains the error; the parser's own message if no better one is known."""
     problem = str(error.problem or error.context)
     if problem.startswith(("expected", "did not find expected")):
         bracket = unclosed(text)
@@ -26,13 +26,13 @@ def explained(text: str, error: yaml.MarkedYAMLError) -> str:
 
 
 def _alias(text: str, mark: yaml.Mark) -> str:
-    """`*name` as it stands there."""
+    """Return the alias at this position, `*name`."""
     rest = text.splitlines()[mark.line][mark.column :].split()
     return rest[0].rstrip(",]}") if rest else ""
 
 
 def unclosed(text: str) -> str:
-    """The innermost bracket, "[" or "{", that is still open where the text ends or cannot be read; or empty."""
+    """Return the innermost bracket, "[" or "{", that is open where the text or its readable part ends, or ""."""
     opened: list[str] = []
     with contextlib.suppress(yaml.YAMLError):
         for token in yaml.scan(text if len(text) <= LONGEST else ""):

@@ -1,8 +1,8 @@
-"""What commands that change something have in common: a line for each change as it is made, JSON at the end.
+"""Reporting shared by commands that change objects: one line per change as it is made, or JSON at the end.
 
-Once nobody reads standard output any more (a broken pipe, a full disk), the command still makes all the changes that
-it was asked for, and reports the rest of them on standard error. A dry run changes nothing, so it just ends. A command
-that is cut short (Ctrl-C, an API server that stops answering) reports the changes it has made before it ends.
+If standard output fails (a broken pipe, a full disk), the command still makes all requested changes, and reports the
+remaining ones on standard error. A dry run makes no changes, so it ends at once. A command that is interrupted
+(Ctrl-C, an API server that stops responding) reports the changes it has made before it ends.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _CODES = {"failed": EXIT_ERROR, "refused": EXIT_NEVER}
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One object and what came of it.
+    """One object and the result of its change.
 
-    result: "reactivated", "held" and the like, "unchanged", "refused" (it makes no sense), "failed" (the API said no).
+    `result`: a verb such as "reactivated" or "held"; "unchanged"; "refused" (the change does not apply to the object);
+    "failed" (the API server rejected it).
     """
 
     kind: str
@@ -40,13 +41,13 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Report:
-    """Reports what was done, as it is done. A context manager, for what is still to be printed if it is left early."""
+    """Reports changes as they are made. As a context manager it also prints pending results if the block raises."""
 
     def __init__(self, form: str, *, dry_run: bool) -> None:
         self.rows: list[Done] = []
         self._table = form == "table"
         self._dry_run = dry_run
-        self._unread = False  # standard output takes nothing more
+        self._unread = False  # whether standard output has failed
 
     def add(self, kind: str, namespace: str, name: str, result: str, note: str) -> None:
         row = Done(kind=kind, namespace=namespace, name=name, result=result, note=note, dry_run=self._dry_run)
@@ -58,7 +59,7 @@ class Report:
         self.add(kind, namespace, name, "failed", f"{error.status} {error.reason}: {error.message}")
 
     async def made(self, kind: str, key: Key, change: Awaitable[None]) -> bool:
-        """Whether the change was made; if not, or if nobody knows, its row is added here."""
+        """Make the change; return whether it succeeded. If it failed or its outcome is unknown, add its row."""
         try:
             await change
         except ApiError as error:
@@ -79,7 +80,7 @@ class Report:
             self._print_json()
 
     def end(self, empty: str) -> int:
-        """Print what is printed at the end; the exit code of the command."""
+        """Print the final output; return the exit code of the command."""
         self._print_json()
         if self._table and not self.rows:
             sys.stdout.write(empty + "\n")
@@ -94,12 +95,12 @@ class Report:
         text = f"{line(row)}\n"
         if row.result not in _CODES and not self._unread and self._written(text):
             return
-        with contextlib.suppress(OSError):  # standard error may be the same broken pipe
+        with contextlib.suppress(OSError):  # standard error may be the same broken pipe as standard output
             sys.stderr.write(text)
             sys.stderr.flush()
 
     def _written(self, text: str) -> bool:
-        """Whether standard output took the text. Raises the OSError if nothing has been changed."""
+        """Write to standard output; return whether that succeeded. Raises the OSError if nothing was changed yet."""
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -112,7 +113,7 @@ class Report:
 
 
 def line(row: Done) -> str:
-    """`default/sort reactivated: back in line of ...`."""
+    """Format a row as one line, e.g. `default/sort reactivated: ...`."""
     name = f"{row.namespace}/{row.name}" if row.namespace else row.name
     kind = "" if row.kind == "Job" else f"{row.kind} "
     would = "would be " if row.dry_run and row.result not in (*_CODES, "unchanged") else ""

@@ -10,7 +10,7 @@ from queue_manager.operator.permissions import ALL
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 OWN = "default: that of the context, else default"
-MAX_NODES = 1000  # each has a watch of its own; more take longer to start than anybody waits
+MAX_NODES = 1000  # each node opens a watch of its own; more nodes take too long to start
 
 
 def parser() -> argparse.ArgumentParser:
@@ -55,7 +55,7 @@ def add_up(commands: Commands) -> None:
 
 
 def add_user_commands(commands: Commands) -> None:
-    """What shows all Jobs and queues, and submits."""
+    """Add the commands that list all Jobs and queues, submit Jobs, and run a demo or the manager."""
     ps = commands.add_parser("ps", help="one line per Job: queue, priority, state, pods, time, reason")
     add_client_options(ps)
     add_scope_options(ps)
@@ -107,7 +107,7 @@ def add_manager(commands: Commands) -> None:
 
 
 def add_operator_commands(commands: Commands) -> None:
-    """What looks at and acts on single Jobs and queues. The changes are API patches that kubectl can do as well."""
+    """Add the commands that inspect and change single Jobs and queues, by API patches that kubectl could send too."""
     show = commands.add_parser("show", help="all about one Job: state, history, pods, retries, what happens next")
     show.add_argument("job", metavar="JOB", help="its name, or NAMESPACE/NAME")
     add_namespace_option(show)
@@ -194,8 +194,8 @@ def add_client_options(command: argparse.ArgumentParser) -> None:
 
 
 def span(text: str) -> float:
-    """A duration as in the configuration ("10s", "1m30s"), in seconds."""
-    from queue_manager import durations  # only commands that need it pay for its import
+    """Parse a duration as in the configuration ("10s", "1m30s"); return seconds."""
+    from queue_manager import durations  # imported late: most commands do not need it
 
     try:
         seconds = durations.parse(text).total_seconds()

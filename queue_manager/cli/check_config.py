@@ -1,6 +1,6 @@
-"""`sluice check-config F`: every mistake with its line, or the configuration with all defaults filled in.
+"""`sluice check-config F`: prints all errors with their lines, or the configuration with all defaults filled in.
 
-Mistakes and settings without effect go to standard error, the configuration to standard output.
+Errors and settings without effect go to standard error, the configuration to standard output.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read(file: str) -> KueueConfig:
-    """The configuration of a file, or of standard input for `-`."""
+    """Return the configuration in a file, or on standard input for `-`."""
     if file != "-":
         return load(file)
     try:
         text = sys.stdin.read()
-        if not text.strip():  # the command before the pipe has failed
+        if not text.strip():  # empty input means that the command before the pipe failed
             raise CommandRefused(f"{STDIN}: nothing in it", EXIT_NEVER)
         return loads(text, STDIN, own_namespace=own_namespace())
     except UnicodeDecodeError as error:

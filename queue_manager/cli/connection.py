@@ -1,4 +1,4 @@
-"""Which cluster a client command talks to."""
+"""Selects the cluster of a client command and connects to it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NOT_LOGGED_IN = 401
 
 
 def one_namespace(args: argparse.Namespace) -> str:
-    """What may help who asked for all namespaces and may not see them."""
+    """Return advice for a user who may not list all namespaces; "" if the command named a namespace."""
     return "" if args.namespace else "-n NAMESPACE asks for one namespace only"
 
 
 def home() -> Path:
-    """The user's home directory. Refusal where there is none: in a container one may be a mere number."""
+    """Return the user's home directory. Raises CommandRefused if unknown, e.g. for a bare UID in a container."""
     try:
         return Path.home()
     except RuntimeError as error:
@@ -34,14 +34,14 @@ def home() -> Path:
 
 
 def default_data_dir() -> Path:
-    """Where `sluice up` keeps its cluster: $SLUICE_DATA_DIR, else ~/.sluice."""
+    """Return the data directory of `sluice up`: $SLUICE_DATA_DIR, else ~/.sluice."""
     return Path(os.environ.get("SLUICE_DATA_DIR") or home() / ".sluice")
 
 
 def find_kubeconfig(chosen: str | None) -> Path:
-    """The file named on the command line, else $KUBECONFIG, else that of `sluice up`, else kubectl's.
+    """Return the file given on the command line, else $KUBECONFIG, else that of `sluice up`, else kubectl's.
 
-    Of a $KUBECONFIG with several files the first that exists counts.
+    If $KUBECONFIG lists several files, the first existing one is used.
     """
     if chosen:
         candidates = [Path(chosen)]
@@ -59,7 +59,7 @@ def find_kubeconfig(chosen: str | None) -> Path:
 
 
 def home_of(args: argparse.Namespace) -> str:
-    """The namespace that a command means where none is named: that of the context, else `default`, as kubectl."""
+    """Return the default namespace of commands: that of the context, else `default`, as in kubectl."""
     path = find_kubeconfig(args.kubeconfig)
     with _readable(path):
         return kubeconfigs.namespace(path, args.context) or "default"
@@ -67,7 +67,7 @@ def home_of(args: argparse.Namespace) -> str:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """What is wrong with a kubeconfig becomes a Refusal that names it."""
+    """Convert errors in a kubeconfig to a CommandRefused that names the file."""
     try:
         yield
     except (OSError, ValueError, KeyError) as error:
@@ -76,24 +76,24 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 class NoAnswer(Exception):
-    """The API server did not answer. Not an OSError, so that a broken pipe of our output is not taken for one."""
+    """The API server did not respond. Not an OSError, so that it differs from a broken pipe on standard output."""
 
 
 class _Answering(Relay):
     async def request(self, request: Request) -> Response:
         try:
             return await super().request(request)
-        except CredentialsError:  # an OSError as well
+        except CredentialsError:  # a subclass of OSError that must not become NoAnswer
             raise
         except OSError as error:
-            raise NoAnswer(str(error) or "it took too long") from error  # a timeout has no text
+            raise NoAnswer(str(error) or "it took too long") from error  # a TimeoutError has no text
 
 
 @asynccontextmanager
 async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str = "") -> AsyncIterator[Client]:
-    """A client of the chosen cluster. Raises Refusal if the cluster does not answer or refuses a request.
+    """Yield a client of the chosen cluster. Raises CommandRefused if it does not respond or rejects a request.
 
-    `forbidden`: advice for a user who lacks a right.
+    `forbidden`: advice for a user who lacks a permission.
     """
     path = find_kubeconfig(kubeconfig)
     with _readable(path):
@@ -103,7 +103,7 @@ async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str
     except ApiError as error:
         if error.is_unauthorized:
             raise CommandRefused(f"the cluster of {path} does not accept our credentials (401): log in anew") from error
-        if error.is_not_found and error.reason != "NotFound":  # not an object, but a path that is not served
+        if error.is_not_found and error.reason != "NotFound":  # the path is not served, rather than an object absent
             raise CommandRefused(f"the cluster of {path} {NOT_INSTALLED}") from error
         advice = f"; {forbidden}" if forbidden and error.is_forbidden else ""
         raise CommandRefused(f"{error.status} {error.reason}: {error.message}{advice}") from error

@@ -1,9 +1,9 @@
-"""`sluice crds`: the definitions of the queue's kinds, for `kubectl apply -f -`, and the end of their deletion.
+"""`sluice crds`: prints the queue's CRDs for `kubectl apply -f -`, and completes their deletion.
 
-To remove the queue from a cluster and keep what runs, stop every `sluice manager` first: a manager stops each Job whose
-Workload is deleted. Workloads, ClusterQueues and ResourceFlavors carry a finalizer that only a manager removes, so that
-`sluice crds | kubectl delete -f -` then waits. `sluice crds --finish-delete` ends that: it removes the finalizer from
-the objects that are being deleted, and from no others.
+To remove the queue from a cluster but keep running Jobs, first stop every `sluice manager`: a manager stops each Job
+whose Workload is deleted. Workloads, ClusterQueues and ResourceFlavors have a finalizer that only a manager removes,
+so `sluice crds | kubectl delete -f -` then blocks. `sluice crds --finish-delete` removes the finalizer from the
+objects that have a deletionTimestamp, and from no others.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def _finish_delete(args: argparse.Namespace) -> int:
 
 
 async def finish_delete(client: Client, report: Report, *, dry_run: bool) -> None:
-    """Take the queue's finalizer off all objects of its kinds that are being deleted."""
+    """Remove the queue's finalizer from all objects of its kinds that have a deletionTimestamp."""
     async for resource, obj in _held(client):
         meta = obj.metadata
         rest = [finalizer for finalizer in meta.finalizers if finalizer != keys.FINALIZER]
@@ -69,7 +69,7 @@ async def finish_delete(client: Client, report: Report, *, dry_run: bool) -> Non
         try:
             await patch(client, resource, meta.key, change, dry_run=dry_run)
         except ApiError as error:
-            if not error.is_not_found:  # else it is gone already
+            if not error.is_not_found:  # a 404 means that the object is already gone
                 report.failed(resource.kind, *meta.key, error)
             continue
         report.add(resource.kind, *meta.key, "released", f"finalizer {keys.FINALIZER} removed")
@@ -82,7 +82,7 @@ async def _held(client: Client) -> AsyncIterator[tuple[Resource, Object]]:
         except ApiError as error:
             if not error.is_not_found:
                 raise
-            continue  # its definition is gone, and all its objects with it
+            continue  # the CRD is deleted, and its objects with it
         for obj in objects:
             if obj.metadata.deletion_timestamp is not None and keys.FINALIZER in obj.metadata.finalizers:
                 yield resource, obj

@@ -1,4 +1,4 @@
-"""`sluice deactivate`: Jobs stopped and kept out of line. One merge patch of spec.active each."""
+"""`sluice deactivate`: sets spec.active of Workloads to false, which stops their Jobs and dequeues them."""
 
 from __future__ import annotations
 

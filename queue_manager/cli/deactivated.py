@@ -1,4 +1,4 @@
-"""`sluice deactivated`: the Jobs that wait for an operator."""
+"""`sluice deactivated`: lists the deactivated Jobs, which stay stopped until an operator acts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from queue_manager.visibility.inbox import InboxRow, inbox
 from queue_manager.visibility.wire_types import Event, Pod
 
 T = TypeVar("T")
-LOGS = 100  # each costs a request
+LOGS = 100  # at most this many log requests
 
 COLUMNS = (
     output.TableColumn("NAMESPACE", lambda row: row.namespace),
@@ -58,7 +58,7 @@ async def _rows(args: argparse.Namespace) -> list[InboxRow]:
 
 
 async def failures_of(client: Client, workloads: list[Workload], namespace: str) -> dict[str, Failure]:
-    """How the pods of these Workloads failed, as far as their Jobs and pods may be read."""
+    """Return the pod failures of these Workloads, as far as the user may read their Jobs and pods."""
     if not workloads:
         return {}
     pods = await _readable(client.list(PODS, namespace, field_selector="status.phase=Failed", type=Pod))
@@ -68,7 +68,7 @@ async def failures_of(client: Client, workloads: list[Workload], namespace: str)
 
 
 async def _readable(listed: Coroutine[None, None, list[T]]) -> list[T]:
-    """The list; empty where this user may not read it."""
+    """Return the list, empty if the user may not read it."""
     try:
         return await listed
     except ApiError as error:
@@ -78,7 +78,7 @@ async def _readable(listed: Coroutine[None, None, list[T]]) -> list[T]:
 
 
 async def with_logs(client: Client, failed: dict[str, Failure]) -> dict[str, Failure]:
-    """With the last line of the log of each, for at most LOGS of them."""
+    """Add the last log line to at most LOGS failures."""
 
     some = dict(list(failed.items())[:LOGS])
     read = await asyncio.gather(*(with_log(client, failure) for failure in some.values()))

@@ -1,8 +1,8 @@
-"""What is wrong with a Job that the API server could not decode, in the user's words and with its line.
+"""Explains why the API server could not decode a Job, with the line of each error in the manifest.
 
-A refusal of the decoder has no causes with fields, as one of the validation has. It names unknown fields by their path,
-and a value of a wrong type in the words of Go's decoder, without indexes of lists and keys of maps. So such values are
-looked for here, by the same walk over the same types as on the embedded server:
+Unlike validation errors, decoding errors have no causes with field paths. The server names unknown fields by path, but
+reports a value of a wrong type by Go struct field, without list indexes and map keys. This module finds such values by
+walking the manifest along the same types as the embedded server:
 
     strict decoding error: unknown field "spec.paralelism", unknown field "spec.template.spec.containers[0].img"
     json: cannot unmarshal string into Go struct field JobSpec.spec.parallelism of type int32
@@ -21,8 +21,8 @@ from queue_manager.local.schema.shapes import INT_LIMITS, Field, Shape, shape_of
 from queue_manager.local.schema.typed import Trail, Undecodable, Walk, quantity
 
 JOB = "io.k8s.api.batch.v1.Job"
-MAX_QUOTED = 60  # characters of a value
-Steps = tuple[tuple[str | int, bool], ...]  # each a field (True), or a key of a map or an index of a list
+MAX_QUOTED = 60  # characters of a quoted value
+Steps = tuple[tuple[str | int, bool], ...]  # (field, True), or (map key or list index, False)
 _NOT_DECODED = "cannot be handled as a Job"
 _STRICT = re.compile(r'(unknown|duplicate) field "((?:[^"\\]|\\.)*)"')
 _KINDS = {str: "a string", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
@@ -35,7 +35,7 @@ _WANTED = {
 
 
 def explain_decoding(manifest: Manifest, message: str) -> list[str]:
-    """One line for each mistake in a manifest that the server's decoder has refused; empty if none is found."""
+    """Return one line per error in a manifest that the server failed to decode; empty if none is found."""
     if _NOT_DECODED not in message:
         return []
     if strict := _STRICT.findall(message):
@@ -46,19 +46,19 @@ def explain_decoding(manifest: Manifest, message: str) -> list[str]:
 
 
 class _Search(Walk):
-    """Finds every value that cannot be decoded, where a server reports the first."""
+    """Finds all values that cannot be decoded; a server reports only the first."""
 
     __slots__ = ("problems",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.problems: list[tuple[Steps, str]] = []  # the way to a value, and the form that it must have
+        self.problems: list[tuple[Steps, str]] = []  # the path to a value, and the expected form
 
     def value(self, shape: Shape, item: Json, trail: Trail) -> Json:
         try:
             return super().value(shape, item, trail)
         except Undecodable:
-            if shape.form == "map" and isinstance(item, dict):  # of quantities
+            if shape.form == "map" and isinstance(item, dict):  # a map of quantities
                 for key in item:
                     if not _is_quantity(item[key]):
                         self._note((trail, key), "quantity")
@@ -71,7 +71,8 @@ class _Search(Walk):
 
     def _note(self, trail: Trail, form: str) -> None:
         self.problems.append((_steps(trail), form))
-        self.wrong = f"{len(self.problems)} problems"  # each one changes it: the walk remembers parts without any
+        # The text must change with each problem: the walk caches parts that have none.
+        self.wrong = f"{len(self.problems)} problems"
 
 
 def _is_quantity(item: Json) -> bool:
@@ -83,7 +84,7 @@ def _is_quantity(item: Json) -> bool:
 
 
 def _steps(trail: Trail | None) -> Steps:
-    """The steps from the root; a field by its name."""
+    """Return the steps from the root to a value."""
     steps: list[tuple[str | int, bool]] = []
     while trail is not None:
         trail, step = trail

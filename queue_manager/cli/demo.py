@@ -1,4 +1,4 @@
-"""`sluice demo`: a temporary cluster with little quota, a dozen Jobs, the queue live, and what became of them."""
+"""`sluice demo`: runs a dozen Jobs on a temporary cluster with little quota, shows the queue and the results."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.visibility.job_states import JobRow, JobState
 
 ENDED = (JobState.SUCCEEDED, JobState.FAILED)
-EXPECT = "sluice/expect"  # annotation of a sample Job: the condition it must end with
+EXPECT = "sluice/expect"  # annotation of a sample Job: its expected final condition
 REFRESH = 0.25  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What became of one Job. Times in seconds."""
+    """The result of one Job. Times are in seconds."""
 
     name: str
     queue: str
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:
         try:
             outcomes = asyncio.run(demo(Path(folder), args.timeout, quiet=args.output == "json"))
-        except asyncio.CancelledError:  # at a signal; all has been stopped
+        except asyncio.CancelledError:  # on a signal; the cluster has already stopped
             raise KeyboardInterrupt from None
     as_expected = all(outcome.as_expected for outcome in outcomes)
     output.show(args.output, SUMMARY, outcomes, "no Jobs ran")
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[DemoResult]:
-    """Run all samples on a cluster in `folder`; one Outcome a Job, also for those not ended in `timeout` seconds."""
+    """Run all samples on a cluster in `folder` for at most `timeout` seconds; return one result per Job."""
     if task := asyncio.current_task():
         stop_on_signals(task.cancel)
     options = ClusterOptions(data_dir=folder, nodes=2, cpu="2", memory="4Gi", first_queue=False)
@@ -103,7 +103,7 @@ async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[Dem
 
 
 async def watch(client: Client, console: Console) -> None:
-    """Show Jobs and queues until every Job has ended: redrawn on a terminal, a line for each change elsewhere."""
+    """Show Jobs and queues until every Job has ended: redraw on a terminal, else print one line per change."""
     if console.is_terminal and not console.quiet:
         with Live(console=console, refresh_per_second=8, transient=True) as live:
             rows = await ps.job_table(client)
@@ -138,7 +138,7 @@ def _all_ended(rows: Sequence[JobRow]) -> bool:
 
 
 async def outcomes(client: Client) -> list[DemoResult]:
-    """One Outcome a Job, in order of their start."""
+    """Return one result per Job, ordered by start time."""
     rows = {row.name: row for row in await ps.job_table(client)}
     jobs = await client.list(JOBS, type=Job)
     late = max((job.status.start_time for job in jobs if job.status.start_time), default=None)
@@ -164,7 +164,7 @@ async def outcome(client: Client, job: Job, row: JobRow) -> DemoResult:
 
 
 async def last_line(client: Client, job: Job) -> str:
-    """The last line that the newest pod of a Job printed; empty when it printed nothing."""
+    """Return the last log line of a Job's newest pod, or "" if it printed nothing."""
     pods = await client.list(
         PODS, job.metadata.namespace, label_selector=f"{CONTROLLER_UID}={job.metadata.uid}", type=Pod
     )

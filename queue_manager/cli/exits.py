@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 EXIT_OK = 0
-EXIT_UNEXPECTED = 1  # it ended, but not as expected
-EXIT_NEVER = 2  # refused for what was asked: asking again will not help
-EXIT_ERROR = 3  # it could not be done, as things are
+EXIT_UNEXPECTED = 1  # the operation completed with an unexpected result
+EXIT_NEVER = 2  # the request itself is refused: repeating it does not help
+EXIT_ERROR = 3  # the operation is not possible in the current circumstances
 
 
 class CommandRefused(Exception):
-    """The command cannot do what it was asked; the text says why and what to do."""
+    """The command cannot be carried out; the text gives the reason and the remedy."""
 
     def __init__(self, message: str, code: int = EXIT_ERROR) -> None:
         super().__init__(message)

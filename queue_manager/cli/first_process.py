@@ -1,11 +1,12 @@
-"""What the first process of a PID namespace (a container without an init of its own) owes to the others in it.
+"""Makes PID 1 of a PID namespace (a container without an init) act as an init process.
 
-Theory. To the first process go all those whose parents have ended: the writers of logs, and daemons that pods leave
-behind. Nobody else can reap them, and one that is not reaped holds its pid for ever. The kernel also keeps from it
-every signal that it does not handle, so that a second Ctrl-C would not end it. So the first process becomes an init:
-a child of it goes on with the program, while it reaps what ends, passes signals on, and ends as the child does.
+The kernel reparents orphans to PID 1: log writers, and daemons that pods leave behind. Only PID 1 can reap them, and a
+zombie keeps its PID. The kernel also discards every signal to PID 1 that it does not handle, so a second Ctrl-C would
+not end the program. Therefore PID 1 forks: the child runs the program, while PID 1 reaps orphans, forwards signals,
+and exits with the status of the child.
 
-What the terminal sends goes to the whole process group, the child in it; only what processes send is passed on.
+Signals from the terminal reach the whole process group, including the child. Only signals sent by processes are
+forwarded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _PASSED_ON = {s for s in signal.valid_signals() if s < 32 and s not in (signal.S
 
 
 def leave() -> None:
-    """Return in a process that is not the first one of its namespace. Called before there is any thread."""
+    """Return in a process other than PID 1: this one, or a forked child. Must be called before any thread starts."""
     if os.getpid() != 1:
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
@@ -28,7 +29,7 @@ def leave() -> None:
 
 
 def _init(child: int) -> int:
-    """Reap and pass on until the child has ended; its exit code, 128 + the signal that ended it as shells say it."""
+    """Reap and forward until the child exits; return its exit code, or 128 + signal as shells do."""
     while True:
         heard = signal.sigwaitinfo(_PASSED_ON)
         if heard.si_signo != signal.SIGCHLD:

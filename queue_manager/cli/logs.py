@@ -1,4 +1,4 @@
-"""What the pods of Jobs printed."""
+"""Reads the last log lines of pods."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from queue_manager.engine.transport import Request
 from queue_manager.visibility.failures import Failure
 
 LINE_BYTES = 4096
-NODE_SECONDS = 5  # the API server asks the node, which may be gone
+NODE_SECONDS = 5  # timeout: the API server proxies to the node, which may be gone
 
 
 async def last_line(client: Client, namespace: str, pod: str, container: str = "") -> str:
-    """The last line of a container's log; empty if it printed nothing, or its log is gone or cannot be read."""
+    """Return the last line of a container's log; "" if the log is empty, gone or unreadable."""
     query = {"tailLines": "1", "limitBytes": str(LINE_BYTES), **({"container": container} if container else {})}
     path = PODS.path(namespace, pod, "log")
     try:
         answer = await client.transport.request(Request("GET", path, query=query, accept="*/*", timeout=NODE_SECONDS))
-    except (NoAnswer, OSError):  # its node does not answer
+    except (NoAnswer, OSError):  # the node does not respond
         return ""
     return answer.body.decode("utf-8", "replace").strip() if answer.status == 200 else ""
 
 
 async def with_log(client: Client, failure: Failure) -> Failure:
-    """With the last line of the log of the container that failed."""
+    """Return the failure with the last log line of the failed container."""
     line = await last_line(client, failure.namespace, failure.pod, failure.container)
     return msgspec.structs.replace(failure, last_line=line)

@@ -1,13 +1,13 @@
 """The `sluice` command.
 
-This module imports almost nothing, so that a Ctrl-C during the imports of a command ends it without a traceback.
+This module imports almost nothing at module level, so that `main` handles a Ctrl-C during the imports of a command.
 """
 
 from __future__ import annotations
 
 import sys
 
-TYPE_CHECKING = False  # typing's own takes a while to be read
+TYPE_CHECKING = False  # avoids the import of typing, which is slow
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
@@ -18,9 +18,9 @@ BROKEN_PIPE = 141  # SIGPIPE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 fine, 1 not as expected, 2 refused or never, 3 error.
+    """Run one command; return the exit code: 0 success, 1 unexpected result, 2 refused or never, 3 error.
 
-    141 if the reader of its output went away, as of a program that SIGPIPE ends.
+    130 after Ctrl-C, and 141 if the reader of the output exited, as for a program that SIGPIPE ends.
     """
     try:
         return command(argv)
@@ -47,7 +47,7 @@ def command(argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         streams.give_up()
         return BROKEN_PIPE
-    except OSError as error:  # a full disk, say
+    except OSError as error:  # e.g. a full disk
         streams.give_up()
         print(streams.printable(f"{name}: {error}"), file=sys.stderr)  # noqa: T201
         return EXIT_ERROR
@@ -55,7 +55,7 @@ def command(argv: Sequence[str] | None) -> int:
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Raises SystemExit for --help and mistakes, after what argparse printed has reached its reader."""
+    """Parse the arguments. Raises SystemExit for --help and usage errors, after flushing argparse's output."""
     from queue_manager.cli.arguments import parser
 
     try:

@@ -1,6 +1,6 @@
-"""`sluice manager`: the controllers against a Kubernetes cluster, until SIGTERM.
+"""`sluice manager`: runs the controllers against a Kubernetes cluster until SIGTERM.
 
-Installs nothing. What keeps it from starting is said in one line, with exit code 3.
+The command installs nothing. If it cannot start, it prints the reason in one line and exits with code 3.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def run(args: argparse.Namespace) -> int:
-    first_process.leave()  # in a container; else nothing would stop it before it handles SIGTERM
+    first_process.leave()  # as PID 1 of a container, the process ignores SIGTERM until a handler is installed
     log.configure(logging.INFO)
     tune_garbage_collector()
     descriptors.raise_limit()
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         config = read_config(args.config)
         with event_loop() as loop:
             loop.run(manage(args, config))
-    except BrokenPipeError:  # nobody reads our output: main ends the command
+    except BrokenPipeError:  # the reader of the output has exited: `main` ends the command
         raise
     except CannotStart as error:
         raise CommandRefused(str(error)) from error
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
-    """Check, start, work, stop."""
+    """Run the preflight checks, then the controllers and probes until a signal."""
     transport = connect(reader(args.kubeconfig, args.context))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
@@ -76,7 +76,7 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
 
 
 def candidate(transport: ClusterTransport, settings: LeaderElection) -> Election | None:
-    """In the election of the one manager that works, where that is wanted and there is a place for it."""
+    """Return a candidate for the Lease if leader election is enabled and the namespace of the Lease is known."""
     if not settings.leader_elect:
         return None
     namespace = settings.resource_namespace or transport.access.namespace
@@ -98,7 +98,7 @@ def connect(read: Callable[[], Access]) -> ClusterTransport:
 
 
 def reader(path: str | None, context: str | None) -> Callable[[], Access]:
-    """How to connect: by the kubeconfig named, else as a pod of the cluster, else by kubectl's own kubeconfig."""
+    """Return a function that reads the access: the given kubeconfig, else in-cluster, else kubectl's default."""
     if path is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return kubeconfig.service_account
     files = [path] if path else (os.environ.get("KUBECONFIG") or "").split(os.pathsep)
@@ -108,7 +108,7 @@ def reader(path: str | None, context: str | None) -> Callable[[], Access]:
 
 
 def read_config(path: str | None) -> KueueConfig:
-    """The configuration of a file, or the defaults. Raises CannotStart with all its errors."""
+    """Return the configuration in a file, or the defaults. Raises CannotStart with all errors of the file."""
     if path is None:
         return KueueConfig()
     try:

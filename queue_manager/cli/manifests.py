@@ -1,4 +1,4 @@
-"""Manifests from files, folders or standard input, each value with the line it stands on."""
+"""Reads manifests from files, folders or standard input, and keeps the line number of each value."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from queue_manager import kube_yaml
 from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.yaml_problems import explained
 
-# An anchor that is used over and over can make a small file expand without end.
+# Nested aliases can make a small file expand exponentially.
 MAX_NODES = 200_000
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One document of a file. `tree` is what it says, `root` remembers where."""
+    """One document of a file. `tree` is its content; `root` has the YAML nodes with their positions."""
 
     source: str
     tree: dict[str, Any]
     root: yaml.MappingNode
 
     def place(self, field: str = "") -> str:
-        """`file:line` of a field path like spec.template.spec.containers[0].image, or of what holds it."""
+        """Return `file:line` of a field path like spec.template.spec.containers[0].image, or of its nearest parent."""
         node: yaml.Node = self.root
         line = node.start_mark.line
         for name, inside in re.findall(r"([^.\[\]]+)|\[([^\]]*)\]", field):
@@ -41,7 +41,7 @@ class Manifest:
 
 
 def _child(node: yaml.Node, name: str) -> tuple[int, yaml.Node] | None:
-    """The value of a key or index (labels and annotations come as `labels[key]`), and its line."""
+    """Return the line and value node of a key or index (labels and annotations are written `labels[key]`)."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == name:
@@ -53,9 +53,9 @@ def _child(node: yaml.Node, name: str) -> tuple[int, yaml.Node] | None:
 
 
 def read(source: str) -> list[Manifest]:
-    """All documents of a file, of a folder's *.yaml, *.yml and *.json in order of name, or of `-`.
+    """Return all documents of a file, of a folder's *.yaml, *.yml and *.json by name, or of standard input (`-`).
 
-    Raises Refusal with every place that is no YAML or no object.
+    Raises CommandRefused with every place that is not valid YAML or not an object.
     """
     manifests: list[Manifest] = []
     problems: list[str] = []
@@ -98,7 +98,7 @@ class _Unreadable(Exception):
 
 def _documents(name: str, text: str) -> Iterator[Manifest]:
     if name.endswith(".json"):
-        text = text.replace("\t", " ")  # in JSON a tab is always white space, in YAML it must not indent
+        text = text.replace("\t", " ")  # JSON allows tabs as white space, YAML not as indentation
     loader = kube_yaml.Loader(text, 2 * MAX_NODES)
     try:
         while loader.check_node():
@@ -130,7 +130,7 @@ def _documents(name: str, text: str) -> Iterator[Manifest]:
 
 
 def _tree(name: str, root: yaml.MappingNode) -> dict[str, Any]:
-    """What a document says. A key that stands twice is refused: the first would be lost without a word."""
+    """Return the content of a document. Duplicate keys are refused: the first value would be lost silently."""
     repeated: list[kube_yaml.Repeated] = []
     tree: dict[str, Any] = kube_yaml.to_json(root, MAX_NODES, repeated)
     for first, key in repeated:
@@ -140,7 +140,7 @@ def _tree(name: str, root: yaml.MappingNode) -> dict[str, Any]:
 
 
 def _unpacked(manifest: Manifest) -> Iterator[Manifest]:
-    """What a List holds (`kubectl get -o yaml` writes one), each with its place; anything else as it is."""
+    """Yield the items of a List (as written by `kubectl get -o yaml`) with their places, or the manifest itself."""
     items, found = manifest.tree.get("items"), _child(manifest.root, "items")
     if not str(manifest.tree.get("kind")).endswith("List") or not isinstance(items, list) or found is None:
         yield manifest

@@ -1,4 +1,4 @@
-"""Tables for people, JSON for programs: the same rows either way."""
+"""Prints rows as a table for people or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from rich.text import Text
 from queue_manager.cli.streams import printable
 
 WIDE = 1000
-DRAWN = 500  # rows: each takes milliseconds, and nobody looks at more of them on a terminal
-LEGIBLE = 20  # letters in a line: what text that wraps needs at least
+DRAWN = 500  # rows that rich lays out; each takes milliseconds, so longer tables are printed plain
+LEGIBLE = 20  # characters: minimum width of a column whose text wraps
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column: its heading and what a row shows under it."""
+    """A column: its heading and the function that returns a row's text."""
 
     heading: str
     cell: Callable[[Any], str]
@@ -35,7 +35,7 @@ class TableColumn:
 
 
 class Screen(Console):
-    """A console whose broken pipe is an exception like that of any other stream; rich would end the process."""
+    """A console that raises BrokenPipeError as other streams do; rich's own exits the process."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -60,7 +60,7 @@ def table(columns: Sequence[TableColumn], rows: Sequence[object]) -> Table:
 
 
 def show(form: str, columns: Sequence[TableColumn], rows: Sequence[object], empty: str) -> None:
-    """Print rows as a table or as a JSON list; `empty` is what a person reads when there are none."""
+    """Print rows as a table or as a JSON list. `empty`: printed instead of a table without rows."""
     if form == "json":
         sys.stdout.write(as_json(rows))
     elif rows and sys.stdout.isatty() and len(rows) <= DRAWN:
@@ -76,7 +76,7 @@ def as_json(rows: Sequence[object]) -> str:
 
 
 def plain(columns: Sequence[TableColumn], rows: Sequence[object]) -> Iterator[str]:
-    """The lines of a table for a pipe, as show_table prints them there, but of thousands of rows in no time."""
+    """Yield the lines that `show_table` prints to a pipe, but fast for thousands of rows."""
     cells = [[_lines(column.heading), *(_lines(printable(column.cell(row))) for row in rows)] for column in columns]
     widths = [max(cell_len(line) for lines in texts for line in lines) for texts in cells]
     for row in zip(*cells, strict=True):
@@ -95,9 +95,9 @@ def _padded(text: str, width: int, column: TableColumn) -> str:
 
 
 def show_table(drawn: RenderableType) -> None:
-    """Print a table, or several: on a terminal in its width, into a pipe or file with nothing cut off or padded.
+    """Print one or more tables: fitted to the width of a terminal; to a pipe or file without truncation or padding.
 
-    So too on a terminal that is too narrow: it breaks the lines itself, where cells cut short would hide names.
+    A terminal that is too narrow also gets untruncated lines, which it wraps: truncated cells would hide names.
     """
     console = Screen(highlight=False)
     if sys.stdout.isatty() and _least_width(console, drawn) <= console.width:
@@ -113,7 +113,7 @@ def _least_width(console: Console, drawn: RenderableType) -> int:
 
 
 def duration(seconds: float) -> str:
-    """Two significant units: 45s, 3m20s, 2h05m, 4d3h."""
+    """Format seconds with two significant units: 45s, 3m20s, 2h05m, 4d3h."""
     total = max(0, int(seconds))
     minutes, secs = divmod(total, 60)
     hours, minutes = divmod(minutes, 60)

@@ -1,4 +1,4 @@
-"""`sluice ps`: one line per Job."""
+"""`sluice ps`: prints one line per Job."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STYLES = {
 
 
 def pods(row: JobRow) -> str:
-    """Succeeded of wanted, then what is on the way: `2/4 +1 run`, `0/1 1 failed`."""
+    """Format succeeded and wanted pods, then running and failed ones: `2/4 +1 run`, `0/1 1 failed`."""
     text = f"{row.succeeded}/{row.completions if row.completions is not None else '?'}"
     if row.active:
         text += f" +{row.active}"
@@ -50,7 +50,7 @@ def pods(row: JobRow) -> str:
 
 
 def time(row: JobRow) -> str:
-    """How long it has been running, or has been waiting if it never started."""
+    """Format the running time, or the waiting time of a Job that has not started."""
     if row.running_seconds is not None:
         return f"{output.duration(row.running_seconds)} run"
     if row.waiting_seconds is not None:
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _nothing(args: argparse.Namespace) -> str:
-    """What is said instead of a table without rows."""
+    """Return the sentence that is printed instead of an empty table."""
     where = [f"of LocalQueue {args.queue}"] if args.queue else []
     where += [f"in namespace {args.namespace}"] if args.namespace else []
     return f"no Jobs {' '.join(where)}" if where else "no Jobs; submit one with: sluice submit -f FILE"
@@ -94,9 +94,9 @@ async def _rows(args: argparse.Namespace) -> list[JobRow]:
 
 
 async def job_table(client: Client, namespace: str = "", home: str = "default") -> list[JobRow]:
-    """Rows of all Jobs of a namespace, or of all namespaces.
+    """Return rows of all Jobs of a namespace, or of all namespaces.
 
-    The Workloads are listed before the Jobs, and the time is read before both: `visibility.jobs` says why.
+    The time is read first, then the Workloads, then the Jobs, as `visibility.job_states` requires.
     """
     now = SystemClock().now()
     workloads = await client.list(WORKLOADS, namespace, type=Workload)
@@ -107,8 +107,10 @@ async def job_table(client: Client, namespace: str = "", home: str = "default") 
 
 
 async def with_obstacles(client: Client, rows: list[JobRow], new: list[Job], home: str) -> list[JobRow]:
-    """Rows that wait say what stops their queue, of which the condition says only that it is inactive, and those
-    of `new` Jobs, which have no Workload, why they get none.
+    """Add obstacles to rows of pending Jobs.
+
+    The QuotaReserved condition only says that a queue is inactive; the obstacle adds why. For `new` Jobs, which have no
+    Workload, the obstacle says why they get none.
     """
     stopped = {Key(row.namespace, row.queue) for row in rows if row.reason == reasons.SUSPENDED}
     waiting = {Key(row.namespace, row.name) for row in rows if row.state == "Pending"}
@@ -122,7 +124,7 @@ async def with_obstacles(client: Client, rows: list[JobRow], new: list[Job], hom
 
 
 def _obstacle(row: JobRow, of_queues: Mapping[Key, str], of_jobs: Mapping[Key, Obstacle | None]) -> str:
-    """A reason that the scheduler has found for this Job itself stands."""
+    """Return the obstacle of a row, or "" if the scheduler has reported a reason for this Job itself."""
     found = of_jobs.get(Key(row.namespace, row.name))
     if found is not None and found.certain:
         return found.text

@@ -1,6 +1,6 @@
-"""The queue's configuration as a ConfigMap in the cluster, where Kueue's own installation keeps it.
+"""The queue's configuration as a ConfigMap in the cluster, with the name that Kueue's installation uses.
 
-`sluice up` writes it, so that `sluice show` knows the deadlines of waitForPodsReady without being given the file.
+`sluice up` writes it, so that `sluice show` knows the deadlines of waitForPodsReady without the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Publisher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def publish(self, config: KueueConfig) -> None:
-        """Write the ConfigMap, and its namespace if it does not exist. What goes wrong is logged."""
+        """Write the ConfigMap, and create its namespace if absent. Errors are logged."""
         data = {KEY: as_yaml(config)}
         try:
             await self._create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
@@ -38,13 +38,13 @@ class Publisher:
             log.warning("the configuration is not published; sluice show needs --config", exc_info=True)
 
     def soon(self, config: KueueConfig) -> None:
-        """Publish from a callback of the event loop."""
+        """Start `publish` as a task, for callers that are not coroutines."""
         task = asyncio.create_task(self.publish(config))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _create(self, resource: Resource, namespace: str, tree: dict[str, object]) -> bool:
-        """False if it exists."""
+        """Create the object; return False if it already exists."""
         try:
             await self._client.create(resource, namespace, tree)
         except ApiError as error:
@@ -55,7 +55,7 @@ class Publisher:
 
 
 async def published(client: Client) -> KueueConfig | None:
-    """None if there is no such ConfigMap, this user may not read it, or it is not for this version."""
+    """Return the published configuration, or None if it is absent, unreadable for the user, or of another version."""
     try:
         found = await client.get(CONFIG_MAPS, NAMESPACE, NAME)
         return loads(str((found.get("data") or {}).get(KEY, "")), NAME)

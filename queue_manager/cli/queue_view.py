@@ -1,4 +1,4 @@
-"""Reads what is around Jobs, as far as the user may see it."""
+"""Reads the queues, flavors, priority classes and namespaces around Jobs, as far as the user may read them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 async def read_queues(client: Client, namespaces: Iterable[str], config: KueueConfig | None = None) -> Queues:
-    """The LocalQueues of these namespaces, and all that belongs to no namespace. `config`: of the queue manager."""
+    """Read the LocalQueues of these namespaces and all cluster-scoped objects. `config`: of the queue manager."""
     chosen = sorted(set(namespaces))
     try:
         lists = [await _permitted(client, LOCAL_QUEUES, LocalQueue, namespace) for namespace in chosen]
@@ -50,7 +50,7 @@ async def read_queues(client: Client, namespaces: Iterable[str], config: KueueCo
 
 
 async def _permitted(client: Client, resource: Resource, type: type[O], namespace: str = "") -> list[O] | None:
-    """None: this user may not read them."""
+    """Return the objects, or None if the user may not read them."""
     try:
         return await client.list(resource, namespace, type=type)
     except ApiError as error:
@@ -60,7 +60,7 @@ async def _permitted(client: Client, resource: Resource, type: type[O], namespac
 
 
 async def _seen(client: Client, resource: Resource, type: type[O]) -> list[O] | None:
-    """None: this user may not read them, or the kind does not exist."""
+    """Return the objects, or None if the user may not read them or the kind does not exist."""
     try:
         return await _permitted(client, resource, type)
     except ApiError as error:
@@ -79,7 +79,7 @@ async def _labels(client: Client, namespace: str) -> dict[str, str] | None:
 
 
 def _resource_rules(config: KueueConfig) -> ResourceRules:
-    """Which requests count. The import takes 0.1 s: only commands that have a configuration pay for it."""
+    """Return the rules by which requests count. Imported late: the import takes 0.1 s."""
     from queue_manager.lifecycle.settings import settings_of
 
     return settings_of(config).resources

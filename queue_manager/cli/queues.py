@@ -1,6 +1,6 @@
-"""`sluice queues`: one line per ClusterQueue and quota.
+"""`sluice queues`: prints one line per ClusterQueue and quota.
 
-A quota reads `cpu ██████████ 3/2, borrowed 1 of 4`: 3 are in use of 2 of its own, 1 is borrowed, and at most 4 may be.
+`cpu ██████████ 3/2, borrowed 1 of 4` means: usage 3, nominal quota 2, 1 borrowed, borrowing limit 4.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BAR = 10
 
 
 def quota(row: QuotaRow) -> str:
-    """`cpu ████░░░░░░ 2/5`: the bar is exact to a tenth and never full before the quota is."""
+    """`cpu ████░░░░░░ 2/5`: the bar has ten steps and is full only if the quota is used up."""
     used, nominal = (parse(text, row.resource) for text in (row.used, row.nominal))
     filled = min(BAR, used * BAR // nominal) if nominal else (BAR if used else 0)
     bar = f"{row.resource} {'█' * filled}{'░' * (BAR - filled)} {row.used}/{row.nominal}"
@@ -31,7 +31,7 @@ def quota(row: QuotaRow) -> str:
 
 
 def shares(row: QuotaRow) -> list[str]:
-    """`borrowed 1 of 4`, `lent 2`: what the cohort gives and takes, and the limits where they are set."""
+    """Return `borrowed 1 of 4`, `lent 2`: amounts borrowed from and lent to the cohort, with limits if set."""
     lent = row.lent_at_most if row.lent_at_least == row.lent_at_most else f"{row.lent_at_least}-{row.lent_at_most}"
     kinds = (("borrowed", row.borrowed, row.borrowing_limit), ("lent", lent, row.lending_limit))
     return [
@@ -51,7 +51,7 @@ def local_queues(row: QueueRow) -> str:
 
 
 def columns(rows: Sequence[QueueRow]) -> list[output.TableColumn]:
-    """Without COHORT where no row has one."""
+    """Return the columns; COHORT only if a row has a cohort."""
     return [column for column in COLUMNS if column.heading != "COHORT" or any(row.cohort for row in rows)]
 
 
@@ -84,7 +84,7 @@ async def _rows(args: argparse.Namespace) -> list[QueueRow]:
 
 
 async def queue_table(client: Client) -> list[QueueRow]:
-    """Rows of all ClusterQueues. What refers is listed before what it refers to, which then exists."""
+    """Return rows of all ClusterQueues. Referring objects are listed before the objects they refer to."""
     now = SystemClock().now()
     workloads = await client.list(WORKLOADS, type=Workload)
     local_queues = await client.list(LOCAL_QUEUES, type=LocalQueue)

@@ -1,4 +1,4 @@
-"""`sluice reactivate`: deactivated Jobs back in line. One merge patch of spec.active each, as kubectl would send it."""
+"""`sluice reactivate`: requeues deactivated Workloads by a merge patch that sets spec.active to true."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def _run(args: argparse.Namespace) -> int:
 
 
 class VisibleQueues:
-    """The queues around a Workload, as far as we may see them."""
+    """The queues that the user may read."""
 
     def __init__(self, local: list[LocalQueue], cluster: list[ClusterQueue] | None) -> None:
         self._local = {queue.metadata.key: queue for queue in local}
@@ -53,7 +53,7 @@ class VisibleQueues:
 
     @classmethod
     async def read(cls, client: Client, namespaces: Iterable[str]) -> VisibleQueues:
-        """With the LocalQueues of these namespaces only: those of others are none of a user's business. "": of all."""
+        """Read the ClusterQueues and the LocalQueues of these namespaces, "" for all."""
         local: list[LocalQueue] = []
         for namespace in dict.fromkeys(namespaces):
             local += await client.list(LOCAL_QUEUES, namespace, type=LocalQueue)
@@ -68,7 +68,7 @@ class VisibleQueues:
         return self._local.get(workload.local_queue)
 
     def above(self, workload: Workload) -> ClusterQueue | None:
-        """The ClusterQueue; one that may not be seen is taken for open."""
+        """Return the Workload's ClusterQueue. One that the user may not read counts as open."""
         queue = self.local(workload)
         if queue is None:
             return None
@@ -76,9 +76,11 @@ class VisibleQueues:
 
 
 async def deactivated(client: Client, queue: QueueTarget, queues: VisibleQueues, home: str) -> list[JobTarget]:
-    """The deactivated Workloads of a queue, in the order of the inbox."""
+    """Return the deactivated Workloads of a queue in the order of `sluice deactivated`."""
     try:
-        await client.get(queue.resource, *queue.key)  # a queue that is not there is a mistake, not an empty one
+        await client.get(
+            queue.resource, *queue.key
+        )  # raises for a queue that does not exist, instead of treating it as empty
     except ApiError as error:
         if not error.is_not_found:
             raise
@@ -110,7 +112,7 @@ async def reactivate(
     stagger: float,
     dry_run: bool,
 ) -> None:
-    """Set spec.active of each; pauses of `stagger` seconds lie between those that are really changed."""
+    """Set spec.active of each Workload, with pauses of `stagger` seconds between actual changes."""
     changed = 0
     for target in targets:
         workload, refusal = target.workload, why_not(target)
@@ -130,7 +132,7 @@ async def reactivate(
 
 
 def why_not(target: JobTarget) -> str:
-    """Why it makes no sense to change spec.active; or empty."""
+    """Return why changing spec.active would have no effect, or ""."""
     workload = target.workload
     if workload is None:
         return "it is in no queue (it has no Workload)"

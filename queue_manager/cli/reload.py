@@ -1,6 +1,6 @@
-"""SIGHUP: read the configuration again and take it over, whole or not at all, and say in one line which.
+"""Reloads the configuration on SIGHUP: applies the file as a whole or not at all, and reports which in one line.
 
-A SIGHUP is also what a process gets when its terminal is closed. Then there is nobody to go on for: it stops.
+The kernel also sends SIGHUP when the terminal of a process is closed. In that case the process stops.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Say = Callable[[bool, str], None]
 
 @dataclass(slots=True)
 class Reloader:
-    """`path`: the file named at the start, None: none. `use` gives a new configuration to what runs."""
+    """`path`: the file given at the start, or None. `use` applies a new configuration to the running controllers."""
 
     path: str | None
     current: KueueConfig
@@ -44,7 +44,7 @@ class Reloader:
         self.say(not found.refused, f"{self.path} read again, {verdict(found)}")
 
     def listen(self, stop: Callable[[], None]) -> None:
-        """On SIGHUP, from now on. `stop` is called when the terminal has gone."""
+        """Install the handler of SIGHUP, which reloads, or calls `stop` if the terminal was closed."""
         had_terminal = has_terminal()
 
         def hung_up() -> None:
@@ -57,7 +57,7 @@ class Reloader:
 
 
 def has_terminal() -> bool:
-    """Whether the process has a terminal that is still there."""
+    """Whether the process has a controlling terminal that is open."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
     except OSError:

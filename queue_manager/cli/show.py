@@ -1,4 +1,4 @@
-"""`sluice show JOB`: everything about one Job, and what happens next."""
+"""`sluice show JOB`: prints the state, history, pods and Events of one Job, and what happens next."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def _view(args: argparse.Namespace) -> JobView:
     given = read_config(args.config) if args.config else None
     home = home_of(args)
     key = key_of(args.job, args.namespace or home)
-    now = SystemClock().now()  # before all reads, as `visibility.jobs` wants it
+    now = SystemClock().now()  # before all reads, as `visibility.job_states` requires
     async with connect(args.kubeconfig, args.context) as client:
         target = await find(client, key)
         pods = await pods_of(client, target)
@@ -70,7 +70,9 @@ async def _view(args: argparse.Namespace) -> JobView:
         queues = await read_queues(client, [target.key.namespace], config)
         twin = await twin_of(client, target.workload)
         failure = await failure_of(client, pods)
-    found = obstacle(target.job, twin or target.workload, queues, home)  # what is judged of one holds for both
+    found = obstacle(
+        target.job, twin or target.workload, queues, home
+    )  # the scheduler's result for one Workload of a shape is valid for all
     around = OutlookContext(found, home=home)
     if config is not None:
         around = replace(around, settings=settings_of(config), options=config.job_controller.options())
@@ -98,7 +100,7 @@ async def pods_of(client: Client, target: JobTarget) -> list[Pod]:
 
 
 async def twin_of(client: Client, workload: Workload | None) -> Workload | None:
-    """A Workload of the same shape that was tried and does not fit, while this one waits."""
+    """Return a Workload of the same shape that was tried and does not fit, while this one is pending."""
     if workload is None or workload.status.admission is not None or not workload.spec.active:
         return None
     others = await client.list(WORKLOADS, workload.metadata.namespace, type=Workload)
@@ -106,13 +108,13 @@ async def twin_of(client: Client, workload: Workload | None) -> Workload | None:
 
 
 async def failure_of(client: Client, pods: Sequence[Pod]) -> Failure | None:
-    """Of the pod that failed last, with the last line of its log."""
+    """Return the failure of the pod that failed last, with the last line of its log."""
     found = newest_failure(pods)
     return await with_log(client, found) if found is not None else None
 
 
 async def events_of(client: Client, target: JobTarget, pods: Sequence[Pod]) -> list[Event]:
-    """About the Job, its Workload, its pods, and pods of it that are gone: told by their names."""
+    """Return Events about the Job, its Workload, its pods, and deleted pods, which are recognized by name."""
     found = (target.job, target.workload, *pods)
     uids = {thing.metadata.uid for thing in found if thing is not None}
     since = target.job.metadata.creation_timestamp if target.job is not None else None
@@ -134,7 +136,7 @@ async def events_of(client: Client, target: JobTarget, pods: Sequence[Pod]) -> l
 
 # --- for people --------------------------------------------------------------------------------------------
 
-MOST = 20  # lines of an index map, and rows of each table; JSON has all
+MOST = 20  # maximum lines of the index map and rows of each table; JSON output is complete
 
 DEMAND = (
     output.TableColumn("RESOURCE", lambda row: row.resource),
@@ -147,7 +149,7 @@ DEMAND = (
 
 
 def columns(now: datetime, tries: int) -> dict[str, tuple[output.TableColumn, ...]]:
-    """The tables with times. `tries`: of the Workload since it was last activated."""
+    """Return the columns of the tables with times. `tries`: of the Workload since its last activation."""
     return {
         "indexes": (
             output.TableColumn("INDEX", lambda row: str(row.index), right=True),
@@ -233,7 +235,7 @@ def heading(text: str) -> Text:
 def _shortened(
     columns: Sequence[output.TableColumn], rows: Sequence[object], *, newest: bool = False
 ) -> list[RenderableType]:
-    """A table of at most MOST rows, and how many there are more."""
+    """Return a table of at most MOST rows, with the number of omitted rows."""
     shown = rows[-MOST:] if newest else rows[:MOST]
     more = len(rows) - len(shown)
     tail = [Text(f"and {more} {'earlier' if newest else 'more'} (-o json has all)", style="dim")] if more else []
@@ -241,7 +243,7 @@ def _shortened(
 
 
 def _pods_in_order(rows: Sequence[PodRow]) -> list[PodRow]:
-    """What a person looks for first: in trouble, then alive, then done."""
+    """Order pods: first those with problems, then the active, then the finished."""
     order = ("Failed", "Unschedulable", "Starting", "Unready", "Terminating", "Ready", "Succeeded")
     if len(rows) <= MOST:
         return list(rows)
@@ -249,7 +251,7 @@ def _pods_in_order(rows: Sequence[PodRow]) -> list[PodRow]:
 
 
 def facts(view: JobView, now: datetime) -> Table:
-    """The lines on top: one fact each."""
+    """Return the header: one fact per line."""
     drawn = Table(box=None, show_header=False, pad_edge=False)
     drawn.add_column(no_wrap=True, style="dim")
     drawn.add_column(overflow="fold")
@@ -301,7 +303,7 @@ def _retries(view: JobView) -> str:
 
 
 def map_lines(indexes: IndexMap) -> list[str]:
-    """The index map in lines, each with the index it begins at, and what its characters mean."""
+    """Return the lines of the index map, each prefixed with its first index, and the legend."""
     total = sum(indexes.counts.values())
     width = len(str(max(0, len(indexes.map) - 1)))
     starts = range(0, len(indexes.map), INDEXES_PER_LINE)
@@ -326,7 +328,7 @@ def ago(at: datetime | None, now: datetime) -> str:
 
 
 def ahead(at: datetime | None, now: datetime) -> str:
-    """`in 12s`; `now` when it is due."""
+    """Format a future time as `in 12s`, or `now` if it is due."""
     if at is None:
         return "-"
     left = (at - now).total_seconds()

@@ -1,4 +1,4 @@
-"""What `sluice hold`, `release` and `drain` share: one merge patch of spec.stopPolicy, and what follows from it."""
+"""Shared by `sluice hold`, `release` and `drain`: patches spec.stopPolicy of a queue and reports the effect."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, home: 
 
 
 async def find(client: Client, queue: QueueTarget, home: str) -> tuple[str, str]:
-    """The queue's stop policy, and the name of its ClusterQueue if that is stopped as well."""
+    """Return the queue's stop policy, and the name of its ClusterQueue if that is stopped as well."""
     try:
         if queue.is_cluster_queue:
             return (await client.get(CLUSTER_QUEUES, *queue.key, type=ClusterQueue)).spec.stop_policy, ""
@@ -61,7 +61,7 @@ async def find(client: Client, queue: QueueTarget, home: str) -> tuple[str, str]
 
 
 async def workloads_of(client: Client, queue: QueueTarget) -> list[Workload]:
-    """The Workloads that the queue's stop policy concerns."""
+    """Return the Workloads that the queue's stop policy affects."""
     if not queue.is_cluster_queue:
         workloads = await client.list(WORKLOADS, queue.key.namespace, type=Workload)
         return [w for w in workloads if w.local_queue == queue.key]

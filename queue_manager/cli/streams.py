@@ -1,4 +1,4 @@
-"""The standard streams as a shell may leave them: closed, on a full disk, or of an encoding with few letters."""
+"""Handles standard streams that are closed, on a full disk, or of a narrow encoding."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def prepare() -> None:
-    """Make all three fit for use, before any other file is opened.
+    """Make all three streams usable. Must be called before any other file is opened.
 
-    What is closed becomes /dev/null: the next file to be opened, the database say, would get its number, and with
-    it what anybody prints. A letter that the encoding does not have is printed as a question mark. Manifests are UTF-8
-    wherever they come from.
+    A closed stream is opened on /dev/null. Otherwise the next file to be opened (the database, say) would get its
+    descriptor and receive printed output. Characters outside the encoding are printed as "?". Standard input is read
+    as UTF-8, since manifests are UTF-8.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
@@ -33,11 +33,11 @@ def prepare() -> None:
 
 
 def give_up() -> None:
-    """Nobody takes what is printed: forget the rest, at which the interpreter would fail once more when it ends."""
-    with contextlib.suppress(OSError, ValueError):  # no file at all, but what a test put there
+    """Discard buffered output after a write error. Otherwise the interpreter fails again when it flushes at exit."""
+    with contextlib.suppress(OSError, ValueError):  # a stream that a test has replaced has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def printable(text: str) -> str:
-    """The text without what would steer the terminal: messages may come from anybody's Job, file or cluster."""
+    """Remove terminal control characters: messages contain untrusted text of Jobs, files and clusters."""
     return _STEERING.sub("�", text)

@@ -1,4 +1,4 @@
-"""`sluice submit`: all Jobs of the files are checked by the API server before the first is created."""
+"""`sluice submit`: creates the Jobs in files after the API server has validated all of them."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Submitted:
     name: str
     queue: str
     note: str
-    never: bool = False  # it does not start unless somebody changes the Job or its queue
+    never: bool = False  # the Job cannot start unless the Job or its queue is changed
 
 
 UNQUEUED = "names no queue: starts at once"
 UNQUEUED_SUSPENDED = "names no queue and is suspended: somebody must set spec.suspend to false"
-SCHEDULER_SECONDS = 5.0  # how long the scheduler's word on a doubtful Job is waited for
+SCHEDULER_SECONDS = 5.0  # time to wait for the scheduler to try a Job whose verdict is uncertain
 POLL_SECONDS = 0.1
 TOO_MANY, SERVER_FAILED = 429, 500
 
@@ -76,7 +76,7 @@ async def _submit(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str,
 
 
 def _namespaces(jobs: Iterable[tuple[Manifest, dict[str, Any]]], queue: str | None, namespace: str) -> set[str]:
-    """Where the queue of the command line is to be found. A queue that only manifests name may come later."""
+    """Return the namespaces that need the queue given by -q. Queues named only in manifests may be created later."""
     metas = [job["metadata"] for _, job in jobs if queue]
     return {str(meta.get("namespace") or namespace) for meta in metas if _queue_of(meta) == queue}
 
@@ -87,7 +87,7 @@ def _queue_of(meta: dict[str, Any]) -> object:
 
 
 def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
-    """The Job as it will be sent, but for its namespace: with the queue of the command line where it names none."""
+    """Return the Job to send, without its namespace. `queue` applies if the Job names no queue."""
     tree = copy.deepcopy(manifest.tree)
     version, kind = tree.get("apiVersion"), tree.get("kind")
     if (version, kind) != ("batch/v1", "Job"):
@@ -96,7 +96,7 @@ def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
     meta = tree.setdefault("metadata", {})
     if not isinstance(meta, dict):
         raise CommandRefused(f"{manifest.place('metadata')}: metadata is a mapping with a name", EXIT_NEVER)
-    if not isinstance(meta.get("namespace", ""), str | None):  # `n` is a boolean in YAML, as for kubectl
+    if not isinstance(meta.get("namespace", ""), str | None):  # an unquoted `n` is a boolean in YAML, as for kubectl
         where = manifest.place("metadata.namespace")
         raise CommandRefused(f"{where}: metadata.namespace is not a string; put it in quotes", EXIT_NEVER)
     if queue:
@@ -109,11 +109,11 @@ def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
 async def submit(
     client: Client, jobs: list[tuple[Manifest, dict[str, Any]]], namespace: str = "default", home: str = "default"
 ) -> list[Submitted]:
-    """Check every Job (server-side dry run, unknown fields refused), then create them in order.
+    """Validate every Job (server-side dry run, fieldValidation=Strict), then create them in order.
 
-    `namespace` is for those that name none; `home` the one that commands mean where none is named. The server's
-    warnings are printed on standard error as they come.
-    Raises Refusal with all that is wrong, each with its file and line, before anything is created.
+    `namespace` applies to Jobs that name none; `home` is the default namespace of commands. Warnings of the server are
+    printed on standard error as they arrive. Raises CommandRefused before anything is created, with all problems and
+    their files and lines.
     """
     for _, job in jobs:
         job["metadata"]["namespace"] = job["metadata"].get("namespace") or namespace
@@ -122,7 +122,7 @@ async def submit(
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=True)
         warn(manifest, answer, warned)
-        if answer.status == NOT_LOGGED_IN:  # no word about this Job or another
+        if answer.status == NOT_LOGGED_IN:  # concerns the user, not this Job
             raise ApiError.of(answer.status, answer.body)
         if answer.status >= 300:
             problems += explain(manifest, answer)
@@ -144,12 +144,12 @@ async def submit(
 
 
 def _is_refusal(status: int) -> bool:
-    """Whether it is the Job that is wrong; else the server cannot say now, and another time it may be taken."""
+    """Whether the status means that the Job is invalid, rather than that the server cannot answer at present."""
     return status < SERVER_FAILED and status != TOO_MANY
 
 
 def _twice(jobs: Sequence[tuple[Manifest, dict[str, Any]]]) -> Iterator[str]:
-    """Names that are given to more than one Job: no dry run sees that."""
+    """Yield names that more than one Job uses, which a dry run cannot detect."""
     first: dict[tuple[str, str], Manifest] = {}
     for manifest, job in jobs:
         meta = job["metadata"]
@@ -168,18 +168,18 @@ async def _post(client: Client, job: dict[str, Any], *, dry_run: bool) -> Respon
 
 
 def warn(manifest: Manifest, answer: Response, warned: set[str]) -> None:
-    """Print the server's warnings about a Job on standard error, but for those that were `warned` of."""
+    """Print the server's warnings about a Job on standard error, except those in `warned`."""
     for text in warnings(answer.headers):
         line = printable(f"Warning: {manifest.place('metadata.name')}: {text}\n")
         if line not in warned:
             warned.add(line)
-            with suppress(OSError):  # nobody may read it; the Jobs are submitted all the same
+            with suppress(OSError):  # standard error may be closed; the Jobs are submitted nevertheless
                 sys.stderr.write(line)
                 sys.stderr.flush()
 
 
 def explain(manifest: Manifest, answer: Response) -> list[str]:
-    """One line for each cause, at the line of the field it names."""
+    """Return one line per cause, with the file and line of the field that the cause names."""
     error = ApiError.of(answer.status, answer.body)
     causes = (error.body.get("details") or {}).get("causes") or []
     lines = [
@@ -190,12 +190,12 @@ def explain(manifest: Manifest, answer: Response) -> list[str]:
 
 
 async def judged(client: Client, jobs: Sequence[Job]) -> dict[str, Workload]:
-    """Workloads that the scheduler has judged, by Job UID, once it has judged all or SCHEDULER_SECONDS are over.
+    """Return by Job UID the Workloads that the scheduler has tried, after all are tried or SCHEDULER_SECONDS.
 
-    Each is the Job's own, or another of the same shape: what the scheduler says of one holds for both.
+    Each is the Job's own Workload or another one of the same shape: the scheduler's result is valid for both.
     """
     found: dict[str, Workload] = {}
-    with suppress(TimeoutError, ApiError):  # a user may submit Jobs, and read no Workloads
+    with suppress(TimeoutError, ApiError):  # a user may be allowed to create Jobs but not to read Workloads
         async with asyncio.timeout(SCHEDULER_SECONDS):
             for job in jobs:
                 found[job.metadata.uid] = await _judged(client, job)
@@ -208,7 +208,7 @@ async def _judged(client: Client, job: Job) -> Workload:
         for workload in await client.list(WORKLOADS, namespace, label_selector=selector, type=Workload):
             if is_judged(workload.condition(condition_types.QUOTA_RESERVED)):
                 return workload
-            if twins is None:  # once: a namespace may have many Workloads
+            if twins is None:  # list only once: a namespace may have many Workloads
                 twins = refused_shapes(await client.list(WORKLOADS, namespace, type=Workload))
             twin = refused_twin(workload, twins)
             if twin is not None:
@@ -217,7 +217,7 @@ async def _judged(client: Client, job: Job) -> Workload:
 
 
 async def verdicts(client: Client, jobs: Sequence[Job], queues: Queues, home: str) -> list[Submitted]:
-    """What becomes of Jobs that were submitted. Where only the scheduler can say, its word is waited for."""
+    """Return the prospects of submitted Jobs. Where only the scheduler can tell, wait for its result."""
     found = {job.metadata.uid: obstacle(job, None, queues, home) for job in jobs}
     doubtful = [job for job in jobs if (seen := found[job.metadata.uid]) is not None and not seen.certain]
     workloads = await judged(client, doubtful)

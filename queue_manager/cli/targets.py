@@ -1,7 +1,7 @@
-"""The Jobs and queues that a command names, and the patches it makes of them.
+"""Resolves the Jobs and queues that a command names, and patches them.
 
-A Job is named NAME or NAMESPACE/NAME; the name of its Workload will do as well. A queue is a LocalQueue NAME of
-the namespace, or a ClusterQueue: cq/NAME.
+A Job is given as NAME or NAMESPACE/NAME; the name of its Workload is accepted too. A queue is given as the NAME of a
+LocalQueue in the namespace, or as cq/NAME for a ClusterQueue.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Row = TypeVar("Row", JobRow, InboxRow)
 
 @dataclass(frozen=True, slots=True)
 class JobTarget:
-    """One Job that a command is about. Either side may be missing: not queued yet, or its Job is gone."""
+    """One Job that a command refers to. The Workload is None before it is queued, the Job once it is deleted."""
 
     job: Job | None
     workload: Workload | None
 
     @property
     def key(self) -> Key:
-        """Namespace and name of the Job, also when only its Workload is left."""
+        """Namespace and name of the Job, even if only its Workload exists."""
         if self.job is not None:
             return self.job.metadata.key
         if self.workload is None:
@@ -49,7 +49,7 @@ class JobTarget:
 
 @dataclass(frozen=True, slots=True)
 class QueueTarget:
-    """A queue that a command is about."""
+    """A queue that a command refers to."""
 
     resource: Resource
     key: Key
@@ -60,18 +60,18 @@ class QueueTarget:
 
     @property
     def text(self) -> str:
-        """As sentences name it."""
+        """Format the queue for sentences."""
         return f"{self.resource.kind} {self.key}"
 
     def argument(self, home: str) -> str:
-        """As one would type it where `home` is the namespace of names without one."""
+        """Format the queue as a command-line argument. `home`: the default namespace, which is left out."""
         if self.is_cluster_queue:
             return f"cq/{self.key.name}"
         return self.key.name + (f" -n {self.key.namespace}" if self.key.namespace != home else "")
 
 
 def key_of(name: str, namespace: str) -> Key:
-    """What JOB on the command line means. Raises Refusal for what is no name: a path would lead elsewhere."""
+    """Parse JOB. Raises CommandRefused for an invalid name, which could otherwise change the path of a request."""
     head, slash, tail = name.partition("/")
     if not head or (slash and (not tail or "/" in tail)):
         raise CommandRefused(f'"{name}" is no name; say NAME or NAMESPACE/NAME', EXIT_NEVER)
@@ -79,7 +79,7 @@ def key_of(name: str, namespace: str) -> Key:
 
 
 def queue_of(name: str, namespace: str, *, cluster_queue: bool = False) -> QueueTarget:
-    """What QUEUE on the command line means. Raises Refusal for what is no name."""
+    """Parse QUEUE. Raises CommandRefused for an invalid name."""
     short = next((name.removeprefix(p) for p in CLUSTER_QUEUE_PREFIXES if name.startswith(p)), None)
     if short is None and cluster_queue:
         short = name
@@ -91,14 +91,14 @@ def queue_of(name: str, namespace: str, *, cluster_queue: bool = False) -> Queue
 
 
 async def find_all(client: Client, names: Sequence[str], namespace: str) -> list[JobTarget]:
-    """The named Jobs in the order given, each once."""
+    """Return the named Jobs in the given order without duplicates."""
     return [await find(client, key) for key in dict.fromkeys(key_of(name, namespace) for name in names)]
 
 
 async def find(client: Client, key: Key) -> JobTarget:
-    """The Job of this name, or of the Workload of this name. Raises Refusal if neither exists.
+    """Return the Job of this name, or of the Workload of this name. Raises CommandRefused if neither exists.
 
-    The Job is read again after its Workload, so that it is never older than the Workload (see `visibility.jobs`).
+    The Job is read again after its Workload, so that it is never older than that (see `visibility.job_states`).
     """
     job = await get_or_none(client, JOBS, key, Job)
     workload = await (_workload_of(client, job) if job is not None else get_or_none(client, WORKLOADS, key, Workload))
@@ -110,7 +110,7 @@ async def find(client: Client, key: Key) -> JobTarget:
 
 
 async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O]) -> O | None:
-    """The object, or None if it does not exist."""
+    """Return the object, or None if it does not exist."""
     try:
         return await client.get(resource, *key, type=type)
     except ApiError as error:
@@ -120,14 +120,14 @@ async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O
 
 
 async def _workload_of(client: Client, job: Job) -> Workload | None:
-    """By the job-uid label, which Workloads made by others may lack: then by owner reference."""
+    """Find the Workload by the job-uid label, or by owner reference if another client created it without the label."""
     uid, namespace = job.metadata.uid, job.metadata.namespace
     found = await client.list(WORKLOADS, namespace, label_selector=f"{keys.JOB_UID}={uid}", type=Workload)
     return workloads_by_job(found or await client.list(WORKLOADS, namespace, type=Workload)).get(uid)
 
 
 async def _job_of(client: Client, workload: Workload) -> Job | None:
-    """The Job that controls the Workload. A Job of the same name with another UID is not that Job."""
+    """Return the Job that controls the Workload. A Job of the same name with another UID is ignored."""
     owner = workload.metadata.controller
     if owner is None:
         return None
@@ -136,7 +136,7 @@ async def _job_of(client: Client, workload: Workload) -> Job | None:
 
 
 async def _jobs_in_sight(client: Client, namespace: str) -> list[Key]:
-    """Of the whole cluster, of the namespace alone for who may see no more."""
+    """Return the Jobs of the cluster, or of the namespace if the user may not list all namespaces."""
     try:
         jobs = await client.list(JOBS, type=Job)
     except ApiError as error:
@@ -156,7 +156,7 @@ def _missing(key: Key, jobs: Sequence[Key]) -> str:
 
 
 async def of_queue(client: Client, rows: list[Row], args: argparse.Namespace) -> list[Row]:
-    """The rows of the queue named with -q; all rows without -q. Raises Refusal if that queue does not exist."""
+    """Return the rows of the queue given by -q, or all rows. Raises CommandRefused if the queue does not exist."""
     if not args.queue:
         return rows
     queue = queue_of(args.queue, args.namespace or "")
@@ -165,7 +165,7 @@ async def of_queue(client: Client, rows: list[Row], args: argparse.Namespace) ->
     except ApiError as error:
         if not error.is_forbidden or queue.is_cluster_queue:
             raise
-        return [row for row in rows if _names(queue, row)]  # the queue may exist
+        return [row for row in rows if _names(queue, row)]  # the user may not read the queue, so it may exist
     if queue.is_cluster_queue:
         feeds = {other.metadata.key for other in local if other.spec.cluster_queue == queue.key.name}
     else:
@@ -177,12 +177,12 @@ async def of_queue(client: Client, rows: list[Row], args: argparse.Namespace) ->
 
 
 def _names(queue: QueueTarget, row: JobRow | InboxRow) -> bool:
-    """A Job may wait for a LocalQueue that does not exist."""
+    """Whether a row names the queue, which may not exist."""
     return queue.key.name == row.queue and queue.key.namespace in ("", row.namespace) and not queue.is_cluster_queue
 
 
 async def check_local_queue(client: Client, key: Key) -> None:
-    """Raises Refusal if this LocalQueue does not exist; a user who may not read it is not refused."""
+    """Raise CommandRefused if this LocalQueue does not exist. Not being allowed to read it is not an error."""
     try:
         found = await get_or_none(client, LOCAL_QUEUES, key, LocalQueue)
     except ApiError as error:
@@ -194,7 +194,7 @@ async def check_local_queue(client: Client, key: Key) -> None:
 
 
 async def missing_queue(client: Client, queue: QueueTarget, home: str) -> str:
-    """The sentence about a queue that does not exist, with the queues that its user may have meant."""
+    """Return the message about a queue that does not exist, with suggestions of similar queues."""
     local = await _in_sight(client, LOCAL_QUEUES)
     cluster = await _in_sight(client, CLUSTER_QUEUES)
     text = f"there is no {queue.resource.kind} {queue.key.name}"
@@ -216,7 +216,7 @@ async def _in_sight(client: Client, resource: Resource) -> list[QueueTarget]:
 
 
 def similar_queues(queue: QueueTarget, others: Sequence[QueueTarget]) -> list[QueueTarget]:
-    """Those of the same name, of either kind and in any namespace; else up to three with a similar name."""
+    """Return queues of the same name, of either kind and in any namespace, else up to three with similar names."""
     same = [other for other in others if other.key.name == queue.key.name]
     names = [other.key.name for other in others if other.resource == queue.resource] or [o.key.name for o in others]
     near = similar_names(queue.key.name, names)
@@ -224,5 +224,5 @@ def similar_queues(queue: QueueTarget, others: Sequence[QueueTarget]) -> list[Qu
 
 
 async def patch(client: Client, resource: Resource, key: Key, change: object, *, dry_run: bool) -> None:
-    """A merge patch as `kubectl patch --type merge` sends it; on a dry run the API server checks and forgets it."""
+    """Send a merge patch as `kubectl patch --type merge` does; with `dry_run` the API server only validates it."""
     await client.patch(resource, *key, change, field_manager=FIELD_MANAGER, dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""`sluice up`: the embedded cluster, until Ctrl-C or SIGTERM."""
+"""`sluice up`: runs the embedded cluster until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from queue_manager.local.storage.store import JournalUnusable
 from queue_manager.operator import probes
 from queue_manager.operator.preflight import CannotStart
 
-MAX_COMMAND = 60  # characters of a command line that are shown
+MAX_COMMAND = 60  # characters of a command line that messages show
 ROOT = "every Job can change anything on this machine; start sluice as an ordinary user"
 
 
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with event_loop() as loop:
             return loop.run(up(options, config, args.config))
-    except BrokenPipeError:  # nobody reads our output: main ends the command
+    except BrokenPipeError:  # the reader of the output has exited: `main` ends the command
         raise
     except DataDirectoryInUse as error:
         raise CommandRefused(f"{error}{served(error.path)}; stop it first, or choose another --data-dir") from error
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def served(data_dir: Path) -> str:
-    """How to reach the cluster of this data directory that runs already; empty if that cannot be read."""
+    """Return how to reach the cluster that already runs in this data directory, or "" if that cannot be read."""
     path = data_dir / "kubeconfig"
     try:
         url = urlsplit(kubeconfig.load(path).server)
@@ -86,7 +86,7 @@ def served(data_dir: Path) -> str:
 
 
 def directory(chosen: str | None) -> Path:
-    """Where the cluster lives. CommandRefused if that is something else than a directory."""
+    """Return the data directory of the cluster. Raises CommandRefused if the path is not a directory."""
     path = expanded(chosen) if chosen else default_data_dir()
     if path.exists() and not path.is_dir():
         raise CommandRefused(f"--data-dir {path}: not a directory", EXIT_NEVER)
@@ -94,7 +94,7 @@ def directory(chosen: str | None) -> Path:
 
 
 def expanded(path: str) -> Path:
-    """A path with its `~` resolved."""
+    """Return a path with `~` expanded."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -102,7 +102,7 @@ def expanded(path: str) -> Path:
 
 
 def user() -> str:
-    """The name of who runs this, or the number: in a container it may have no name."""
+    """Return the name of the user, or the UID if it has no name, as may be in a container."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -110,7 +110,7 @@ def user() -> str:
 
 
 def read_config(path: str | None) -> KueueConfig:
-    """The configuration of a file, or the defaults. Raises Refusal with every error and its line."""
+    """Return the configuration in a file, or the defaults. Raises CommandRefused with all errors and their lines."""
     if path is None:
         return KueueConfig()
     try:
@@ -123,7 +123,7 @@ def read_config(path: str | None) -> KueueConfig:
 
 
 async def up(options: ClusterOptions, config: KueueConfig, file: str | None = None) -> int:
-    """Run until a signal asks to stop. A second signal ends the program at once; SIGHUP reads the file again."""
+    """Run until a stop signal. A second signal ends the process at once; SIGHUP reloads the configuration."""
     began = time.monotonic()
     stop = asyncio.Event()
     stop_on_signals(stop.set)
@@ -159,7 +159,7 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
 
 
 def enforcement(cgroups: Cgroups | None) -> str:
-    """Which limits of containers hold on this machine."""
+    """Return which resource limits of containers this machine enforces."""
     if cgroups is not None and cgroups.limits_cpu:
         return "limits.memory and limits.cpu are enforced by cgroups"
     if cgroups is not None:
@@ -168,7 +168,7 @@ def enforcement(cgroups: Cgroups | None) -> str:
 
 
 def interruption(running: AtWork) -> str:
-    """What a stop does to what runs, as the end of a line; empty if nothing runs."""
+    """Return what stopping does to running pods, as the end of a line; "" if nothing runs."""
     if not running.pods:
         return ""
     pods = counted(running.pods, "pod")
@@ -189,7 +189,7 @@ def say(mark: str, step: str, detail: str) -> None:
 
 
 def say_left_behind(data_dir: Path) -> None:
-    """Processes of pods whose data directory was removed while they ran."""
+    """Report processes of pods whose data directory was removed while they ran."""
     for folder, found in left_behind(data_dir / PODS).items():
         processes = "1 process" if len(found) == 1 else f"{len(found)} processes"
         oldest = f"the oldest has run for {duration(found[0].age())}: {shorten(found[0].command, MAX_COMMAND)}"

@@ -1,9 +1,9 @@
-"""Two meanings of 404 on a cluster, of which controllers know one.
+"""Maps a 404 for a path that is not served to 503, so that controllers retry instead of assuming an absent object.
 
-"There is no such object" comes as a Status with the reason NotFound: what we had of the object is forgotten, and
-nothing is tried again. The same number without a Status says that the path is not served: a definition was deleted
-while we run, or what answers for the moment is a gateway before the API server. Of objects it says nothing. Taken
-for the first, it would leave a Job without its Workload for ever, and have running pods replaced.
+A 404 has two meanings. With a Status of reason NotFound, the object does not exist: controllers drop it from their
+caches and do not retry. Without such a Status, the API server does not serve the path: a CRD was deleted while the
+process runs, or a gateway answers in place of the API server. The second says nothing about objects. A controller
+that took it for the first would never create the Workload of a Job, and would replace running pods.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NOT_FOUND, UNAVAILABLE = 404, 503
 
 
 class PathsAreServed(Relay):
-    """Another transport, on which a path that is not served is a server that cannot serve it now, to be tried again."""
+    """Transport wrapper that turns a 404 without a NotFound Status into a 503, which callers retry."""
 
     async def request(self, request: Request) -> Response:
         answer = await super().request(request)

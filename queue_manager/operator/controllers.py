@@ -1,9 +1,8 @@
-"""The chosen controllers, from the first list to the last write, as often as this process is elected.
+"""Runs the chosen controllers against a cluster while this process holds the Lease.
 
-One leadership is one `Term`: a runtime, its caches and controllers, and the fence through which they write. A term that
-is over is never taken up again: what it knew may be out of date, and what it still had to write may belong to another
-leader by now. After a lost leadership a new term is built, as by a new process, and this process stands for election
-again.
+Each period of leadership is one `Term`: a runtime, its caches and controllers, and the fence that their writes pass.
+A term is never resumed: its caches may be stale, and its pending writes may conflict with those of the next leader.
+After losing the Lease, the process builds a new term, as a new process would, and becomes a candidate again.
 """
 
 from __future__ import annotations
@@ -34,7 +33,10 @@ log = logging.getLogger(__name__)
 
 
 class Controllers:
-    """`run` as a task, `stop` to end it. The Job controller manages only Jobs that name it, unless configured."""
+    """Run `run` as a task and end it with `stop`.
+
+    The Job controller manages only Jobs with its name in spec.managedBy, unless `jobController.manage` is All.
+    """
 
     def __init__(
         self,
@@ -46,8 +48,10 @@ class Controllers:
         silence: float = SILENCE_SECONDS,
         told: Callable[[str], None] = log.info,
     ) -> None:
-        """`election`: who leads works; None: there is no other. `silence`: seconds without a word after which a watch
-        is taken for dead. `told` takes what people should hear, a line at a time."""
+        """`election`: None if no other manager can exist. `told` logs one line for users.
+
+        `silence`: seconds without data after which a watch counts as broken.
+        """
         self.ready = asyncio.Event()
         self._transport = transport
         self._config = config
@@ -61,30 +65,33 @@ class Controllers:
 
     @property
     def runtime(self) -> Runtime:
-        """That of the current term."""
+        """Return the runtime of the current term."""
         return self._term.runtime
 
     def exposed(self, accept: str) -> Exposed:
-        """The metrics of the current term: counters begin anew with each, as they do with a new process."""
+        """Return the metrics of the current term. Counters restart at 0 with each term, as in a new process."""
         return self.runtime.metrics.exposed(accept)
 
     def reconfigure(self, config: KueueConfig) -> None:
-        """Take over a new configuration, in which nothing has changed that needs a restart."""
+        """Apply a new configuration. The caller has checked that no field changed that needs a restart."""
         self._config = config
         self._term.reconfigure(config)
 
     def unready(self) -> str:
-        """Why no traffic should come to us; empty if it may. Who waits for another leader is ready to follow it: else
-        no update of a Deployment would ever get past the first replica."""
+        """Return why /readyz must fail, or "" if the process is ready.
+
+        A candidate that waits for the Lease is ready. Otherwise a rolling update of a Deployment could not proceed past
+        its first replica.
+        """
         if self._stop.is_set():
             return "stopping"
         waits = self._election is not None and not self._election.leads
         return "" if waits else self.runtime.unready()
 
     async def run(self) -> None:
-        """Be elected, list, then work, until `stop`; again after each lost leadership.
+        """Acquire the Lease, fill the caches and run the controllers until `stop`; start over after a lost Lease.
 
-        Raises CannotStart if listing takes too long, or what a part died of.
+        Raises CannotStart if listing takes too long, or the exception that ended a task of the runtime.
         """
         while not self._stop.is_set():
             self._task = asyncio.create_task(self._serve(), name="term")
@@ -98,7 +105,7 @@ class Controllers:
                     raise
 
     async def _serve(self) -> None:
-        """One term, with the lease if there is an election. Raises LeadershipLost once nothing is written any more."""
+        """Run one term, under the Lease if election is enabled. Raises LeadershipLost after the term's last write."""
         term = self._term
         try:
             if self._election is not None:
@@ -118,10 +125,10 @@ class Controllers:
         return Term(self._transport, self._config, self._chosen, self._election, self._silence, self._told)
 
     def stop(self) -> None:
-        """Have `run` end: within 4.5 s what is under way is finished and the rest let go."""
+        """Make `run` return. Requests in flight get up to 4.5 s to finish; the remaining work is cancelled."""
         self._stop.set()
         if self._task is not None and not self.runtime.working:
-            self._task.cancel()  # it stands for election, or is still listing
+            self._task.cancel()  # `run` is waiting for the Lease or filling the caches
 
 
 class Term:
@@ -159,11 +166,14 @@ class Term:
             self._queue.reconfigure(config)
 
     def close(self) -> None:
-        """From now on nothing is written, whatever of this term should still run."""
+        """Close the fence: writes of tasks of this term that still run are rejected."""
         self._fence.shut()
 
     async def serve(self, ready: Callable[[], None], stop: asyncio.Event) -> None:
-        """List, call `ready`, work until `stop`. Raises CannotStart, LeadershipLost, or what a part died of."""
+        """Fill the caches, call `ready`, run until `stop` is set.
+
+        Raises CannotStart, LeadershipLost, or the exception that ended a task of the runtime.
+        """
         self._task = asyncio.current_task()
         if self._election is not None:
             self.runtime.metrics.add_label("kueue_", ROLE, "leader")
@@ -181,7 +191,7 @@ class Term:
             raise
 
     async def _lead(self) -> None:
-        """No longer than we may: then the term ends at once, which is no failure of a part."""
+        """Renew the Lease until it is lost, then end the term at once. Losing the Lease is not a task failure."""
         assert self._election is not None
         assert self._task is not None
         try:

@@ -1,13 +1,14 @@
-"""One of several managers works, the others wait: leader election by a Lease, as client-go does it.
+"""Leader election by a Lease, with the protocol of client-go's tools/leaderelection.
 
-A Lease names its holder, who renews it every `retryPeriod`. Whoever has not seen it change for the duration that it
-states may take it; of several who try, the API server lets one win, by resourceVersion. Times are measured by each
-candidate for itself, on a clock that nobody sets: those in the Lease are for people, and clocks of machines differ.
+The Lease names its holder, which renews it every `retryPeriod`. A candidate that has seen no change of the Lease for
+leaseDurationSeconds may take it. If several try, the API server accepts one write, by resourceVersion. Each candidate
+measures these times on its own monotonic clock: the times in the Lease are informative, because clocks of machines
+differ.
 
-A leader that has had no answer to a renewal for `renewDeadline`, which is shorter than the Lease lasts, stops before
-another begins, and stands for election again. That is not enough for a process that did not run meanwhile (SIGSTOP, a
-machine that slept): it would send what it was about to send, as one of two leaders. So every write goes through a
-`Fence`, which reads the clock once more.
+A leader whose renewals have failed for `renewDeadline`, which is shorter than the lease duration, stops before another
+candidate can take the Lease, and becomes a candidate again. This does not protect against a process that was paused
+(SIGSTOP, a suspended machine): when it resumes, it would send its next write although another leader may exist.
+Therefore every write passes a `Fence`, which checks the clock immediately before sending.
 """
 
 from __future__ import annotations
@@ -35,24 +36,26 @@ from queue_manager.operator.preflight import CannotStart
 
 log = logging.getLogger(__name__)
 
-JITTER = 1.2  # of the retry period, so that candidates do not ask all at once (as client-go)
-RELEASE_SECONDS = 0.5  # for the last write
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the first goes on while the machine sleeps
+JITTER = 1.2  # factor: up to 1.2 retry periods more, so that candidates do not retry at once (client-go's JitterFactor)
+RELEASE_SECONDS = 0.5  # time limit of the write that releases the Lease
+_CLOCK = getattr(
+    time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC
+)  # CLOCK_BOOTTIME also counts while the machine is suspended
 
 Json = dict[str, Any]
 
 
 class LeadershipLost(Exception):
-    """Another leads, or may do so any moment."""
+    """Another process holds the Lease, or may take it at any time."""
 
 
 def forward() -> float:
-    """Seconds on a clock that nobody sets."""
+    """Return seconds on a clock that cannot be set."""
     return time.clock_gettime(_CLOCK)
 
 
 def own_name() -> str:
-    """Of this process, different at each start: who comes back does not lead any more."""
+    """Return a holder identity unique to this start, so that a restarted process does not resume the old Lease."""
     return f"{os.uname().nodename}_{uuid4()}"
 
 
@@ -70,7 +73,7 @@ class Election:
         now: Callable[[], float] = forward,
         told: Callable[[str], None] = log.info,
     ) -> None:
-        """`name`: of the candidate. `told` takes a line, while we wait, that says for whom."""
+        """`name`: the identity of the candidate. `told` logs a line that names the holder while this one waits."""
         self.namespace = namespace
         self.lease = settings.resource_name
         self.name = name or own_name()
@@ -78,31 +81,37 @@ class Election:
         self._rng = rng or random.SystemRandom()
         self._now = now
         self._told = told
-        self._duration = max(1, math.ceil(settings.lease_duration.total_seconds()))  # the API knows whole seconds
+        self._duration = max(
+            1, math.ceil(settings.lease_duration.total_seconds())
+        )  # leaseDurationSeconds is an integer
         self._deadline = settings.renew_deadline.total_seconds()
         self._retry = settings.retry_period.total_seconds()
-        self._seen: Json = {}  # the Lease's spec, and since when it has been that
+        self._seen: Json = {}  # the last observed spec of the Lease, and when it changed
         self._since = 0.0
-        self._renewed = -math.inf  # when the last renewal that was answered was sent
+        self._renewed = -math.inf  # when the last successful renewal was sent
         self._answered = -math.inf
 
     @property
     def leads(self) -> bool:
-        """Nobody else may lead yet. Counted from before the renewal was sent: nobody can have seen it earlier."""
+        """Whether no other process can have taken the Lease yet.
+
+        Counted from the time at which the renewal was sent: no candidate can have observed it earlier.
+        """
         return self._now() < self._ends
 
     @property
     def _ends(self) -> float:
-        """When another may lead, if we do not renew."""
+        """Return when another process may take the Lease if this one does not renew it."""
         return self._renewed + self._duration
 
     async def win(self) -> None:
-        """Wait until this process leads. Raises CannotStart if the Lease can never be had."""
+        """Wait until this process holds the Lease. Raises CannotStart if the API server refuses access to it."""
         reported = ""
 
         def report(attempt: RetryCallState) -> None:
             nonlocal reported
-            if self._holder not in ("", reported, self.name):  # our own from an earlier term may be left
+            # The Lease may still name this process from an earlier term.
+            if self._holder not in ("", reported, self.name):
                 reported = self._holder
                 self._told(f"waits: {reported} leads, by the lease {self.namespace}/{self.lease}")
 
@@ -110,11 +119,11 @@ class Election:
         await campaign(self._try)
 
     def _pause(self, attempt: RetryCallState) -> float:
-        """Seconds between two attempts to take the Lease: the retry period and its jitter."""
+        """Return the seconds before the next attempt to take the Lease: the retry period with jitter."""
         return self._retry * (1 + JITTER * self._rng.random())
 
     async def keep(self) -> None:
-        """Renew for ever. Raises LeadershipLost."""
+        """Renew the Lease until that fails for too long, then raise LeadershipLost."""
         while (left := min(self._answered + self._deadline, self._ends) - self._now()) > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
@@ -125,7 +134,10 @@ class Election:
         raise LeadershipLost(f"does not lead any more: could not renew the lease {self.namespace}/{self.lease}")
 
     async def release(self) -> None:
-        """Let another lead at once, if we do. Called when nothing is written any more."""
+        """Clear the holder of the Lease if this process leads, so that another can take it without waiting.
+
+        Called after the last write of the term.
+        """
         led, self._renewed = self.leads, -math.inf
         if led:
             with contextlib.suppress(ApiError, OSError):
@@ -141,7 +153,7 @@ class Election:
         return str(self._seen.get("holderIdentity") or "")
 
     async def _try(self) -> bool:
-        """Take or renew the Lease if it is free or ours. An API server that does not answer is no reason to give up."""
+        """Take or renew the Lease if it is free or held by this process. A connection error is a failed attempt."""
         began = self._now()
         try:
             lease = await self._read()
@@ -150,7 +162,7 @@ class Election:
             sent = self._now()
             self._seen = (await self._write(lease, self.name, self._duration))["spec"]
         except ApiError as error:
-            if not error.is_conflict:  # else another was faster
+            if not error.is_conflict:  # on a conflict another candidate won
                 log.warning("the lease cannot be had", extra={"lease": self.lease, "error": str(error)})
             return False
         except OSError as error:
@@ -194,19 +206,19 @@ class Election:
 
 
 class Fence(Relay):
-    """Transport wrapper that lets writes pass only while this process leads, and none once it is closed.
+    """Transport wrapper that rejects writes while this process does not lead, and all writes once it is closed.
 
-    Each term of leadership has its own: what is left of an earlier term does not write in a later one.
+    Each term has its own fence, so that leftover tasks of an earlier term cannot write during a later one.
     """
 
     def __init__(self, inner: Transport, election: Election | None) -> None:
-        """`election`: None if there is no other process to lead."""
+        """`election`: None if leader election is disabled."""
         super().__init__(inner)
         self._election = election
         self._closed = False
 
     def shut(self) -> None:
-        """Let no write pass any more."""
+        """Reject all further writes."""
         self._closed = True
 
     async def request(self, request: Request) -> Response:

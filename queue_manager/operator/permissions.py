@@ -1,7 +1,8 @@
-"""What each controller does to which resource of a cluster: the one table of it.
+"""The table of verbs that each controller uses on each resource.
 
-From it come the checks at the start of `sluice manager` and the rules of its ClusterRole. A controller that
-begins to use a verb gets it here; the tests against a real API server run with exactly these rights.
+The permission checks at the start of `sluice manager` and the rules of its ClusterRole are generated from this table.
+A controller that starts to use a verb needs an entry here: the tests against a real API server run with exactly these
+permissions.
 """
 
 from __future__ import annotations
@@ -45,16 +46,17 @@ class Need:
 
     @property
     def name(self) -> str:
-        """As in a rule of a role: `jobs/status`."""
+        """The resource as an RBAC rule names it, e.g. `jobs/status`."""
         return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
 
 
 NEEDS: Mapping[str, tuple[Need, ...]] = MappingProxyType(
     {
         JOB_CONTROLLER: (
-            Need(JOBS, ("get", "delete", *READ)),  # delete: ttlSecondsAfterFinished, where All are ours
+            Need(JOBS, ("get", "delete", *READ)),  # delete: ttlSecondsAfterFinished, with manage: All
             Need(JOBS, ("patch",), "status"),
-            # Where OwnerReferencesPermissionEnforcement is on, pods could not block the deletion of their Job else.
+            # The admission plugin OwnerReferencesPermissionEnforcement requires this verb to set blockOwnerDeletion on
+            # the owner references of pods.
             Need(JOBS, ("update",), "finalizers"),
             Need(PODS, ("create", "delete", "patch", *READ)),
             Need(EVENTS, ("create", "patch")),
@@ -83,12 +85,13 @@ NEEDS: Mapping[str, tuple[Need, ...]] = MappingProxyType(
 )
 
 
-# In the namespace of the Lease alone, by a Role: other Leases are the heartbeats of nodes and of other controllers.
+# Granted by a Role in the namespace of the Lease, not cluster-wide: Leases elsewhere are the heartbeats of nodes and
+# the locks of other controllers.
 LEADER = Need(LEASES, ("get", "create", "update"))
 
 
 def needs(controllers: Iterable[str]) -> list[Need]:
-    """What these controllers need together: each resource once, verbs and resources in order of first use."""
+    """Merge the needs of these controllers: each resource once, verbs and resources in order of first use."""
     verbs: dict[tuple[Resource, str], dict[str, None]] = {}
     for controller in controllers:
         for need in NEEDS[controller]:
@@ -97,18 +100,18 @@ def needs(controllers: Iterable[str]) -> list[Need]:
 
 
 def custom_resources(controllers: Iterable[str]) -> list[Resource]:
-    """The kinds of ours that must be installed for these controllers."""
+    """Return the custom resources whose CRDs these controllers require."""
     found = dict.fromkeys(need.resource for need in needs(controllers))
     return [resource for resource in found if resource.group == WORKLOADS.group]
 
 
 def rules(controllers: Iterable[str]) -> list[dict[str, Any]]:
-    """The rules of a ClusterRole that allows these controllers what they need, and nothing more."""
+    """Return the rules of a ClusterRole that grants these controllers exactly what they need."""
     return [rule(need) for need in needs(controllers)]
 
 
 def rule(need: Need) -> dict[str, Any]:
-    """A rule of a role."""
+    """Return the RBAC rule that grants a need."""
     return {"apiGroups": [need.resource.group], "resources": [need.name], "verbs": sorted(need.verbs)}
 
 

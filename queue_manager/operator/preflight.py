@@ -1,4 +1,4 @@
-"""What must hold before the controllers start. What does not is said in one line, with what to do about it."""
+"""Checks before the controllers start: API server, CRDs, permissions. A failure is one line that names the remedy."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from queue_manager.engine.transport import ApiError, Request, Transport
 from queue_manager.operator.permissions import LEADER, Need, custom_resources, each_verb, needs
 
 REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
-PATIENCE = 10.0  # seconds for the first answer
+PATIENCE = 10.0  # seconds to wait for the first response
 REVIEWS_AT_ONCE = 10
 
 
 class CannotStart(Exception):
-    """The program cannot do its work; the text says why in one line."""
+    """The program cannot start or continue; the text gives the reason in one line."""
 
 
 async def check(transport: Transport, server: str, controllers: Iterable[str], lease_namespace: str = "") -> str:
-    """The server's version, if it answers, has our kinds, and lets us work. Raises CannotStart.
+    """Return the server's version after checking that it responds, serves the CRDs and grants the permissions.
 
-    `server` is its URL, for messages. `lease_namespace`: where a leader is elected, if one is.
+    `server`: its URL, for messages. `lease_namespace`: the namespace of the Lease, "" without leader election.
+    Raises CannotStart.
     """
     controllers = list(controllers)
     client = Client(transport)
@@ -46,7 +47,7 @@ async def check(transport: Transport, server: str, controllers: Iterable[str], l
 
 
 async def _reach(transport: Transport) -> str:
-    """Wrong credentials show here: they are refused even where everybody may ask."""
+    """Return the server's version. Wrong credentials fail here: a 401 applies even to paths that anyone may read."""
     answer = await transport.request(Request("GET", "/version", timeout=PATIENCE))
     if answer.status != 200:
         raise ApiError.of(answer.status, answer.body)
@@ -60,7 +61,9 @@ async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
         answer = await transport.request(Request("GET", root, timeout=PATIENCE))
         if answer.status not in (200, 404):
             raise ApiError.of(answer.status, answer.body)
-        tree = _tree(answer.body) if answer.status == 200 else {}  # of an unknown group: 404, and no JSON
+        tree = (
+            _tree(answer.body) if answer.status == 200 else {}
+        )  # an unknown group yields 404 with a body that is not JSON
         served = {entry["name"] for entry in tree.get("resources") or ()}
         missing += [resource for resource in wanted if resource.root == root and resource.plural not in served]
     if missing:
@@ -71,7 +74,7 @@ async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
 
 
 async def _check_permissions(client: Client, needed: list[Need], namespace: str = "") -> None:
-    """Ask about each verb on each resource, in all namespaces or in one; say all that is denied."""
+    """Review access for each verb on each resource, in all namespaces or in one, and report all denials together."""
     slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
     async def denied(need: Need, verb: str) -> bool:

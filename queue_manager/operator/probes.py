@@ -1,14 +1,13 @@
-"""What the process tells those who watch over it: /healthz, /readyz and /metrics, in plain HTTP.
+"""Serves /healthz, /readyz and /metrics over plain HTTP.
 
-- healthz answers as long as the event loop runs: a process that hangs is restarted.
-- readyz answers 200 when every cache is filled and the controllers work, or while another manager leads; else 503
-  and what is missing.
-- metrics is the text of Prometheus, or of OpenMetrics for a scraper that asks for it.
+- /healthz returns 200 as long as the event loop runs, so that the kubelet restarts a process that hangs.
+- /readyz returns 200 when every cache is filled and the controllers run, or while another manager leads; otherwise
+  503 with what is missing.
+- /metrics returns Prometheus text, or OpenMetrics if the Accept header asks for it.
 
-kopf has a probe server of its own, and it is not used: it always answers 200, so that it cannot say "not yet";
-it keeps an answer for ten seconds, longer than we take to be ready; and it serves one path on one address.
-Metrics over TLS, with the API server deciding who may read them, are not there yet: in a cluster a
-NetworkPolicy has to keep strangers away.
+kopf's own probe server is not used: it always returns 200, so it cannot express "not ready"; it caches a result for
+ten seconds, longer than the start takes; and it serves one path on one address. Metrics over TLS with authorization by
+the API server are not implemented: in a cluster, restrict access to the port by a NetworkPolicy.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from queue_manager.engine.metric_registry import Exposed
 from queue_manager.operator.preflight import CannotStart
 
 Answer = Callable[[web.Request], web.Response]
-SHUTDOWN_SECONDS = 0.2  # for answers under way
+SHUTDOWN_SECONDS = 0.2  # for responses in flight
 
 
 def addresses(config: KueueConfig, metrics_port: int | None) -> dict[Address, list[str]]:
-    """Where to serve what (of "health" and "metrics"): all on one loopback port, or as the configuration says.
+    """Map each address to what it serves ("health", "metrics"): one loopback port for all, or as configured.
 
-    Raises CannotStart for an address that is none.
+    Raises CannotStart for an address that cannot be parsed.
     """
     if metrics_port is not None:
         return {Address("127.0.0.1", metrics_port): ["health", "metrics"]}
@@ -46,9 +45,9 @@ def addresses(config: KueueConfig, metrics_port: int | None) -> dict[Address, li
 
 
 def named(config: KueueConfig) -> dict[Address, list[str]]:
-    """What `sluice up` serves on ports beside its API server: only what the configuration gives an own address.
+    """Like `addresses`, for `sluice up`: only endpoints whose configured address differs from the default.
 
-    Its metrics are also at /metrics of the API server. Raises CannotStart for an address that cannot be parsed.
+    The embedded API server serves /metrics in any case. Raises CannotStart for an address that cannot be parsed.
     """
     usual = KueueConfig()
     own = {
@@ -70,12 +69,12 @@ class Exposes(Protocol):
     """A source of metrics."""
 
     def exposed(self, accept: str) -> Exposed:
-        """All of them in the format that this Accept header asks for."""
+        """Return all metrics in the format that this Accept header asks for."""
         ...
 
 
 def routes(config: KueueConfig, registry: Exposes, unready: Callable[[], str]) -> Mapping[str, dict[str, Answer]]:
-    """What is served, by path, for "health" and "metrics". `unready` says what is missing; empty: nothing is."""
+    """Return the handlers by path for "health" and "metrics". `unready` returns what is missing, "" if ready."""
 
     def healthz(request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

@@ -1,14 +1,14 @@
-"""A way to an API server that outlives its credentials.
+"""A transport to an API server that picks up renewed credentials.
 
-What is read from files can change under us: the kubelet renews the token of a service account, a person logs in
-anew and so rewrites the kubeconfig, certificates are rotated. Three things keep us connected:
+Credential files change while the process runs: the kubelet renews a service account token, a login rewrites the
+kubeconfig, certificates are rotated. The transport handles this in three ways:
 
-- `follow` looks at the files from which the access was read every few seconds; when one changed, requests go
-  out with the new access. A file that cannot be read for a moment (half written) leaves the old access in place;
-- a request that is answered with 401 was not executed: token and files are read at once, and it is repeated if
-  that brought anything new;
-- connections of the old access are closed as soon as its last request is answered, and with them its watches:
-  they connect anew, from where they were, as the new user.
+- `follow` checks the files from which the access was read every few seconds and sends requests with the new access
+  after a change. If a file cannot be read (half written, say), the old access stays in use.
+- A request that is answered with 401 was not executed. The transport reads token and files at once and repeats the
+  request if the credentials differ.
+- Once the last request with the old access is answered, its connections are closed, including its watches. These
+  reconnect from their last resourceVersion with the new credentials.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from queue_manager.engine.transport import ApiError, Request, Response
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 5.0  # between two looks at the files
-RENEW_SECONDS = 1.0  # between two renewals on 401: a plugin is a program that is started
+LOOK_SECONDS = 5.0  # between two checks of the files
+RENEW_SECONDS = 1.0  # at least between two renewals on 401: an exec plugin starts a program
 
 State = tuple[tuple[int, int, int] | None, ...]
 
 
 class _Link:
-    """One access and its connections."""
+    """One set of credentials and the connections opened with it."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -42,7 +42,7 @@ class _Link:
 
 
 class ClusterTransport:
-    """Implements `Transport`. `read` gives the access as the files say now; its first call is the constructor's."""
+    """Implements `Transport`. `read` returns the access that the files give now; the constructor calls it first."""
 
     def __init__(self, read: Callable[[], Access]) -> None:
         """Raises what `read` raises: KubeconfigError, OSError."""
@@ -74,7 +74,7 @@ class ClusterTransport:
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
         used = await self.access.authorization()
         link = self._link
-        link.requests += 1  # until it is answered; then it may be cut off
+        link.requests += 1  # counts until the response head arrives; after that the link may be closed
         answered = False
         try:
             async with link.http.stream(path, query=query) as chunks:
@@ -83,7 +83,7 @@ class ClusterTransport:
                 yield chunks
         except ApiError as error:
             if error.is_unauthorized:
-                await self._renewed(link, used)  # the caller connects again
+                await self._renewed(link, used)  # the caller reconnects the watch
             raise
         finally:
             if not answered:
@@ -97,13 +97,13 @@ class ClusterTransport:
     # --- new credentials ---
 
     async def follow(self) -> None:
-        """Look at the files for ever. Also when nothing else is asked of the server: watches must move as well."""
+        """Check the files until cancelled. Needed even without requests: open watches must move to the new access."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.look()
 
     def look(self) -> None:
-        """See whether a file changed."""
+        """Switch to new credentials if a file changed."""
         state = _state(self._link.access.files)
         if state == self._state:
             return
@@ -119,10 +119,10 @@ class ClusterTransport:
         self._close_if_done(old)
 
     async def _renewed(self, link: _Link, used: str) -> bool:
-        """After a 401: whether there are other credentials now than those that were refused."""
+        """After a 401: read the credentials again and return whether they differ from the refused ones."""
         async with self._renewing:
             if link is not self._link or await link.access.authorization() != used:
-                return True  # found by another request meanwhile
+                return True  # another request has renewed them meanwhile
             now = asyncio.get_running_loop().time()
             if now < self._renew_at:
                 return False
@@ -143,7 +143,7 @@ class ClusterTransport:
 
 
 def _state(files: tuple[Path, ...]) -> State:
-    """What changes when a file does, be it rewritten or replaced."""
+    """Return values that differ once a file is rewritten or replaced."""
     return tuple(_look_at(file) for file in files)
 
 

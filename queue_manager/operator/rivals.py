@@ -1,10 +1,10 @@
-"""Another Job controller on the same Jobs, which every Job would have twice its pods from.
+"""Detects a second Job controller on the same Jobs. With two controllers every Job gets twice its pods.
 
-With `jobController.manage: All` this process works on all Jobs, so the Job controller of kube-controller-manager must
-be switched off. The API server cannot be asked whether it is: the Lease of kube-controller-manager says that it runs,
-not which controllers it runs. But the server notes in a Job's managedFields which program wrote the status, and when,
-and returns that with each of our own writes. A status that another program wrote since we began shows the other
-controller at work.
+With `jobController.manage: All` this process manages all Jobs, so the Job controller of kube-controller-manager must
+be disabled. No API shows whether it is: the Lease of kube-controller-manager says that the process runs, not which
+controllers. But the API server records in a Job's managedFields which field manager wrote the status and when, and
+returns them in the response to each write. A status that another field manager wrote after this process started proves
+that a second controller is active.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WRITES = ("PUT", "PATCH")
 
 
 class _Entry(msgspec.Struct):
-    """Who wrote which part of an object."""
+    """An entry of metadata.managedFields."""
 
     manager: str = ""
     subresource: str = ""
@@ -47,7 +47,7 @@ _decode = msgspec.json.Decoder(_Job).decode
 
 
 class RivalsAreReported(Relay):
-    """Transport wrapper that reports, at most once a minute, who else works on Jobs that this process writes."""
+    """Transport wrapper that logs, at most once a minute, other writers of the status of Jobs that this one writes."""
 
     def __init__(self, inner: Transport, told: Callable[[str], None]) -> None:
         super().__init__(inner)
@@ -80,7 +80,7 @@ class RivalsAreReported(Relay):
 
 
 def other_writer(job: bytes, since: datetime) -> str:
-    """The program other than this that wrote a Job's status after a moment, to the second; empty if none did."""
+    """Return another field manager that wrote the Job's status after `since` (whole seconds), or "" if none did."""
     try:
         entries = _decode(job).metadata.managed_fields
     except msgspec.DecodeError:
@@ -92,7 +92,7 @@ def other_writer(job: bytes, since: datetime) -> str:
 
 
 def _date(answer: Response) -> datetime | None:
-    """When the server answered."""
+    """Return the time in the Date header of a response."""
     try:
         return parsedate_to_datetime(answer.headers["Date"]).astimezone(UTC)
     except (KeyError, ValueError):

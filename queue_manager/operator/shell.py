@@ -1,25 +1,24 @@
-"""The controllers inside kopf, which is the shell of the process on a real cluster.
+"""Runs the controllers inside kopf, the process framework of `sluice manager`.
 
-What kopf does here: it runs the start-up and clean-up handlers around the life of the process, asks the login
-handler for credentials, and ends everything in order when told to. Admission webhooks will be served from it.
-The controllers begin before it: its import is a fifth of the time in which we promise to be ready, so that
-happens in a thread once they are, and its start-up handler finds them working.
+kopf runs the startup and cleanup handlers, calls the login handler for credentials, and shuts down in order when its
+stop flag is set. The controllers start before kopf: importing kopf takes a fifth of the time budget for readiness, so
+a thread imports it once the controllers are ready, and its startup handler finds them running.
 
-What it does not do, and why:
+kopf is not used for the following:
 
-- *Watch and write.* Its watchers take a fortieth of the events that our reflector takes, and end the process
-  when the API server sends an error inside a watch. There is no resource handler in the registry, so it opens
-  no watch; it reads the discovery documents once.
-- *Own our tasks and connections.* At its end it cancels every task that was created after it began, whosever
-  it is, and closes the session it was given. The tasks of the controllers are older than it; the clean-up
-  handler, for which kopf waits before it touches any task, stops the runtime in the runtime's order and then
-  closes our connections; and kopf gets a session of its own. What is left then are requests of its own that it
-  forgot to cancel, and for which it would wait five seconds: they are cancelled.
-- *Handle signals.* Its handler of a second SIGTERM fails (the future is done already). Ours sets kopf's stop
-  flag, and lets a second signal end the process at once.
-- *Serve probes*: see `probes`.
-- *Know the other client libraries.* It imports `kubernetes` if it is there, for two model classes: one second
-  and 24 MB. They are hidden from it while it is imported.
+- *Watches and writes.* kopf's watchers process a fortieth of the event rate of `engine`'s reflector, and end the
+  process on an ERROR event in a watch. The registry has no resource handlers, so kopf opens no watch; it only reads
+  the discovery documents once.
+- *Tasks and connections of the controllers.* At shutdown kopf cancels every task that was created after its own
+  start, and closes the session that the login handler gave it. The controllers' tasks are created earlier. The
+  cleanup handler, for which kopf waits before it cancels tasks, stops the runtime and then closes the controllers'
+  connections. kopf has a session of its own. kopf does not cancel some of its own requests and would wait five
+  seconds for them, so they are cancelled here.
+- *Signals.* kopf's handler fails on a second SIGTERM, because its future is already done. The handler installed here
+  sets kopf's stop flag, and a second signal ends the process at once.
+- *Probes*: see `probes`.
+- *Other client libraries.* kopf imports `kubernetes` if it is installed, for two model classes, at a cost of one
+  second and 24 MB. The import is blocked while kopf is imported.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ NOT_NEEDED = ("kubernetes", "kubernetes_asyncio", "pykube")
 
 
 async def run(controllers: Controllers, transport: ClusterTransport) -> None:
-    """Run the controllers until a signal. Raises what they, or kopf, died of."""
+    """Run the controllers until a signal. Raises the exception that ended the controllers or kopf."""
     stop = asyncio.Event()
     stop_on_signals(stop.set)
     work = asyncio.create_task(controllers.run(), name="controllers")
@@ -111,7 +110,7 @@ async def _first(*events: asyncio.Event) -> None:
 
 
 async def _session(transport: ClusterTransport) -> aiohttp.ClientSession:
-    """As the same user to the same server; kopf's to close. It logs in anew when this one is refused."""
+    """Return a session with the transport's server and credentials. kopf closes it, and logs in again after a 401."""
     access = transport.access
     access.authorization.renew()
     authorization = await access.authorization()
@@ -123,7 +122,7 @@ async def _session(transport: ClusterTransport) -> aiohttp.ClientSession:
 
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=access.ssl or True, limit=4),
-        middlewares=(sign,),  # headers of a session go to its proxy as well
+        middlewares=(sign,),  # sets Authorization per request: headers of a session are also sent to its proxy
         proxy=access.proxy,
         trust_env=False,
     )
@@ -131,20 +130,20 @@ async def _session(transport: ClusterTransport) -> aiohttp.ClientSession:
 
 def _settings(kopf: Any) -> Any:
     settings = kopf.OperatorSettings()
-    settings.posting.enabled = False  # our recorders write Events
+    settings.posting.enabled = False  # the controllers' recorders write Events
     settings.scanning.disabled = True  # no watch of CRDs and namespaces
     return settings
 
 
 async def _finish(controllers: Controllers, transport: ClusterTransport, work: asyncio.Task[None]) -> None:
-    """Does nothing the second time."""
+    """Stop the controllers and close their connections. A second call has no effect."""
     controllers.stop()
     await asyncio.wait([work])
     await transport.close()
 
 
 def import_kopf() -> ModuleType:
-    """kopf, without the client libraries that it would import because they are installed."""
+    """Import kopf while hiding the optional client libraries that it would import if they are installed."""
     hidden = [name for name in NOT_NEEDED if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None: an import fails at once
     try:
@@ -152,5 +151,5 @@ def import_kopf() -> ModuleType:
     finally:
         for name in hidden:
             del sys.modules[name]
-    logging.getLogger("kopf").setLevel(logging.WARNING)  # it tells of each step of its own
+    logging.getLogger("kopf").setLevel(logging.WARNING)  # at INFO kopf logs its own internal steps
     return kopf

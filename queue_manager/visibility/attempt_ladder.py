@@ -1,8 +1,9 @@
-"""The ladder of a Workload's attempts: each time it held quota, how that ended, and when it may try again. Pure.
+"""Lists a Workload's attempts: each period with quota, how it ended, and when the next retry is due. Pure.
 
-status.requeueHistory keeps the last ten that ended (Sluice's own); the one that goes on is in the conditions. A
-Workload that Kueue or an older Sluice ran has no such record: then the events tell, as long as they live, and the
-oldest rungs may be missing. Rungs are numbered from the newest down, by the count of all evictions.
+status.requeueHistory (an extension of Sluice) records the last ten attempts that ended; the conditions describe the
+current one. A Workload managed by Kueue or by an older Sluice has no such record. Its attempts are reconstructed from
+Events, which expire, so the oldest attempts may be missing. Attempts are numbered backwards from the newest, whose
+number follows from the count of all evictions.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from queue_manager.lifecycle.requeue_history import MAX_ATTEMPTS
 from queue_manager.visibility.tries import tries
 from queue_manager.visibility.wire_types import Event
 
-_SAME = timedelta(seconds=2)  # an event is written a moment after the condition it tells of
+_SAME = timedelta(seconds=2)  # an Event may be this much later than the condition that it reports
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One time with quota. `ended` None: it holds it now. `next_try`: when it was, or will be, in line again.
+    """One period with quota. `ended`: None while quota is held. `next_try`: when the Workload is requeued.
 
     `number` counts all attempts, `of_budget` those since the Workload was last activated.
     """
@@ -37,7 +38,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def attempts(workload: Workload, events: Iterable[Event]) -> list[AttemptRow]:
-    """The last attempts, the oldest first; empty when it never held quota."""
+    """Return the recorded attempts, oldest first; empty if the Workload never held quota."""
     rungs = _recorded(workload) or _told(workload, events)
     if not rungs:
         return []
@@ -49,7 +50,7 @@ def attempts(workload: Workload, events: Iterable[Event]) -> list[AttemptRow]:
 
 
 def _of_budgets(rungs: list[AttemptRow]) -> list[AttemptRow]:
-    """A deactivation ends a budget of retries."""
+    """Number the attempts within each budget of retries. A deactivation ends a budget."""
     begun, found = 0, []
     for rung in rungs:
         found.append(msgspec.structs.replace(rung, of_budget=rung.number - begun))
@@ -59,14 +60,14 @@ def _of_budgets(rungs: list[AttemptRow]) -> list[AttemptRow]:
 
 
 def _followed(rung: AttemptRow, after: AttemptRow) -> AttemptRow:
-    """Somebody may have ended its backoff: then it tried again before it was due."""
+    """Correct the retry time of an attempt whose backoff was cut short: the next attempt began before it was due."""
     if rung.next_try is None or after.admitted is None or after.admitted >= rung.next_try:
         return rung
     return msgspec.structs.replace(rung, next_try=after.admitted)
 
 
 def _finished(rung: AttemptRow, workload: Workload) -> AttemptRow:
-    """The newest attempt, ended by the end of the Job if nothing else ended it."""
+    """Return the newest attempt, ended by the end of the Job if nothing else ended it."""
     finished = workload.condition(condition_types.FINISHED)
     if rung.ended is not None or finished is None or not finished.is_true:
         return rung
@@ -90,7 +91,7 @@ def _recorded(workload: Workload) -> list[AttemptRow]:
 
 
 def _without_a_retry_that_is_not_due(rung: AttemptRow, workload: Workload) -> AttemptRow:
-    """A deactivation ends the backoff, and so does the reactivation that follows."""
+    """Clear the retry time of a deactivated Workload; set it to the reactivation if that ended the backoff early."""
     requeued = workload.condition(condition_types.REQUEUED)
     again = requeued.last_transition_time if requeued is not None and requeued.is_true else None
     if not workload.spec.active:
@@ -118,7 +119,7 @@ def _told(workload: Workload, events: Iterable[Event]) -> list[AttemptRow]:
 
 
 def _of_events(workload: Workload, events: Iterable[Event]) -> list[tuple[datetime | None, datetime | None, str]]:
-    """What the Workload's events tell: (admitted, ended, cause) of each."""
+    """Return (admitted, ended, cause) of each attempt, from the Workload's Events."""
     rungs: list[tuple[datetime | None, datetime | None, str]] = []
     for event in sorted(events, key=lambda e: e.sort_key):
         if event.involved_object.uid != workload.metadata.uid:
@@ -132,7 +133,7 @@ def _of_events(workload: Workload, events: Iterable[Event]) -> list[tuple[dateti
 
 
 def _complete(rungs: list[tuple[datetime | None, datetime | None, str]], workload: Workload) -> None:
-    """What the conditions know better: the newest attempt, also when its events are gone or not there yet."""
+    """Complete the newest attempt from the conditions, which are present even if its Events are not."""
     admitted, evicted = workload.condition(condition_types.ADMITTED), workload.condition(condition_types.EVICTED)
     if evicted is not None and evicted.is_true and tries(workload):
         began = None

@@ -1,4 +1,4 @@
-"""What follows from an operator's word: one sentence for each change of spec.active or spec.stopPolicy. Pure."""
+"""Describes the effect of an operator's change of spec.active or spec.stopPolicy in one sentence. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 
 
 class Load(NamedTuple):
-    """How many Workloads of a queue wait, and how many hold quota."""
+    """The number of Workloads of a queue that are pending, and of those that hold quota."""
 
     waiting: int = 0
     running: int = 0
@@ -21,7 +21,7 @@ class Load(NamedTuple):
 
 
 def load_of(workloads: Iterable[Workload]) -> Load:
-    """Counts those that are not finished; a deactivated one without quota neither waits nor runs."""
+    """Count unfinished Workloads. A deactivated Workload without quota counts as neither pending nor running."""
     waiting = running = 0
     for workload in workloads:
         if workload.is_true(condition_types.FINISHED):
@@ -36,7 +36,7 @@ def load_of(workloads: Iterable[Workload]) -> Load:
 def on_reactivation(
     workload: Workload, queue: LocalQueue | None, above: ClusterQueue | None, home: str = "default"
 ) -> str:
-    """Where a Workload stands once spec.active is true again. Queues are None where they do not exist."""
+    """Describe the effect of spec.active=true on a Workload. A queue that does not exist is None."""
     name = workload.spec.queue_name
     obstacle = queue_obstacle(workload.local_queue, queue, above, home)
     gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
@@ -50,9 +50,9 @@ def on_reactivation(
 
 
 def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | None, home: str = "default") -> str:
-    """What keeps everything in the LocalQueue of this key from starting, with the command against it; or empty.
+    """Return why no Workload of this LocalQueue can start, with the command that resolves it, or "".
 
-    `home`: the namespace that the command means where none is named.
+    `home`: the namespace that commands use by default.
     """
     if queue is None:
         return f"there is no LocalQueue {key.name} in namespace {key.namespace}"
@@ -69,20 +69,23 @@ def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | Non
 
 
 def typed_queue(queue: LocalQueue, home: str) -> str:
-    """A LocalQueue as arguments of a command."""
+    """Format a LocalQueue as command-line arguments."""
     namespace = queue.metadata.namespace
     return queue.metadata.name if namespace == home else f"{namespace}/{queue.metadata.name}"
 
 
 def on_deactivation(workload: Workload, job: str) -> str:
-    """What becomes of a Workload once spec.active is false. `job`: how its Job is named on the command line."""
+    """Describe the effect of spec.active=false on a Workload. `job`: its Job as a command-line argument."""
     holds = workload.status.admission is not None
     now = "its pods are stopped and its quota is given back" if holds else "it leaves the line"
     return f"{now}; undo: sluice reactivate {job}"
 
 
 def on_stop(policy: str, load: Load, *, queue: str, blocked_above: str = "") -> str:
-    """What follows from a new stop policy. `queue`: as typed; `blocked_above`: the ClusterQueue if that is stopped."""
+    """Describe the effect of a new stop policy.
+
+    `queue`: as a command-line argument. `blocked_above`: the ClusterQueue if it is stopped.
+    """
     undo = f"undo: sluice release {queue}"
     match policy:
         case policies.HOLD:

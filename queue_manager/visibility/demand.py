@@ -1,4 +1,4 @@
-"""What a Job asks for, and what it was given. Pure."""
+"""The resource requests of a Job and the quota assigned to it. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from queue_manager.scheduling.pod_requests import pod_requests
 
 
 class DemandRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One resource of one pod set. Quantities are as in the API; those assigned are empty while it waits."""
+    """One resource of one pod set. Quantities are written as in the API; assigned ones are "" before admission."""
 
     pod_set: str
     resource: str
@@ -25,7 +25,7 @@ class DemandRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def demand(job: Job | None, workload: Workload | None) -> list[DemandRow]:
-    """Rows by pod set and resource."""
+    """Return one row per pod set and resource."""
     if workload is None:
         pod_sets = (PodSet(count=pod_count(job.spec), template=job.spec.template),) if job is not None else ()
         return [row for pod_set in pod_sets for row in _rows(pod_set, None)]
@@ -37,7 +37,7 @@ def demand(job: Job | None, workload: Workload | None) -> list[DemandRow]:
 def _rows(pod_set: PodSet, given: PodSetAssignment | None) -> list[DemandRow]:
     try:
         requests = pod_requests(pod_set.template.get("spec") or {})
-    except ValueError:  # no quantity: the queue refuses it with a reason of its own
+    except ValueError:  # not a quantity: the queue rejects the Job with a reason of its own
         requests = {}
     usage = given.resource_usage if given is not None else {}
     names = sorted({*requests, *usage})

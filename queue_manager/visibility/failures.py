@@ -1,4 +1,4 @@
-"""How the pods of a Job failed, as far as those pods still exist. Pure."""
+"""Describes how the pods of a Job failed, from the pods that still exist. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OOM_KILLED = "OOMKilled"
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The end of one failed pod. `exit_code` None: no container of it failed, the pod itself did (`reason`)."""
+    """The failure of one pod. `exit_code`: None if the pod failed (`reason`) without a failed container."""
 
     namespace: str
     pod: str
@@ -30,7 +30,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     message: str
     at: datetime
-    last_line: str = ""  # of its container's log
+    last_line: str = ""  # the last line of the container's log
 
     @property
     def text(self) -> str:
@@ -42,7 +42,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def newest_failure(pods: Iterable[Pod]) -> Failure | None:
-    """That of the pod that failed last. Disrupted pods did not fail by themselves."""
+    """Return the failure of the pod that failed last, ignoring disrupted pods."""
     newest = _newest(pods)
     return None if newest is None else _failure(newest)
 
@@ -76,9 +76,9 @@ def failures(
     jobs: Iterable[Job] = (),
     options: JobControllerOptions | None = None,
 ) -> dict[str, Failure]:
-    """The newest failure of each Workload's Job by Workload UID, where it led to the last deactivation.
+    """Return by Workload UID the newest pod failure that led to the Workload's last deactivation.
 
-    `pods`: the failed ones. `jobs`: as far as they may be read.
+    `pods`: the failed pods. `jobs`: the Jobs that the user may read.
     """
     by_uid = {job.metadata.uid: job for job in jobs}
     by_job: dict[str, list[Pod]] = {}
@@ -100,9 +100,10 @@ def failures(
 
 
 def _led_here(workload: Workload, failed: datetime, replaced: datetime) -> bool:
-    """Whether a pod that failed then kept the pods from being ready in the tries since the last activation.
+    """Whether this pod failure kept the Job's pods from being ready in the attempts since the last activation.
 
-    It did if it failed in them, or if the Job's backoff after it outlasted them, so that they had no pod in its place.
+    True if the pod failed during these attempts, or if the Job's backoff after the failure outlasted them, so that
+    the pod was not replaced.
     """
     attempts = budget(workload)
     if not attempts:
@@ -112,10 +113,10 @@ def _led_here(workload: Workload, failed: datetime, replaced: datetime) -> bool:
 
 
 def _replaced_at(job: Job | None, newest: Pod, failed: Sequence[Pod], options: JobControllerOptions) -> datetime:
-    """The earliest time at which the Job can have replaced this pod."""
+    """Return the earliest time at which the Job can have replaced this pod."""
     if job is None:
         return finish_time(newest)
     if effective(job, options.switches).spec.backoff_limit_per_index is not None:
         return next_of_index(job, newest, options)
-    in_a_row = [newest] if job.status.succeeded else failed  # when it succeeded is not known
+    in_a_row = [newest] if job.status.succeeded else failed  # the time of the success is unknown, so count one failure
     return backoff_end(job, (), in_a_row, options) or finish_time(newest)

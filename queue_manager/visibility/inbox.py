@@ -1,9 +1,9 @@
-"""The operator's inbox: Workloads that were deactivated, why, and what to do about each. Pure.
+"""The operator's inbox: deactivated Workloads, why each was deactivated, and what to do about it. Pure.
 
-Four things say why: the Evicted condition (its reason names the cause, unless another eviction came first),
-status.schedulingStats (how often the Workload was tried; requeueState is gone by then), the pods that failed
-(`failures`; pods that were still running are deleted), and the Warnings about pods. A Workload whose pods were not
-ready because they fail is said to crash.
+The cause is derived from four sources: the Evicted condition (its reason names the cause, unless another eviction came
+first), status.schedulingStats (the number of attempts; requeueState is reset on deactivation), the pods that failed
+(`failures`; running pods are deleted), and Warning Events about pods. A Workload whose pods were not ready because
+they failed is reported as crashing.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
 RUN_TIME = reasons.deactivated_due_to(reasons.MAX_EXEC_TIME_EXCEEDED)
 CHECK = reasons.deactivated_due_to(reasons.ADMISSION_CHECK)
 CRASHES, OUT_OF_MEMORY = "crashes", "out of memory"
-RESTARTING = "Back-off restarting failed container"  # how the kubelet's BackOff Event begins
+RESTARTING = "Back-off restarting failed container"  # prefix of the message of the kubelet's BackOff Event
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One deactivated Workload. `why` is a class of causes, `reason` and `message` are the API's words.
+    """One deactivated Workload. `why` classifies the cause; `reason` and `message` are those of the API.
 
-    `tries`: those since it was last activated.
+    `tries`: the attempts since the last activation.
     """
 
     namespace: str
@@ -55,9 +55,9 @@ def inbox(
     home: str = "default",
     failures: Mapping[str, Failure] | None = None,
 ) -> list[InboxRow]:
-    """Rows by priority, then the longest waiting first.
+    """Return rows ordered by priority, then by time of deactivation, oldest first.
 
-    `home`: the namespace of names without one. `failures`: by UID of the Workload.
+    `home`: the default namespace. `failures`: by Workload UID.
     """
     inactive = [
         w for w in workloads if not w.spec.active and not w.is_true(condition_types.FINISHED) and not _leaves(w)
@@ -98,19 +98,19 @@ def _row(
 
 
 def job_name(workload: Workload) -> str:
-    """The name of its Job; its own if it has none."""
+    """Return the name of the Workload's Job, or of the Workload if it has none."""
     owner = workload.metadata.controller
     return owner.name if owner is not None else workload.metadata.name
 
 
 def typed(workload: Workload, home: str = "default") -> str:
-    """The Job as an argument of a command; `home` is the namespace that it means without one."""
+    """Format the Job as a command-line argument. `home`: the default namespace, which is left out."""
     namespace = workload.metadata.namespace
     return job_name(workload) if namespace == home else f"{namespace}/{job_name(workload)}"
 
 
 def cause(workload: Workload, failure: Failure | None = None, warning: Event | None = None) -> str:
-    """Who or what deactivated it, in a few words."""
+    """Return in a few words who or what deactivated the Workload."""
     evicted = workload.condition(condition_types.EVICTED)
     reason = evicted.reason if evicted is not None and evicted.is_true else ""
     if reason == RUN_TIME:
@@ -132,7 +132,7 @@ _UNREADY = {
 
 
 def _unready(workload: Workload, failure: Failure | None, warning: Event | None) -> str:
-    """Why its pods were not ready: the last timeout says so, or they failed; else the most frequent kind of timeout."""
+    """Return why the pods were not ready: the last timeout, else a pod failure, else the most frequent timeout."""
     evicted = workload.condition(condition_types.EVICTED)
     if evicted is not None and f"; {messages.NO_NODE} " in evicted.message:
         return _UNREADY[reasons.UNSCHEDULABLE]
@@ -149,7 +149,7 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
 
 
 def action(why: str, job: str, failure: Failure | None = None, home: str = "default") -> str:
-    """What an operator would do next. `job`: as an argument of a command."""
+    """Return the suggested next step of an operator. `job`: as a command-line argument."""
     again = f"sluice reactivate {job}"
     if failure is not None and why in (CRASHES, OUT_OF_MEMORY):
         fix = "raise its memory limit" if why == OUT_OF_MEMORY else f"mend what {_log(failure, home)} shows"
@@ -179,7 +179,7 @@ def _log(failure: Failure, home: str) -> str:
 
 
 def _warnings(events: Iterable[Event]) -> dict[str, list[Event]]:
-    """Warnings by namespace, the newest first."""
+    """Group Warning Events by namespace, newest first."""
     found: dict[str, list[Event]] = {}
     for event in sorted(events, key=lambda e: e.sort_key, reverse=True):
         if event.type == "Warning":
@@ -188,9 +188,9 @@ def _warnings(events: Iterable[Event]) -> dict[str, list[Event]]:
 
 
 def last_warning(job: str, warnings: Sequence[Event]) -> Event | None:
-    """The newest Warning about a pod of the Job, else about the Job. Events live for an hour.
+    """Return the newest Warning Event about a pod of the Job, else about the Job. Events expire after an hour.
 
-    Warnings about the Workload only tell why it once waited.
+    Warnings about the Workload are ignored: they only explain why it was pending.
     """
     about_pods = (e for e in warnings if e.involved_object.kind == "Pod" and is_pod_of(e.involved_object.name, job))
     about_job = (e for e in warnings if (e.involved_object.kind, e.involved_object.name) == ("Job", job))
@@ -198,20 +198,20 @@ def last_warning(job: str, warnings: Sequence[Event]) -> Event | None:
 
 
 def newest_error(events: Sequence[Event]) -> str:
-    """The same for events that are all about one Job."""
+    """Return the message of the newest Warning among Events that all concern one Job."""
     warnings = [event for event in events if event.type == "Warning" and event.involved_object.kind != "Workload"]
     about_pods = [event for event in warnings if event.involved_object.kind == "Pod"]
     return warned(max(about_pods or warnings, key=lambda event: event.sort_key, default=None))
 
 
 def warned(event: Event | None) -> str:
-    """Its message; of a BackOff without the pod's name and UID, which say nothing about the error."""
+    """Return the Event's message; for a BackOff Event without the pod's name and UID."""
     text = event.message.strip() if event is not None else ""
     return text.partition(" in pod ")[0] if text.startswith(RESTARTING) else text
 
 
 def is_pod_of(pod: str, job: str) -> bool:
-    """Whether a pod that may be gone was one of this Job: JOB-xxxxx, or JOB-INDEX-xxxxx."""
+    """Whether a pod name has the form that this Job gives its pods: JOB-xxxxx or JOB-INDEX-xxxxx."""
     if not pod.startswith(f"{job}-"):
         return False
     *index, ending = pod[len(job) + 1 :].split("-")

@@ -1,7 +1,7 @@
-"""An Indexed Job at a glance: one character for each index, and what is to be said about those in trouble. Pure.
+"""The index map of an Indexed Job: one character per index, and a row per index that failed or was retried. Pure.
 
-.  succeeded      r  its pod is ready       b  failed, its next pod comes after a backoff
-x  failed         s  its pod starts         _  no pod yet
+.  succeeded      r  its pod is ready       b  its pod failed, the replacement waits for a backoff
+x  failed         s  its pod is starting    _  no pod yet
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from queue_manager.visibility.pod_attempts import (
 )
 from queue_manager.visibility.wire_types import Pod
 
-DRAWN = 1_000_000  # a Job may have two thousand million indexes
+DRAWN = 1_000_000  # indexes; a Job may have up to 2^31-1
 MEANING = {".": "succeeded", "x": "failed", "r": "running", "s": "starting", "b": "in backoff", "_": "not started"}
 
 
 class IndexRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One index that was tried more than once or failed. Exit codes are those of its pods that still exist."""
+    """One index that failed or had more than one attempt. Exit codes are those of the pods that still exist."""
 
     index: int
     state: str
@@ -46,7 +46,7 @@ class IndexRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class IndexMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The map has the first DRAWN indexes, the counts are of all."""
+    """The map covers the first DRAWN indexes, the counts cover all."""
 
     map: str
     counts: dict[str, int]
@@ -54,7 +54,7 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def index_map(job: Job, pods: Sequence[Pod], options: JobControllerOptions) -> IndexMap | None:
-    """None for Jobs that are not Indexed."""
+    """Return the index map, or None for a Job that is not Indexed."""
     if job.spec.completion_mode != "Indexed" or job.spec.completions is None:
         return None
     by_index: dict[int, list[Pod]] = {}
@@ -90,7 +90,7 @@ def _drawn(size: int, signs: Mapping[int, str], failed: IndexSet, done: IndexSet
 
 
 def _sign(job: Job, pods: Sequence[Pod]) -> str:
-    """The index by its pods, the newest last."""
+    """Return the character of an index. `pods`: the pods of the index, newest last."""
     if any(pod.status.phase == "Succeeded" for pod in pods):
         return "."
     active = [pod for pod in pods if is_active(pod)]

@@ -1,7 +1,7 @@
-"""What happened to a Job, as a ladder of dated steps. Pure.
+"""The history of a Job as a list of dated steps. Pure.
 
-Conditions keep only their last transition, so the ladder tells when each thing was last so, not how often it was;
-the events tell the rest while they live (an hour).
+A condition keeps only its last transition, so the list shows when each condition last changed, not how often. Events
+add earlier transitions until they expire (an hour).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from job_controller.pod_facts import LONG_AGO
 from queue_manager.api import condition_types
 from queue_manager.api.types import Workload
 
-# Order of steps that fall into one second, as they follow one another.
+# Order of steps within the same second.
 _ORDER = (
     "Created",
     condition_types.DEACTIVATION_TARGET,
@@ -52,7 +52,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def history(job: Job | None, workload: Workload | None) -> list[Step]:
-    """All that objects say about their past, the oldest first."""
+    """Return the steps recorded in the Job and its Workload, oldest first."""
     steps: list[Step] = []
     if job is not None:
         steps.append(_plain(job.metadata.creation_timestamp, "Job", "Created"))

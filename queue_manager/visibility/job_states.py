@@ -1,26 +1,26 @@
-"""One row per Job: what state it is in, since when, and why. Pure: objects and the time in, rows out.
+"""Computes the state of each Job as `sluice ps` shows it, since when, and why. Pure: objects and time in, rows out.
 
-A Job's state for people, first match wins. It follows from API objects alone, so every reader of the same
-objects sees the same state:
+The state is the first match in this table. It depends only on API objects, so that all readers of the same objects see
+the same state:
 
     Deleting     deletionTimestamp is set
     Succeeded    condition Complete
     Failed       condition Failed
-    Refused      its Workload is finished, and the Job never ran: it could not be started, or says something else
+    Refused      its Workload is finished, but the Job is not: it could not be started, or it differs from the Workload
     Deactivated  its Workload has spec.active=false: an operator must act
-    Backoff      evicted, and requeueAt lies ahead
-    Evicted      evicted, and it still holds its quota: its pods are going away
+    Backoff      evicted, and requeueAt is in the future
+    Evicted      evicted, and still holding quota: its pods are terminating
     Running      not suspended, and a pod is ready or has succeeded
-    Starting     not suspended, no pod ready yet
-    Reserved     quota is reserved, the Job is not started yet
-    Suspended    suspended, and no queue knows it: only a user can start it
-    Pending      waits in its queue
+    Starting     not suspended, and no pod is ready yet
+    Reserved     quota is reserved, and the Job is not started yet
+    Suspended    suspended, and not managed by any queue: only a user can start it
+    Pending      pending in its queue
 
-Jobs and Workloads come from two lists, and both may change between them. Callers read the time first, the Workloads
-second and the Jobs last, so that a Job is never older than its Workload. A Workload is finished only after its Job
-has ended, so a finished Workload beside a Job that has not ended always means Refused. A Job without a Workload was
-created after the Workloads were listed, hence after `now`, and is_left_alone does not hold. In the other order each
-Job that ends between the two lists looks refused.
+Jobs and Workloads come from two list requests, and both kinds may change in between. Callers read the time first, then
+list the Workloads, then the Jobs, so that a Job is never older than its Workload. A Workload is finished only after
+its Job has ended, so a finished Workload with an unfinished Job always means Refused. A Job whose Workload is missing
+only because it was created between the two lists is younger than `now`, so `is_left_alone` is False for it. In the
+opposite order, each Job that ends between the two lists would appear as Refused.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from queue_manager.scheduling import workload_info
 from queue_manager.visibility import inbox
 from queue_manager.visibility.tries import budget_tries
 
-LOOKED_AT_WITHIN = timedelta(seconds=15)  # a new Job by its queue
+LOOKED_AT_WITHIN = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job
 NOT_QUEUED = "NotQueued"
 
 
 class JobState(StrEnum):
-    """The states of the table above, in the order in which people look for them: running, waiting, ended."""
+    """The states of the table above, in display order: running, waiting, ended."""
 
     RUNNING = "Running"
     STARTING = "Starting"
@@ -59,7 +59,7 @@ class JobState(StrEnum):
     DELETING = "Deleting"
     FAILED = "Failed"
     SUCCEEDED = "Succeeded"
-    # Of Workloads without a Job: see `state_without_job`.
+    # States of Workloads without a Job, see `state_without_job`.
     ORPHANED = "Orphaned"
     FINISHED = "Finished"
 
@@ -68,10 +68,10 @@ _ORDER = tuple(JobState)
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A Job as `sluice ps` shows it. Times are in seconds; None: the phase was never entered.
+    """A Job as `sluice ps` shows it. Times are in seconds; None if the phase was never entered.
 
-    `tries`: those since its Workload was last activated. `obstacle`: what stops its queue as a whole, with the command
-    against it, or what keeps a Job without a Workload from getting one.
+    `tries`: attempts since its Workload was last activated. `obstacle`: why its queue admits nothing, with the command
+    that resolves it, or why a Job without a Workload gets none.
     """
 
     namespace: str
@@ -95,7 +95,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def job_rows(jobs: Iterable[Job], workloads: Iterable[Workload], now: datetime) -> list[JobRow]:
-    """Rows ordered by namespace, then by what a person looks for first: running, waiting, ended."""
+    """Return rows ordered by namespace, then by state: running, waiting, ended."""
     by_job = workloads_by_job(workloads)
     refused = refused_shapes(by_job.values())
     seen = ((job, by_job.get(job.metadata.uid)) for job in jobs)
@@ -104,7 +104,7 @@ def job_rows(jobs: Iterable[Job], workloads: Iterable[Workload], now: datetime) 
 
 
 def workloads_by_job(workloads: Iterable[Workload]) -> dict[str, Workload]:
-    """The Workload of each Job, by the Job's UID; of several, one that is not finished, then the newest."""
+    """Return the Workload of each Job by Job UID. Of several, prefer an unfinished one, then the newest."""
     ordered = sorted(
         workloads, key=lambda w: (not w.is_true(condition_types.FINISHED), str(w.metadata.creation_timestamp))
     )
@@ -115,13 +115,13 @@ Shape = tuple[Key, bytes]
 
 
 def twin_name(workload: Workload | None, refused: Mapping[Shape, Workload]) -> str:
-    """The Job of the `refused_twin`; empty if there is none."""
+    """Return the name of the Job of the `refused_twin`, or "" if none exists."""
     twin = refused_twin(workload, refused) if workload is not None else None
     return inbox.job_name(twin) if twin is not None else ""
 
 
 def refused_shapes(workloads: Iterable[Workload]) -> dict[Shape, Workload]:
-    """Workloads that were tried and do not fit, by shape. The scheduler does not try others of these shapes."""
+    """Return Workloads that the scheduler tried and that do not fit, by shape. It skips others of the same shape."""
     found: dict[Shape, Workload] = {}
     for workload in workloads:
         waits = workload.condition(condition_types.QUOTA_RESERVED)
@@ -136,7 +136,7 @@ _NO_FIT = (reasons.WAITING_FOR_QUOTA, reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATC
 
 
 def refused_twin(workload: Workload, refused: Mapping[Shape, Workload]) -> Workload | None:
-    """Another Workload of the same shape, of `refused`, while this one has no quota."""
+    """Return the Workload in `refused` that has the same shape as this one, if this one holds no quota."""
     if not refused or workload.is_true(condition_types.QUOTA_RESERVED):
         return None
     twin = refused.get(_shape(workload))
@@ -144,12 +144,12 @@ def refused_twin(workload: Workload, refused: Mapping[Shape, Workload]) -> Workl
 
 
 def _shape(workload: Workload) -> Shape:
-    """The scheduler's shape, within one LocalQueue: other LocalQueues may lead to another ClusterQueue."""
+    """Return the scheduler's shape with the LocalQueue, since other LocalQueues may use another ClusterQueue."""
     return workload.local_queue, workload_info.info(workload).shape
 
 
 def job_row(job: Job, workload: Workload | None, now: datetime, alike: str = "") -> JobRow:
-    """`alike`: a Job that asks for the same, was tried and does not fit."""
+    """Return the row of a Job. `alike`: a Job with equal requests that was tried and does not fit."""
     state = job_state(job, workload, now)
     reason, message = why(job, workload, state, now, alike)
     waiting, running = spans(job, workload, now)
@@ -176,7 +176,7 @@ def job_row(job: Job, workload: Workload | None, now: datetime, alike: str = "")
 
 
 def job_state(job: Job, workload: Workload | None, now: datetime) -> JobState:
-    """The state of the table above."""
+    """Return the state by the table of this module."""
     if job.metadata.deletion_timestamp is not None:
         return JobState.DELETING
     ended = _ended(job)
@@ -200,7 +200,7 @@ def job_state(job: Job, workload: Workload | None, now: datetime) -> JobState:
 
 
 def state_without_job(workload: Workload, now: datetime) -> JobState:
-    """That of a Workload that stands for no Job, or whose Job is gone: then it is Orphaned, until it is gone too."""
+    """Return the state of a Workload that was created without a Job, or whose Job was deleted (Orphaned)."""
     if workload.metadata.controller is not None:
         return JobState.ORPHANED
     if workload.is_true(condition_types.FINISHED):
@@ -223,7 +223,7 @@ def _ended(job: Job) -> JobState | None:
 
 
 def is_left_alone(job: Job, now: datetime) -> bool:
-    """It names a queue, and has had no Workload for longer than it takes to look at it."""
+    """Whether a Job without a Workload is older than LOOKED_AT_WITHIN, the time in which its queue creates one."""
     created = job.metadata.creation_timestamp
     return created is not None and now - created >= LOOKED_AT_WITHIN
 
@@ -238,7 +238,7 @@ def _not_queued(job: Job, now: datetime) -> tuple[str, str]:
 
 
 def why(job: Job | None, workload: Workload | None, state: JobState, now: datetime, alike: str = "") -> tuple[str, str]:
-    """Reason token and sentence behind the state; both empty where the state says it all."""
+    """Return (reason, message) of the state; both are "" where the state needs no explanation."""
     if job is not None and state in (JobState.FAILED, JobState.SUCCEEDED):
         kind = "Failed" if state == JobState.FAILED else "Complete"
         condition = next(c for c in job.status.conditions if c.type == kind and c.is_true)
@@ -246,7 +246,7 @@ def why(job: Job | None, workload: Workload | None, state: JobState, now: dateti
     if workload is None:
         return _not_queued(job, now) if job is not None and state == JobState.PENDING else ("", "")
     finished = workload.condition(condition_types.FINISHED)
-    if finished is not None and finished.is_true:  # and its Job is not: it could not be started, or left the queue
+    if finished is not None and finished.is_true:  # but the Job is not: it could not be started, or it left the queue
         return finished.reason, finished.message
     if state in (JobState.DEACTIVATED, JobState.BACKOFF, JobState.EVICTED):
         evicted = workload.condition(condition_types.EVICTED)
@@ -256,7 +256,9 @@ def why(job: Job | None, workload: Workload | None, state: JobState, now: dateti
     if state in (JobState.PENDING, JobState.RESERVED):
         kind = condition_types.QUOTA_RESERVED if state == JobState.PENDING else condition_types.ADMITTED
         waiting = workload.condition(kind)
-        if state == JobState.PENDING and not is_judged(waiting):  # the scheduler writes to the first of each shape only
+        if state == JobState.PENDING and not is_judged(
+            waiting
+        ):  # the scheduler reports only on the first of each shape
             behind = f"waits behind others in {workload.spec.queue_name}"
             return reasons.PENDING_EVALUATION, f"{alike} asks for the same and does not fit" if alike else behind
         return (waiting.reason, waiting.message) if waiting and waiting.status == "False" else ("", "")
@@ -267,14 +269,14 @@ def why(job: Job | None, workload: Workload | None, state: JobState, now: dateti
 
 
 def is_judged(reserved: Condition | None) -> bool:
-    """Whether the scheduler has tried the Workload, by its QuotaReserved condition."""
+    """Whether the QuotaReserved condition shows that the scheduler has tried the Workload."""
     return reserved is not None and reserved.message != messages.PENDING_EVALUATION_MESSAGE
 
 
 def spans(job: Job, workload: Workload | None, now: datetime) -> tuple[float | None, float | None]:
-    """Seconds spent waiting for the start (still going on while there is none), and running since it.
+    """Return the seconds that the Job waited for its start (until now if it has not started), and ran since then.
 
-    Runs that an eviction ended are part of neither: the Workload says how long they were.
+    Runs that an eviction ended count toward neither; the Workload records them.
     """
     created = job.metadata.creation_timestamp or now
     started = job.status.start_time
@@ -287,7 +289,7 @@ def spans(job: Job, workload: Workload | None, now: datetime) -> tuple[float | N
 
 
 def _seconds(start: datetime, end: datetime) -> float:
-    """0 where `start` is later: objects may be newer than the `now` they are shown at."""
+    """Return the seconds between two times, at least 0: objects may be newer than `now`."""
     return max(0.0, (end - start).total_seconds())
 
 

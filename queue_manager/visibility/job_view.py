@@ -1,4 +1,4 @@
-"""All about one Job: what `sluice show` shows. Pure: objects and the time in, one record out."""
+"""Assembles the record of one Job that `sluice show` prints. Pure: objects and time in, record out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from queue_manager.visibility.wire_types import Event, Pod
 
 
 class EvictionCountRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How often it lost its quota for one cause."""
+    """The number of evictions for one cause."""
 
     reason: str
     cause: str
@@ -33,7 +33,7 @@ class EvictionCountRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Requeues and `budget_tries` since the last activation, when the next is due, all tries and evictions so far."""
+    """Requeues and `budget_tries` since the last activation, the next retry, and totals of attempts and evictions."""
 
     requeues: int
     tries: int
@@ -54,7 +54,7 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Times are aware; seconds count to now, or to the end of the Job."""
+    """The record of one Job. Times are timezone-aware; durations end now, or at the end of the Job."""
 
     namespace: str
     name: str
@@ -87,7 +87,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     events: list[EventRow]
 
 
-# Where the newest Warning is likely to be the reason for the state.
+# States that the newest Warning Event is likely to explain.
 _TROUBLED = (JobState.STARTING, JobState.EVICTED, JobState.BACKOFF, JobState.DEACTIVATED, JobState.FAILED)
 
 
@@ -103,8 +103,10 @@ def job_view(
     failure: Failure | None = None,
     alike: str = "",
 ) -> JobView:
-    """`cluster_queue`: that of its LocalQueue, while it has no quota. `failure`: of the pod that failed last.
-    `alike`: a Job of the same shape that was tried and does not fit.
+    """Return the record of a Job, of its Workload, or of both.
+
+    `cluster_queue`: the ClusterQueue of its LocalQueue, used while it holds no quota. `failure`: of the pod that failed
+    last. `alike`: a Job of the same shape that was tried and does not fit.
 
     Raises ValueError if neither a Job nor a Workload is given.
     """
@@ -159,13 +161,13 @@ def job_view(
 
 
 def _last_error(events: Sequence[Event], failure: Failure | None, said: str) -> str:
-    """How its last pod failed, else the newest Warning; not what the state has `said` already."""
+    """Return the failure of the last pod, else the newest Warning, unless `said` already contains it."""
     text = failure.text if failure is not None else inbox.newest_error(events)
     return text if text != said else ""
 
 
 def _refusal(events: Sequence[Event]) -> Event | None:
-    """The newest Warning about the Job: while it has no Workload, that is why its queue does not take it up."""
+    """Return the newest Warning about the Job, which explains why a Job without a Workload gets none."""
     return next((e for e in reversed(events) if e.type == "Warning" and e.involved_object.kind == "Job"), None)
 
 

@@ -1,17 +1,17 @@
-"""What keeps a queued Job from starting, as `sluice submit` and `sluice show` both say it. Pure.
+"""Determines what prevents a queued Job from starting, for `sluice submit` and `sluice show`. Pure.
 
-`obstacle` judges a Job by the queues, flavors and priority classes as they are now. It says nothing of quota that is
-merely in use: the Job waits for that. The first rule that applies decides:
+`obstacle` checks a Job against the current queues, flavors and priority classes. Quota that is in use is not an
+obstacle, because the Job only has to wait for it. The first rule that applies decides:
 
     the cluster does not have the queue's kinds
     its priority class does not exist             no Workload is created
     its namespace is not selected                 the ClusterQueue's namespaceSelector does not match
-    it asks for more than the queue can ever have
-    its queue is missing, held or inactive        everything in that queue waits
-    its queue has no quota for a resource         unless the configuration leaves the resource out
+    it requests more than the queue can ever provide
+    its queue is missing, held or inactive        all Workloads of the queue stay pending
+    its queue has no quota for a resource         unless the configuration excludes the resource
 
-Only the configuration of the queue manager says which resources are left out (`resources`). Where it cannot be read,
-the last rule is uncertain until the scheduler has judged the Workload, or another of the same shape.
+Only the configuration of the queue manager says which resources are excluded (`resources`). If it cannot be read, the
+last rule is uncertain until the scheduler has tried the Workload, or another one of the same shape.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _NEVER = (reasons.NO_MATCHING_FLAVOR, reasons.EXCEEDS_MAX_QUOTA, reasons.MISCONF
 
 
 class Obstacle(NamedTuple):
-    """`never`: the Job does not start unless its author or an admin does what `remedy` says.
+    """Why a Job does not start. `never`: it cannot start until its author or an admin does what `remedy` says.
 
-    `certain` is False while only the scheduler can say whether it is an obstacle.
+    `certain`: False while only the scheduler can tell whether the obstacle exists.
     """
 
     text: str
@@ -51,10 +51,10 @@ class Obstacle(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """What is around a Job. None: this user may not read it, or the kind does not exist.
+    """The objects that decide whether a Job can start. None: the user may not read them, or the kind does not exist.
 
-    `namespaces`: the labels of each namespace that could be read. `cohorts`: Cohort objects exist, whose quotas are
-    not known here. `installed`: the cluster has the kinds of the queue.
+    `namespaces`: the labels of each readable namespace. `cohorts`: whether Cohort objects exist, whose quotas are
+    unknown here. `installed`: whether the cluster serves the queue's kinds.
     `rules`: the configuration's `resources`.
     """
 
@@ -68,7 +68,7 @@ class Queues:
     rules: ResourceRules | None = None
 
     def of(self, key: Key) -> tuple[LocalQueue | None, ClusterQueue | None]:
-        """The LocalQueue of this key and its ClusterQueue. ClusterQueues that may not be read count as open."""
+        """Return the LocalQueue of this key and its ClusterQueue. Unreadable ClusterQueues count as open."""
         local = (self.local or {}).get(key)
         if local is None:
             return None, None
@@ -76,14 +76,14 @@ class Queues:
 
 
 def obstacle(job: Job | None, workload: Workload | None, queues: Queues, home: str = "default") -> Obstacle | None:
-    """What keeps a Job, or a Workload without one, from starting. `home`: the namespace of names without one."""
+    """Return what prevents a Job, or a Workload without a Job, from starting. `home`: the default namespace."""
     key = local_queue_of(job, workload)
     if key.name and not queues.installed:
         return Obstacle(f"cannot start: the cluster {NOT_INSTALLED}", never=True)
     if not key.name or queues.local is None:
         return None
     local, above = queues.of(key)
-    judged = job if job is not None and not prebuilt_name(job) else None  # a prebuilt Workload may ask for other things
+    judged = job if job is not None and not prebuilt_name(job) else None  # a prebuilt Workload may have other requests
     found = _of_class(judged, workload, queues) or _of_specs(judged, above, queues) if judged is not None else None
     if found is not None:
         return found
@@ -94,7 +94,7 @@ def obstacle(job: Job | None, workload: Workload | None, queues: Queues, home: s
 
 
 def local_queue_of(job: Job | None, workload: Workload | None) -> Key:
-    """The name is empty if they are in no queue."""
+    """Return the key of the LocalQueue; its name is "" if they are in no queue."""
     if workload is not None:
         return workload.local_queue
     meta = job.metadata if job is not None else ObjectMeta()
@@ -102,7 +102,7 @@ def local_queue_of(job: Job | None, workload: Workload | None) -> Key:
 
 
 def _of_class(job: Job, workload: Workload | None, queues: Queues) -> Obstacle | None:
-    """A Workload that exists keeps its priority when the label is changed to a class that does not."""
+    """Check the priority class. An existing Workload keeps its priority if the label names a missing class."""
     name = job.metadata.labels.get(keys.PRIORITY_CLASS, "")
     if not name or workload is not None or queues.classes is None or name in queues.classes:
         return None
@@ -125,7 +125,7 @@ def _of_specs(job: Job, above: ClusterQueue | None, queues: Queues) -> Obstacle 
 
 
 def _selects(above: ClusterQueue, namespace: str, queues: Queues) -> bool:
-    """Whether the ClusterQueue takes Jobs of the namespace, as far as can be seen. Without a selector it takes none."""
+    """Whether the namespaceSelector matches the namespace; True if unknown. An absent selector matches nothing."""
     selector = above.spec.namespace_selector
     if selector is None:
         return False

@@ -1,8 +1,7 @@
-"""What happens next to a Job, and when. Pure.
+"""Predicts what happens next to a Job, and when. Pure.
 
-Every state of a Job has a way on: by itself at a known time, by itself when something else happens, or by a person.
-The sentences say which. Deadlines that only the configuration knows are told when it is given, and are named
-without a time when it is not.
+A Job leaves its state at a known time, after some other event, or by the action of a person. The sentences say which.
+Deadlines that depend on the configuration carry a time only if the configuration is known.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ LEFT_ALONE = (
 )
 REFUSED_EVENT = "nothing, until what its state says is put right"
 REFUSED = "nothing: its Workload is finished; put right what the reason says, then delete the Job and submit it again"
-NEVER = 100 * 365 * 86_400  # seconds; a deadline may lie further ahead than a date can
+NEVER = 100 * 365 * 86_400  # seconds; caps deadlines that a datetime cannot represent
 
 
 class Next(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that will happen; `at` is None when it has no time of its own."""
+    """A future event; `at` is None if its time is unknown."""
 
     at: datetime | None
     what: str
@@ -50,9 +49,9 @@ class Next(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class OutlookContext:
-    """What is around the Job. `settings` None: the configuration is not known.
+    """The surroundings of the Job. `settings`: None if the configuration is unknown.
 
-    `home`: the namespace that commands mean where none is named.
+    `home`: the default namespace of commands.
     """
 
     obstacle: Obstacle | None = None
@@ -72,7 +71,7 @@ def outlook(
     *,
     refused: bool = False,
 ) -> list[Next]:
-    """What comes next, the soonest first; never empty. `refused`: an Event says why the Job has no Workload."""
+    """Return the next events, soonest first; never empty. `refused`: an Event says why the Job has no Workload."""
     if job is None:
         found = _without_job(workload, state, around)
     elif state == JobState.DELETING:
@@ -121,7 +120,7 @@ def _after(since: datetime | None, seconds: float | None) -> datetime | None:
 
 
 def _unseen(job: Job, now: datetime) -> str:
-    """It names a queue, and has no Workload."""
+    """Describe what is next for a Job that names a queue and has no Workload."""
     prebuilt = prebuilt_name(job)
     if prebuilt:
         return f"starts by the Workload that it names, {prebuilt}, which is not there or belongs to another Job"
@@ -151,7 +150,8 @@ def _deactivated(workload: Workload, around: OutlookContext) -> list[Next]:
     if workload.is_true(condition_types.QUOTA_RESERVED):
         found.append(_some("its pods are stopped, then its quota is given back"))
     evicted = workload.condition(condition_types.EVICTED)
-    ours = evicted is not None and evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO)  # a user's is kept
+    # Retention deletes only what Sluice deactivated, not what a user did.
+    ours = evicted is not None and evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO)
     if evicted is not None and ours and around.settings is not None:
         at = _after(evicted.last_transition_time, around.settings.retain_deactivated)
         if at is not None:
@@ -256,7 +256,7 @@ def _deadlines_of_the_queue(workload: Workload, pods: Sequence[Pod], around: Out
     if workload.is_true(condition_types.PODS_READY) or not workload.is_true(condition_types.ADMITTED):
         return found
     if ready is None and (around.settings is None or workload.metadata.controller is not None):
-        return found  # waitForPodsReady is off, as far as one can see: else the Job's pods would be told of
+        return found  # no PodsReady condition, so waitForPodsReady seems to be off
     if around.settings is None:
         return [
             *found,
@@ -269,7 +269,7 @@ def _deadlines_of_the_queue(workload: Workload, pods: Sequence[Pod], around: Out
 
 
 def _end_of_tries(workload: Workload, settings: Settings | None) -> datetime | None:
-    """When giveUpAfter ends a backoff, where that is known."""
+    """Return when giveUpAfter ends a backoff, or None if unknown."""
     evicted = workload.condition(condition_types.EVICTED)
     if settings is None or evicted is None or evicted.reason != reasons.PODS_READY_TIMEOUT:
         return None
@@ -277,7 +277,7 @@ def _end_of_tries(workload: Workload, settings: Settings | None) -> datetime | N
 
 
 def _limit(workload: Workload, settings: Settings | None) -> int | None:
-    """How many retries it has, where that is known."""
+    """Return the limit of retries, or None if unknown."""
     own = settings_for(workload, settings) if settings is not None else None
     return own.limit if own is not None else None
 

@@ -1,7 +1,7 @@
-"""The pods of a Job, attempt by attempt, and when the next one comes. Pure.
+"""The pods of a Job by attempt, and when the next pod is created. Pure.
 
-When a failed pod is replaced is the Job controller's decision; it is computed here by the same functions, from the
-same pods (job_controller.backoff). Only the length of the first wait may be the admin's and unknown to us.
+The Job controller decides when to replace a failed pod. This module computes the same time with the same functions
+(`job_controller`'s backoff) from the same pods. Only the length of the first wait is configurable and may be unknown.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PodRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def pod_rows(job: Job, pods: Iterable[Pod]) -> list[PodRow]:
-    """Rows in order of index, then of creation."""
+    """Return rows ordered by index, then by creation."""
     counts: dict[int, int] = {}
     rows = []
     for pod in sorted(pods, key=creation_order):
@@ -57,7 +57,7 @@ def creation_order(pod: Pod) -> tuple[datetime, int, str]:
 
 
 def attempt_of(pod: Pod) -> int:
-    """The attempt that the pod itself says it is (backoffLimitPerIndex); 1 for all others."""
+    """Return the attempt by the pod's failure-count annotation (backoffLimitPerIndex); 1 for all other pods."""
     return backoff.failure_count(pod) + backoff.ignored_count(pod) + 1
 
 
@@ -78,7 +78,7 @@ def _row(pod: Pod, index: int, attempt: int) -> PodRow:
 
 
 def pod_state(pod: Pod) -> str:
-    """Its phase, more exactly: Pending as Unschedulable or Starting, Running as Ready or Unready."""
+    """Return the phase, with Pending refined to Unschedulable or Starting and Running to Ready or Unready."""
     if is_terminal(pod):
         return pod.status.phase
     if pod.metadata.deletion_timestamp is not None:
@@ -95,14 +95,14 @@ def _unscheduled(pod: Pod) -> Condition | None:
 
 
 def trouble(pod: Pod) -> tuple[str, str]:
-    """What is, or went, wrong with it, as (reason, message); both empty if nothing is."""
+    """Return (reason, message) of the pod's current or final problem; both are "" if it has none."""
     unscheduled = _unscheduled(pod)
     if unscheduled is not None and not pod.spec.node_name:
         return unscheduled.reason, unscheduled.message
     for status in _containers(pod):
         if status.state.waiting is not None and status.state.waiting.message:
             return status.state.waiting.reason, status.state.waiting.message
-    if pod.status.reason:  # the node ended the pod: the exit codes of its containers only follow from that
+    if pod.status.reason:  # the node terminated the pod, which explains the exit codes of its containers
         return pod.status.reason, pod.status.message
     ended, before = _bad_end(pod), _bad_end_before(pod)
     if ended is None and before is not None:
@@ -111,7 +111,7 @@ def trouble(pod: Pod) -> tuple[str, str]:
 
 
 def failed_container(pod: Pod) -> ContainerStatus | None:
-    """The first container that ended with an exit code other than 0."""
+    """Return the first container that terminated with an exit code other than 0."""
 
     def failed(status: ContainerStatus) -> bool:
         return status.state.terminated is not None and status.state.terminated.exit_code != 0
@@ -125,7 +125,7 @@ def _bad_end(pod: Pod) -> Terminated | None:
 
 
 def _bad_end_before(pod: Pod) -> Terminated | None:
-    """The last end of a container that runs again, if it ended by no doing of its own: OOMKilled, NodeShutdown."""
+    """Return the last termination of a restarted container if it was killed from outside (OOMKilled, NodeShutdown)."""
     ends = (status.last_state.terminated for status in _containers(pod) if status.state.running is not None)
     return next((end for end in ends if end is not None and end.reason not in ("", "Completed", "Error")), None)
 
@@ -135,7 +135,7 @@ def _containers(pod: Pod) -> Sequence[ContainerStatus]:
 
 
 def exit_code(pod: Pod) -> int | None:
-    """Of the first container that failed; 0 when all have ended well; None while one has not ended."""
+    """Return the exit code of the first failed container; 0 if all succeeded; None while one has not terminated."""
     bad = _bad_end(pod)
     if bad is not None:
         return bad.exit_code
@@ -147,14 +147,14 @@ def exit_code(pod: Pod) -> int | None:
 
 
 def works(job: Job) -> bool:
-    """Whether the Job makes pods at all: it neither has ended nor is about to, and is not suspended."""
+    """Whether the Job creates pods: it has not finished, is not finishing, and is not suspended."""
     ending = ("FailureTarget", "SuccessCriteriaMet")
     ended = conditions.finished(job.status) or any(c.is_true for c in job.status.conditions if c.type in ending)
     return not ended and not job.spec.suspend and job.metadata.deletion_timestamp is None
 
 
 def next_pod_at(job: Job, pods: Sequence[Pod], options: JobControllerOptions) -> datetime | None:
-    """When the Job as a whole may replace failed pods; None: nothing waits."""
+    """Return when the Job's backoff for failed pods ends, or None if no backoff is pending."""
     job = effective(job, options.switches)
     if not works(job) or job.spec.backoff_limit_per_index is not None:
         return None
@@ -167,7 +167,7 @@ def next_pod_at(job: Job, pods: Sequence[Pod], options: JobControllerOptions) ->
 def backoff_end(
     job: Job, succeeded: Iterable[Pod], failed: Iterable[Pod], options: JobControllerOptions
 ) -> datetime | None:
-    """When the Job as a whole may replace these failed pods; None if a pod has succeeded since."""
+    """Return when the Job's backoff for these failed pods ends, or None if a pod has succeeded since."""
     seen = backoff.extend(backoff.FailureHistory(), succeeded, failed)
     if seen.last_failure is None:
         return None
@@ -175,6 +175,6 @@ def backoff_end(
 
 
 def next_of_index(job: Job, last: Pod, options: JobControllerOptions) -> datetime:
-    """When the pod after this failed one may come, for Jobs with backoffLimitPerIndex."""
+    """Return when the replacement of this failed pod may be created, for Jobs with backoffLimitPerIndex."""
     failures = attempt_of(last)
     return finish_time(last) + backoff.delay(failures, backoff.base_of(job, options), options.backoff_max)

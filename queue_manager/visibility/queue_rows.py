@@ -1,12 +1,12 @@
-"""One row per ClusterQueue: how many wait, how many run, and how much of each quota is in use. Pure.
+"""One row per ClusterQueue: pending and running Workloads, and usage of each quota. Pure.
 
-All of that is reckoned from one list of Workloads, so that the numbers of a row fit together. The status of a
-ClusterQueue says the same, but of another moment. What a Workload uses is what its assignment says, less the pods
-that have given back their quota (reclaimablePods).
+All numbers are computed from one list of Workloads, so that they are consistent with each other. The status of a
+ClusterQueue has the same numbers, but may be of another time. The usage of a Workload is its assignment less the pods
+whose quota is released (reclaimablePods).
 
-What a ClusterQueue lends is not recorded anywhere. A cohort knows how much its members borrow (B), and each member how
-much of its quota it may lend and does not use itself (U). So member i lends at least B minus the U of all others, and
-at most the smaller of B and its own U. With one possible lender both are the same.
+The API does not record how much a ClusterQueue lends, so it is bounded. Let B be the amount that all members of the
+cohort borrow, and U(i) the unused quota that member i may lend. Member i lends at least B minus the U of all other
+members, and at most min(B, U(i)). With a single possible lender the bounds are equal.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from queue_manager.scheduling.quota_tree import FlavorResource
 
 
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One resource in one flavor. Quantities are as in the API ("1500m", "2Gi"); a limit is None where none is set.
+    """The quota of one resource in one flavor. Quantities are written as in the API ("1500m", "2Gi"); no limit is None.
 
-    `used` includes what is borrowed. `lent` lies between two bounds, see above.
+    `used` includes the borrowed amount. `lent` is given by two bounds, see the module.
     """
 
     flavor: str
@@ -41,7 +41,7 @@ class QuotaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A ClusterQueue as `sluice queues` shows it. `stopped_queues`: those of its LocalQueues that are held."""
+    """A ClusterQueue as `sluice queues` shows it. `stopped_queues`: its LocalQueues with a stop policy."""
 
     name: str
     cohort: str
@@ -62,7 +62,7 @@ def queue_rows(
     workloads: Iterable[Workload],
     now: datetime,
 ) -> list[QueueRow]:
-    """Rows by name."""
+    """Return rows ordered by name."""
     feeds: dict[str, list[LocalQueue]] = {}
     target: dict[tuple[str, str], str] = {}
     for queue in local_queues:
@@ -120,7 +120,7 @@ Usage = dict[FlavorResource, int]
 
 
 class _Member(NamedTuple):
-    """A ClusterQueue with what it uses, borrows, and does not use of what it may lend."""
+    """A ClusterQueue with its usage, the amount that it borrows, and its unused lendable quota."""
 
     queue: ClusterQueue
     used: Usage
@@ -129,7 +129,7 @@ class _Member(NamedTuple):
 
 
 def usage(workload: Workload) -> Usage:
-    """The quota that a Workload holds by its status.admission."""
+    """Return the quota that a Workload holds according to status.admission."""
     admission, found = workload.status.admission, Usage()
     reclaimed = {pods.name: pods.count for pods in workload.status.reclaimable_pods}
     for assigned in admission.pod_set_assignments if admission is not None else ():
@@ -148,7 +148,7 @@ def _add(total: Usage, more: Usage) -> None:
 
 
 def _quotas(queues: Iterable[ClusterQueue], used: Mapping[str, Usage]) -> dict[str, list[QuotaRow]]:
-    """The quota rows of each ClusterQueue by its name. `used`: by name."""
+    """Return the quota rows of each ClusterQueue by name. `used`: usage by name."""
     cohorts: dict[str, list[_Member]] = {}
     found = {}
     for queue in queues:
@@ -162,7 +162,7 @@ def _quotas(queues: Iterable[ClusterQueue], used: Mapping[str, Usage]) -> dict[s
 
 
 def _member(queue: ClusterQueue, used: Usage) -> _Member:
-    """Spare is what is not used of its own quota, as far as it may be lent; nothing without a cohort."""
+    """Compute a member. `spare` is the unused own quota within the lending limit; empty without a cohort."""
     borrowed, spare = Usage(), Usage()
     for fr, quota in _specs(queue) if queue.spec.cohort_name else ():
         nominal = amount(fr.resource, quota.nominal_quota)
@@ -173,7 +173,7 @@ def _member(queue: ClusterQueue, used: Usage) -> _Member:
 
 
 def _quota(member: _Member, fr: FlavorResource, quota: ResourceQuota, members: Sequence[_Member]) -> QuotaRow:
-    """`members`: of its cohort, itself included."""
+    """Return the row of one quota. `members`: all members of the cohort, including this one."""
     borrowed = sum(one.borrowed.get(fr, 0) for one in members)
     own = member.spare.get(fr, 0)
     others = sum(one.spare.get(fr, 0) for one in members) - own

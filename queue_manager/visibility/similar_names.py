@@ -1,13 +1,13 @@
-"""Names that may have been meant by one that does not exist. Pure."""
+"""Suggests existing names for a name that does not exist. Pure."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-ALIKE = 0.7  # of 1: `resn` is no `primes`, which share 3 letters of 10
+ALIKE = 0.7  # similarity ratio, 1 is equal; `resn` and `primes`, which share 3 of 10 letters, must not match
 
 
 def similar_names(name: str, names: Iterable[str], most: int = 3) -> list[str]:
-    """Up to `most` of these names, the most similar first."""
+    """Return up to `most` similar names, the most similar first."""
     return difflib.get_close_matches(name, sorted(set(names)), n=most, cutoff=ALIKE)

@@ -1,8 +1,8 @@
-"""Can this Job ever start? Judged from specs alone, as if nothing else ran. Pure.
+"""Decides from specs alone whether a Job could start in an otherwise empty cluster. Pure.
 
-Resources of one resource group share a flavor, so a Job fits if, in each group, one flavor has room for all that it
-asks for there: the sums per flavor are the scheduler's. The verdict is given only where it is certain. Requests count
-as the configuration of the queue manager says (`rules`); where that is not known, all of them count as they stand.
+The resources of a resource group share a flavor, so a Job fits if each group has a flavor with enough quota for all
+requests in that group. The sums per flavor are computed as in the scheduler. The module reports only certain results.
+`rules` (the `resources` section of the configuration) determines how requests count; if unknown, they count unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from queue_manager.scheduling.workload_info import PODS
 
 
 class Excess(NamedTuple):
-    """A resource of which more is asked for than any flavor has."""
+    """A resource whose request exceeds the quota of every flavor."""
 
     resource: str
     asked: int
@@ -38,9 +38,9 @@ def never(
     flavors: Mapping[str, ResourceFlavor],
     rules: ResourceRules = COUNT_ALL,
 ) -> str:
-    """Why the Job can never start in this ClusterQueue, in a few words; empty: it may.
+    """Return in a few words why the Job can never start in this ClusterQueue, or "" if it may.
 
-    `others`: all ClusterQueues, for what may be borrowed of them. `flavors`: by name.
+    `others`: all ClusterQueues, to compute what can be borrowed. `flavors`: by name.
     """
     cohort = queue.spec.cohort_name
     state = SchedulerState()
@@ -50,7 +50,7 @@ def never(
             state.set_queue(one)
         node = state.queues[queue.metadata.name].node
     except ValueError:
-        return ""  # no quantity somewhere; whoever validates it says so
+        return ""  # a value is not a quantity, which validation reports
     if PODS in _covered(queue):
         asked[PODS] = smallest_count(job)
     for group in queue.spec.resource_groups:
@@ -61,7 +61,7 @@ def never(
 
 
 def without_quota(job: Job, queue: ClusterQueue, rules: ResourceRules = COUNT_ALL) -> list[str]:
-    """Resources that the Job requests, that count, and that the ClusterQueue has no quota for."""
+    """Return the counted resources that the Job requests and for which the ClusterQueue has no quota."""
     if rules.ignore_undeclared:
         return []
     try:
@@ -76,7 +76,7 @@ def _covered(queue: ClusterQueue) -> set[str]:
 
 
 def least(job: Job, rules: ResourceRules = COUNT_ALL) -> Amounts:
-    """The requests of all pods that run at once, added up; with partial admission, of the fewest that may."""
+    """Return the sum of requests of all parallel pods; with partial admission, of the minimum parallelism."""
     single = rules.apply(pod_requests(job.spec.template.get("spec") or {}))
     return {resource: amount * smallest_count(job) for resource, amount in single.items()}
 
@@ -113,7 +113,7 @@ def _excesses(flavor: str, wanted: Sequence[str], asked: Amounts, node: QuotaNod
 
 
 def _nearest(usable: Sequence[str], wanted: Sequence[str], asked: Amounts, node: QuotaNode) -> tuple[str, list[Excess]]:
-    """The flavor that comes nearest, and what is too much there: the fewest resources, then the least times over."""
+    """Return the closest flavor and its excesses: fewest exceeded resources first, then the smallest ratio."""
     found = [(name, _excesses(name, wanted, asked, node)) for name in usable]
     return min(found, key=lambda one: (len(one[1]), max(Fraction(e.asked, max(1, e.limit)) for e in one[1])))
 

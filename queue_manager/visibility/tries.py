@@ -1,8 +1,8 @@
-"""The tries of a Workload: the times it held quota and lost it again. Pure.
+"""Counts the tries of a Workload: the periods in which it held quota and lost it again. Pure.
 
-status.schedulingStats counts all tries of its life, status.requeueHistory records the last ten. A deactivation ends a
-budget of retries, and the reactivation after it begins another. What is said of a Workload that gave up concerns its
-last budget only.
+status.schedulingStats counts all tries of the Workload, status.requeueHistory records the last ten. A deactivation
+ends a budget of retries, and the reactivation starts a new one. Reports on a deactivated Workload cover its last
+budget only.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from queue_manager.api.types import Attempt, Workload
 
 
 def tries(workload: Workload) -> int:
-    """How many tries it has had in its life. A deactivation by a user while it waits is no try."""
+    """Return the number of all tries. A deactivation by a user while the Workload is pending is not a try."""
     lost = sum(count for reason, cause, count in _evictions(workload) if (reason, cause) != (reasons.DEACTIVATED, ""))
     return lost - 1 if _gave_up_waiting(workload) else lost
 
 
 def budget(workload: Workload) -> tuple[Attempt, ...]:
-    """The recorded tries since it was last activated; of a deactivated Workload, those that led to that."""
+    """Return the recorded tries since the last activation; if deactivated, those that led to the deactivation."""
     history = workload.status.requeue_history
     attempts = history.attempts if history is not None else ()
     earlier = attempts if workload.spec.active else attempts[:-1]
@@ -27,7 +27,7 @@ def budget(workload: Workload) -> tuple[Attempt, ...]:
 
 
 def budget_tries(workload: Workload) -> int:
-    """How many tries it has had since it was last activated; all of its life where no record says since when."""
+    """Return the number of tries since the last activation, or of all tries if no record dates the activation."""
     history, recorded = workload.status.requeue_history, budget(workload)
     begun = history is not None and len(recorded) < len(history.attempts)
     return len(recorded) if begun else tries(workload)
@@ -40,7 +40,7 @@ def _evictions(workload: Workload) -> list[tuple[str, str, int]]:
 
 
 def _gave_up_waiting(workload: Workload) -> bool:
-    """It was deactivated in its backoff: counted like an eviction, but no try had begun."""
+    """Whether it was deactivated during a backoff, which counts as an eviction although no try had begun."""
     evicted, history = workload.condition(condition_types.EVICTED), workload.status.requeue_history
     if evicted is None or not evicted.is_true or not evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO):
         return False

@@ -1,4 +1,4 @@
-"""What people see of pods and events: more than decisions need of them, so these have wire types of their own."""
+"""Wire types of pods and Events for display. They have more fields than the types that controllers decode."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Series(Record):
 
 
 class Event(Object):
-    """core/v1, whichever of its two generations of fields the writer used."""
+    """A core/v1 Event, written with either the older fields (count, lastTimestamp) or the newer (series, eventTime)."""
 
     involved_object: Reference = Reference()
     type: str = ""
@@ -76,18 +76,18 @@ class Event(Object):
 
     @property
     def last(self) -> datetime | None:
-        """When it was last seen."""
+        """Return the time of the last occurrence."""
         observed = self.series.last_observed_time if self.series is not None else None
         return observed or self.last_timestamp or self.first
 
     @property
     def times(self) -> int:
-        """How often it was seen."""
+        """Return the number of occurrences."""
         return (self.series.count if self.series is not None else self.count) or 1
 
     @property
     def sort_key(self) -> tuple[datetime, datetime, int, str]:
-        """Order of time; within one second, in which many events fall, of creation."""
+        """Order by time, and by creation within the same second."""
         version = self.metadata.resource_version
         return (
             self.last or LONG_AGO,

@@ -1,6 +1,6 @@
-"""Reasons and messages of the API in fewer words, for tables. Pure.
+"""Shortens reasons and messages of the API for tables. Pure.
 
-Objects and JSON keep the API's strings, which other programs parse. What is not known here stays as it is.
+Objects and JSON output keep the API's strings, which other programs parse. Unknown texts are returned unchanged.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _LACKS = (_UNCOVERED, _UNUSED, _CAPACITY)
 
 
 def plain(reason: str, message: str, *, tries: int = 0, alike: str = "") -> str:
-    """One sentence. `tries`: of the Workload; `alike`: a Job that asks for the same, was tried and does not fit."""
+    """Return one sentence. `alike`: a Job with equal requests that was tried and does not fit."""
     if reason == GAVE_UP:
         return gave_up(tries)
     if reason == COMPLETIONS_REACHED:
-        return ""  # the state says it
+        return ""  # the state is explanation enough
     if (reason, message) == (reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE):
         return "by a user"
     if message == messages.EQUIVALENT_MESSAGE:
         who = f"{alike}, which" if alike else "one that"
         return f"not tried again: {who} asks for the same{',' if alike else ''} does not fit"
     if reason == reasons.PENDING_EVALUATION and message != messages.PENDING_EVALUATION_MESSAGE:
-        return message  # our own words
+        return message  # a message of Sluice, already short
     return quota(message) or ": ".join(part for part in (reason, message) if part)
 
 
@@ -45,7 +45,7 @@ def gave_up(tries: int) -> str:
 
 
 def quota(message: str) -> str:
-    """`needs 1 more cpu (default-flavor)`, `asks 64 cpu, queue limit 4`; empty if the message says something else."""
+    """`needs 1 more cpu (default-flavor)`, `asks 64 cpu, queue limit 4`; "" for any other message."""
     text = _PREFIX.sub("", message)
     found = sorted((match for kind in _LACKS for match in kind.finditer(text)), key=lambda match: match.start())
     rest = _UNUSED.sub("", _CAPACITY.sub("", _UNCOVERED.sub("", text)))
@@ -66,5 +66,5 @@ def _lack(match: re.Match[str], several: bool) -> str:
 
 
 def event_reason(reason: str) -> str:
-    """`Evicted` for EvictedDueTo and whatever follows: the message of the Event says why."""
+    """Return `Evicted` for any EvictedDueTo... reason, since the Event's message gives the cause."""
     return condition_types.EVICTED if reason.startswith(reasons.EVICTED_DUE_TO) else reason

@@ -67,7 +67,7 @@ def test_c05_by_creation_the_older_one_goes_again_if_its_backoff_is_over_when_it
                 ("False", "QuotaReserved", PREVIOUSLY.format(await _name(c, "first"))),
             )
             assert await _tries(c, "second") == 0
-            assert await c.running() == ["first"]
+            await c.until(c.running, ["first"])
 
     run(story())
 

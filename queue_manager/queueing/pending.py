@@ -41,13 +41,14 @@ class PendingReason(NamedTuple):
 class _Shape:
     """The Workloads of one shape, in a heap by rank."""
 
-    __slots__ = ("heap", "key", "live", "parked")
+    __slots__ = ("heap", "key", "live", "parked", "refused")
 
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.heap: list[tuple[Rank, Key]] = []
         self.live: dict[Key, Info] = {}
         self.parked: PendingReason | None = None
+        self.refused: Key | None = None  # the Workload for which the shape is parked: its status carries the reason
 
     def push(self, info: Info) -> None:
         self.live[info.key] = info
@@ -171,6 +172,8 @@ class PendingWorkloads:
             self._parked -= shape.parked is not None
             if not shape.live:
                 del self._shapes[info.shape]
+            elif shape.refused == key:  # no other Workload's status says why the shape is parked
+                self._release(shape)
         self._delayed.pop(key, None)
         self._refused.pop(key, None)
         return info
@@ -234,7 +237,15 @@ class PendingWorkloads:
             shape = self._shapes[info.shape]
             if shape.parked is None:
                 self._parked += len(shape.live)
-            shape.parked = why
+            shape.parked, shape.refused = why, key
+
+    def _release(self, shape: _Shape) -> None:
+        """Have the first Workload of a parked shape tried again."""
+        self._parked -= len(shape.live)
+        shape.parked = shape.refused = None
+        first = shape.first()
+        if first is not None:
+            heapq.heappush(self._shape_heads, (first.rank, shape.key))
 
     def _unblock(self) -> None:
         self._blocked = self.never = None
@@ -248,12 +259,8 @@ class PendingWorkloads:
         self._unblock()
         for shape in self._shapes.values():
             if shape.parked is not None:
-                shape.parked = None
-                first = shape.first()
-                if first is not None:
-                    heapq.heappush(self._shape_heads, (first.rank, shape.key))
+                self._release(shape)
                 woken = True
-        self._parked = 0
         refused, self._refused = self._refused, {}
         for key in refused:
             self._enter(self._where[key])

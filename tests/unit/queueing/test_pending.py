@@ -49,6 +49,17 @@ def test_besteffort_parks_all_equal_workloads_with_one_refusal():
     assert queue.bypassed(pending("big7").key) == WHY
 
 
+def test_a_parked_shape_is_tried_again_when_its_refused_workload_leaves():
+    """Its status carried the reason for all of them."""
+    queue = line("BestEffortFIFO", *(pending(f"big{i}", requests={"cpu": "9"}, created=i) for i in range(3)))
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    queue.remove(pending("big2").key)
+    assert queue.head() is None
+    queue.remove(pending("big0").key)
+    assert queue.head().key.name == "big1"
+    assert (queue.active, queue.inadmissible) == (1, 0)
+
+
 def test_a_new_workload_equal_to_a_parked_one_is_parked_at_once():
     queue = line("BestEffortFIFO", pending("a"))
     queue.refused(pending("a").key, Retry.CHANGE, WHY)

@@ -8,7 +8,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # What was set up for a Python that has been replaced since, or before the checkout was moved, is set up anew.
 BROKEN := $(if $(wildcard $(STAMP)),$(shell $(BIN)/sluice --help >/dev/null 2>&1 || echo broken))
 
-.PHONY: broken help setup demo test test-cluster quick lint types crds control-plane bench compare-jobs compare-scenarios bench-jobs clean
+.PHONY: broken help setup demo test test-cluster test-real-server test-real-time quick lint types crds control-plane bench compare-jobs compare-scenarios bench-jobs clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
@@ -34,8 +34,12 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 test: $(STAMP) ## run the tests, except those against a real API server (test-cluster)
 	@$(PYTEST) -m "not control_plane" $(PYTEST_ARGS)
 
-test-cluster: $(STAMP) control-plane ## run the tests against a real API server (its binaries are built once)
+test-cluster: test-real-server test-real-time ## run the tests against a real API server (its binaries are built once)
+
+test-real-server: $(STAMP) control-plane
 	@$(PYTEST) -m "control_plane and not real_time" $(PYTEST_ARGS)
+
+test-real-time: $(STAMP) control-plane
 	@$(PYTEST) -m "control_plane and real_time" -n 1 $(PYTEST_ARGS)
 
 quick: $(STAMP) ## run the unit tests, which take seconds

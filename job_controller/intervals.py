@@ -71,7 +71,7 @@ def _index(text: str, completions: int) -> int:
 
 
 def first_overlap(one: str, other: str, completions: int) -> int | None:
-    """The first index that both texts list, None if there is none; malformed fragments are skipped."""
+    """The first index that both texts list, None if it does not exist; malformed fragments are skipped."""
     left, right = _well_formed(one, completions), _well_formed(other, completions)
     return overlap(left, right)
 
@@ -144,7 +144,7 @@ def expand(intervals: Iterable[Interval]) -> Iterator[int]:
 
 
 def overlap(one: Sequence[Interval], other: Sequence[Interval]) -> int | None:
-    """The first index in both lists of intervals; None if there is none."""
+    """The first index in both lists of intervals; None if it does not exist."""
     i = j = 0
     while i < len(one) and j < len(other):
         if one[i][0] <= other[j][1] and other[j][0] <= one[i][1]:

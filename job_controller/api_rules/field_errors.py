@@ -41,7 +41,7 @@ def required(field: str, detail: str = "") -> FieldError:
 
 
 def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldError:
-    """The value is none of the supported ones (field.NotSupported)."""
+    """The value is not a supported one (field.NotSupported)."""
     values = ", ".join(json.dumps(v) for v in supported)
     return FieldError("FieldValueNotSupported", field, f"Unsupported value: {show(value)}: supported values: {values}")
 

@@ -76,7 +76,7 @@ class Findings:
         return any(_within(path, other) or _within(other, path) for other in self._unread)
 
     def line(self, path: str) -> int:
-        """The line of a field, or of the nearest section around it that is in the file; 0 if there is none."""
+        """The line of a field, or of the nearest section around it that is in the file; 0 if it does not exist."""
         while path and path not in self.places:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.places[path].line if path else 0

@@ -52,7 +52,7 @@ def settings_for(w: Workload, settings: Settings) -> PodsReadySettings | None:
 
 
 def pods_deadline(w: Workload, settings: Settings, unscheduled: Unscheduled | None = None) -> Deadline | None:
-    """The deadline by which the pods of an admitted Workload must be ready; None if there is none."""
+    """The deadline by which the pods of an admitted Workload must be ready; None if it does not exist."""
     own, admitted = settings_for(w, settings), w.condition(condition_types.ADMITTED)
     if own is None or admitted is None or not admitted.is_true or w.is_true(condition_types.PODS_READY):
         return None

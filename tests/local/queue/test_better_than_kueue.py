@@ -1,6 +1,6 @@
 """Recorded scenarios in which Kueue is wrong: played like the others, and asserted as they ought to be.
 
-One test per recording, named after it. The rules are rows of kueue-measured.md section 3, or invariants.
+One test per recording, named after it. The rules are those of queue_manager/BEHAVIOUR.md.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def test_a_stop_takes_two_job_patches_and_none_is_refused() -> None:
 
 
 def test_quota_is_kept_until_the_last_pod_has_terminated() -> None:
-    """Row 9, invariant S12: pods that take 6 s to stop keep their quota for these 6 s."""
+    """Pods that take 6 s to stop keep their quota for these 6 s."""
 
     async def story() -> None:
         slow = PodScript(ready_after=0.2, ends_after=None, stops_within=6.0)

@@ -1,4 +1,4 @@
-"""Admission checks: what their answers do to a Workload (kueue.md 4.3, 4.7)."""
+"""Admission checks: what their answers do to a Workload."""
 
 import pytest
 

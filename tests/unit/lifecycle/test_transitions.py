@@ -1,4 +1,4 @@
-"""What each transition writes, word for word (kueue.md 4.3 to 4.7)."""
+"""What each transition writes, word for word."""
 
 import msgspec
 import pytest

@@ -107,6 +107,9 @@ class QuotaCache:
                 queue=candidate.queue,
                 usage=decision.assignment.usage,
                 admitted=not self.state.checks_of(decision.cluster_queue),
+                priority=candidate.priority,
+                queued_at=candidate.queued_at,
+                reserved_at=self._clock.now().replace(microsecond=0),  # as API times
             )
         )
 
@@ -201,7 +204,7 @@ class QuotaCache:
     def _hold(self, workload: Workload) -> None:
         """Count what a Workload holds; what it no longer holds is free."""
         before = self.state.holdings.get(workload.metadata.uid)
-        holding = holding_of(workload, self.read(workload).pod_sets)
+        holding = holding_of(workload, self.read(workload))
         if holding is None:
             return
         self.state.hold(holding)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -29,7 +30,7 @@ from queue_manager.api.types import (
 from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.flavor_assignment import requests_of
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage, compute_subtrees, link
-from queue_manager.scheduling.workload_info import PODS, PodSetInfo
+from queue_manager.scheduling.workload_info import EPOCH, PODS, Info, PodSetInfo
 
 
 class Holding(NamedTuple):
@@ -42,6 +43,11 @@ class Holding(NamedTuple):
     usage: Usage
     admitted: bool
     ready: bool = False  # PodsReady is True
+    # For preemption:
+    priority: int = 0
+    queued_at: datetime = EPOCH  # the time by which the Workload was ordered in its queue
+    reserved_at: datetime = EPOCH  # when quota was reserved
+    evicted: bool = False  # its Job is being stopped, and then the quota is free
 
 
 @dataclass(slots=True)
@@ -207,8 +213,8 @@ def reserves_quota(workload: Workload) -> bool:
     return reserved and not workload.is_true(condition_types.FINISHED)
 
 
-def holding_of(workload: Workload, pod_sets: Sequence[PodSetInfo]) -> Holding | None:
-    """What a Workload with these pod sets holds; None if it holds nothing.
+def holding_of(workload: Workload, info: Info) -> Holding | None:
+    """What a Workload holds, with its requests and rank from `info`; None if it holds nothing.
 
     The status determines only the ClusterQueue and the flavors. The amounts are computed from the pod sets, which
     cannot change while quota is reserved, by the rules of the scheduler: so write access to the status cannot free
@@ -222,10 +228,19 @@ def holding_of(workload: Workload, pod_sets: Sequence[PodSetInfo]) -> Holding | 
         key=workload.metadata.key,
         cluster_queue=admission.cluster_queue,
         queue=workload.local_queue,
-        usage=_usage(admission, pod_sets),
+        usage=_usage(admission, info.pod_sets),
         admitted=workload.is_true(condition_types.ADMITTED),
         ready=workload.is_true(condition_types.PODS_READY),
+        priority=info.priority,
+        queued_at=info.queued_at,
+        reserved_at=_reserved_at(workload),
+        evicted=workload.is_true(condition_types.EVICTED),
     )
+
+
+def _reserved_at(workload: Workload) -> datetime:
+    reserved = workload.condition(condition_types.QUOTA_RESERVED)
+    return (reserved.last_transition_time if reserved is not None else None) or EPOCH
 
 
 def _usage(admission: Admission, pod_sets: Sequence[PodSetInfo]) -> Usage:

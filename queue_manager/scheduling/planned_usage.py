@@ -7,6 +7,7 @@ those of others are gone already.
 
 The planned version is in `QuotaNode.usage`; the other version is kept only for nodes where it differs. At the end of
 the cycle the tree gets its own numbers back: the caller counts what the cycle has decided.
+BEHAVIOUR.md#q45-quota-kept-for-preemptors.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class PlannedUsage:
         node.add_all(usage)
 
     def plan(self, reservation: Reservation) -> None:
-        """Take the victims out of the planned version and put their preemptor in, instead of what was planned for it."""
+        """Plan that the victims are gone and their preemptor is admitted. Replaces what was planned for it."""
         self.forget(reservation.info.uid)
         queue = self._state.queues.get(reservation.cluster_queue)
         if queue is None or reservation.info.uid in self._state.holdings:

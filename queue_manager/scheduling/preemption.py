@@ -21,7 +21,7 @@ a step in which quota is reclaimed from an equal or higher priority, so one Work
 MOST_RECLAIMS times and then waits.
 
 Each ClusterQueue keeps its holdings sorted (`QueueState.ranking`), so a search reads little more than it removes.
-Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q43-preemption.
+Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _sources(state: SchedulerState, preemptor: Preemptor) -> Iterator[_Source]:
 
 
 def _borrowers(top: QuotaNode, without: QuotaNode, needs: frozenset[FlavorResource]) -> Iterator[QuotaNode]:
-    """The ClusterQueues below `top` that are above their quota, as all subtrees around them are; without one subtree."""
+    """The ClusterQueues below `top` that are above their quota, and all subtrees around them; without one subtree."""
     found = [top]
     while found:
         for child in found.pop().children:

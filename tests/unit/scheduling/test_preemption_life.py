@@ -105,8 +105,7 @@ class Cluster:
             assert each.node.usage.get(CPU, 0) == held
             assert sorted(h.ranking for h in each.holdings.values()) == each.ranking
             assert each.node.available(CPU) >= 0
-        waiting = {uid for uid in self.state.reservations}
-        assert not waiting & set(self.state.holdings)
+        assert not self.state.reservations.keys() & self.state.holdings.keys()
         for reservation in self.state.reservations.values():
             assert self.queues.get(reservation.info.key) is not None
 

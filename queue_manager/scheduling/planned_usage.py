@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 
 from queue_manager.api import policies
@@ -139,9 +139,12 @@ class PlannedUsage:
         self._separate(queue.node)
         (queue.node.add_all if sign > 0 else queue.node.remove_all)(holding.usage)
 
-    @contextmanager
-    def without(self, concerned: frozenset[str]) -> Iterator[None]:
+    def without(self, concerned: frozenset[str]) -> AbstractContextManager[None]:
         """For the time of a `with` block, plan nothing for these preemptors."""
+        return self._without(concerned) if concerned else nullcontext()
+
+    @contextmanager
+    def _without(self, concerned: frozenset[str]) -> Iterator[None]:
         forgotten = [r for uid in sorted(concerned) if (r := self.forget(uid)) is not None]
         try:
             yield

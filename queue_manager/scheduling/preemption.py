@@ -81,17 +81,13 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
 
 def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: datetime) -> bool:
     """Whether a Workload is a candidate under a policy: withinClusterQueue or reclaimWithinCohort."""
-    if holding.uid in preemptor.spoken_for or not _uses(holding, preemptor.needs):
+    if holding.uid in preemptor.spoken_for or preemptor.needs.isdisjoint(holding.usage):
         return False
     if policy == policies.ANY and holding.priority >= preemptor.info.priority:
         return holding.evicted or preemptor.preempted.get(holding.uid, 0) < MOST_RECLAIMS
     if holding.priority == preemptor.info.priority:
         return policy == policies.LOWER_OR_NEWER_EQUAL and preemptor.info.queued_at < holding.queued_at
     return holding.priority < preemptor.info.priority
-
-
-def _uses(holding: Holding, needs: frozenset[FlavorResource]) -> bool:
-    return any(holding.usage.get(fr) for fr in needs)
 
 
 def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tuple[Mode, int]:
@@ -288,8 +284,9 @@ class _Search:
                 continue
             removal.remove(candidate)
             chosen.append(candidate)
+            usage = candidate.holding.usage
             for fr in missing:
-                missing[fr] -= candidate.holding.usage.get(fr, 0)
+                missing[fr] -= usage.get(fr, 0)
             if max(missing.values()) <= 0 and self._slack(removal, borrowing) is not None:
                 return chosen
         return []
@@ -323,9 +320,10 @@ class _Search:
     def _is_too_much(self, candidate: _Candidate, slack: Usage) -> bool:
         """Whether it is certain, without reading the tree, that the preemptor does not fit beside this candidate."""
         usage, source = candidate.holding.usage, candidate.source
-        return any(
-            usage.get(fr, 0) > free and _shares_all(source, self._preemptor.node, fr) for fr, free in slack.items()
-        )
+        for fr, free in slack.items():
+            if usage.get(fr, 0) > free and _shares_all(source, self._preemptor.node, fr):
+                return True
+        return False
 
     def _slack(self, removal: _Removal, borrowing: bool) -> dict[FlavorResource, int] | None:
         """What is free beside the preemptor; None if it does not fit."""
@@ -373,9 +371,12 @@ class _Removal:
         self._change(candidate, -1)
 
     def _change(self, candidate: _Candidate, sign: int) -> None:
-        due = self._due.setdefault(candidate.source.queue.node, dict.fromkeys(self._relevant, 0))
-        for fr in self._relevant:
-            due[fr] += sign * candidate.holding.usage.get(fr, 0)
+        node, usage = candidate.source.queue.node, candidate.holding.usage
+        due = self._due.get(node)
+        if due is None:
+            due = self._due[node] = dict.fromkeys(self._relevant, 0)
+        for fr in due:
+            due[fr] += sign * usage.get(fr, 0)
 
     def apply(self) -> None:
         """Bring the tree up to date."""

@@ -37,6 +37,7 @@ from math import inf
 from typing import NamedTuple
 
 from queue_manager.api import policies, reasons
+from queue_manager.api.types import Preemption
 from queue_manager.scheduling.flavor_assignment import Mode
 from queue_manager.scheduling.quota_state import Holding, QueueState, Ranking, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
@@ -79,6 +80,26 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
     return next((victims for victims in found if victims), ())
 
 
+def with_new_candidates(state: SchedulerState, cluster_queue: str, admitted: Usage) -> list[str]:
+    """The ClusterQueues whose refused Workloads may find victims, since this one now holds `admitted` too.
+
+    Other admissions give a preemptor nothing: without its victims it would be where it was before. But the first usage
+    above the quota of a subtree makes a candidate of every Workload there.
+    """
+    node: QuotaNode = state.queues[cluster_queue].node
+    while node.parent is not None:
+        over = {fr: node.usage.get(fr, 0) - node.subtree.get(fr, 0) for fr in admitted}
+        if any(0 < above <= admitted[fr] for fr, above in over.items()):
+            names = (name for name in state.relatives(cluster_queue) if name != cluster_queue)
+            return [n for n in names if _policy(state, n).reclaim_within_cohort != policies.NEVER]
+        node = node.parent
+    return []
+
+
+def _policy(state: SchedulerState, cluster_queue: str) -> Preemption:
+    return state.queues[cluster_queue].queue.spec.preemption
+
+
 def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: datetime) -> bool:
     """Whether a Workload is a candidate under a policy: withinClusterQueue or reclaimWithinCohort."""
     if holding.uid in preemptor.spoken_for or preemptor.needs.isdisjoint(holding.usage):
@@ -98,7 +119,12 @@ def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tupl
     [(fr, value)] = preemptor.usage.items()
     if not _may_fit_after_preemption(state, preemptor.queue, fr, value):
         return Mode.NO_FIT, 0
-    victims = find_victims(state, preemptor, now)
+    return after(state, find_victims(state, preemptor, now), preemptor)
+
+
+def after(state: SchedulerState, victims: tuple[Victim, ...], preemptor: Preemptor) -> tuple[Mode, int]:
+    """The mode and the borrow level of a preemptor of one FlavorResource without these victims; (): none suffice."""
+    [(fr, value)] = preemptor.usage.items()
     if not victims:
         return Mode.NO_CANDIDATES, preemptor.node.borrow_level(fr, value)
     own = any(victim.holding.cluster_queue == preemptor.queue.name for victim in victims)

@@ -27,8 +27,8 @@ from enum import Enum
 from queue_manager.api import messages, policies, reasons
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode
 from queue_manager.scheduling.nomination import Nomination, nominate
-from queue_manager.scheduling.planned_usage import PlannedUsage
-from queue_manager.scheduling.preemption import Victim
+from queue_manager.scheduling.planned_usage import PlannedUsage, passes
+from queue_manager.scheduling.preemption import Victim, with_new_candidates
 from queue_manager.scheduling.quota_state import QueueState, Reservation, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.workload_info import Info, Rank
@@ -154,6 +154,25 @@ def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -
     if info.error:
         return Refuse(info, name, reasons.MISCONFIGURED, info.error, Retry.EDIT)
     return None
+
+
+def concerned_by(state: SchedulerState, admitted: Admit) -> set[str]:
+    """The ClusterQueues to try again because of an admission that counts now.
+
+    In some of them it makes candidates for preemption; in others a preemptor waits for quota that the admitted Workload
+    was allowed to take. To be called when all outcomes of the cycle are carried out.
+    """
+    queue = state.queues.get(admitted.cluster_queue)
+    if queue is None:
+        return set()
+    around = (r for r in state.reservations.values() if _shares_quota(state, r, queue))
+    overtaken = {r.cluster_queue for r in around if passes(state, admitted.info, queue, r)}
+    return overtaken.union(with_new_candidates(state, queue.name, admitted.assignment.usage))
+
+
+def _shares_quota(state: SchedulerState, reservation: Reservation, queue: QueueState) -> bool:
+    preemptor = state.queues.get(reservation.cluster_queue)
+    return preemptor is not None and preemptor.node.root is queue.node.root
 
 
 # --- processing --------------------------------------------------------------------------------------------

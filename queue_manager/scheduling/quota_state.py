@@ -255,11 +255,13 @@ class SchedulerState:
     # --- preemption ---
 
     def reserve(self, reservation: Reservation) -> None:
-        """Keep quota for a preemptor until its reservation ends; replaces the one it had."""
+        """Keep quota for a preemptor until its reservation ends; replaces the one it had.
+
+        To be called before its victims are marked as evicted: those that are not yet are counted as preempted.
+        """
         uid = reservation.info.uid
-        known = self.reservations.get(uid)
-        new = reservation.victims.keys() - (known.victims.keys() if known else ())
-        self.preempted.setdefault(uid, Counter()).update(new)
+        running = (h for victim in reservation.victims if (h := self.holdings.get(victim)) and not h.evicted)
+        self.preempted.setdefault(uid, Counter()).update(holding.uid for holding in running)
         self.reservations[uid] = reservation
 
     def end_reservation(self, uid: str) -> Reservation | None:

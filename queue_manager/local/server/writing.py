@@ -3,8 +3,8 @@
     decode -> metadata -> admission (mutate) -> defaults -> validation -> admission (validate) -> store
 
 There is no await between reading the old object and storing the new one, so no other request runs in between: conflicts
-are found by comparing resourceVersions, and patches never need a retry. Writes of large objects run in a thread instead,
-on a snapshot (`large_writes`).
+are found by comparing resourceVersions, and patches never need a retry. Writes of large objects run in a thread, on a
+snapshot (`large_writes`).
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class _Judgement:
         reservation = self.state.reservations.get(self.info.uid)
         if reservation is None:
             return ()
-        stopping = {uid: h for uid in reservation.victims if (h := self.state.holdings.get(uid)) and h.evicted}
+        stopping = {uid: h for uid in reservation.victims if (h := self.state.counted(uid)) and h.evicted}
         if not self.planned.will_fit_without(self.queue.node, usage, stopping):
             return ()
         return tuple(Victim(holding, reservation.victims[uid]) for uid, holding in stopping.items())

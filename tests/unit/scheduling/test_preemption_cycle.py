@@ -361,3 +361,16 @@ def test_a_marked_eviction_holds_until_the_store_shows_it_or_the_write_fails():
     s.mark_evicted(known.uid, evicted=False)
     assert not s.holdings[known.uid].evicted
     assert s.queues["cq"].ranking == [known.ranking]
+
+
+def test_a_victim_releases_also_what_it_uses_without_a_flavor():
+    s = state(queue(within="LowerPriority", cpu="2"))
+    known = run(s, "v", usage={("gone", "cpu"): 0})
+    s.hold(known._replace(usage={}, unassigned={"cpu": 2000}))
+    high = pending("high", requests={"cpu": "2"}, priority=9)
+    carry_out(s, try_one(s, high))
+    assert names(try_one(s, high)) == ["v"]
+    s.release(known.uid)
+    assert isinstance(try_one(s, high), Admit)
+    s.drop_queue("cq")
+    assert not s.holdings

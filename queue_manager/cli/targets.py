@@ -197,7 +197,7 @@ async def missing_queue(client: Client, queue: QueueTarget, home: str) -> str:
     """Return the message about a queue that does not exist, with suggestions of similar queues."""
     local = await _in_sight(client, LOCAL_QUEUES)
     cluster = await _in_sight(client, CLUSTER_QUEUES)
-    text = f"there is no {queue.resource.kind} {queue.key.name}"
+    text = f"{queue.resource.kind} {queue.key.name} does not exist"
     text += f" in namespace {queue.key.namespace}" if queue.key.namespace else ""
     hints = [other.argument(queue.key.namespace or home) for other in similar_queues(queue, [*local, *cluster])]
     return f"{text}; did you mean {' or '.join(hints)}?" if hints else f"{text}; `sluice queues` lists them all"

@@ -53,5 +53,5 @@ def reclaimable(job: Job, wanted: int) -> int:
 
 
 def report_reclaimable(draft: Draft, count: int) -> None:
-    """Write how many pods of the Workload will not run again; their quota is given back."""
+    """Write how many pods of the Workload will not run again; their quota is released."""
     draft.put(reclaimable_pods=(ReclaimablePod(name="main", count=count),) if count else ())

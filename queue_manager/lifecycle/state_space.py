@@ -3,7 +3,7 @@
 Pure. `diagram` plays all moves to draw the phases in LIFECYCLE.md; tests play random ones and check invariants.
 `step` takes the next step of the lifecycle rules. `MOVES` are those of the scheduler, the Job, admission checks, users
 and administrators: each returns the new state, or None if it is not possible now. A move of another controller is
-possible only where that controller would make it: the scheduler admits what is eligible, and quota is given back when
+possible only where that controller would make it: the scheduler admits what is eligible, and quota is released when
 the Job has stopped.
 """
 

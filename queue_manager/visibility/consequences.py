@@ -17,7 +17,7 @@ class Load(NamedTuple):
     running: int = 0
 
     def __str__(self) -> str:
-        return f"{self.waiting} waiting, {self.running} running"
+        return f"{self.waiting} pending, {self.running} running"
 
 
 def load_of(workloads: Iterable[Workload]) -> Load:
@@ -43,10 +43,10 @@ def on_reactivation(
     if obstacle:
         return f"waits: {obstacle}"
     if workload.is_true(condition_types.QUOTA_RESERVED):
-        return "its pods are still being stopped; then it is back in line with a new budget of retries"
+        return "its pods are still terminating; it is requeued after that, with a new budget of retries"
     if gates:
         return f"waits for its admission gates: {gates}"
-    return f"back in line of {name}, with a new budget of retries"
+    return f"requeued in {name}, with a new budget of retries"
 
 
 def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | None, home: str = "default") -> str:
@@ -55,13 +55,13 @@ def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | Non
     `home`: the namespace that commands use by default.
     """
     if queue is None:
-        return f"there is no LocalQueue {key.name} in namespace {key.namespace}"
+        return f"LocalQueue {key.name} does not exist in namespace {key.namespace}"
     if stops(queue.spec.stop_policy):
-        return f"LocalQueue {queue.metadata.name} is held (sluice release {typed_queue(queue, home)})"
+        return f"LocalQueue {queue.metadata.name} is stopped (sluice release {typed_queue(queue, home)})"
     if above is None:
-        return f"there is no ClusterQueue {queue.spec.cluster_queue}"
+        return f"ClusterQueue {queue.spec.cluster_queue} does not exist"
     if stops(above.spec.stop_policy):
-        return f"ClusterQueue {above.metadata.name} is held (sluice release cq/{above.metadata.name})"
+        return f"ClusterQueue {above.metadata.name} is stopped (sluice release cq/{above.metadata.name})"
     active = next((c for c in above.status.conditions if c.type == condition_types.ACTIVE), None)
     if active is not None and active.status == "False":
         return f"ClusterQueue {above.metadata.name}: {active.message}"
@@ -77,7 +77,7 @@ def typed_queue(queue: LocalQueue, home: str) -> str:
 def on_deactivation(workload: Workload, job: str) -> str:
     """Describe the effect of spec.active=false on a Workload. `job`: its Job as a command-line argument."""
     holds = workload.status.admission is not None
-    now = "its pods are stopped and its quota is given back" if holds else "it leaves the line"
+    now = "its pods are deleted and its quota is released" if holds else "it leaves the queue"
     return f"{now}; undo: sluice reactivate {job}"
 
 
@@ -89,11 +89,11 @@ def on_stop(policy: str, load: Load, *, queue: str, blocked_above: str = "") -> 
     undo = f"undo: sluice release {queue}"
     match policy:
         case policies.HOLD:
-            stays = "; what runs goes on to its end" if load.running else ""
-            return f"nothing more starts ({load}){stays}; {undo}"
+            stays = "; running Jobs continue" if load.running else ""
+            return f"no more Jobs start ({load}){stays}; {undo}"
         case policies.HOLD_AND_DRAIN:
-            stops = "; what runs is stopped and goes back in line" if load.running else ""
-            return f"nothing more starts ({load}){stops}; {undo}"
+            stops = "; running Jobs are stopped and requeued" if load.running else ""
+            return f"no more Jobs start ({load}){stops}; {undo}"
     if blocked_above:
-        return f"still nothing starts: ClusterQueue {blocked_above} is held too (sluice release cq/{blocked_above})"
-    return f"starts again as quota allows ({load})"
+        return f"still no Jobs start: ClusterQueue {blocked_above} is stopped too (sluice release cq/{blocked_above})"
+    return f"Jobs start again as quota allows ({load})"

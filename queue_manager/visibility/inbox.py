@@ -152,7 +152,7 @@ def action(why: str, job: str, failure: Failure | None = None, home: str = "defa
     """Return the suggested next step of an operator. `job`: as a command-line argument."""
     again = f"sluice reactivate {job}"
     if failure is not None and why in (CRASHES, OUT_OF_MEMORY):
-        fix = "raise its memory limit" if why == OUT_OF_MEMORY else f"mend what {_log(failure, home)} shows"
+        fix = "raise its memory limit" if why == OUT_OF_MEMORY else f"fix what {_log(failure, home)} shows"
         return f"{fix}, then: {again}"
     match why:
         case "crashes":
@@ -162,11 +162,11 @@ def action(why: str, job: str, failure: Failure | None = None, home: str = "defa
         case "run time":
             return f"raise the Job's label {keys.MAX_EXEC_TIME}, then: {again}"
         case "failed check":
-            return f"see what the check objects to, then: {again}"
+            return f"see why the check rejected it, then: {again}"
         case "no node":
-            return f"make room for its pods on a node, then: {again}"
+            return f"free capacity on a node for its pods, then: {again}"
         case "pods lost":
-            return f"see why pods that ran are gone (sluice show {job}), then: {again}"
+            return f"see why running pods were lost (sluice show {job}), then: {again}"
     return f"see why its pods are not ready (sluice show {job}), then: {again}"
 
 

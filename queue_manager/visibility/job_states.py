@@ -231,9 +231,9 @@ def is_left_alone(job: Job, now: datetime) -> bool:
 def _not_queued(job: Job, now: datetime) -> tuple[str, str]:
     prebuilt = prebuilt_name(job)
     if prebuilt:
-        return NOT_QUEUED, f"the Workload that it names, {prebuilt}, is not there or belongs to another Job"
+        return NOT_QUEUED, f"prebuilt Workload {prebuilt} does not exist or belongs to another Job"
     if is_left_alone(job, now):
-        return NOT_QUEUED, "its queue has not taken it up (sluice show says why)"
+        return NOT_QUEUED, "it has no Workload yet (sluice show says why)"
     return "", ""
 
 

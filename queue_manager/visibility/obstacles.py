@@ -33,7 +33,7 @@ from queue_manager.visibility.start_verdict import never, without_quota
 
 WAITS = "waits in its queue"
 INSTALL = "sluice crds | kubectl apply -f -"
-NOT_INSTALLED = f"has none of the queue's kinds; to install them: {INSTALL}"
+NOT_INSTALLED = f"does not serve the queue's kinds; to install them: {INSTALL}"
 _NEVER = (reasons.NO_MATCHING_FLAVOR, reasons.EXCEEDS_MAX_QUOTA, reasons.MISCONFIGURED)
 
 
@@ -107,7 +107,7 @@ def _of_class(job: Job, workload: Workload | None, queues: Queues) -> Obstacle |
     if not name or workload is not None or queues.classes is None or name in queues.classes:
         return None
     near = similar_names(name, queues.classes, 1)
-    text = f"cannot start: there is no WorkloadPriorityClass {name}"
+    text = f"cannot start: WorkloadPriorityClass {name} does not exist"
     text += f"; did you mean {near[0]}?" if near else ""
     return Obstacle(text, f"correct its label {keys.PRIORITY_CLASS}", never=True)
 
@@ -116,7 +116,7 @@ def _of_specs(job: Job, above: ClusterQueue | None, queues: Queues) -> Obstacle 
     if above is None or not above.metadata.name:
         return None
     if not _selects(above, job.metadata.namespace, queues):
-        text = f"cannot start: ClusterQueue {above.metadata.name} takes no Jobs of namespace {job.metadata.namespace}"
+        text = f"cannot start: ClusterQueue {above.metadata.name} admits no Jobs of namespace {job.metadata.namespace}"
         return Obstacle(f"{text} (namespaceSelector)", "use another queue, or have an admin change it", never=True)
     if queues.cluster is None or queues.flavors is None or (queues.cohorts and above.spec.cohort_name):
         return None
@@ -145,5 +145,5 @@ def _of_resources(
         if judged.reason not in _NEVER:
             return None
     elif rules is None:
-        return Obstacle(f"{text}, unless the configuration leaves that out", certain=False)
+        return Obstacle(f"{text}, unless the configuration excludes it", certain=False)
     return Obstacle(text, "do not ask for it, or have an admin add a quota", never=True)

@@ -32,11 +32,11 @@ from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.wire_types import Pod
 
 LEFT_ALONE = (
-    "nothing: the queue leaves it alone. Its namespace is not managed (managedJobsNamespaceSelector), or no queue "
-    "manager runs"
+    "nothing: it gets no Workload. Its namespace is not managed (managedJobsNamespaceSelector), or no queue "
+    "manager is running"
 )
-REFUSED_EVENT = "nothing, until what its state says is put right"
-REFUSED = "nothing: its Workload is finished; put right what the reason says, then delete the Job and submit it again"
+REFUSED_EVENT = "nothing, until the problem that its state names is fixed"
+REFUSED = "nothing: its Workload is finished; fix what the reason names, then delete the Job and submit it again"
 NEVER = 100 * 365 * 86_400  # seconds; caps deadlines that a datetime cannot represent
 
 
@@ -75,7 +75,7 @@ def outlook(
     if job is None:
         found = _without_job(workload, state, around)
     elif state == JobState.DELETING:
-        found = [_some("goes when its finalizers are off and its pods have ended")]
+        found = [_some("is deleted once its finalizers are removed and its pods have ended")]
     elif state in (JobState.SUCCEEDED, JobState.FAILED):
         found = _after_the_end(job, workload, around)
     elif state == JobState.REFUSED:
@@ -102,12 +102,12 @@ def _unqueued(job: Job) -> str:
 
 def _without_job(workload: Workload | None, state: JobState, around: OutlookContext) -> list[Next]:
     if workload is None or state == JobState.ORPHANED:
-        return [_some("its Job is gone: its Workload is finished, and goes")]
+        return [_some("its Job was deleted: its Workload is finished and deleted")]
     if state == JobState.FINISHED:
         return _after_the_end(None, workload, around)
     if workload.is_true(condition_types.ADMITTED) and state == JobState.RESERVED:
         held = _deadlines_of_the_queue(workload, (), around)
-        return [*held, _some("holds its quota until it is finished or deleted: it stands for no Job")]
+        return [*held, _some("holds its quota until it is finished or deleted: it has no Job")]
     return _HELD_BY_QUEUE[state](workload, around)
 
 
@@ -123,8 +123,8 @@ def _unseen(job: Job, now: datetime) -> str:
     """Describe what is next for a Job that names a queue and has no Workload."""
     prebuilt = prebuilt_name(job)
     if prebuilt:
-        return f"starts by the Workload that it names, {prebuilt}, which is not there or belongs to another Job"
-    return LEFT_ALONE if is_left_alone(job, now) else "the queue is about to look at it for the first time"
+        return f"starts once prebuilt Workload {prebuilt} exists and belongs to no other Job"
+    return LEFT_ALONE if is_left_alone(job, now) else "the queue manager is about to create its Workload"
 
 
 # --- states ------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def _after_the_end(job: Job | None, workload: Workload | None, around: OutlookCo
 def _deactivated(workload: Workload, around: OutlookContext) -> list[Next]:
     found = []
     if workload.is_true(condition_types.QUOTA_RESERVED):
-        found.append(_some("its pods are stopped, then its quota is given back"))
+        found.append(_some("its pods are deleted, then its quota is released"))
     evicted = workload.condition(condition_types.EVICTED)
     # Retention deletes only what Sluice deactivated, not what a user did.
     ours = evicted is not None and evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO)
@@ -168,11 +168,11 @@ def _backoff(workload: Workload, around: OutlookContext) -> list[Next]:
     end = _end_of_tries(workload, around.settings)
     if at is not None and end is not None and end <= at:
         return [Next(at=end, what="is deactivated: its pods were not ready for too long (giveUpAfter)")]
-    return [Next(at=at, what=f"back in line of {workload.spec.queue_name} ({tried})"), *_obstacles(around)]
+    return [Next(at=at, what=f"is requeued in {workload.spec.queue_name} ({tried})"), *_obstacles(around)]
 
 
 def _evicted(workload: Workload, around: OutlookContext) -> list[Next]:
-    found = [_some("its pods are stopped, then its quota is given back")]
+    found = [_some("its pods are deleted, then its quota is released")]
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is not None:
         found += _backoff(workload, around)
@@ -192,11 +192,11 @@ def _obstacles(around: OutlookContext) -> list[Next]:
 
 _PENDING = {
     reasons.WAITING_FOR_QUOTA: "starts when enough quota is free",
-    reasons.WAITING_FOR_PREEMPTED: "starts when those that make room for it have stopped",
-    reasons.WAITING_FOR_PODS_READY: "starts when the pods of all that are admitted are ready (blockAdmission)",
+    reasons.WAITING_FOR_PREEMPTED: "starts when the preempted Workloads have stopped",
+    reasons.WAITING_FOR_PODS_READY: "starts when the pods of all admitted Workloads are ready (blockAdmission)",
     reasons.EXCEEDS_MAX_QUOTA: "never starts, unless it asks for less or an admin raises the quota",
     reasons.NO_MATCHING_FLAVOR: "never starts, unless it asks for something else or an admin adds a flavor for it",
-    reasons.MISCONFIGURED: "never starts, unless what is wrong is put right",
+    reasons.MISCONFIGURED: "never starts, unless the misconfiguration is fixed",
 }
 
 
@@ -204,7 +204,7 @@ def _why_pending(reserved: Condition | None, workload: Workload) -> str:
     reason = reserved.reason if reserved is not None else ""
     if reason == reasons.ADMISSION_GATED:
         gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
-        return f"gets in line when its admission gates are taken off: {gates}"
+        return f"enters the queue when its admission gates are removed: {gates}"
     return _PENDING.get(reason, f"is tried when it is its turn in {workload.spec.queue_name}")
 
 
@@ -233,10 +233,10 @@ def _while_it_runs(
     found = []
     at = next_pod_at(job, pods, around.options)
     if at is not None:
-        found.append(Next(at=at, what="the next pod, in place of a failed one"))
+        found.append(Next(at=at, what="a pod is created in place of a failed one"))
     elif indexes is not None:
         due = [(row.next_retry, row.index) for row in indexes.troubled if row.next_retry is not None]
-        found += [Next(at=at, what=f"the next pod of index {index}") for at, index in sorted(due)[:1]]
+        found += [Next(at=at, what=f"the next pod of index {index} is created") for at, index in sorted(due)[:1]]
     at = _after(job.status.start_time, job.spec.active_deadline_seconds)
     if at is not None:
         found.append(Next(at=at, what="fails if it still runs (activeDeadlineSeconds)"))
@@ -260,7 +260,7 @@ def _deadlines_of_the_queue(workload: Workload, pods: Sequence[Pod], around: Out
     if around.settings is None:
         return [
             *found,
-            _some("is evicted if its pods are not all ready in time (waitForPodsReady; --config tells when)"),
+            _some("is evicted if its pods are not all ready in time (waitForPodsReady; --config shows when)"),
         ]
     deadline = pods_deadline(workload, around.settings, unscheduled(pods))
     if deadline is not None:
@@ -289,6 +289,6 @@ def _eviction(workload: Workload, deadline: Deadline, settings: Settings) -> str
     count = ((state.count or 0) if state is not None else 0) + 1
     limit = _limit(workload, settings)
     if limit is not None and count > limit:
-        return f"is deactivated if its pods are not all ready (it has had its {limit} retries)"
+        return f"is deactivated if its pods are not all ready (its {limit} retries are used up)"
     follows = f"retry {count}{f' of {limit}' if limit is not None else ''} follows"
     return f"is evicted if its pods are not all ready ({follows})"

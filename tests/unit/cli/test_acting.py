@@ -21,7 +21,7 @@ async def reactivate_two(form: str, error: BaseException) -> None:
     """The second change is cut short."""
     with Report(form, dry_run=False) as report:
         if await report.made("Job", Key("default", "one"), change()):
-            report.add("Job", "default", "one", "reactivated", "back in line")
+            report.add("Job", "default", "one", "reactivated", "requeued")
         await report.made("Job", Key("default", "two"), change(error))
 
 
@@ -40,6 +40,6 @@ async def test_a_table_has_no_second_copy_of_its_lines(capsys: pytest.CaptureFix
     with pytest.raises(NoAnswer):
         await reactivate_two("table", NoAnswer("gone"))
     assert capsys.readouterr() == (
-        "default/one reactivated: back in line\n",
+        "default/one reactivated: requeued\n",
         "default/two failed: cut short: it may have been changed or not\n",
     )

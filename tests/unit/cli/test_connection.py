@@ -251,7 +251,7 @@ async def test_a_cluster_without_the_kinds_of_the_queue_is_named_with_the_comman
     with pytest.raises(CommandRefused) as refused:
         async with connect(str(path), None):
             raise ApiError.of(404, b"404 page not found\n")
-    said = f"the cluster of {path} has none of the queue's kinds; to install them: sluice crds | kubectl apply -f -"
+    said = f"the cluster of {path} does not serve the queue's kinds; to install them: sluice crds | kubectl apply -f -"
     assert str(refused.value) == said
 
 

@@ -57,15 +57,15 @@ def test_a_broken_pipe_stops_no_change_and_what_was_changed_is_said_on_stderr(
 ) -> None:
     monkeypatch.setattr(sys, "stdout", os.fdopen(os.dup(unread), "w"))
     report = Report(form, dry_run=False)
-    report.add("Job", "default", "one", "reactivated", "back in line")
+    report.add("Job", "default", "one", "reactivated", "requeued")
     report.add("Job", "default", "two", "refused", "it has ended")
-    report.add("Job", "default", "three", "reactivated", "back in line")
+    report.add("Job", "default", "three", "reactivated", "requeued")
     assert report.end("") == 2
     sys.stdout.close()  # raises if anything is left in its buffer that it cannot write
     assert capsys.readouterr().err.splitlines() == [
-        "default/one reactivated: back in line",
+        "default/one reactivated: requeued",
         "default/two refused: it has ended",
-        "default/three reactivated: back in line",
+        "default/three reactivated: requeued",
     ]
 
 
@@ -73,7 +73,7 @@ def test_a_broken_pipe_ends_a_dry_run(unread: int, monkeypatch: pytest.MonkeyPat
     out = os.fdopen(os.dup(unread), "w")
     monkeypatch.setattr(sys, "stdout", out)
     with pytest.raises(BrokenPipeError):
-        Report("table", dry_run=True).add("Job", "default", "one", "reactivated", "back in line")
+        Report("table", dry_run=True).add("Job", "default", "one", "reactivated", "requeued")
     streams.give_up()
     out.close()
 

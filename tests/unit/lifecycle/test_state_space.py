@@ -75,7 +75,7 @@ class LifeOfAWorkload(RuleBasedStateMachine):
     def become(self, after: LifeState) -> None:
         before, self.life = self.life, after
         lost = before.is_true(condition_types.QUOTA_RESERVED) and not after.is_true(condition_types.QUOTA_RESERVED)
-        assert not (lost and before.job_runs), "quota given back while the Job runs"
+        assert not (lost and before.job_runs), "quota released while the Job runs"
         evicted = timeouts(after) - timeouts(before)
         if evicted:
             assert (evicted, retries(after)) == (1, retries(before) + 1), "retries: one eviction, one retry"

@@ -123,7 +123,7 @@ BROKEN: dict[str, tuple[str, Break]] = {
         moves(admitted=admits_at_once),
     ),
     "runs without quota": ("the Job runs without quota", runs_without_quota),
-    "quota given back while the Job runs": ("quota given back while the Job runs", moves(stopped=gives_back_at_once)),
+    "quota released while the Job runs": ("quota released while the Job runs", moves(stopped=gives_back_at_once)),
     "a retry that is not counted": ("retries: ", never_counts),
     "retries without limit": ("retries: ", knows_no_limit),
     "a count that outlives a deactivation": ("full new budget", keeps_the_count),

@@ -82,7 +82,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         None,
         (
             "NotQueued",
-            "its queue has not taken it up (sluice show says why)",
+            "it has no Workload yet (sluice show says why)",
         ),
     ),
     (
@@ -90,7 +90,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         "Pending",
         job(created=60, annotations={"kueue.x-k8s.io/prebuilt-workload-name": "mine"}),
         None,
-        ("NotQueued", "the Workload that it names, mine, is not there or belongs to another Job"),
+        ("NotQueued", "prebuilt Workload mine does not exist or belongs to another Job"),
     ),
     ("nobody has looked at it, nor need to", "Pending", job(), workload(), IN_LINE),
     (

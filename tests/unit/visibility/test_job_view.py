@@ -46,10 +46,10 @@ def starts(**more: Any) -> Workload:
 RUNS = job(suspend=False)
 DONE = cond("Complete", reason="CompletionsReached", seconds=50)
 ENDS = "ends when all its pods have succeeded (0 of 1 pods have)"
-STOPS = "its pods are stopped, then its quota is given back"
+STOPS = "its pods are deleted, then its quota is released"
 
 CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[float | None, str]]]] = [
-    ("gone", None, workload(), KNOWN, [(None, "its Job is gone: its Workload is finished, and goes")]),
+    ("gone", None, workload(), KNOWN, [(None, "its Job was deleted: its Workload is finished and deleted")]),
     ("ended", job(conditions=[DONE]), None, KNOWN, [(None, "nothing: it has ended")]),
     (
         "ended, with a ttl",
@@ -80,7 +80,7 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
         KNOWN,
-        [(90, "back in line of q (retry 1 of 2)")],
+        [(90, "is requeued in q (retry 1 of 2)")],
     ),
     (
         "backoff that ends with giveUpAfter",
@@ -103,8 +103,8 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         "backoff in a queue that is held",
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
-        OutlookContext(Obstacle("waits: LocalQueue q is held")),
-        [(90, "back in line of q (retry 1)"), (None, "waits: LocalQueue q is held")],
+        OutlookContext(Obstacle("waits: LocalQueue q is stopped")),
+        [(90, "is requeued in q (retry 1)"), (None, "waits: LocalQueue q is stopped")],
     ),
     ("evicted", RUNS, workload(conditions=[cond("Evicted"), *admitted()]), KNOWN, [(None, STOPS)]),
     ("quota", job(), waits("WaitingForQuota"), KNOWN, [(None, "starts when enough quota is free")]),
@@ -120,10 +120,10 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         job(),
         waits("AdmissionGated", annotations={"kueue.x-k8s.io/admission-gated-by": "a"}),
         KNOWN,
-        [(None, "gets in line when its admission gates are taken off: a")],
+        [(None, "enters the queue when its admission gates are removed: a")],
     ),
     ("in line", job(), workload(), KNOWN, [(None, "is tried when it is its turn in q")]),
-    ("not seen yet", job(created=55), None, KNOWN, [(None, "the queue is about to look at it for the first time")]),
+    ("not seen yet", job(created=55), None, KNOWN, [(None, "the queue manager is about to create its Workload")]),
     (
         "left alone",
         job(),
@@ -136,7 +136,7 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         job(annotations={"kueue.x-k8s.io/prebuilt-workload-name": "mine"}),
         None,
         KNOWN,
-        [(None, "starts by the Workload that it names, mine, which is not there or belongs to another Job")],
+        [(None, "starts once prebuilt Workload mine exists and belongs to no other Job")],
     ),
     (
         "its Workload could not be started",
@@ -164,7 +164,7 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         RUNS,
         starts(**requeue(2, None)),
         KNOWN,
-        [(80, "is deactivated if its pods are not all ready (it has had its 2 retries)"), (None, ENDS)],
+        [(80, "is deactivated if its pods are not all ready (its 2 retries are used up)"), (None, ENDS)],
     ),
     (
         "starting, configuration unknown",
@@ -172,7 +172,7 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         starts(),
         OutlookContext(),
         [
-            (None, "is evicted if its pods are not all ready in time (waitForPodsReady; --config tells when)"),
+            (None, "is evicted if its pods are not all ready in time (waitForPodsReady; --config shows when)"),
             (None, ENDS),
         ],
     ),
@@ -214,7 +214,7 @@ def test_a_failed_index_says_when_its_next_pod_comes() -> None:
     asked = job(suspend=False, completionMode="Indexed", completions=2, parallelism=2, backoffLimitPerIndex=3)
     failed = pod("j-1-aaaaa", "Failed", index=1, failures=1, exit=1, ended=50)
     first = view(asked, starts(), (failed,)).next[0]
-    assert (first.at, first.what) == (at(70), "the next pod of index 1")
+    assert (first.at, first.what) == (at(70), "the next pod of index 1 is created")
 
 
 def test_the_index_of_a_pod_is_that_of_its_name_whatever_its_annotation_says() -> None:
@@ -257,7 +257,7 @@ def test_a_workload_whose_job_is_gone_can_be_shown() -> None:
     assert (seen.name, seen.state, seen.workload) == ("j", "Orphaned", "job-j-12345")
 
 
-NO_JOB = "holds its quota until it is finished or deleted: it stands for no Job"
+NO_JOB = "holds its quota until it is finished or deleted: it has no Job"
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ NO_JOB = "holds its quota until it is finished or deleted: it stands for no Job"
         (
             workload(owned=False, conditions=[cond("Evicted")], status=requeue(1, 90)),
             "Backoff",
-            [(90, "back in line of q (retry 1 of 2)")],
+            [(90, "is requeued in q (retry 1 of 2)")],
         ),
         (
             workload(owned=False, active=False, conditions=[cond("Evicted", reason="Deactivated")]),

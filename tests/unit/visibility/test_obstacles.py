@@ -42,11 +42,11 @@ def judged(reason: str) -> Workload:
 
 
 HUGE, GPU = job(requests={"cpu": "64"}), job(requests={"cpu": "1", "gpu": "1"})
-NO_CLASS = "cannot start: there is no WorkloadPriorityClass"
-NOT_SELECTED = "cannot start: ClusterQueue cq takes no Jobs of namespace default (namespaceSelector)"
+NO_CLASS = "cannot start: WorkloadPriorityClass {} does not exist"
+NOT_SELECTED = "cannot start: ClusterQueue cq admits no Jobs of namespace default (namespaceSelector)"
 TOO_LARGE = "can never start: asks 64 cpu, queue limit 4"
 NO_QUOTA = "cannot start: ClusterQueue cq has no quota for gpu"
-HELD = "waits: LocalQueue q is held (sluice release q)"
+HELD = "waits: LocalQueue q is stopped (sluice release q)"
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ HELD = "waits: LocalQueue q is held (sluice release q)"
         (job(), None, queues(), None),
         (job(queue=""), None, queues(PICKY), None),
         (labelled("urgent"), None, queues(), None),
-        (labelled("urgnt"), None, queues(), f"{NO_CLASS} urgnt; did you mean urgent?"),
-        (labelled("x"), None, queues(), f"{NO_CLASS} x"),
+        (labelled("urgnt"), None, queues(), f"{NO_CLASS.format('urgnt')}; did you mean urgent?"),
+        (labelled("x"), None, queues(), NO_CLASS.format("x")),
         (labelled("urgnt"), workload(), queues(), None),
         (labelled("urgnt"), None, queues(classes=None), None),
         (GPU, None, queues(cluster_queue()), NOT_SELECTED),
@@ -68,12 +68,12 @@ HELD = "waits: LocalQueue q is held (sluice release q)"
         (HUGE, None, queues(cluster_queue(namespaceSelector={}, cohortName="c"), cohorts=True), None),
         (GPU, None, queues(stop="Hold"), HELD),
         (job(), None, queues(cluster=None, stop="Hold"), HELD),
-        (job(), None, queues(cluster={}), "waits: there is no ClusterQueue cq"),
-        (job(queue="nope"), None, queues(), "waits: there is no LocalQueue nope in namespace default"),
+        (job(), None, queues(cluster={}), "waits: ClusterQueue cq does not exist"),
+        (job(queue="nope"), None, queues(), "waits: LocalQueue nope does not exist in namespace default"),
         (job(queue="nope"), None, Queues(), None),
-        (GPU, None, queues(), f"{NO_QUOTA}, unless the configuration leaves that out"),
+        (GPU, None, queues(), f"{NO_QUOTA}, unless the configuration excludes it"),
         (GPU, judged("NoMatchingFlavor"), queues(), NO_QUOTA),
-        (GPU, judged("PendingEvaluation"), queues(), f"{NO_QUOTA}, unless the configuration leaves that out"),
+        (GPU, judged("PendingEvaluation"), queues(), f"{NO_QUOTA}, unless the configuration excludes it"),
         (GPU, None, queues(rules=COUNT_ALL), NO_QUOTA),
         (GPU, judged("PendingEvaluation"), queues(rules=COUNT_ALL), NO_QUOTA),
         (GPU, judged("WaitingForQuota"), queues(rules=COUNT_ALL), None),

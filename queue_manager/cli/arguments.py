@@ -117,7 +117,7 @@ def add_operator_commands(commands: Commands) -> None:
     add_client_options(show)
 
     inbox = commands.add_parser(
-        "deactivated", help="Jobs that wait for an operator: why, tries, last error, what to do"
+        "deactivated", help="Jobs that wait for an operator: why, attempts, last error, what to do"
     )
     add_scope_options(inbox)
     inbox.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue, or of cq/NAME, a ClusterQueue")

@@ -12,7 +12,7 @@ from queue_manager.cli.reactivate import why_not
 from queue_manager.cli.targets import JobTarget, find_all, patch
 from queue_manager.engine.client import Client
 from queue_manager.visibility.consequences import on_deactivation
-from queue_manager.visibility.inbox import typed
+from queue_manager.visibility.inbox import job_argument
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,4 +38,4 @@ async def deactivate(client: Client, target: JobTarget, report: Report, home: st
     else:
         change = patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": False}}, dry_run=dry_run)
         if await report.made("Job", target.key, change):
-            report.add("Job", *target.key, "deactivated", on_deactivation(workload, typed(workload, home)))
+            report.add("Job", *target.key, "deactivated", on_deactivation(workload, job_argument(workload, home)))

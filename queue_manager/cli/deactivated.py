@@ -32,7 +32,7 @@ COLUMNS = (
     output.TableColumn("NAME", lambda row: row.name),
     output.TableColumn("QUEUE", lambda row: row.queue or "-"),
     output.TableColumn("WHY", lambda row: row.why, style=lambda row: "" if row.why == "by a user" else "red"),
-    output.TableColumn("TRIES", lambda row: str(row.tries), right=True),
+    output.TableColumn("ATTEMPTS", lambda row: str(row.attempts), right=True),
     output.TableColumn(
         "SINCE", lambda row: "-" if row.deactivated_seconds is None else output.duration(row.deactivated_seconds)
     ),

@@ -59,7 +59,7 @@ def time(row: JobRow) -> str:
 
 
 def reason(row: JobRow) -> str:
-    return row.obstacle or plain(row.reason, row.message, tries=row.tries, alike=row.alike)
+    return row.obstacle or plain(row.reason, row.message, attempts=row.attempts, equivalent=row.equivalent)
 
 
 COLUMNS = (

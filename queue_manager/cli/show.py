@@ -32,16 +32,16 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport import ApiError
 from queue_manager.lifecycle.settings import settings_of
-from queue_manager.visibility.attempt_ladder import AttemptRow
+from queue_manager.visibility.attempt_rows import AttemptRow
 from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.inbox import is_pod_of, job_name
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
-from queue_manager.visibility.job_states import refused_shapes, refused_twin
+from queue_manager.visibility.job_states import refused_equivalent, refused_shapes
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
-from queue_manager.visibility.outlook import OutlookContext
 from queue_manager.visibility.pod_attempts import PodRow
+from queue_manager.visibility.predictions import PredictionContext
 from queue_manager.visibility.wire_types import Event, Pod
 from queue_manager.visibility.wording import GAVE_UP, event_reason, gave_up
 
@@ -68,19 +68,25 @@ async def _view(args: argparse.Namespace) -> JobView:
         events = await events_of(client, target, pods)
         config = given or await published(client)
         queues = await read_queues(client, [target.key.namespace], config)
-        twin = await twin_of(client, target.workload)
+        refused = await equivalent_of(client, target.workload)
         failure = await failure_of(client, pods)
-    found = obstacle(
-        target.job, twin or target.workload, queues, home
-    )  # the scheduler's result for one Workload of a shape is valid for all
-    around = OutlookContext(found, home=home)
+    # The scheduler's result for one Workload of a shape is valid for all.
+    found = obstacle(target.job, refused or target.workload, queues, home)
+    context = PredictionContext(found, home=home)
     if config is not None:
-        around = replace(around, settings=settings_of(config), options=config.job_controller.options())
-    alike = job_name(twin) if twin is not None else ""
+        context = replace(context, settings=settings_of(config), options=config.job_controller.options())
     local, _ = queues.of(local_queue_of(target.job, target.workload))
     name = local.spec.cluster_queue if local is not None else ""
     return job_view(
-        target.job, target.workload, pods, events, around, now, cluster_queue=name, failure=failure, alike=alike
+        target.job,
+        target.workload,
+        pods,
+        events,
+        context,
+        now,
+        cluster_queue=name,
+        failure=failure,
+        equivalent=job_name(refused) if refused is not None else "",
     )
 
 
@@ -99,12 +105,12 @@ async def pods_of(client: Client, target: JobTarget) -> list[Pod]:
     return [pod for pod in pods if (owner := pod.metadata.controller) is not None and owner.uid == meta.uid]
 
 
-async def twin_of(client: Client, workload: Workload | None) -> Workload | None:
+async def equivalent_of(client: Client, workload: Workload | None) -> Workload | None:
     """Return a Workload of the same shape that was tried and does not fit, while this one is pending."""
     if workload is None or workload.status.admission is not None or not workload.spec.active:
         return None
     others = await client.list(WORKLOADS, workload.metadata.namespace, type=Workload)
-    return refused_twin(workload, refused_shapes(others))
+    return refused_equivalent(workload, refused_shapes(others))
 
 
 async def failure_of(client: Client, pods: Sequence[Pod]) -> Failure | None:
@@ -148,20 +154,20 @@ DEMAND = (
 )
 
 
-def columns(now: datetime, tries: int) -> dict[str, tuple[output.TableColumn, ...]]:
-    """Return the columns of the tables with times. `tries`: of the Workload since its last activation."""
+def columns(now: datetime, attempts: int) -> dict[str, tuple[output.TableColumn, ...]]:
+    """Return the columns of the tables with times. `attempts`: of the Workload since its last activation."""
     return {
         "indexes": (
             output.TableColumn("INDEX", lambda row: str(row.index), right=True),
             output.TableColumn("STATE", lambda row: row.state),
-            output.TableColumn("TRIES", lambda row: str(row.attempts), right=True),
+            output.TableColumn("ATTEMPTS", lambda row: str(row.attempts), right=True),
             output.TableColumn("EXIT CODES", lambda row: ",".join(map(str, row.exit_codes)) or "-"),
-            output.TableColumn("NEXT TRY", lambda row: ahead(row.next_retry, now), right=True),
+            output.TableColumn("NEXT RETRY", lambda row: ahead(row.next_retry, now), right=True),
             output.TableColumn("LAST ERROR", lambda row: row.last_error or "-", wrap=True),
         ),
         "pods": (
             output.TableColumn("POD", lambda row: row.name),
-            output.TableColumn("TRY", lambda row: str(row.attempt), right=True),
+            output.TableColumn("ATTEMPT", lambda row: str(row.attempt), right=True),
             output.TableColumn("STATE", lambda row: row.state, style=lambda row: POD_STYLES.get(row.state, "")),
             output.TableColumn("STARTED", lambda row: stamp(row.started)),
             output.TableColumn("RAN", lambda row: _ran(row, now), right=True),
@@ -177,7 +183,7 @@ def columns(now: datetime, tries: int) -> dict[str, tuple[output.TableColumn, ..
             output.TableColumn(
                 "CAUSE", lambda row: gave_up(row.of_budget) if row.cause == GAVE_UP else row.cause or "-"
             ),
-            output.TableColumn("NEXT", lambda row: _next_try(row, now)),
+            output.TableColumn("NEXT", lambda row: _next_retry(row, now)),
         ),
         "history": (
             output.TableColumn("TIME", lambda row: stamp(row.at)),
@@ -186,7 +192,7 @@ def columns(now: datetime, tries: int) -> dict[str, tuple[output.TableColumn, ..
             output.TableColumn("STEP", lambda row: row.text),
             output.TableColumn("OF", lambda row: row.object),
             output.TableColumn(
-                "REASON", lambda row: gave_up(tries) if row.reason == GAVE_UP else reason(row), wrap=True
+                "REASON", lambda row: gave_up(attempts) if row.reason == GAVE_UP else reason(row), wrap=True
             ),
         ),
         "events": (
@@ -211,7 +217,7 @@ def show(view: JobView, now: datetime) -> None:
 
 def picture(view: JobView, now: datetime) -> Group:
     parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
-    tables = columns(now, view.retries.budget_tries)
+    tables = columns(now, view.retries.budget_attempts)
     if view.indexes is not None:
         parts += [Text(), heading("INDEXES"), Text("\n".join(map_lines(view.indexes)))]
         if view.indexes.troubled:
@@ -256,7 +262,7 @@ def facts(view: JobView, now: datetime) -> Table:
     drawn.add_column(no_wrap=True, style="dim")
     drawn.add_column(overflow="fold")
     state = Text(view.state, style=STYLES.get(view.state, ""))
-    why = printable(gave_up(view.retries.budget_tries) if view.reason == GAVE_UP else reason(view))
+    why = printable(gave_up(view.retries.budget_attempts) if view.reason == GAVE_UP else reason(view))
     drawn.add_row("state", Text.assemble(state, f"  {why}" if why else ""))
     for i, following in enumerate(view.next):
         when = f"{ahead(following.at, now)} ({stamp(following.at)}): " if following.at is not None else ""
@@ -349,14 +355,14 @@ def _ended_by(row: AttemptRow) -> str:
     return gave_up(row.of_budget) if row.cause == GAVE_UP else row.cause or "-"
 
 
-def _next_try(row: AttemptRow, now: datetime) -> str:
+def _next_retry(row: AttemptRow, now: datetime) -> str:
     if row.ended is None:
         return "runs"
-    if row.next_try is None:
+    if row.next_retry is None:
         return "-"
-    if row.next_try > now:
-        return f"{ahead(row.next_try, now)} ({stamp(row.next_try)})"
-    return f"after {output.duration((row.next_try - row.ended).total_seconds())}"
+    if row.next_retry > now:
+        return f"{ahead(row.next_retry, now)} ({stamp(row.next_retry)})"
+    return f"after {output.duration((row.next_retry - row.ended).total_seconds())}"
 
 
 def reason(row: JobView | Step | PodRow) -> str:

@@ -36,7 +36,7 @@ async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, home: 
             report.add(queue.resource.kind, *queue.key, "unchanged", note)
             return report.end("")
         await patch(client, queue.resource, queue.key, {"spec": {"stopPolicy": policy}}, dry_run=args.dry_run)
-        note = on_stop(policy, load, queue=queue.argument(home), blocked_above=above)
+        note = on_stop(policy, load, queue=queue.argument(home), stopped_cluster_queue=above)
         report.add(queue.resource.kind, *queue.key, RESULTS[policy], note)
     return report.end("")
 

@@ -29,7 +29,7 @@ from queue_manager.cli.targets import check_local_queue
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError, Request, Response
-from queue_manager.visibility.job_states import is_judged, refused_shapes, refused_twin
+from queue_manager.visibility.job_states import is_judged, refused_equivalent, refused_shapes
 from queue_manager.visibility.obstacles import WAITS, Obstacle, Queues, obstacle
 
 
@@ -203,16 +203,16 @@ async def judged(client: Client, jobs: Sequence[Job]) -> dict[str, Workload]:
 
 
 async def _judged(client: Client, job: Job) -> Workload:
-    selector, namespace, twins = f"{keys.JOB_UID}={job.metadata.uid}", job.metadata.namespace, None
+    selector, namespace, refused = f"{keys.JOB_UID}={job.metadata.uid}", job.metadata.namespace, None
     while True:
         for workload in await client.list(WORKLOADS, namespace, label_selector=selector, type=Workload):
             if is_judged(workload.condition(condition_types.QUOTA_RESERVED)):
                 return workload
-            if twins is None:  # list only once: a namespace may have many Workloads
-                twins = refused_shapes(await client.list(WORKLOADS, namespace, type=Workload))
-            twin = refused_twin(workload, twins)
-            if twin is not None:
-                return twin
+            if refused is None:  # list only once: a namespace may have many Workloads
+                refused = refused_shapes(await client.list(WORKLOADS, namespace, type=Workload))
+            equivalent = refused_equivalent(workload, refused)
+            if equivalent is not None:
+                return equivalent
         await asyncio.sleep(POLL_SECONDS)
 
 

@@ -174,7 +174,7 @@ def interruption(running: AtWork) -> str:
     pods = counted(running.pods, "pod")
     what = counted(running.jobs, "Job") if running.jobs else pods
     return (
-        f": {what} interrupted, the next `sluice up` starts {pods} again, which costs no try; "
+        f": {what} interrupted, the next `sluice up` starts {pods} again, which counts as no retry; "
         "waiting up to 10 s for processes to end, Ctrl-C again does not wait"
     )
 

@@ -71,14 +71,14 @@ class RequeuingStrategy(ConfigModel):
     """Seconds before the first retry; doubled with every further one."""
 
     backoff_max_seconds: Count = 3600
-    """The most seconds between two tries."""
+    """The most seconds between two attempts."""
 
     backoff_formula: Literal["Kueue", "KEP1282"] = "Kueue"
-    """How the waits between tries grow. Kueue: backoffBaseSeconds, doubled up to backoffMaxSeconds. KEP1282:
+    """How the waits between attempts grow. Kueue: backoffBaseSeconds, doubled up to backoffMaxSeconds. KEP1282:
     1.41284738^(n-1) seconds before the n-th retry, and those two have no effect. Sluice's own field."""
 
     give_up_after: PositiveDuration | None = None
-    """A Workload whose pods were not ready for this time, over all its tries since the first, is deactivated. Omitted:
+    """A Workload whose pods were not ready for this time, over all its attempts since the first, is deactivated. Omitted:
     only backoffLimitCount counts. Sluice's own field."""
 
 

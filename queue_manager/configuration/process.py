@@ -120,7 +120,7 @@ class LeaderElection(ConfigModel):
     """The leader gives up when it could not renew the Lease for this time."""
 
     retry_period: PositiveDuration = 2 * SECOND
-    """Time between two tries."""
+    """Time between two attempts."""
 
 
 class JobController(ConfigModel):

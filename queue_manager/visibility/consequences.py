@@ -34,11 +34,11 @@ def load_of(workloads: Iterable[Workload]) -> Load:
 
 
 def on_reactivation(
-    workload: Workload, queue: LocalQueue | None, above: ClusterQueue | None, home: str = "default"
+    workload: Workload, queue: LocalQueue | None, cluster_queue: ClusterQueue | None, home: str = "default"
 ) -> str:
     """Describe the effect of spec.active=true on a Workload. A queue that does not exist is None."""
     name = workload.spec.queue_name
-    obstacle = queue_obstacle(workload.local_queue, queue, above, home)
+    obstacle = queue_obstacle(workload.local_queue, queue, cluster_queue, home)
     gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
     if obstacle:
         return f"waits: {obstacle}"
@@ -49,7 +49,9 @@ def on_reactivation(
     return f"requeued in {name}, with a new budget of retries"
 
 
-def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | None, home: str = "default") -> str:
+def queue_obstacle(
+    key: Key, queue: LocalQueue | None, cluster_queue: ClusterQueue | None, home: str = "default"
+) -> str:
     """Return why no Workload of this LocalQueue can start, with the command that resolves it, or "".
 
     `home`: the namespace that commands use by default.
@@ -57,18 +59,20 @@ def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | Non
     if queue is None:
         return f"LocalQueue {key.name} does not exist in namespace {key.namespace}"
     if stops(queue.spec.stop_policy):
-        return f"LocalQueue {queue.metadata.name} is stopped (sluice release {typed_queue(queue, home)})"
-    if above is None:
+        return f"LocalQueue {queue.metadata.name} is stopped (sluice release {queue_argument(queue, home)})"
+    if cluster_queue is None:
         return f"ClusterQueue {queue.spec.cluster_queue} does not exist"
-    if stops(above.spec.stop_policy):
-        return f"ClusterQueue {above.metadata.name} is stopped (sluice release cq/{above.metadata.name})"
-    active = next((c for c in above.status.conditions if c.type == condition_types.ACTIVE), None)
+    if stops(cluster_queue.spec.stop_policy):
+        return (
+            f"ClusterQueue {cluster_queue.metadata.name} is stopped (sluice release cq/{cluster_queue.metadata.name})"
+        )
+    active = next((c for c in cluster_queue.status.conditions if c.type == condition_types.ACTIVE), None)
     if active is not None and active.status == "False":
-        return f"ClusterQueue {above.metadata.name}: {active.message}"
+        return f"ClusterQueue {cluster_queue.metadata.name}: {active.message}"
     return ""
 
 
-def typed_queue(queue: LocalQueue, home: str) -> str:
+def queue_argument(queue: LocalQueue, home: str) -> str:
     """Format a LocalQueue as command-line arguments."""
     namespace = queue.metadata.namespace
     return queue.metadata.name if namespace == home else f"{namespace}/{queue.metadata.name}"
@@ -81,10 +85,10 @@ def on_deactivation(workload: Workload, job: str) -> str:
     return f"{now}; undo: sluice reactivate {job}"
 
 
-def on_stop(policy: str, load: Load, *, queue: str, blocked_above: str = "") -> str:
+def on_stop(policy: str, load: Load, *, queue: str, stopped_cluster_queue: str = "") -> str:
     """Describe the effect of a new stop policy.
 
-    `queue`: as a command-line argument. `blocked_above`: the ClusterQueue if it is stopped.
+    `queue`: as a command-line argument. `stopped_cluster_queue`: the ClusterQueue if it is stopped.
     """
     undo = f"undo: sluice release {queue}"
     match policy:
@@ -94,6 +98,7 @@ def on_stop(policy: str, load: Load, *, queue: str, blocked_above: str = "") -> 
         case policies.HOLD_AND_DRAIN:
             stops = "; running Jobs are stopped and requeued" if load.running else ""
             return f"no more Jobs start ({load}){stops}; {undo}"
-    if blocked_above:
-        return f"still no Jobs start: ClusterQueue {blocked_above} is stopped too (sluice release cq/{blocked_above})"
+    if stopped_cluster_queue:
+        release = f"sluice release cq/{stopped_cluster_queue}"
+        return f"still no Jobs start: ClusterQueue {stopped_cluster_queue} is stopped too ({release})"
     return f"Jobs start again as quota allows ({load})"

@@ -34,7 +34,7 @@ async def test_a_job_that_never_gets_ready_comes_into_the_inbox_and_back_in_line
     assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2]
 
     (row,) = me.json("deactivated")
-    assert (row["name"], row["why"], row["tries"]) == ("broken", "pods not ready", 2)
+    assert (row["name"], row["why"], row["attempts"]) == ("broken", "pods not ready", 2)
     assert "/no/such/program" in row["lastError"]
     for queue in ("user-queue", "cq/cluster-queue"):
         assert "sluice reactivate broken" in me.says("deactivated", "-q", queue)

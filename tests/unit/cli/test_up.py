@@ -15,9 +15,9 @@ from queue_manager.local.cluster import AtWork
     ("running", "says"),
     [
         (AtWork(0, 0), ""),
-        (AtWork(1, 1), ": 1 Job interrupted, the next `sluice up` starts 1 pod again, which costs no try; "),
-        (AtWork(2, 5), ": 2 Jobs interrupted, the next `sluice up` starts 5 pods again, which costs no try; "),
-        (AtWork(0, 2), ": 2 pods interrupted, the next `sluice up` starts 2 pods again, which costs no try; "),
+        (AtWork(1, 1), ": 1 Job interrupted, the next `sluice up` starts 1 pod again, which counts as no retry; "),
+        (AtWork(2, 5), ": 2 Jobs interrupted, the next `sluice up` starts 5 pods again, which counts as no retry; "),
+        (AtWork(0, 2), ": 2 pods interrupted, the next `sluice up` starts 2 pods again, which counts as no retry; "),
     ],
 )
 def test_a_stop_says_how_many_jobs_it_interrupts(running: AtWork, says: str) -> None:

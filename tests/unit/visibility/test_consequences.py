@@ -89,4 +89,4 @@ def test_the_load_of_a_queue_leaves_out_what_is_over_and_what_is_deactivated() -
 def test_a_stop_policy_says_what_it_does_to_what_waits_and_what_runs(
     policy: str, load: Load, blocked: str, says: str
 ) -> None:
-    assert on_stop(policy, load, queue="q", blocked_above=blocked) == says
+    assert on_stop(policy, load, queue="q", stopped_cluster_queue=blocked) == says

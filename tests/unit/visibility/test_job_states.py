@@ -225,7 +225,7 @@ def test_a_job_that_is_not_tried_names_the_one_that_asks_for_the_same_and_does_n
         workload("larger", requests={"cpu": "2"}),
     ]
     rows = {row.name: row for row in job_rows(jobs, workloads, at(0))}
-    assert {name: row.alike for name, row in rows.items()} == {
+    assert {name: row.equivalent for name, row in rows.items()} == {
         "first": "",
         "same": "first",
         "larger": "",

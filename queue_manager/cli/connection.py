@@ -86,7 +86,7 @@ class _Answering(Relay):
         except CredentialsError:  # a subclass of OSError that must not become NoAnswer
             raise
         except OSError as error:
-            raise NoAnswer(str(error) or "it took too long") from error  # a TimeoutError has no text
+            raise NoAnswer(str(error) or "timed out") from error  # a TimeoutError has no text
 
 
 @asynccontextmanager
@@ -102,7 +102,7 @@ async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str
         yield Client(_Answering(transport))
     except ApiError as error:
         if error.is_unauthorized:
-            raise CommandRefused(f"the cluster of {path} does not accept our credentials (401): log in anew") from error
+            raise CommandRefused(f"the cluster of {path} rejects the credentials (401): log in again") from error
         if error.is_not_found and error.reason != "NotFound":  # the path is not served, rather than an object absent
             raise CommandRefused(f"the cluster of {path} {NOT_INSTALLED}") from error
         advice = f"; {forbidden}" if forbidden and error.is_forbidden else ""
@@ -111,6 +111,6 @@ async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str
         raise CommandRefused(str(error)) from error
     except NoAnswer as error:
         own = "; is `sluice up` running?" if is_of_local_cluster(path) else ""
-        raise CommandRefused(f"no answer from the cluster of {path}: {error}{own}") from error
+        raise CommandRefused(f"no response from the cluster of {path}: {error}{own}") from error
     finally:
         await transport.close()

@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
     except CannotStart as error:
         raise CommandRefused(str(error)) from error
     except Exception as error:
-        logger.exception("the manager died")
-        raise CommandRefused(f"died of {type(error).__name__}: {error}") from error
+        logger.exception("the manager failed")
+        raise CommandRefused(f"failed with {type(error).__name__}: {error}") from error
     return EXIT_OK
 
 
@@ -59,12 +59,12 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
         election = candidate(transport, config.leader_election)
         lease = election.namespace if election is not None else ""
         version = await preflight.check(transport, transport.access.server, args.controllers, lease)
-        controllers = Controllers(transport, config, args.controllers, election=election, told=say)
+        controllers = Controllers(transport, config, args.controllers, election=election, report=say)
         answers = probes.routes(config, controllers, controllers.unready)
         urls = await probes.serve(stack, probes.addresses(config, args.metrics_port), answers)
         say(f"{', '.join(args.controllers)} on {transport.access.server} ({version})")
         if election is None and config.leader_election.leader_elect:
-            say("elects no leader: not in a pod, and leaderElection.resourceNamespace is not set; run no second one")
+            say("leader election is off (not in a pod, no leaderElection.resourceNamespace): run only one manager")
         for url in urls:
             say(f"serving {url}")
         reloader = Reloader(args.config, config, controllers.reconfigure, lambda done, line: say(f"config: {line}"))
@@ -80,7 +80,7 @@ def candidate(transport: ClusterTransport, settings: LeaderElection) -> Election
     if not settings.leader_elect:
         return None
     namespace = settings.resource_namespace or transport.access.namespace
-    return Election(transport, settings, namespace, told=say) if namespace else None
+    return Election(transport, settings, namespace, report=say) if namespace else None
 
 
 async def announce(controllers: Controllers) -> None:

@@ -15,7 +15,7 @@ from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.configuration.reloading import changes, verdict
 
 Say = Callable[[bool, str], None]
-"""Whether it was taken over, and the line."""
+"""Whether the configuration was applied, and the line."""
 
 
 @dataclass(slots=True)
@@ -29,19 +29,19 @@ class Reloader:
 
     def reload(self) -> None:
         if self.path is None:
-            self.say(False, "no configuration file was named at the start, so there is none to read again")
+            self.say(False, "no configuration file was given at the start: nothing to reload")
             return
         try:
             new = load(self.path)
         except ConfigurationError as error:
             reasons = "; ".join(map(str, error.problems))
-            self.say(False, f"{self.path} not taken over, the old configuration stays: {reasons}")
+            self.say(False, f"{self.path} not applied, the old configuration stays in use: {reasons}")
             return
         found = changes(self.current, new)
         if not found.refused:
             self.use(new)
             self.current = new
-        self.say(not found.refused, f"{self.path} read again, {verdict(found)}")
+        self.say(not found.refused, f"{self.path} reloaded, {verdict(found)}")
 
     def listen(self, stop: Callable[[], None]) -> None:
         """Install the handler of SIGHUP, which reloads, or calls `stop` if the terminal was closed."""

@@ -135,7 +135,7 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
 
     async def serve(runtime: Runtime, stack: AsyncExitStack) -> None:
         routes = probes.routes(config, runtime.metrics, lambda: "stopping" if stop.is_set() else runtime.unready())
-        for url in await probes.serve(stack, probes.named(config), routes):
+        for url in await probes.serve(stack, probes.explicit_addresses(config), routes):
             say("\u2714", "serving", url)
 
     report = partial(say, "\u2714")

@@ -78,8 +78,8 @@ class RequeuingStrategy(ConfigModel):
     1.41284738^(n-1) seconds before the n-th retry, and those two have no effect. Sluice's own field."""
 
     give_up_after: PositiveDuration | None = None
-    """A Workload whose pods were not ready for this time, over all its attempts since the first, is deactivated. Omitted:
-    only backoffLimitCount counts. Sluice's own field."""
+    """A Workload whose pods were not ready for this time, over all its attempts since the first, is deactivated.
+    Omitted: only backoffLimitCount counts. Sluice's own field."""
 
 
 class Overrides(ConfigModel):

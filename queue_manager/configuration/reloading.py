@@ -61,8 +61,8 @@ def verdict(found: Changes) -> str:
     """One line for the log: which changes are applied, or why none is."""
     if found.refused:
         reasons = "; ".join(f"{change.path} needs a restart, {change.at_start}" for change in found.refused)
-        return f"nothing taken over: {reasons}"
+        return f"nothing applied: {reasons}"
     if not found.fields:
-        return "nothing has changed"
+        return "no changes"
     shown = (change.path + (f" (no effect: {change.ignored})" if change.ignored else "") for change in found.fields)
-    return f"taken over: {', '.join(shown)}"
+    return f"applied: {', '.join(shown)}"

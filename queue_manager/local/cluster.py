@@ -150,7 +150,7 @@ class LocalCluster:
         logs = LogFiles(pods, clock.now)
         elsewhere = LongWork()
         stack.push_async_callback(elsewhere.close)
-        server = ApiServer(store, KindRegistry.builtin(), clock, admission, logs, metrics.exposed, elsewhere)
+        server = ApiServer(store, KindRegistry.builtin(), clock, admission, logs, metrics.expose, elsewhere)
         transport = throttled(LocalTransport(server, USER), _limit(self.config))
         runtime = Runtime(transport, clock, rng, metrics=metrics, silence=None)
         self.client = runtime.client

@@ -116,7 +116,9 @@ def _untimed(what: str) -> Prediction:
 
 
 def _after(since: datetime | None, seconds: float | None) -> datetime | None:
-    return later(since, seconds) if since is not None and seconds is not None and seconds < MAX_DEADLINE_SECONDS else None
+    if since is None or seconds is None or seconds >= MAX_DEADLINE_SECONDS:
+        return None
+    return later(since, seconds)
 
 
 def _without_workload(job: Job, now: datetime) -> str:

@@ -18,7 +18,7 @@ from job_controller.json_tree import Json
 from job_controller.ports import Clock
 from job_controller.times import timestamp
 from queue_manager.api.resources import CRDS, NAMESPACES, PODS
-from queue_manager.engine.metric_registry import Exposed
+from queue_manager.engine.metric_registry import Exposition
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.discovery.paths import discovery
@@ -69,7 +69,7 @@ class ApiServer:
         clock: Clock,
         admission: Sequence[AdmissionPlugin] = (),
         logs: LogSource | None = None,
-        exposed: Callable[[str], Exposed] | None = None,
+        exposed: Callable[[str], Exposition] | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> None:
         """`exposed` answers GET /metrics by its Accept header; if it is None, the path does not exist.

@@ -151,7 +151,7 @@ async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(hom
 @pytest.mark.parametrize(
     ("server", "user", "says"),
     [
-        ("https://127.0.0.1:1", "{token: t}", "no answer from the cluster of "),
+        ("https://127.0.0.1:1", "{token: t}", "no response from the cluster of "),
         (
             "http://127.0.0.1:1",
             "{exec: {command: no-such, apiVersion: v}}",
@@ -180,7 +180,7 @@ async def test_a_cluster_that_stands_still_is_told_from_one_that_is_not_there(
         raise TimeoutError
 
     monkeypatch.setattr(HttpTransport, "request", wait)
-    with pytest.raises(CommandRefused, match="it took too long; is `sluice up` running"):
+    with pytest.raises(CommandRefused, match="timed out; is `sluice up` running"):
         async with connect(str(path), None) as client:
             await client.list(JOBS)
 
@@ -206,7 +206,7 @@ async def test_credentials_that_are_not_accepted_are_told_as_such(home: Path) ->
     with pytest.raises(CommandRefused) as refused:
         async with connect(str(path), None):
             raise ApiError(401, "Unauthorized", "Unauthorized")
-    assert str(refused.value) == f"the cluster of {path} does not accept our credentials (401): log in anew"
+    assert str(refused.value) == f"the cluster of {path} rejects the credentials (401): log in again"
     assert refused.value.code == EXIT_ERROR
 
 

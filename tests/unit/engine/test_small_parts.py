@@ -58,7 +58,7 @@ def test_the_exposition_is_what_prometheus_reads() -> None:
 def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
     registry = MetricRegistry([ADMITTED])
     registry.inc("kueue_admitted_total", {"queue": "q"})
-    found = registry.exposed("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
+    found = registry.expose("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
     assert found.content_type.startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
     assert found.body.decode() == (
         "# HELP kueue_admitted How many\\nwere admitted.\n"

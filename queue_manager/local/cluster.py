@@ -161,7 +161,7 @@ class LocalCluster:
         await register(self.client, self._nodes, clock.now())
 
         job_options = self.config.job_controller.options()
-        queue = attach_controllers(runtime, self.config, job_controller=job_options, pod_keeping=True)
+        queue = attach_controllers(runtime, self.config, job_controller=job_options, pod_controllers=True)
         self._queue = queue
         undone = LeftUndone(limits_cpu=self._cgroups is not None and self._cgroups.limits_cpu)
         admission.extend([SwitchedOff(job_options.switches), PodPriority(store), undone, *queue.admission])

@@ -66,7 +66,7 @@ class Report:
             self.failed(kind, *key, error)
             return False
         except (asyncio.CancelledError, NoAnswer):
-            self.add(kind, *key, "failed", "cut short: it may have been changed or not")
+            self.add(kind, *key, "failed", "interrupted: the change may or may not have been made")
             raise
         return True
 

@@ -54,7 +54,7 @@ def find_kubeconfig(chosen: str | None) -> Path:
             return candidate
     tried = ", ".join(str(candidate) for candidate in candidates)
     raise CommandRefused(
-        f"no kubeconfig (looked at {tried}); start a cluster with `sluice up`, or name one with --kubeconfig"
+        f"no kubeconfig found (checked {tried}); start a cluster with `sluice up`, or name one with --kubeconfig"
     )
 
 

@@ -57,7 +57,7 @@ async def _finish_delete(args: argparse.Namespace) -> int:
     async with connect(args.kubeconfig, args.context) as client:
         with Report(args.output, dry_run=args.dry_run) as report:
             await finish_delete(client, report, dry_run=args.dry_run)
-    return report.end("nothing that is being deleted has the finalizer")
+    return report.end("no object that is being deleted has the finalizer")
 
 
 async def finish_delete(client: Client, report: Report, *, dry_run: bool) -> None:

@@ -43,7 +43,7 @@ COLUMNS = (
 
 def run(args: argparse.Namespace) -> int:
     rows = asyncio.run(_rows(args))
-    output.show(args.output, COLUMNS, rows, "nothing is deactivated")
+    output.show(args.output, COLUMNS, rows, "no deactivated Jobs")
     return EXIT_OK
 
 

@@ -114,7 +114,7 @@ def _documents(name: str, text: str) -> Iterator[Manifest]:
         raise _Unreadable(f"{name}:1: more than {MAX_NODES} values once aliases are expanded") from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise _Unreadable(f"{name}:{line}: character {error.character:#x} may not stand in YAML") from error
+        raise _Unreadable(f"{name}:{line}: character {error.character:#x} is not allowed in YAML") from error
     except kube_yaml.NotJson as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise _Unreadable(f"{name}:{line}: cannot be sent to an API server: {error.problem}") from error

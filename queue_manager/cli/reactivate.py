@@ -23,7 +23,7 @@ from queue_manager.visibility.inbox import inbox
 
 def run(args: argparse.Namespace) -> int:
     if args.all == bool(args.jobs) or args.all != bool(args.queue):
-        raise CommandRefused("name Jobs, or say --all -q QUEUE", EXIT_NEVER)
+        raise CommandRefused("name Jobs, or use --all -q QUEUE", EXIT_NEVER)
     return asyncio.run(_run(args))
 
 
@@ -35,7 +35,7 @@ async def _run(args: argparse.Namespace) -> int:
             queue = queue_of(args.queue, namespace)
             queues = await VisibleQueues.read(client, [queue.key.namespace])
             targets = await deactivated(client, queue, queues, home)
-            empty = f"nothing is deactivated in {queue.text}"
+            empty = f"no deactivated Jobs in {queue.text}"
         else:
             targets, empty = await find_all(client, args.jobs, namespace), ""
             queues = await VisibleQueues.read(client, [target.key.namespace for target in targets])

@@ -17,7 +17,7 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.consequences import load_of, on_stop
 
 RESULTS = {policies.HOLD: "held", policies.HOLD_AND_DRAIN: "draining", policies.STOP_NONE: "released"}
-ALREADY = {policies.HOLD: "held", policies.HOLD_AND_DRAIN: "draining", policies.STOP_NONE: "open"}
+ALREADY = {policies.HOLD: "held", policies.HOLD_AND_DRAIN: "draining", policies.STOP_NONE: "not stopped"}
 
 
 def run(args: argparse.Namespace, policy: str) -> int:

@@ -43,7 +43,7 @@ class Submitted:
 
 
 UNQUEUED = "names no queue: starts at once"
-UNQUEUED_SUSPENDED = "names no queue and is suspended: somebody must set spec.suspend to false"
+UNQUEUED_SUSPENDED = "names no queue and is suspended: starts when spec.suspend is set to false"
 SCHEDULER_SECONDS = 5.0  # time to wait for the scheduler to try a Job whose verdict is uncertain
 POLL_SECONDS = 0.1
 TOO_MANY, SERVER_FAILED = 429, 500

@@ -74,7 +74,7 @@ def key_of(name: str, namespace: str) -> Key:
     """Parse JOB. Raises CommandRefused for an invalid name, which could otherwise change the path of a request."""
     head, slash, tail = name.partition("/")
     if not head or (slash and (not tail or "/" in tail)):
-        raise CommandRefused(f'"{name}" is no name; say NAME or NAMESPACE/NAME', EXIT_NEVER)
+        raise CommandRefused(f'"{name}" is not a name; use NAME or NAMESPACE/NAME', EXIT_NEVER)
     return Key(head, tail) if slash else Key(namespace, name)
 
 
@@ -85,7 +85,7 @@ def queue_of(name: str, namespace: str, *, cluster_queue: bool = False) -> Queue
         short = name
     if short is not None:
         if not short or "/" in short:
-            raise CommandRefused(f'"{name}" names no ClusterQueue; say cq/NAME', EXIT_NEVER)
+            raise CommandRefused(f'"{name}" is not a ClusterQueue; use cq/NAME', EXIT_NEVER)
         return QueueTarget(CLUSTER_QUEUES, Key("", short))
     return QueueTarget(LOCAL_QUEUES, key_of(name, namespace))
 

@@ -31,8 +31,8 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
 from queue_manager.local.agent.cgroups import Cgroups, delegated
-from queue_manager.local.agent.sweep import left_behind
-from queue_manager.local.cluster import AtWork, ClusterOptions, LocalCluster
+from queue_manager.local.agent.sweep import leftover_processes
+from queue_manager.local.cluster import ClusterOptions, LocalCluster, RunningCounts
 from queue_manager.local.storage.data_directory import PODS
 from queue_manager.local.storage.journal import DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     except DataDirectoryInUse as error:
         raise CommandRefused(f"{error}{served(error.path)}; stop it first, or choose another --data-dir") from error
     except JournalUnusable as error:
-        raise CommandRefused(f"{error}; choose another --data-dir, or move this one away") from error
+        raise CommandRefused(f"{error}; choose another --data-dir, or move this one") from error
     except CannotStart as error:
         raise CommandRefused(str(error)) from error
     except ApiError as error:
@@ -149,12 +149,12 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
 
         reloader = Reloader(file, config, reconfigure, lambda done, line: say("✔" if done else "!", "config", line))
         reloader.listen(stop.set)
-        say_left_behind(options.data_dir)
+        print_leftovers(options.data_dir)
         say_next(cluster, time.monotonic() - began)
         await stop.wait()
-        sys.stdout.write(f"\nstopping{interruption(cluster.at_work())} ...\n")
+        sys.stdout.write(f"\nstopping{interruption(cluster.running_counts())} ...\n")
         sys.stdout.flush()
-    sys.stdout.write("stopped; `sluice up` goes on where this left off\n")
+    sys.stdout.write("stopped; `sluice up` continues from here\n")
     return EXIT_OK
 
 
@@ -167,7 +167,7 @@ def enforcement(cgroups: Cgroups | None) -> str:
     return "limits.memory is checked once a second, limits.cpu is not enforced (no cgroup is delegated to Sluice)"
 
 
-def interruption(running: AtWork) -> str:
+def interruption(running: RunningCounts) -> str:
     """Return what stopping does to running pods, as the end of a line; "" if nothing runs."""
     if not running.pods:
         return ""
@@ -188,9 +188,9 @@ def say(mark: str, step: str, detail: str) -> None:
     sys.stdout.flush()
 
 
-def say_left_behind(data_dir: Path) -> None:
+def print_leftovers(data_dir: Path) -> None:
     """Report processes of pods whose data directory was removed while they ran."""
-    for folder, found in left_behind(data_dir / PODS).items():
+    for folder, found in leftover_processes(data_dir / PODS).items():
         processes = "1 process" if len(found) == 1 else f"{len(found)} processes"
         oldest = f"the oldest has run for {duration(found[0].age())}: {shorten(found[0].command, MAX_COMMAND)}"
         numbers = " ".join(str(process.pid) for process in sorted(found, key=lambda process: process.pid))
@@ -207,6 +207,6 @@ def say_next(cluster: LocalCluster, seconds: float) -> None:
         f"  export KUBECONFIG={quote(str(cluster.kubeconfig))}\n"
         f"  sluice submit -f {quote(str(sample))}\n"
         f"  sluice ps\n"
-        "Ctrl-C stops the cluster; what it knows stays.\n"
+        "Ctrl-C stops the cluster; its data stays.\n"
     )
     sys.stdout.flush()

@@ -231,7 +231,7 @@ class ObjectRetentionPolicies(ConfigModel):
 class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash either
     """The configuration of Sluice."""
 
-    namespace: Annotated[str, AtStart("the process is where it is")] = DEFAULT_NAMESPACE
+    namespace: Annotated[str, AtStart("the namespace of the process is fixed")] = DEFAULT_NAMESPACE
     """The namespace of the process. Omitted: that of its service account, else kueue-system."""
 
     manage_jobs_without_queue_name: bool = False
@@ -271,17 +271,17 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     controller: Controller = Field(default_factory=Controller)
     """How the controllers work."""
 
-    client_connection: Annotated[ClientConnection, AtStart("requests are counted against it already")] = Field(
+    client_connection: Annotated[ClientConnection, AtStart("the limit is in use already")] = Field(
         default_factory=ClientConnection
     )
     """Requests to the API server. On one machine (sluice up) there is no limit unless these are other numbers."""
 
-    leader_election: Annotated[LeaderElection, AtStart("the process stands for election already")] = Field(
+    leader_election: Annotated[LeaderElection, AtStart("leader election has already started")] = Field(
         default_factory=LeaderElection
     )
     """One of several managers works (sluice manager)."""
 
-    job_controller: Annotated[JobController, AtStart("the Job controller works with it")] = Field(
+    job_controller: Annotated[JobController, AtStart("the Job controller has already started")] = Field(
         default_factory=JobController
     )
     """The embedded Job controller (Sluice's own section)."""

@@ -133,7 +133,7 @@ def _message(kind: str, field: FieldInfo, node: yaml.Node) -> str:
     if kind == "literal_error":
         return f'"{text}" is not supported; must be {one_of(_choices(field))}'
     if node.tag == FLOAT and json_value(node) is MISFIT and wanted not in ("a mapping", "a list"):
-        return f"{text} has no form in JSON; must be {wanted}"
+        return f"{text} cannot be represented in JSON; must be {wanted}"
     if kind == "duration":
         return f'"{text}" is not a duration; must be {wanted}' if node.tag == STR else _without_unit(node)
     if kind == "quantity" and node.tag in (STR, INT, FLOAT):

@@ -84,7 +84,7 @@ def _integrations(config: KueueConfig, findings: Findings) -> None:
     for i, framework in enumerate(config.integrations.external_frameworks):
         where = f"integrations.externalFrameworks[{i}]"
         if not _is_kind_version_group(framework):
-            findings.judge(where, f'"{framework}" names no kind; must be of the form Kind.version.group.com')
+            findings.judge(where, f'"{framework}" is not a kind; must be of the form Kind.version.group.com')
         elif framework in seen:
             findings.judge(where, f'"{framework}" is given twice; give it once')
         seen.add(framework)
@@ -93,7 +93,7 @@ def _integrations(config: KueueConfig, findings: Findings) -> None:
 def _resources(config: KueueConfig, findings: Findings) -> None:
     resources = config.resources
     if resources.quota_check_strategy == "IgnoreUndeclared" and resources.exclude_resource_prefixes:
-        what = "IgnoreUndeclared cannot stand beside excludeResourcePrefixes; leave one of them out"
+        what = "IgnoreUndeclared cannot be combined with excludeResourcePrefixes; remove one of them"
         findings.judge("resources.quotaCheckStrategy", what)
     inputs: set[str] = set()
     for i, transformation in enumerate(resources.transformations):
@@ -130,7 +130,7 @@ def _custom_labels(config: KueueConfig, findings: Findings) -> None:
     for i, label in enumerate(labels):
         where = f"{path}[{i}]"
         if not _is_metric_label(label.name):
-            findings.judge(f"{where}.name", f'"{label.name}" is no label name; must match ^[a-zA-Z][a-zA-Z0-9_]*$')
+            findings.judge(f"{where}.name", f'"{label.name}" is not a label name; must match ^[a-zA-Z][a-zA-Z0-9_]*$')
         elif label.name in seen:
             findings.judge(f"{where}.name", f'"{label.name}" is given twice; give it once')
         seen.add(label.name)
@@ -152,11 +152,11 @@ def _leader_election(config: KueueConfig, findings: Findings) -> None:
     if not election.leader_elect:
         return
     if election.resource_lock not in ("", "leases"):
-        findings.judge(f"{path}.resourceLock", f'"{election.resource_lock}" is no kind of lock; must be "leases"')
+        findings.judge(f"{path}.resourceLock", f'"{election.resource_lock}" is not a kind of lock; must be "leases"')
     for text in names.dns_subdomain(election.resource_name):
-        findings.judge(f"{path}.resourceName", f"is no name of a Lease; {text}")
+        findings.judge(f"{path}.resourceName", f"is not a Lease name; {text}")
     for text in names.dns_label(election.resource_namespace) if election.resource_namespace else ():
-        findings.judge(f"{path}.resourceNamespace", f"is no name of a namespace; {text}")
+        findings.judge(f"{path}.resourceNamespace", f"is not a namespace name; {text}")
     if election.renew_deadline >= election.lease_duration:
         findings.judge(
             f"{path}.renewDeadline", "is too long; must be less than leaseDuration", by=f"{path}.leaseDuration"
@@ -187,29 +187,29 @@ def _servers(config: KueueConfig, findings: Findings) -> None:
     certificates = config.internal_cert_management
     if certificates.enable:
         for text in names.dns_1035_label(certificates.webhook_service_name):
-            findings.judge("internalCertManagement.webhookServiceName", f"is no Service name; {text}")
+            findings.judge("internalCertManagement.webhookServiceName", f"is not a Service name; {text}")
         for text in names.dns_subdomain(certificates.webhook_secret_name):
-            findings.judge("internalCertManagement.webhookSecretName", f"is no Secret name; {text}")
+            findings.judge("internalCertManagement.webhookSecretName", f"is not a Secret name; {text}")
     visibility = config.visibility_server
     if visibility is not None and visibility.bind_address:
         try:
             ipaddress.ip_address(visibility.bind_address)
         except ValueError:
-            what = f'"{visibility.bind_address}" is no address; must be a valid IP address'
+            what = f'"{visibility.bind_address}" is not an address; must be a valid IP address'
             findings.judge("visibilityServer.bindAddress", what)
     tls = config.tls
     if tls is None:
         return
     if tls.min_version not in ("", "VersionTLS12", "VersionTLS13"):
-        findings.judge("tls", f'"{tls.min_version}" is no minVersion; must be "VersionTLS12" or "VersionTLS13"')
+        findings.judge("tls", f'"{tls.min_version}" is not a minVersion; must be "VersionTLS12" or "VersionTLS13"')
     if tls.min_version == "VersionTLS13" and tls.cipher_suites:
         findings.judge("tls.cipherSuites", "cannot be chosen with VersionTLS13; must be omitted then")
 
 
 def _multikueue(config: KueueConfig, findings: Findings) -> None:
     for text in names.label_value(config.multi_kueue.origin):
-        findings.judge("multiKueue.origin", f"is no label value; {text}")
+        findings.judge("multiKueue.origin", f"is not a label value; {text}")
     for i, framework in enumerate(config.multi_kueue.external_frameworks):
         if not _is_kind_version_group(framework.name):
-            what = f'"{framework.name}" names no kind; must be of the form kind.version.group'
+            what = f'"{framework.name}" is not a kind; must be of the form kind.version.group'
             findings.judge(f"multiKueue.externalFrameworks[{i}].name", what)

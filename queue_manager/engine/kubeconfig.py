@@ -94,11 +94,11 @@ def _context(path: Path, context: str | None) -> tuple[Mapping[str, Any], str, M
     try:
         tree = kube_yaml.load(path.read_bytes(), MAX_VALUES)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise KubeconfigError(f"{path}: is no YAML: {error}") from error
+        raise KubeconfigError(f"{path}: is not YAML: {error}") from error
     if not isinstance(tree, dict):
-        raise KubeconfigError(f"{path}: is no kubeconfig: expected a mapping")
+        raise KubeconfigError(f"{path}: is not a kubeconfig: expected a mapping")
     if wrong := mistake(tree):
-        raise KubeconfigError(f"{path}: is no kubeconfig: {wrong}")
+        raise KubeconfigError(f"{path}: is not a kubeconfig: {wrong}")
     chosen = context or tree.get("current-context") or ""
     if not chosen:
         raise KubeconfigError(f"{path}: no current-context is set; name a context")
@@ -180,9 +180,7 @@ def _impersonation(path: Path, user: Mapping[str, Any]) -> Iterator[tuple[str, s
     groups, extra = user.get("as-groups") or (), user.get("as-user-extra") or {}
     if not name:
         if uid or groups or extra:
-            raise KubeconfigError(
-                f"{path}: as-uid, as-groups and as-user-extra belong to a user to act as, and no `as` is set"
-            )
+            raise KubeconfigError(f"{path}: as-uid, as-groups and as-user-extra need `as`, which is not set")
         return
     yield "Impersonate-User", str(name)
     if uid:
@@ -314,7 +312,7 @@ class _Plugin:
             await self._loader.load_and_set(configuration)
         token = configuration.api_key.get("BearerToken")
         if not token:
-            raise CredentialsError(f"{self._path}: the plugin of context {self._context!r} gave no token")
+            raise CredentialsError(f"{self._path}: the plugin of context {self._context!r} returned no token")
         return str(token)
 
 

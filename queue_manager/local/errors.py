@@ -183,7 +183,7 @@ def internal(message: str) -> StatusError:
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [cause]})
 
 
-def from_the_future(asked: int, current: int) -> StatusError:
+def resource_version_too_large(asked: int, current: int) -> StatusError:
     """504: the requested resourceVersion has not been written yet."""
     message = f"Too large resource version: {asked}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}

@@ -118,7 +118,7 @@ class Readiness:
             await asyncio.sleep(probe.get("periodSeconds") or 10)
 
     async def _fails(self, name: str, probe: Json, surroundings: ProbeContext) -> bool:
-        failure = await ask(probe, surroundings)
+        failure = await run_probe(probe, surroundings)
         if failure is not None:
             self._failed(failure.message(name))
         return failure is not None
@@ -134,7 +134,7 @@ def is_probed(container: Json) -> bool:
     return any(_exec(container.get(name)) is not None for name in ("readinessProbe", "startupProbe"))
 
 
-async def ask(probe: Json, surroundings: ProbeContext) -> Failure | None:
+async def run_probe(probe: Json, surroundings: ProbeContext) -> Failure | None:
     """Run the probe's command; None if it exits with 0 within its timeout."""
     with tempfile.TemporaryFile() as output:  # a pipe would stay open as long as any child of the command runs
         try:

@@ -85,14 +85,14 @@ def refusals(pod: Pod, node: NodeRoom, used: Amounts) -> list[str]:
     for taint in node.taints:
         if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerates(tolerations, taint):
             return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value') or ''}}}"]
-    if node.pressed and not bears_pressure(qos_class(spec), spec):
+    if node.pressed and not tolerates_pressure(qos_class(spec), spec):
         return [f"node(s) had untolerated taint {{{PRESSURE_TAINT['key']}: }}"]
     if not _affinity_matches(spec, node):
         return ["node(s) didn't match Pod's node affinity/selector"]
     return _insufficient(pod.requests, node.allocatable, used)
 
 
-def bears_pressure(quality: str, spec: Json) -> bool:
+def tolerates_pressure(quality: str, spec: Json) -> bool:
     """Whether a pod of this QoS class may go to a node under memory pressure: a BestEffort pod needs a toleration."""
     return quality != BEST_EFFORT or tolerates(spec.get("tolerations") or (), PRESSURE_TAINT)
 

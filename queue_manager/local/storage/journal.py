@@ -67,7 +67,7 @@ class Journal:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = path / data_directory.DATABASE
         data_directory.refuse_shared(path)
-        data_directory.refuse_strangers(path)
+        data_directory.refuse_foreign_files(path)
         lock = _take_lock(path)
         connection: sqlite3.Connection | None = None
         try:
@@ -76,7 +76,7 @@ class Journal:
             _prepare(connection, path)
         except sqlite3.Error as error:
             _abandon(connection, lock)
-            raise _told(file, error) from error
+            raise _with_file(file, error) from error
         except BaseException:
             _abandon(connection, lock)
             raise
@@ -87,7 +87,7 @@ class Journal:
         try:
             (revision,) = self._connection.execute("SELECT revision FROM counter").fetchone()
         except sqlite3.Error as error:
-            raise _told(self._file, error) from error
+            raise _with_file(self._file, error) from error
         return revision, self._rows()
 
     def _rows(self) -> Iterator[Row]:
@@ -97,7 +97,7 @@ class Journal:
             # Reading all rows does not use the index: if it is damaged, only writes would fail.
             (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         except sqlite3.Error as error:
-            raise _told(self._file, error) from error
+            raise _with_file(self._file, error) from error
         if verdict != "ok":
             raise JournalUnusable(f"{self._file} is damaged: {' '.join(verdict.split())}")
 
@@ -151,7 +151,7 @@ def _take_lock(path: Path) -> int:
     return lock
 
 
-def _told(file: Path, error: sqlite3.Error) -> Exception:
+def _with_file(file: Path, error: sqlite3.Error) -> Exception:
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in SURROUNDINGS:
         return OSError(f"{file}: {error}")
     return JournalUnusable(f"{file}: {error}")

@@ -25,7 +25,7 @@ import orjson
 
 from job_controller.json_tree import Json
 from job_controller.ports import Clock
-from queue_manager.local.storage.change_log import ChangeLog, Forgotten, Stored, StoredChange
+from queue_manager.local.storage.change_log import ChangeLog, Compacted, Stored, StoredChange
 from queue_manager.local.storage.identity import Identities
 
 log = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ class Store:
     def scan_at(self, resource: str, revision: int, namespace: str = "", after: str = "") -> Iterator[Stored]:
         """Like `scan` at an older revision: the current objects with the later changes undone.
 
-        Raises Forgotten when the change log does not reach back that far.
+        Raises Compacted when the change log does not reach back that far.
         """
         collection = self._collection(resource)
         before: dict[str, Stored | None] = {}
@@ -362,7 +362,7 @@ def _encoded(obj: Json) -> bytes:
 
 __all__ = [
     "ChangeLog",
-    "Forgotten",
+    "Compacted",
     "Journal",
     "JournalUnusable",
     "Row",

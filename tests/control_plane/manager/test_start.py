@@ -113,7 +113,7 @@ async def test_a_server_whose_certificate_is_not_trusted(plane: ControlPlane, tm
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "{path}: is no YAML: "),
+        ("a: [", "{path}: is not YAML: "),
         ("a: 1", "{path}: no current-context is set; name a context"),
         ("current-context: x", "{path}: contexts has no entry 'x'; there are: none"),
         (None, "{path}: No such file or directory"),

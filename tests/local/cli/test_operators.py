@@ -88,7 +88,7 @@ async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_th
     for name in ("one", "two"):
         await me.until_state(name, "Running")
     assert me.says("reactivate", "--all", "-q", "cq/cluster-queue") == (
-        "nothing is deactivated in ClusterQueue cluster-queue\n"
+        "no deactivated Jobs in ClusterQueue cluster-queue\n"
     )
     assert "it is active" in me.says("reactivate", "one")
 

@@ -68,7 +68,7 @@ async def test_what_is_wrong_or_needs_a_restart_is_refused_and_the_old_configura
     mixed = "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\njobController: {concurrentSyncs: 3}\n"
     assert await hang_up(up, file, mixed) == (
         f"{file} reloaded, nothing applied: jobController.concurrentSyncs needs a restart, "
-        "the Job controller works with it"
+        "the Job controller has already started"
     )
     assert await hang_up(up, file, "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\n") == (
         f"{file} reloaded, applied: waitForPodsReady.timeout"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.local.storage.change_log import ChangeLog, Forgotten, Stored, StoredChange
+from queue_manager.local.storage.change_log import ChangeLog, Compacted, Stored, StoredChange
 from queue_manager.local.storage.identity import ALPHABET, Identities
 from queue_manager.local.storage.store import Store, decode
 from tests.local.server.world import StillClock
@@ -85,7 +85,7 @@ def test_a_state_older_than_the_history_is_refused() -> None:
     store = new_store(history=5)
     for index in range(20):
         put(store, f"x{index}")
-    with pytest.raises(Forgotten):
+    with pytest.raises(Compacted):
         names(store, 2)
 
 
@@ -165,7 +165,7 @@ def test_a_history_forgets_its_oldest_changes_when_their_objects_weigh_too_much(
         history.append(StoredChange("MODIFIED", "things", None, stored))
     try:
         kept = list(history.after(0))
-    except Forgotten as forgotten:
+    except Compacted as forgotten:
         kept = list(history.after(forgotten.oldest))
     assert [change.revision for change in kept] == list(range(len(sizes) - len(kept) + 1, len(sizes) + 1))
     assert len(kept) == 1 or sum(len(change.new.data) for change in kept) < 100

@@ -41,5 +41,5 @@ async def test_a_table_has_no_second_copy_of_its_lines(capsys: pytest.CaptureFix
         await reactivate_two("table", NoAnswer("gone"))
     assert capsys.readouterr() == (
         "default/one reactivated: requeued\n",
-        "default/two failed: cut short: it may have been changed or not\n",
+        "default/two failed: interrupted: the change may or may not have been made\n",
     )

@@ -277,4 +277,4 @@ def test_a_configuration_of_which_nothing_came_through_the_pipe_is_not_valid(
     for text in ("", " \n"):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         assert main(["check-config", "-"]) == EXIT_NEVER
-        assert capsys.readouterr() == ("", "sluice check-config: <stdin>: nothing in it\n")
+        assert capsys.readouterr() == ("", "sluice check-config: <stdin>: is empty\n")

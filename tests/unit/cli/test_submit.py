@@ -167,7 +167,7 @@ async def test_when_the_server_changes_its_mind_one_is_told_what_is_there_alread
         (job("big", cpu="64"), "can never start: asks 64 cpu, queue limit 4"),
         (job("wide", cpu="1500m", parallelism=3), "can never start: asks 4500m cpu, queue limit 4"),
         (job("lost", queue="nope"), "waits: LocalQueue nope does not exist in namespace default"),
-        (job("free", queue=""), "names no queue and is suspended: somebody must set spec.suspend to false"),
+        (job("free", queue=""), "names no queue and is suspended: starts when spec.suspend is set to false"),
         (job("now", queue="").replace("suspend: true", "suspend: false"), "names no queue: starts at once"),
         (
             job("urgent").replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: urgnt, "),

@@ -48,12 +48,12 @@ def said(body: str) -> str:
         ),
         (
             "jobController: {concurrentSyncs: 3}\nwaitForPodsReady: {timeout: 5m}\n",
-            "nothing applied: jobController.concurrentSyncs needs a restart, the Job controller works with it",
+            "nothing applied: jobController.concurrentSyncs needs a restart, the Job controller has already started",
         ),
         (
             "metrics: {bindAddress: ':1'}\nhealth: {livenessEndpointName: alive}\n",
-            "nothing applied: metrics.bindAddress needs a restart, the process serves there already; "
-            "health.livenessEndpointName needs a restart, the process serves there already",
+            "nothing applied: metrics.bindAddress needs a restart, the address is served already; "
+            "health.livenessEndpointName needs a restart, the address is served already",
         ),
     ],
 )

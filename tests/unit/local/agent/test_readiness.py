@@ -39,7 +39,7 @@ def asked(
         await asyncio.sleep(60)
         running.stop()
 
-    patch.setattr(readiness, "ask", ask)
+    patch.setattr(readiness, "run_probe", ask)
     run_virtual(live())
     return seen
 

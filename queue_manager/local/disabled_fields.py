@@ -9,7 +9,7 @@ from queue_manager.api.resources import JOBS
 from queue_manager.local.server.admission_chain import AdmissionReview
 
 
-class SwitchedOff:
+class DisabledFields:
     """An Admission that runs before defaulting, so that a dropped field leaves no default behind (the unlimited
     backoffLimit of a Job with backoffLimitPerIndex).
     """

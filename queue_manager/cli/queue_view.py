@@ -19,13 +19,13 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace, Resourc
 from queue_manager.engine.client import Client, O
 from queue_manager.engine.transport import ApiError
 from queue_manager.scheduling.resource_rules import ResourceRules
-from queue_manager.visibility.obstacles import Queues
+from queue_manager.visibility.obstacles import ReadableQueues
 
 if TYPE_CHECKING:
     from queue_manager.configuration import KueueConfig
 
 
-async def read_queues(client: Client, namespaces: Iterable[str], config: KueueConfig | None = None) -> Queues:
+async def read_queues(client: Client, namespaces: Iterable[str], config: KueueConfig | None = None) -> ReadableQueues:
     """Read the LocalQueues of these namespaces and all cluster-scoped objects. `config`: of the queue manager."""
     chosen = sorted(set(namespaces))
     try:
@@ -33,12 +33,12 @@ async def read_queues(client: Client, namespaces: Iterable[str], config: KueueCo
     except ApiError as error:
         if not error.is_not_found:
             raise
-        return Queues(installed=False)
+        return ReadableQueues(installed=False)
     local = None if None in lists else [queue for some in lists for queue in some or ()]
     cluster = await _seen(client, CLUSTER_QUEUES, ClusterQueue)
     flavors = await _seen(client, RESOURCE_FLAVORS, ResourceFlavor)
     classes = await _seen(client, WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
-    return Queues(
+    return ReadableQueues(
         local=None if local is None else {queue.metadata.key: queue for queue in local},
         cluster=None if cluster is None else {queue.metadata.name: queue for queue in cluster},
         flavors=None if flavors is None else {flavor.metadata.name: flavor for flavor in flavors},

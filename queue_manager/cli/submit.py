@@ -30,7 +30,7 @@ from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.visibility.job_states import is_judged, refused_equivalent, refused_shapes
-from queue_manager.visibility.obstacles import WAITS, Obstacle, Queues, obstacle
+from queue_manager.visibility.obstacles import WAITS, Obstacle, ReadableQueues, obstacle
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ async def _judged(client: Client, job: Job) -> Workload:
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def verdicts(client: Client, jobs: Sequence[Job], queues: Queues, home: str) -> list[Submitted]:
+async def verdicts(client: Client, jobs: Sequence[Job], queues: ReadableQueues, home: str) -> list[Submitted]:
     """Return the prospects of submitted Jobs. Where only the scheduler can tell, wait for its result."""
     found = {job.metadata.uid: obstacle(job, None, queues, home) for job in jobs}
     doubtful = [job for job in jobs if (seen := found[job.metadata.uid]) is not None and not seen.certain]

@@ -42,7 +42,7 @@ RETRYABLE_STATUSES = (408, 409, 429)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Reference(NamedTuple):
+class ObjectReference(NamedTuple):
     """core/v1 ObjectReference."""
 
     api_version: str
@@ -61,7 +61,7 @@ class Reference(NamedTuple):
 class Pending(NamedTuple):
     """An Event that is not written yet; `time` is when it was recorded."""
 
-    regarding: Reference
+    regarding: ObjectReference
     type: str
     reason: str
     message: str
@@ -97,7 +97,7 @@ class EventRecorder:
     def event(self, regarding: Object, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Record an Event about an object; returns at once. Messages are cut at MAX_MESSAGE characters."""
         meta = regarding.metadata
-        reference = Reference(
+        reference = ObjectReference(
             regarding.api_version, regarding.kind, meta.namespace, meta.name, meta.uid, meta.resource_version
         )
         if self._pending >= MAX_PENDING:
@@ -224,7 +224,7 @@ class EventRecorder:
         suffix = f".{self._last_name:x}"
         return event.regarding.name[: MAX_NAME - len(suffix)] + suffix
 
-    def _lost(self, regarding: Reference, reason: str, why: str) -> None:
+    def _lost(self, regarding: ObjectReference, reason: str, why: str) -> None:
         self.dropped += 1
         self._count("events_dropped_total")
         if self.dropped & (self.dropped - 1):

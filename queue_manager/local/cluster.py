@@ -33,13 +33,13 @@ from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogFiles
-from queue_manager.local.certificates import Identity
+from queue_manager.local.certificates import ServerCertificate
 from queue_manager.local.controllers.expiry import EventExpiry
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.disabled_fields import DisabledFields
-from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, Quota
+from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, NodeQuota
 from queue_manager.local.job_advice import JobAdvice
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.kubeconfig_file import write_kubeconfig
@@ -179,7 +179,7 @@ class LocalCluster:
         listening = await http_server.serve(server, context, port=self.options.port, token=token)
         stack.push_async_callback(listening.close)
 
-        def present(renewed: Identity) -> None:
+        def present(renewed: ServerCertificate) -> None:
             context.load_cert_chain(renewed.file)
             write_kubeconfig(self.kubeconfig, listening.url, token, renewed.authority)
 
@@ -225,9 +225,9 @@ def _definition(file: Path, digest: str) -> dict[str, Any]:
     return tree
 
 
-def _total(nodes: list[NodeSpec]) -> Quota:
+def _total(nodes: list[NodeSpec]) -> NodeQuota:
     """The sum of the resources of all nodes."""
-    return Quota(cpu=_sum_of(nodes, "cpu"), memory=_sum_of(nodes, "memory"))
+    return NodeQuota(cpu=_sum_of(nodes, "cpu"), memory=_sum_of(nodes, "memory"))
 
 
 def _sum_of(nodes: list[NodeSpec], resource: str) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from job_controller.model import Job
-from job_controller.pod_identity import believed
+from job_controller.pod_identity import with_initial_identity
 from queue_manager.api import keys
 from queue_manager.api.types import Workload
 from queue_manager.visibility import inbox
@@ -118,7 +118,7 @@ def job_view(
     else:
         raise ValueError("neither a Job nor a Workload")
     sorted_events = sorted(events, key=lambda e: e.sort_key)
-    pods = [believed(pod, name) for pod in pods]
+    pods = [with_initial_identity(pod, name) for pod in pods]
     indexes = index_map(job, pods, context.options) if job is not None else None
     refusal = _refusal(sorted_events) if workload is None and state == JobState.PENDING else None
     reason, message = (

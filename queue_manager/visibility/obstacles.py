@@ -50,7 +50,7 @@ class Obstacle(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Queues:
+class ReadableQueues:
     """The objects that decide whether a Job can start. None: the user may not read them, or the kind does not exist.
 
     `namespaces`: the labels of each readable namespace. `cohorts`: whether Cohort objects exist, whose quotas are
@@ -75,7 +75,9 @@ class Queues:
         return local, ClusterQueue() if self.cluster is None else self.cluster.get(local.spec.cluster_queue)
 
 
-def obstacle(job: Job | None, workload: Workload | None, queues: Queues, home: str = "default") -> Obstacle | None:
+def obstacle(
+    job: Job | None, workload: Workload | None, queues: ReadableQueues, home: str = "default"
+) -> Obstacle | None:
     """Return what prevents a Job, or a Workload without a Job, from starting. `home`: the default namespace."""
     key = local_queue_of(job, workload)
     if key.name and not queues.installed:
@@ -107,7 +109,7 @@ def local_queue_of(job: Job | None, workload: Workload | None) -> Key:
     return Key(meta.namespace, meta.labels.get(keys.QUEUE_NAME, ""))
 
 
-def _of_class(job: Job, workload: Workload | None, queues: Queues) -> Obstacle | None:
+def _of_class(job: Job, workload: Workload | None, queues: ReadableQueues) -> Obstacle | None:
     """Check the priority class. An existing Workload keeps its priority if the label names a missing class."""
     name = job.metadata.labels.get(keys.PRIORITY_CLASS, "")
     if not name or workload is not None or queues.classes is None or name in queues.classes:
@@ -118,7 +120,7 @@ def _of_class(job: Job, workload: Workload | None, queues: Queues) -> Obstacle |
     return Obstacle(text, f"correct its label {keys.PRIORITY_CLASS}", never=True)
 
 
-def _of_specs(job: Job, cluster_queue: ClusterQueue | None, queues: Queues) -> Obstacle | None:
+def _of_specs(job: Job, cluster_queue: ClusterQueue | None, queues: ReadableQueues) -> Obstacle | None:
     if cluster_queue is None or not cluster_queue.metadata.name:
         return None
     if not _selects(cluster_queue, job.metadata.namespace, queues):
@@ -131,7 +133,7 @@ def _of_specs(job: Job, cluster_queue: ClusterQueue | None, queues: Queues) -> O
     return Obstacle(text, "ask for less, or have an admin change the queue", never=True) if text else None
 
 
-def _selects(cluster_queue: ClusterQueue, namespace: str, queues: Queues) -> bool:
+def _selects(cluster_queue: ClusterQueue, namespace: str, queues: ReadableQueues) -> bool:
     """Whether the namespaceSelector matches the namespace; True if unknown. An absent selector matches nothing."""
     selector = cluster_queue.spec.namespace_selector
     if selector is None:

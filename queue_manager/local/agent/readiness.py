@@ -38,7 +38,7 @@ class ProbeContext(NamedTuple):
     directory: str
 
 
-class Failure(NamedTuple):
+class ProbeFailure(NamedTuple):
     """Why a probe failed: the output of its command, or why the command could not be completed."""
 
     output: str
@@ -134,17 +134,17 @@ def is_probed(container: Json) -> bool:
     return any(_exec(container.get(name)) is not None for name in ("readinessProbe", "startupProbe"))
 
 
-async def run_probe(probe: Json, surroundings: ProbeContext) -> Failure | None:
+async def run_probe(probe: Json, surroundings: ProbeContext) -> ProbeFailure | None:
     """Run the probe's command; None if it exits with 0 within its timeout."""
     with tempfile.TemporaryFile() as output:  # a pipe would stay open as long as any child of the command runs
         try:
             code = await _run(probe, surroundings, output)
         except TimeoutError as error:  # before OSError, its base class
-            return Failure(str(error))
+            return ProbeFailure(str(error))
         except (CreateError, OSError) as error:
-            return Failure(str(error), errored=True)
+            return ProbeFailure(str(error), errored=True)
         output.seek(0)
-        return Failure(output.read(MAX_OUTPUT).decode("utf-8", "replace")) if code else None
+        return ProbeFailure(output.read(MAX_OUTPUT).decode("utf-8", "replace")) if code else None
 
 
 async def _run(probe: Json, surroundings: ProbeContext, output: IO[bytes]) -> int:

@@ -22,7 +22,7 @@ PRESSURE_TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSche
 BEST_EFFORT = "BestEffort"
 
 
-class Pod(NamedTuple):
+class PlacementPod(NamedTuple):
     """The placement inputs of a pod; `spec` is its JSON."""
 
     key: Key
@@ -54,7 +54,7 @@ class Unschedulable(NamedTuple):
 Usage = Mapping[str, Amounts]  # node name -> the requests of its pods; "pods" is their number
 
 
-def place(pod: Pod, nodes: Sequence[NodeRoom], usage: Usage) -> str | Unschedulable:
+def place(pod: PlacementPod, nodes: Sequence[NodeRoom], usage: Usage) -> str | Unschedulable:
     """The node for a pod, or why no node fits."""
     fitting: list[tuple[float, str]] = []
     reasons: Counter[str] = Counter()
@@ -73,7 +73,7 @@ def place(pod: Pod, nodes: Sequence[NodeRoom], usage: Usage) -> str | Unschedula
     return Unschedulable(f"0/{len(nodes)} nodes are available: {listed}.")
 
 
-def refusals(pod: Pod, node: NodeRoom, used: Amounts) -> list[str]:
+def refusals(pod: PlacementPod, node: NodeRoom, used: Amounts) -> list[str]:
     """Why this node does not fit the pod: all reasons of the first filter that fails; empty if it fits."""
     spec = pod.spec
     wanted = spec.get("nodeName")

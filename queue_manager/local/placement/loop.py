@@ -27,7 +27,7 @@ from job_controller.model import Key
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.local.placement.filters import NodeRoom, Pod, Unschedulable, place
+from queue_manager.local.placement.filters import NodeRoom, PlacementPod, Unschedulable, place
 from queue_manager.local.placement.objects import (
     UNFINISHED,
     NodeObject,
@@ -59,7 +59,7 @@ PLACEMENT_FIELDS = (
 
 
 class PendingPod(NamedTuple):
-    pod: Pod
+    pod: PlacementPod
     priority: int
     order: tuple[int, str, Key]
     signature: bytes  # pods with equal signatures fit the same nodes
@@ -115,7 +115,7 @@ class Placement:
         signature = msgspec.json.encode([spec.get(name) for name in PLACEMENT_FIELDS])
         if before is not None and before.signature == signature:
             return  # only its status changed
-        known = Pod(meta.key, meta.uid, spec, requests_of(meta.key, spec))
+        known = PlacementPod(meta.key, meta.uid, spec, requests_of(meta.key, spec))
         created = meta.creation_timestamp.isoformat() if meta.creation_timestamp else ""
         priority = priority_of(spec)
         if before is None and (node := pod.status.nominated_node_name):  # nominated by an earlier run

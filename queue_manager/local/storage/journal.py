@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from queue_manager.local.storage import data_directory
-from queue_manager.local.storage.store import JournalUnusable, Row
+from queue_manager.local.storage.store import JournalRow, JournalUnusable
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -82,7 +82,7 @@ class Journal:
             raise
         return cls(connection, lock, file)
 
-    def load(self) -> tuple[int, Iterable[Row]]:
+    def load(self) -> tuple[int, Iterable[JournalRow]]:
         """Return the last revision and all objects. Raises as `open` does, also when damage is found while reading."""
         try:
             (revision,) = self._connection.execute("SELECT revision FROM counter").fetchone()
@@ -90,10 +90,10 @@ class Journal:
             raise _with_file(self._file, error) from error
         return revision, self._rows()
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[JournalRow]:
         try:
             for row in self._connection.execute("SELECT resource, key, revision, data FROM objects"):
-                yield Row._make(row)
+                yield JournalRow._make(row)
             # Reading all rows does not use the index: if it is damaged, only writes would fail.
             (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         except sqlite3.Error as error:
@@ -101,7 +101,7 @@ class Journal:
         if verdict != "ok":
             raise JournalUnusable(f"{self._file} is damaged: {' '.join(verdict.split())}")
 
-    def commit(self, revision: int, rows: list[Row]) -> None:
+    def commit(self, revision: int, rows: list[JournalRow]) -> None:
         """Store all rows or none; return when they survive the death of the process. Raises OSError."""
         run = self._connection.execute
         if not self._is_there():

@@ -21,7 +21,7 @@ import pytest
 from queue_manager.api.resources import CONFIG_MAPS, CRDS, PODS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.local.storage.journal import DataDirectoryInUse, Journal
-from queue_manager.local.storage.store import JournalUnusable, Row, Store
+from queue_manager.local.storage.store import JournalRow, JournalUnusable, Store
 from tests.local.server.world import World, config_map, path, pod
 
 
@@ -98,10 +98,10 @@ class Watched:
         self.commits: list[list[str]] = []
         self.broken = False
 
-    def load(self) -> tuple[int, Iterable[Row]]:
+    def load(self) -> tuple[int, Iterable[JournalRow]]:
         return 0, []
 
-    def commit(self, revision: int, rows: list[Row]) -> None:
+    def commit(self, revision: int, rows: list[JournalRow]) -> None:
         if self.broken:
             raise OSError("no space left on device")
         self.commits.append([row.key for row in rows])
@@ -204,7 +204,7 @@ async def test_a_second_process_is_refused_with_the_pid_of_the_first(tmp_path: P
 
 def _hold(path: str, pipe: Connection) -> None:
     journal = Journal.open(path)
-    journal.commit(7, [Row("pods", "a/b", 7, b'{"metadata":{"name":"b","namespace":"a"}}')])
+    journal.commit(7, [JournalRow("pods", "a/b", 7, b'{"metadata":{"name":"b","namespace":"a"}}')])
     pipe.send("committed")
     pipe.recv()  # never comes
 
@@ -311,7 +311,7 @@ def test_a_damaged_object_is_told_by_name(tmp_path: Path) -> None:
 def filled(directory: Path) -> Journal:
     journal = Journal.open(directory)
     data = b'{"metadata":{"name":"b"},"x":"' + b"x" * 3000 + b'"}'
-    journal.commit(50, [Row("pods", f"a/{n}", n, data) for n in range(1, 50)])
+    journal.commit(50, [JournalRow("pods", f"a/{n}", n, data) for n in range(1, 50)])
     return journal
 
 

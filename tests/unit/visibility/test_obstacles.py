@@ -10,7 +10,7 @@ from job_controller.model import Job
 from queue_manager.api import keys, messages
 from queue_manager.api.types import Workload
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
-from queue_manager.visibility.obstacles import NOT_INSTALLED, Obstacle, Queues, obstacle
+from queue_manager.visibility.obstacles import NOT_INSTALLED, Obstacle, ReadableQueues, obstacle
 from tests.unit.visibility.build import cluster_queue, cond, flavor, job, local_queue, workload
 
 OPEN = cluster_queue(namespaceSelector={})
@@ -18,9 +18,9 @@ PICKY = cluster_queue(namespaceSelector={"matchLabels": {"team": "a"}})
 CLASS = {keys.PRIORITY_CLASS: "urgnt"}
 
 
-def queues(above=OPEN, stop: str = "None", **more) -> Queues:
+def queues(above=OPEN, stop: str = "None", **more) -> ReadableQueues:
     local = local_queue(stop=stop)
-    base = Queues(
+    base = ReadableQueues(
         local={local.metadata.key: local},
         cluster={above.metadata.name: above},
         flavors={"f": flavor()},
@@ -70,7 +70,7 @@ HELD = "waits: LocalQueue q is stopped (sluice release q)"
         (job(), None, queues(cluster=None, stop="Hold"), HELD),
         (job(), None, queues(cluster={}), "waits: ClusterQueue cq does not exist"),
         (job(queue="nope"), None, queues(), "waits: LocalQueue nope does not exist in namespace default"),
-        (job(queue="nope"), None, Queues(), None),
+        (job(queue="nope"), None, ReadableQueues(), None),
         (GPU, None, queues(), f"{NO_QUOTA}, unless the configuration excludes it"),
         (GPU, judged("NoMatchingFlavor"), queues(), NO_QUOTA),
         (GPU, judged("PendingEvaluation"), queues(), f"{NO_QUOTA}, unless the configuration excludes it"),
@@ -83,13 +83,13 @@ HELD = "waits: LocalQueue q is stopped (sluice release q)"
         (GPU, judged("WaitingForQuota"), queues(), None),
         (GPU, None, queues(cluster=None), None),
         (None, workload(), queues(stop="Hold"), HELD),
-        (job(), None, Queues(installed=False), f"cannot start: the cluster {NOT_INSTALLED}"),
-        (job(queue=""), None, Queues(installed=False), None),
+        (job(), None, ReadableQueues(installed=False), f"cannot start: the cluster {NOT_INSTALLED}"),
+        (job(queue=""), None, ReadableQueues(installed=False), None),
         (job(annotations={keys.PREBUILT_WORKLOAD: "w"}, requests={"cpu": "64"}), None, queues(), None),
     ],
 )
 def test_the_first_rule_that_applies_is_the_obstacle(
-    its: Job | None, held_by: Workload | None, around: Queues, says: str | None
+    its: Job | None, held_by: Workload | None, around: ReadableQueues, says: str | None
 ) -> None:
     found = obstacle(its, held_by, around)
     assert (found.text if found else None) == says

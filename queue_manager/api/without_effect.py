@@ -23,7 +23,7 @@ NO_CONCURRENCY = "Sluice does not try several flavors at the same time yet, they
 NO_COHORT_QUOTA = "Sluice does not count the quota of Cohorts yet, only that of their ClusterQueues"
 NO_COHORT_TREE = "Sluice does not build trees of Cohorts yet, only ClusterQueues of the same cohortName share quota"
 NO_TOPOLOGY = "Sluice does not place pods by topology yet, any node of the flavor may get them"
-NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted anew"
+NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted again"
 NO_PODS = "Sluice queues Jobs, not single pods: this pod starts at once and uses no quota"
 
 TOPOLOGY_ANNOTATIONS = tuple(

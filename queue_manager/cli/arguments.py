@@ -132,7 +132,7 @@ def add_operator_commands(commands: Commands) -> None:
     back.add_argument("--all", action="store_true", help="all deactivated Jobs of the queue given with -q")
     back.add_argument("-q", "--queue", metavar="QUEUE", help="LocalQueue, or cq/NAME for a ClusterQueue; with --all")
     back.add_argument("--stagger", type=span, default=0.0, metavar="TIME", help="pause between two Jobs, e.g. 10s")
-    add_acting_options(back)
+    add_change_options(back)
 
     stop = commands.add_parser(
         "deactivate",
@@ -140,7 +140,7 @@ def add_operator_commands(commands: Commands) -> None:
         epilog="""kubectl patch workload NAME --type merge -p '{"spec":{"active":false}}' does the same.""",
     )
     stop.add_argument("jobs", nargs="+", metavar="JOB", help="names, or NAMESPACE/NAME")
-    add_acting_options(stop)
+    add_change_options(stop)
 
     for name, policy, text in (
         ("hold", "Hold", "stop admitting Jobs of a queue; running Jobs continue"),
@@ -155,10 +155,10 @@ def add_operator_commands(commands: Commands) -> None:
         )
         command.add_argument("queue", metavar="QUEUE", help="a LocalQueue, or cq/NAME for a ClusterQueue")
         command.add_argument("--cluster-queue", action="store_true", help="QUEUE is a ClusterQueue")
-        add_acting_options(command)
+        add_change_options(command)
 
 
-def add_acting_options(command: argparse.ArgumentParser) -> None:
+def add_change_options(command: argparse.ArgumentParser) -> None:
     add_namespace_option(command)
     command.add_argument("--dry-run", action="store_true", help="print what would happen, change nothing")
     add_client_options(command)

@@ -29,27 +29,27 @@ async def read_queues(client: Client, namespaces: Iterable[str], config: KueueCo
     """Read the LocalQueues of these namespaces and all cluster-scoped objects. `config`: of the queue manager."""
     chosen = sorted(set(namespaces))
     try:
-        lists = [await _permitted(client, LOCAL_QUEUES, LocalQueue, namespace) for namespace in chosen]
+        lists = [await _list_permitted(client, LOCAL_QUEUES, LocalQueue, namespace) for namespace in chosen]
     except ApiError as error:
         if not error.is_not_found:
             raise
         return ReadableQueues(installed=False)
     local = None if None in lists else [queue for some in lists for queue in some or ()]
-    cluster = await _seen(client, CLUSTER_QUEUES, ClusterQueue)
-    flavors = await _seen(client, RESOURCE_FLAVORS, ResourceFlavor)
-    classes = await _seen(client, WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
+    cluster = await _list_or_none(client, CLUSTER_QUEUES, ClusterQueue)
+    flavors = await _list_or_none(client, RESOURCE_FLAVORS, ResourceFlavor)
+    classes = await _list_or_none(client, WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
     return ReadableQueues(
         local=None if local is None else {queue.metadata.key: queue for queue in local},
         cluster=None if cluster is None else {queue.metadata.name: queue for queue in cluster},
         flavors=None if flavors is None else {flavor.metadata.name: flavor for flavor in flavors},
         classes=None if classes is None else frozenset(one.metadata.name for one in classes),
         namespaces={name: labels for name in chosen if (labels := await _labels(client, name)) is not None},
-        cohorts=bool(await _seen(client, COHORTS, Object)),
+        cohorts=bool(await _list_or_none(client, COHORTS, Object)),
         rules=_resource_rules(config) if config is not None else None,
     )
 
 
-async def _permitted(client: Client, resource: Resource, type: type[O], namespace: str = "") -> list[O] | None:
+async def _list_permitted(client: Client, resource: Resource, type: type[O], namespace: str = "") -> list[O] | None:
     """Return the objects, or None if the user may not read them."""
     try:
         return await client.list(resource, namespace, type=type)
@@ -59,10 +59,10 @@ async def _permitted(client: Client, resource: Resource, type: type[O], namespac
         return None
 
 
-async def _seen(client: Client, resource: Resource, type: type[O]) -> list[O] | None:
+async def _list_or_none(client: Client, resource: Resource, type: type[O]) -> list[O] | None:
     """Return the objects, or None if the user may not read them or the kind does not exist."""
     try:
-        return await _permitted(client, resource, type)
+        return await _list_permitted(client, resource, type)
     except ApiError as error:
         if not error.is_not_found:
             raise

@@ -19,7 +19,7 @@ from textwrap import shorten
 from urllib.parse import urlsplit
 
 from queue_manager import assets
-from queue_manager.cli import first_process
+from queue_manager.cli import init_process
 from queue_manager.cli.connection import default_data_dir
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.output import duration
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         data_dir=data_dir.absolute(), nodes=args.nodes, cpu=args.cpu or "", memory=args.memory or "", port=args.port
     )
     config = read_config(args.config)
-    first_process.leave()
+    init_process.fork_as_init()
     log.configure(logging.WARNING)
     tune_garbage_collector()
     descriptors.raise_limit()
@@ -118,7 +118,7 @@ def read_config(path: str | None) -> KueueConfig:
     except ConfigurationError as error:
         raise CommandRefused(str(error), EXIT_NEVER) from error
     for field in config.ignored:
-        say("!", "ignored", field)
+        print_step("!", "ignored", field)
     return config
 
 
@@ -127,30 +127,32 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
     began = time.monotonic()
     stop = asyncio.Event()
     stop_on_signals(stop.set)
-    say("!", "no sandbox", f"commands of Jobs run as plain processes of user {user()}")
+    print_step("!", "no sandbox", f"commands of Jobs run as plain processes of user {user()}")
     if os.geteuid() == 0:
-        say("!", "root", ROOT)
+        print_step("!", "root", ROOT)
     cgroups = delegated()
-    say("!", "limits", enforcement(cgroups))
+    print_step("!", "limits", enforcement(cgroups))
 
     async def serve(runtime: Runtime, stack: AsyncExitStack) -> None:
         routes = probes.routes(config, runtime.metrics, lambda: "stopping" if stop.is_set() else runtime.unready())
         for url in await probes.serve(stack, probes.explicit_addresses(config), routes):
-            say("\u2714", "serving", url)
+            print_step("\u2714", "serving", url)
 
-    report = partial(say, "\u2714")
+    report = partial(print_step, "\u2714")
     async with LocalCluster(options, config, report, serve, cgroups) as cluster:
         publisher = Publisher(cluster.client)
         await publisher.publish(config)
 
         def reconfigure(new: KueueConfig) -> None:
             cluster.reconfigure(new)
-            publisher.soon(new)
+            publisher.schedule(new)
 
-        reloader = Reloader(file, config, reconfigure, lambda done, line: say("✔" if done else "!", "config", line))
+        reloader = Reloader(
+            file, config, reconfigure, lambda done, line: print_step("✔" if done else "!", "config", line)
+        )
         reloader.listen(stop.set)
         print_leftovers(options.data_dir)
-        say_next(cluster, time.monotonic() - began)
+        print_next_steps(cluster, time.monotonic() - began)
         await stop.wait()
         sys.stdout.write(f"\nstopping{interruption(cluster.running_counts())} ...\n")
         sys.stdout.flush()
@@ -183,7 +185,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def say(mark: str, step: str, detail: str) -> None:
+def print_step(mark: str, step: str, detail: str) -> None:
     sys.stdout.write(f"{mark} {step:12} {detail}\n")
     sys.stdout.flush()
 
@@ -195,10 +197,10 @@ def print_leftovers(data_dir: Path) -> None:
         oldest = f"the oldest has run for {duration(found[0].age())}: {shorten(found[0].command, MAX_COMMAND)}"
         numbers = " ".join(str(process.pid) for process in sorted(found, key=lambda process: process.pid))
         what = f"{processes} of a cluster whose folder {folder} is gone"
-        say("!", "left behind", f"{what}, {oldest}; to end: kill -9 {numbers}")
+        print_step("!", "left behind", f"{what}, {oldest}; to end: kill -9 {numbers}")
 
 
-def say_next(cluster: LocalCluster, seconds: float) -> None:
+def print_next_steps(cluster: LocalCluster, seconds: float) -> None:
     sample = assets.samples() / "hello.yaml"
     with contextlib.suppress(ValueError):
         sample = sample.relative_to(Path.cwd())

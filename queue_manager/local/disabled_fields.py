@@ -20,7 +20,7 @@ class DisabledFields:
     def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
         if review.resource == JOBS and not review.subresource and review.operation != "DELETE":
             dropped = drop(review.object, review.old, self._switches)
-            review.warnings.extend(f"{path}: switched off in this cluster, the field is dropped" for path in dropped)
+            review.warnings.extend(f"{path}: disabled in this cluster, the field is dropped" for path in dropped)
         return None
 
     def validate(self, review: AdmissionReview) -> list[FieldError]:

@@ -103,15 +103,13 @@ def no_such_path() -> StatusError:
 
 def no_budgets() -> StatusError:
     """404 that says that PodDisruptionBudgets are not supported, instead of an unknown path only."""
-    message = "this cluster has no PodDisruptionBudgets: nothing would hold evictions back"
+    message = "this cluster has no PodDisruptionBudgets: nothing limits evictions"
     return StatusError(404, "NotFound", message, {"group": "policy", "kind": "poddisruptionbudgets"})
 
 
 def no_streams(subresource: str) -> StatusError:
     """404 for subresources that stream into a container, with the reason instead of only "not found"."""
-    message = (
-        f"{subresource} is not served here: containers are ordinary processes of this machine, in reach of a shell"
-    )
+    message = f"{subresource} is not served here: containers are ordinary processes of this machine, use a shell"
     return StatusError(404, "NotFound", message, {"kind": "pods"})  # kubectl debug reads the details
 
 

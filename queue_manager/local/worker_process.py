@@ -45,7 +45,7 @@ class WorkerProcess:
         died.
         """
         if self._waiting >= MAX_WAITING:
-            raise StatusError(429, "TooManyRequests", "too many requests that take long", {"retryAfterSeconds": 1})
+            raise StatusError(429, "TooManyRequests", "too many slow requests", {"retryAfterSeconds": 1})
         self._waiting += 1
         try:
             async with self._lock:
@@ -63,7 +63,7 @@ class WorkerProcess:
             await self.close()
             return None
         except (OSError, ValueError) as error:  # the process was killed, for example by the OOM killer
-            log.warning("the process for long work ended", extra={"work": work.name, "error": repr(error)})
+            log.warning("the worker process ended", extra={"work": work.name, "error": repr(error)})
             await self.close()
             raise internal("the process that did a part of this request ended; try again") from error
         except asyncio.CancelledError:  # its late answer would be read as the answer to the next request

@@ -34,11 +34,11 @@ def load_of(workloads: Iterable[Workload]) -> Load:
 
 
 def on_reactivation(
-    workload: Workload, queue: LocalQueue | None, cluster_queue: ClusterQueue | None, home: str = "default"
+    workload: Workload, queue: LocalQueue | None, cluster_queue: ClusterQueue | None, default_ns: str = "default"
 ) -> str:
     """Describe the effect of spec.active=true on a Workload. A queue that does not exist is None."""
     name = workload.spec.queue_name
-    obstacle = queue_obstacle(workload.local_queue, queue, cluster_queue, home)
+    obstacle = queue_obstacle(workload.local_queue, queue, cluster_queue, default_ns)
     gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
     if obstacle:
         return f"waits: {obstacle}"
@@ -50,16 +50,16 @@ def on_reactivation(
 
 
 def queue_obstacle(
-    key: Key, queue: LocalQueue | None, cluster_queue: ClusterQueue | None, home: str = "default"
+    key: Key, queue: LocalQueue | None, cluster_queue: ClusterQueue | None, default_ns: str = "default"
 ) -> str:
     """Return why no Workload of this LocalQueue can start, with the command that resolves it, or "".
 
-    `home`: the namespace that commands use by default.
+    `default_ns`: the namespace that commands use by default.
     """
     if queue is None:
         return f"LocalQueue {key.name} does not exist in namespace {key.namespace}"
     if stops(queue.spec.stop_policy):
-        return f"LocalQueue {queue.metadata.name} is stopped (sluice release {queue_argument(queue, home)})"
+        return f"LocalQueue {queue.metadata.name} is stopped (sluice release {queue_argument(queue, default_ns)})"
     if cluster_queue is None:
         return f"ClusterQueue {queue.spec.cluster_queue} does not exist"
     if stops(cluster_queue.spec.stop_policy):
@@ -72,10 +72,10 @@ def queue_obstacle(
     return ""
 
 
-def queue_argument(queue: LocalQueue, home: str) -> str:
+def queue_argument(queue: LocalQueue, default_ns: str) -> str:
     """Format a LocalQueue as command-line arguments."""
     namespace = queue.metadata.namespace
-    return queue.metadata.name if namespace == home else f"{namespace}/{queue.metadata.name}"
+    return queue.metadata.name if namespace == default_ns else f"{namespace}/{queue.metadata.name}"
 
 
 def on_deactivation(workload: Workload, job: str) -> str:

@@ -52,12 +52,12 @@ def inbox(
     workloads: Iterable[Workload],
     events: Iterable[Event],
     now: datetime,
-    home: str = "default",
+    default_ns: str = "default",
     failures: Mapping[str, Failure] | None = None,
 ) -> list[InboxRow]:
     """Return rows ordered by priority, then by time of deactivation, oldest first.
 
-    `home`: the default namespace. `failures`: by Workload UID.
+    `default_ns`: the default namespace. `failures`: by Workload UID.
     """
     inactive = [
         w
@@ -65,7 +65,7 @@ def inbox(
         if not w.spec.active and not w.is_true(condition_types.FINISHED) and not _is_being_deleted(w)
     ]
     warnings, failed = _warnings(events), failures or {}
-    rows = [_row(workload, warnings, failed.get(workload.metadata.uid), now, home) for workload in inactive]
+    rows = [_row(workload, warnings, failed.get(workload.metadata.uid), now, default_ns) for workload in inactive]
     return sorted(rows, key=lambda row: (-row.priority, -(row.deactivated_seconds or 0), row.namespace, row.name))
 
 
@@ -74,7 +74,11 @@ def _is_being_deleted(workload: Workload) -> bool:
 
 
 def _row(
-    workload: Workload, warnings: Mapping[str, Sequence[Event]], failure: Failure | None, now: datetime, home: str
+    workload: Workload,
+    warnings: Mapping[str, Sequence[Event]],
+    failure: Failure | None,
+    now: datetime,
+    default_ns: str,
 ) -> InboxRow:
     evicted = workload.condition(condition_types.EVICTED)
     since = evicted.last_transition_time if evicted is not None and evicted.is_true else None
@@ -95,7 +99,7 @@ def _row(
         last_error=failure.text if failure is not None else warning_text(event),
         since=since,
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,
-        action=action(why, job_argument(workload, home), failure, home),
+        action=action(why, job_argument(workload, default_ns), failure, default_ns),
     )
 
 
@@ -105,10 +109,10 @@ def job_name(workload: Workload) -> str:
     return owner.name if owner is not None else workload.metadata.name
 
 
-def job_argument(workload: Workload, home: str = "default") -> str:
-    """Format the Job as a command-line argument. `home`: the default namespace, which is left out."""
+def job_argument(workload: Workload, default_ns: str = "default") -> str:
+    """Format the Job as a command-line argument. `default_ns`: the default namespace, which is left out."""
     namespace = workload.metadata.namespace
-    return job_name(workload) if namespace == home else f"{namespace}/{job_name(workload)}"
+    return job_name(workload) if namespace == default_ns else f"{namespace}/{job_name(workload)}"
 
 
 def cause(workload: Workload, failure: Failure | None = None, warning: Event | None = None) -> str:
@@ -150,11 +154,11 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
     return _UNREADY.get(most.underlying_cause or reasons.WAIT_FOR_START, most.underlying_cause or "")
 
 
-def action(why: str, job: str, failure: Failure | None = None, home: str = "default") -> str:
+def action(why: str, job: str, failure: Failure | None = None, default_ns: str = "default") -> str:
     """Return the suggested next step of an operator. `job`: as a command-line argument."""
     again = f"sluice reactivate {job}"
     if failure is not None and why in (CRASHES, OUT_OF_MEMORY):
-        fix = "raise its memory limit" if why == OUT_OF_MEMORY else f"fix what {_log(failure, home)} shows"
+        fix = "raise its memory limit" if why == OUT_OF_MEMORY else f"fix what {_log(failure, default_ns)} shows"
         return f"{fix}, then: {again}"
     match why:
         case "crashes":
@@ -172,8 +176,8 @@ def action(why: str, job: str, failure: Failure | None = None, home: str = "defa
     return f"see why its pods are not ready (sluice show {job}), then: {again}"
 
 
-def _log(failure: Failure, home: str) -> str:
-    where = "" if failure.namespace == home else f" -n {failure.namespace}"
+def _log(failure: Failure, default_ns: str) -> str:
+    where = "" if failure.namespace == default_ns else f" -n {failure.namespace}"
     return f"kubectl logs {failure.pod}{where}"
 
 

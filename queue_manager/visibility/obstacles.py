@@ -76,9 +76,9 @@ class ReadableQueues:
 
 
 def obstacle(
-    job: Job | None, workload: Workload | None, queues: ReadableQueues, home: str = "default"
+    job: Job | None, workload: Workload | None, queues: ReadableQueues, default_ns: str = "default"
 ) -> Obstacle | None:
-    """Return what prevents a Job, or a Workload without a Job, from starting. `home`: the default namespace."""
+    """Return what prevents a Job, or a Workload without a Job, from starting. `default_ns`: the default namespace."""
     key = local_queue_of(job, workload)
     if key.name and not queues.installed:
         return Obstacle(f"cannot start: the cluster {NOT_INSTALLED}", never=True)
@@ -91,7 +91,7 @@ def obstacle(
     )
     if found is not None:
         return found
-    text = queue_obstacle(key, local, cluster_queue, home)
+    text = queue_obstacle(key, local, cluster_queue, default_ns)
     if text:
         return Obstacle(f"waits: {text}")
     return (

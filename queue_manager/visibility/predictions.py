@@ -51,13 +51,13 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class PredictionContext:
     """The surroundings of the Job. `settings`: None if the configuration is unknown.
 
-    `home`: the default namespace of commands.
+    `default_ns`: the default namespace of commands.
     """
 
     obstacle: Obstacle | None = None
     settings: Settings | None = None
     options: JobControllerOptions = field(default_factory=JobControllerOptions)
-    home: str = "default"
+    default_ns: str = "default"
 
 
 def predict(
@@ -158,7 +158,7 @@ def _deactivated(workload: Workload, context: PredictionContext) -> list[Predict
         at = _after(evicted.last_transition_time, context.settings.retain_deactivated)
         if at is not None:
             found.append(Prediction(at=at, what="the Job is deleted (objectRetentionPolicies)"))
-    return [*found, _untimed(f"stays out until: sluice reactivate {job_argument(workload, context.home)}")]
+    return [*found, _untimed(f"stays out until: sluice reactivate {job_argument(workload, context.default_ns)}")]
 
 
 def _backoff(workload: Workload, context: PredictionContext) -> list[Prediction]:

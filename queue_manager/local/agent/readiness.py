@@ -86,7 +86,7 @@ class Readiness:
             else:
                 await self._watch(probe, surroundings)
         except Exception:
-            log.exception("a probe failed for good", extra={"container": self._container["name"]})
+            log.exception("a probe task failed", extra={"container": self._container["name"]})
 
     def _probe(self, name: str) -> Json | None:
         """The container's probe of this name with its command expanded; None if it is not an exec probe."""

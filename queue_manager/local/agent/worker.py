@@ -361,7 +361,7 @@ class PodWorker:
         try:
             stop_orders.write(self._layout.stop_order(self.uid), order)
         except OSError:
-            log.exception("why the pod ends is only in memory", extra={"pod": self.pod.metadata.key})
+            log.exception("cannot store why the pod ends", extra={"pod": self.pod.metadata.key})
 
     def _continue_stop(self, stop: Stop) -> None:
         """Signal sidecars when the other containers have ended; kill what still runs after the grace period."""

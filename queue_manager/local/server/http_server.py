@@ -48,7 +48,7 @@ def _brief(record: logging.LogRecord) -> bool:
     """Log a malformed HTTP request as one line without a traceback: the fault lies with the client."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError):
-        record.msg, record.args, record.exc_info = "a request was no HTTP: %.200s", (error.message,), None
+        record.msg, record.args, record.exc_info = "a request was not HTTP: %.200s", (error.message,), None
         record.levelno, record.levelname = logging.WARNING, "WARNING"
     return True
 
@@ -183,7 +183,7 @@ class _RequestHandler:
             async with asyncio.timeout(STALLED_SECONDS):
                 await response.write_eof()
         except TimeoutError:
-            log.warning("%s: a reader took nothing for %.0f s and was cut off", raw.path_qs, STALLED_SECONDS)
+            log.warning("%s: a client read nothing for %.0f s and was disconnected", raw.path_qs, STALLED_SECONDS)
             if raw.transport is not None:
                 raw.transport.abort()
         except ConnectionError:
@@ -216,7 +216,7 @@ class _BufferedResponse(web.StreamResponse):
         ).encode("latin-1", "replace")
         transport = request.transport
         if transport is None or transport.is_closing():
-            raise ConnectionResetError("the client went away")
+            raise ConnectionResetError("the client has disconnected")
         transport.write(head + (b"" if request.method == "HEAD" else answer.body))
         await request.writer.drain()
         return None

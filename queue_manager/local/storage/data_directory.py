@@ -66,7 +66,7 @@ def refuse_without_database(directory: Path) -> None:
     if left:
         state = "empty" if database.exists() else "missing"
         raise JournalUnusable(
-            f"{database} is {state}, but {left[0]} is there: put the database back, or remove {directory} to begin anew"
+            f"{database} is {state}, but {left[0]} is there: restore the database, or remove {directory} to start over"
         )
 
 

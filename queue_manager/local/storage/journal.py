@@ -105,7 +105,7 @@ class Journal:
         """Store all rows or none; return when they survive the death of the process. Raises OSError."""
         run = self._connection.execute
         if not self._is_there():
-            raise OSError(f"{self._file.parent} was removed while a cluster runs from it: stop it and start it anew")
+            raise OSError(f"{self._file.parent} was removed while a cluster runs from it: stop it and start it again")
         try:
             run("BEGIN IMMEDIATE")
             self._connection.executemany(_UPSERT, [row for row in rows if row.data is not None])

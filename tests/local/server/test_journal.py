@@ -238,7 +238,7 @@ async def test_nothing_is_promised_once_the_directory_was_removed(tmp_path: Path
     assert (answer.status, answer.body["message"]) == (
         500,
         "Internal error occurred: "
-        f"{tmp_path / 'data'} was removed while a cluster runs from it: stop it and start it anew",
+        f"{tmp_path / 'data'} was removed while a cluster runs from it: stop it and start it again",
     )
     assert len((await world.ask("GET", PODS.path())).body["items"]) == 0
     world.store.close()

@@ -232,7 +232,7 @@ def test_what_up_says_to_type_can_be_typed_whatever_the_name_of_the_home(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = LocalCluster(ClusterOptions(data_dir=tmp_path / "my home"), KueueConfig())
-    up.say_next(cluster, 1.0)
+    up.print_next_steps(cluster, 1.0)
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "KUBECONFIG" in line)
     assert shlex.split(line) == ["export", f"KUBECONFIG={tmp_path / 'my home' / 'kubeconfig'}"]
 

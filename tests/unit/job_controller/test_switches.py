@@ -212,7 +212,7 @@ async def test_a_dropped_field_leaves_no_default_behind_and_a_warning() -> None:
     warnings: list[str] = []
     tree: Tree = {"spec": {"podFailurePolicy": FAIL_JOB}}
     DisabledFields(NO_POLICY).mutate(AdmissionReview("CREATE", JOBS, "", tree, None, "user", warnings=warnings))
-    assert warnings == ["spec.podFailurePolicy: switched off in this cluster, the field is dropped"]
+    assert warnings == ["spec.podFailurePolicy: disabled in this cluster, the field is dropped"]
 
 
 @virtually

@@ -63,7 +63,7 @@ class Findings:
         self._unread.append(path)
         self.refuse(path, message, line)
 
-    def judge(self, path: str, message: str, *, by: str = "") -> None:
+    def reject(self, path: str, message: str, *, by: str = "") -> None:
         """Report a value that has the right type but cannot be used.
 
         Nothing is reported if the value, or the value of the field `by` that it is compared with, was unreadable.

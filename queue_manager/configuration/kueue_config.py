@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, WithJsonSchema
 
-from queue_manager.configuration.fields import (
+from queue_manager.configuration.config_model import (
     DEFAULT_NAMESPACE,
     MINUTE,
     V1BETA1,

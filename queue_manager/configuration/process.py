@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from queue_manager.configuration.fields import (
+from queue_manager.configuration.config_model import (
     MINUTE,
     SECOND,
     AtStart,

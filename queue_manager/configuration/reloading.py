@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from queue_manager.configuration.fields import ConfigModel, at_start, no_effect
+from queue_manager.configuration.config_model import ConfigModel, no_effect_reason, restart_reason
 from queue_manager.configuration.kueue_config import KueueConfig
 
 
@@ -48,8 +48,8 @@ def _differences(old: ConfigModel, new: ConfigModel, around: SettingChange) -> I
             continue
         change = SettingChange(
             f"{around.path}.{field.alias}" if around.path else str(field.alias),
-            at_start(field) or around.at_start,
-            no_effect(field) or around.ignored,
+            restart_reason(field) or around.at_start,
+            no_effect_reason(field) or around.ignored,
         )
         if isinstance(before, ConfigModel) and type(before) is type(after):
             yield from _differences(before, after, change)

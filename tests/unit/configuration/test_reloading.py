@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queue_manager.configuration import KueueConfig, loads
-from queue_manager.configuration.fields import ConfigModel, fields
+from queue_manager.configuration.config_model import ConfigModel, fields_of
 from queue_manager.configuration.reloading import changes, verdict
 
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
@@ -76,7 +76,7 @@ def test_the_namespace_of_the_process_needs_a_restart_and_nothing_else_is_to_bla
 def leaves(section: ConfigModel, path: str = "") -> list[tuple[str, ConfigModel]]:
     """All fields that are no sections, each with a configuration in which only this one is changed."""
     result = []
-    for name, field in fields(type(section), "v1beta2").items():
+    for name, field in fields_of(type(section), "v1beta2").items():
         attribute = next(key for key, found in type(section).model_fields.items() if found is field)
         value = getattr(section, attribute)
         if isinstance(value, ConfigModel):

@@ -13,7 +13,7 @@ import yaml
 
 from queue_manager import kube_yaml
 from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
-from queue_manager.yaml_problems import explained
+from queue_manager.yaml_problems import explain_yaml_error
 
 # Nested aliases can make a small file expand exponentially.
 MAX_NODES = 200_000
@@ -122,7 +122,7 @@ def _documents(name: str, text: str) -> Iterator[Manifest]:
         mark = error.problem_mark or error.context_mark
         kind = "not YAML: " if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) else ""
         line = min(mark.line, max(0, len(text.splitlines()) - 1)) + 1 if mark else 1
-        raise _Unreadable(f"{name}:{line}: {kind}{explained(text, error)}") from error
+        raise _Unreadable(f"{name}:{line}: {kind}{explain_yaml_error(text, error)}") from error
     except yaml.YAMLError as error:
         raise _Unreadable(f"{name}:1: {error}") from error
     finally:

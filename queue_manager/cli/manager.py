@@ -18,7 +18,7 @@ from queue_manager.cli import init_process
 from queue_manager.cli.connection import home_directory
 from queue_manager.cli.exits import EXIT_OK, CommandRefused
 from queue_manager.cli.reload import Reloader
-from queue_manager.configuration import ConfigurationError, KueueConfig, load
+from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
 from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine import descriptors, kubeconfig, log
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
@@ -113,15 +113,10 @@ def reader(path: str | None, context: str | None) -> Callable[[], Access]:
 
 def read_config(path: str | None) -> KueueConfig:
     """Return the configuration in a file, or the defaults. Raises CannotStart with all errors of the file."""
-    if path is None:
-        return KueueConfig()
     try:
-        config = load(path)
+        return load_or_default(path, lambda field: logger.warning("a setting has no effect", extra={"setting": field}))
     except ConfigurationError as error:
         raise CannotStart("; ".join(line.strip() for line in str(error).splitlines())) from error
-    for field in config.ignored:
-        logger.warning("a setting has no effect", extra={"setting": field})
-    return config
 
 
 def print_line(line: str) -> None:

@@ -25,7 +25,7 @@ from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.output import duration
 from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.reload import Reloader
-from queue_manager.configuration import ConfigurationError, KueueConfig, load
+from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
 from queue_manager.engine import descriptors, kubeconfig, log
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
@@ -111,15 +111,10 @@ def user() -> str:
 
 def read_config(path: str | None) -> KueueConfig:
     """Return the configuration in a file, or the defaults. Raises CommandRefused with all errors and their lines."""
-    if path is None:
-        return KueueConfig()
     try:
-        config = load(path)
+        return load_or_default(path, lambda field: print_step("!", "ignored", field))
     except ConfigurationError as error:
         raise CommandRefused(str(error), EXIT_NEVER) from error
-    for field in config.ignored:
-        print_step("!", "ignored", field)
-    return config
 
 
 async def up(options: ClusterOptions, config: KueueConfig, file: str | None = None) -> int:

@@ -7,6 +7,7 @@ each other (`validation`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
@@ -36,6 +37,19 @@ def load(path: str | Path) -> KueueConfig:
     except UnicodeDecodeError:
         raise ConfigurationError([Problem(str(path), 0, "", "not UTF-8 text; save it as UTF-8")]) from None
     return loads(text, str(path), own_namespace=own_namespace())
+
+
+def load_or_default(path: str | None, report_ignored: Callable[[str], None]) -> KueueConfig:
+    """The configuration of a file, or the defaults without one. `report_ignored` gets each field without effect.
+
+    Raises ConfigurationError.
+    """
+    if path is None:
+        return KueueConfig()
+    config = load(path)
+    for field in config.ignored:
+        report_ignored(field)
+    return config
 
 
 def loads(text: str, name: str = "configuration", *, own_namespace: str = DEFAULT_NAMESPACE) -> KueueConfig:

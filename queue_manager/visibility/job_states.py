@@ -151,7 +151,7 @@ def _shape(workload: Workload) -> Shape:
 def job_row(job: Job, workload: Workload | None, now: datetime, equivalent: str = "") -> JobRow:
     """Return the row of a Job. `equivalent`: a Job with equal requests that was tried and does not fit."""
     state = job_state(job, workload, now)
-    reason, message = why(job, workload, state, now, equivalent)
+    reason, message = explain_state(job, workload, state, now, equivalent)
     waiting, running = spans(job, workload, now)
     status = job.status
     return JobRow(
@@ -237,7 +237,7 @@ def _not_queued(job: Job, now: datetime) -> tuple[str, str]:
     return "", ""
 
 
-def why(
+def explain_state(
     job: Job | None, workload: Workload | None, state: JobState, now: datetime, equivalent: str = ""
 ) -> tuple[str, str]:
     """Return (reason, message) of the state; both are "" where the state needs no explanation."""

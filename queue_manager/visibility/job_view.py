@@ -18,7 +18,7 @@ from queue_manager.visibility.demand import DemandRow, demand
 from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.indexes import IndexMap, index_map
 from queue_manager.visibility.job_history import Step, history
-from queue_manager.visibility.job_states import JobState, job_state, spans, state_without_job, why
+from queue_manager.visibility.job_states import JobState, explain_state, job_state, spans, state_without_job
 from queue_manager.visibility.pod_attempts import PodRow, pod_rows
 from queue_manager.visibility.predictions import Prediction, PredictionContext, predict
 from queue_manager.visibility.wire_types import Event, Pod
@@ -122,7 +122,9 @@ def job_view(
     indexes = index_map(job, pods, context.options) if job is not None else None
     refusal = _refusal(sorted_events) if workload is None and state == JobState.PENDING else None
     reason, message = (
-        (refusal.reason, refusal.message) if refusal is not None else why(job, workload, state, now, equivalent)
+        (refusal.reason, refusal.message)
+        if refusal is not None
+        else explain_state(job, workload, state, now, equivalent)
     )
     waiting, running = spans(shown, workload, now)
     admission = workload.status.admission if workload is not None else None

@@ -75,9 +75,10 @@ def finished_workload_is_released_and_expires(
         return None
     if keys.FINALIZER in w.metadata.finalizers:
         return RemoveFinalizer()
-    if w.metadata.deletion_timestamp is not None:
+    if w.metadata.deletion_timestamp is not None or settings.retain_finished is None:
         return Idle()
-    return _expire(finished.last_transition_time, settings.retain_finished, now, owner=False)
+    ahead = times_in_the_future_are_corrected(w, context, settings, now)
+    return ahead or _expire(finished.last_transition_time, settings.retain_finished, now, owner=False)
 
 
 def deleted_workload_without_job_is_released(

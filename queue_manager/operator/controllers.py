@@ -69,9 +69,9 @@ class Controllers:
         """Return the runtime of the current term."""
         return self._term.runtime
 
-    def expose(self, accept: str) -> Exposition:
+    async def expose(self, accept: str) -> Exposition:
         """Return the metrics of the current term. Counters restart at 0 with each term, as in a new process."""
-        return self.runtime.metrics.expose(accept)
+        return await self.runtime.metrics.expose(accept)
 
     def reconfigure(self, config: KueueConfig) -> None:
         """Apply a new configuration. The caller has checked that no field changed that needs a restart."""

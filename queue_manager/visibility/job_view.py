@@ -119,7 +119,7 @@ def job_view(
         raise ValueError("neither a Job nor a Workload")
     sorted_events = sorted(events, key=lambda e: e.sort_key)
     pods = [with_initial_identity(pod, name) for pod in pods]
-    indexes = index_map(job, pods, context.options) if job is not None else None
+    indexes = index_map(job, pods, context.options, now) if job is not None else None
     refusal = _refusal(sorted_events) if workload is None and state == JobState.PENDING else None
     reason, message = (
         (refusal.reason, refusal.message)

@@ -15,7 +15,7 @@ import msgspec
 from job_controller import conditions
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
-from job_controller.times import later
+from job_controller.times import effective_start, later
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Condition, Workload
@@ -73,17 +73,17 @@ def predict(
 ) -> list[Prediction]:
     """Return the next events, soonest first; never empty. `refused`: an Event says why the Job has no Workload."""
     if job is None:
-        found = _without_job(workload, state, context)
+        found = _without_job(workload, state, context, now)
     elif state == JobState.DELETING:
         found = [_untimed("is deleted once its finalizers are removed and its pods have ended")]
     elif state in (JobState.SUCCEEDED, JobState.FAILED):
-        found = _after_end(job, workload, context)
+        found = _after_end(job, workload, context, now)
     elif state == JobState.REFUSED:
         found = [_untimed(REFUSED)]
     elif workload is not None and state in _BY_WORKLOAD_STATE:
-        found = _BY_WORKLOAD_STATE[state](workload, context)
+        found = _BY_WORKLOAD_STATE[state](workload, context, now)
     elif state in (JobState.RUNNING, JobState.STARTING):
-        found = _while_running(job, workload, pods, indexes, context)
+        found = _while_running(job, workload, pods, indexes, context, now)
     elif state == JobState.SUSPENDED:
         found = [_untimed(_without_queue(job))]
     else:
@@ -100,25 +100,28 @@ def _without_queue(job: Job) -> str:
     return text
 
 
-def _without_job(workload: Workload | None, state: JobState, context: PredictionContext) -> list[Prediction]:
+def _without_job(
+    workload: Workload | None, state: JobState, context: PredictionContext, now: datetime
+) -> list[Prediction]:
     if workload is None or state == JobState.ORPHANED:
         return [_untimed("its Job was deleted: its Workload is finished and deleted")]
     if state == JobState.FINISHED:
-        return _after_end(None, workload, context)
+        return _after_end(None, workload, context, now)
     if workload.is_true(condition_types.ADMITTED) and state == JobState.RESERVED:
         held = _queue_deadlines(workload, (), context)
         return [*held, _untimed("holds its quota until it is finished or deleted: it has no Job")]
-    return _BY_WORKLOAD_STATE[state](workload, context)
+    return _BY_WORKLOAD_STATE[state](workload, context, now)
 
 
 def _untimed(what: str) -> Prediction:
     return Prediction(at=None, what=what)
 
 
-def _after(since: datetime | None, seconds: float | None) -> datetime | None:
+def _after(since: datetime | None, seconds: float | None, now: datetime) -> datetime | None:
+    """Return when a wait ends that counts from `since`, or from `now` if the clock was set back since then."""
     if since is None or seconds is None or seconds >= MAX_DEADLINE_SECONDS:
         return None
-    return later(since, seconds)
+    return later(effective_start(since, None, now), seconds)
 
 
 def _without_workload(job: Job, now: datetime) -> str:
@@ -132,22 +135,24 @@ def _without_workload(job: Job, now: datetime) -> str:
 # --- states ------------------------------------------------------------------------------------------------
 
 
-def _after_end(job: Job | None, workload: Workload | None, context: PredictionContext) -> list[Prediction]:
+def _after_end(
+    job: Job | None, workload: Workload | None, context: PredictionContext, now: datetime
+) -> list[Prediction]:
     end = conditions.finished(job.status) if job is not None else None
     found = []
     ttl = job.spec.ttl_seconds_after_finished if job is not None else None
-    at = _after(end.last_transition_time if end is not None else None, ttl)
+    at = _after(end.last_transition_time if end is not None else None, ttl, now)
     if at is not None:
         found.append(Prediction(at=at, what="is deleted with its pods (ttlSecondsAfterFinished)"))
     finished = workload.condition(condition_types.FINISHED) if workload is not None else None
     if finished is not None and context.settings is not None:
-        at = _after(finished.last_transition_time, context.settings.retain_finished)
+        at = _after(finished.last_transition_time, context.settings.retain_finished, now)
         if at is not None:
             found.append(Prediction(at=at, what="its Workload is deleted (objectRetentionPolicies)"))
     return found or [_untimed("nothing: it has ended")]
 
 
-def _deactivated(workload: Workload, context: PredictionContext) -> list[Prediction]:
+def _deactivated(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
     found = []
     if workload.is_true(condition_types.QUOTA_RESERVED):
         found.append(_untimed("its pods are deleted, then its quota is released"))
@@ -155,13 +160,13 @@ def _deactivated(workload: Workload, context: PredictionContext) -> list[Predict
     # Retention deletes only what Sluice deactivated, not what a user did.
     ours = evicted is not None and evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO)
     if evicted is not None and ours and context.settings is not None:
-        at = _after(evicted.last_transition_time, context.settings.retain_deactivated)
+        at = _after(evicted.last_transition_time, context.settings.retain_deactivated, now)
         if at is not None:
             found.append(Prediction(at=at, what="the Job is deleted (objectRetentionPolicies)"))
     return [*found, _untimed(f"stays out until: sluice reactivate {job_argument(workload, context.default_ns)}")]
 
 
-def _backoff(workload: Workload, context: PredictionContext) -> list[Prediction]:
+def _backoff(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
     state = workload.status.requeue_state
     count = (state.count or 0) if state is not None else 0
     limit = _limit(workload, context.settings)
@@ -173,15 +178,15 @@ def _backoff(workload: Workload, context: PredictionContext) -> list[Prediction]
     return [Prediction(at=at, what=f"is requeued in {workload.spec.queue_name} ({tried})"), *_obstacles(context)]
 
 
-def _evicted(workload: Workload, context: PredictionContext) -> list[Prediction]:
+def _evicted(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
     found = [_untimed("its pods are deleted, then its quota is released")]
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is not None:
-        found += _backoff(workload, context)
+        found += _backoff(workload, context, now)
     return found
 
 
-def _pending(workload: Workload, context: PredictionContext) -> list[Prediction]:
+def _pending(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
     return _obstacles(context) or [_untimed(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload))]
 
 
@@ -210,7 +215,7 @@ def _why_pending(reserved: Condition | None, workload: Workload) -> str:
     return _PENDING.get(reason, f"is tried when it is its turn in {workload.spec.queue_name}")
 
 
-def _reserved(workload: Workload, context: PredictionContext) -> list[Prediction]:
+def _reserved(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
     open_checks = [check.name for check in workload.status.admission_checks if check.state != CheckState.READY]
     if open_checks and not workload.is_true(condition_types.ADMITTED):
         return [_untimed(f"starts when its admission checks are ready: {', '.join(open_checks)}")]
@@ -230,16 +235,21 @@ _BY_WORKLOAD_STATE = {
 
 
 def _while_running(
-    job: Job, workload: Workload | None, pods: Sequence[Pod], indexes: IndexMap | None, context: PredictionContext
+    job: Job,
+    workload: Workload | None,
+    pods: Sequence[Pod],
+    indexes: IndexMap | None,
+    context: PredictionContext,
+    now: datetime,
 ) -> list[Prediction]:
     found = []
-    at = next_pod_at(job, pods, context.options)
+    at = next_pod_at(job, pods, context.options, now)
     if at is not None:
         found.append(Prediction(at=at, what="a pod is created in place of a failed one"))
     elif indexes is not None:
         due = [(row.next_retry, row.index) for row in indexes.troubled if row.next_retry is not None]
         found += [Prediction(at=at, what=f"the next pod of index {index} is created") for at, index in sorted(due)[:1]]
-    at = _after(job.status.start_time, job.spec.active_deadline_seconds)
+    at = _after(job.status.start_time, job.spec.active_deadline_seconds, now)
     if at is not None:
         found.append(Prediction(at=at, what="fails if it still runs (activeDeadlineSeconds)"))
     if workload is not None:

@@ -93,7 +93,7 @@ async def test_a_client_that_does_not_read_its_answer_is_disconnected(
         return probes.Exposed("text/plain", b"x" * (64 << 20))
 
     registry = MetricRegistry([])
-    monkeypatch.setattr(registry, "exposed", much)
+    monkeypatch.setattr(registry, "expose", much)
     async with AsyncExitStack() as stack:
         answers = probes.routes(KueueConfig(), registry, lambda: "")
         (url,) = await probes.serve(stack, {Address("127.0.0.1", 0): ["metrics"]}, answers)

@@ -133,7 +133,7 @@ async def test_a_held_queue_starts_nothing_a_drained_one_stops_all_a_released_on
     assert me.json("show", "runs")["state"] == "Running"
     assert me.says("hold", "user-queue").startswith("LocalQueue default/user-queue unchanged: it is held already")
 
-    assert "what runs is stopped" in me.says("drain", "cq/cluster-queue")
+    assert "running Jobs are stopped" in me.says("drain", "cq/cluster-queue")
     await me.until_state("runs", "Pending")
     still = me.says("release", "user-queue")
     assert "ClusterQueue cluster-queue is stopped too (sluice release cq/cluster-queue)" in still
@@ -168,7 +168,10 @@ async def test_what_makes_no_sense_is_refused_and_what_is_not_there_is_an_error(
         (("hold", "cq/cluster-quee"), "did you mean cq/cluster-queue?"),
         (("hold", "cluster-queue"), "did you mean cq/cluster-queue?"),
         (("hold", "cq/user-queue"), "did you mean user-queue?"),
-        (("reactivate", "--all", "-q", "nope"), "no LocalQueue nope in namespace default; `sluice queues` lists them"),
+        (
+            ("reactivate", "--all", "-q", "nope"),
+            "LocalQueue nope does not exist in namespace default; `sluice queues` lists them",
+        ),
     ):
         done = me.run(*arguments)
         assert (done.returncode, done.stdout) == (2, ""), arguments

@@ -171,7 +171,7 @@ async def test_each_right_that_is_missing_is_named(
                 await preflight.check(transport, plane.url, ALL)
                 said = ""
             except preflight.CannotStart as error:
-                said = re.sub(r"(\w+)\.[a-z0-9.-]+(?=[/:])", r"\1", str(error))
+                said = re.sub(r"(\w+)\.[a-z0-9.-]+(?=[/;])", r"\1", str(error))
             return said.startswith(expected) if expected else not said
 
         try:

@@ -407,11 +407,11 @@ def test_a_database_that_was_removed_is_not_begun_anew(tmp_path: Path, left: str
     (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / left).touch()
     (tmp_path / "pods").mkdir(exist_ok=True)
-    with pytest.raises(JournalUnusable, match=r"objects\.db is missing, but .* put the database back, or remove"):
+    with pytest.raises(JournalUnusable, match=r"objects\.db is missing, but .* restore the database, or remove"):
         Journal.open(tmp_path)
     assert not (tmp_path / "objects.db").exists()
     (tmp_path / "objects.db").touch()
-    with pytest.raises(JournalUnusable, match=r"objects\.db is empty, but .* put the database back, or remove"):
+    with pytest.raises(JournalUnusable, match=r"objects\.db is empty, but .* restore the database, or remove"):
         Journal.open(tmp_path)
 
 

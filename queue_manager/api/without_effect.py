@@ -21,7 +21,7 @@ NO_FAIR_SHARING = "Sluice does not share quota by weight yet, priority and time 
 NO_USAGE_ORDER = "Sluice does not order LocalQueues by past usage yet"
 NO_CONCURRENCY = "Sluice does not try several flavors at the same time yet, they are tried in their order"
 NO_TOPOLOGY = "Sluice does not place pods by topology yet, any node of the flavor may get them"
-NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted anew"
+NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted again"
 NO_PODS = "Sluice queues Jobs, not single pods: this pod starts at once and uses no quota"
 
 TOPOLOGY_ANNOTATIONS = tuple(

@@ -7,9 +7,12 @@ numbers.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -33,9 +36,13 @@ from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.flavor_assignment import requests_of
 from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
-from queue_manager.scheduling.workload_info import EPOCH, PODS, Info, PodSetInfo
+from queue_manager.scheduling.workload_info import EPOCH, Info, PodSetInfo
 
 CYCLE_NAMES = 50  # that the message of a ClusterQueue lists
+
+
+# Candidates for preemption, the first one first: evicted, lower priority, later reservation, uid.
+Ranking = tuple[bool, int, int, str]
 
 
 class Holding(NamedTuple):
@@ -53,6 +60,25 @@ class Holding(NamedTuple):
     queued_at: datetime = EPOCH  # the time by which the Workload was ordered in its queue
     reserved_at: datetime = EPOCH  # when quota was reserved
     evicted: bool = False  # its Job is being stopped, and then the quota is free
+    unassigned: Mapping[str, int] = MappingProxyType({})  # requests to which the status assigns no flavor, by resource
+
+    @property
+    def ranking(self) -> Ranking:
+        """Its place among the candidates for preemption in its ClusterQueue."""
+        return not self.evicted, self.priority, -int(self.reserved_at.timestamp()), self.uid
+
+
+class Reservation(NamedTuple):
+    """The quota that is kept for a Workload while its victims are being stopped.
+
+    `borrow` is the height of the lowest subtree whose quota holds the Workload (`QuotaNode.borrow_level`).
+    """
+
+    info: Info
+    cluster_queue: str
+    usage: Usage
+    borrow: int
+    victims: Mapping[str, str]  # by uid, the reason of the preemption
 
 
 @dataclass(slots=True)
@@ -62,6 +88,7 @@ class QueueState:
     queue: ClusterQueue
     node: QuotaNode
     holdings: dict[str, Holding]
+    ranking: list[Ranking]  # of the holdings, sorted
 
     @property
     def name(self) -> str:
@@ -74,6 +101,7 @@ class SchedulerState:
 
     def __init__(self, *, ignore_undeclared: bool = False) -> None:
         self.ignore_undeclared = ignore_undeclared  # resources without quota do not count
+        self.fair_sharing: tuple[str, ...] = ()  # preemption strategies of fair sharing; (): it is off
         self.queues: dict[str, QueueState] = {}
         self.cohorts: dict[str, Cohort] = {}  # the objects; `forest.cohorts` also has those that are only named
         self.forest = QuotaForest()
@@ -82,6 +110,10 @@ class SchedulerState:
         self.checks: dict[str, AdmissionCheck] = {}
         self.holdings: dict[str, Holding] = {}  # by Workload uid
         self._holdings_of: dict[str, dict[str, Holding]] = {}  # by ClusterQueue, also deleted ones
+        self._rankings_of: dict[str, list[Ranking]] = {}  # the same, sorted
+        self.reservations: dict[str, Reservation] = {}  # by uid of the preemptor
+        self.preempted: dict[str, Counter[str]] = {}  # by uid of the preemptor: how often it has preempted which uid
+        self._evicting: set[str] = set()  # uids whose eviction is decided, and may not be in the store yet
 
     # --- ClusterQueues and Cohorts ---
 
@@ -95,17 +127,18 @@ class SchedulerState:
         node = self.forest.set_queue(name, quotas_of(queue.spec.resource_groups), queue.spec.cohort_name)
         if known is not None:
             known.queue = queue
+            self._recount(known)
             return
-        self.queues[name] = QueueState(queue, node, self._holdings_of.setdefault(name, {}))
-        for holding in self.queues[name].holdings.values():
-            node.add_all(holding.usage)
+        holdings, ranking = self._holdings_of.setdefault(name, {}), self._rankings_of.setdefault(name, [])
+        self.queues[name] = QueueState(queue, node, holdings, ranking)
+        for uid in holdings:
+            self._add_usage(self.holdings[uid])
 
     def drop_queue(self, name: str) -> None:
         """The ClusterQueue is deleted."""
         if self.queues.pop(name, None) is not None:
             self.forest.drop_queue(name)
-            if not self._holdings_of[name]:
-                del self._holdings_of[name]
+            self._forget_if_unused(name)
 
     def set_cohort(self, cohort: Cohort) -> None:
         """Take a new or changed Cohort. Raises ValueError on a malformed quota."""
@@ -187,28 +220,91 @@ class SchedulerState:
 
     def hold(self, holding: Holding) -> None:
         """Count the usage of a Workload; replaces what it held before."""
+        if holding.uid in self._evicting:
+            holding = holding._replace(evicted=True)
         if self.holdings.get(holding.uid) != holding:
-            self.release(holding.uid)
+            self._uncount(holding.uid)
             self.holdings[holding.uid] = holding
             self._count(holding)
 
+    def counted(self, uid: str) -> Holding | None:
+        """What a Workload holds as it counts in its ClusterQueue; None if it holds nothing in one that exists."""
+        holding = self.holdings.get(uid)
+        state = self.queues.get(holding.cluster_queue) if holding is not None else None
+        return state.holdings[uid] if state is not None else None
+
     def _count(self, holding: Holding) -> None:
-        self._holdings_of.setdefault(holding.cluster_queue, {})[holding.uid] = holding
+        insort(self._rankings_of.setdefault(holding.cluster_queue, []), holding.ranking)
+        self._add_usage(holding)
+
+    def _add_usage(self, holding: Holding) -> None:
         state = self.queues.get(holding.cluster_queue)
+        counted = holding if state is None else _with_all_requests(holding, state.node.quotas)
+        self._holdings_of.setdefault(holding.cluster_queue, {})[holding.uid] = counted
         if state is not None:
-            state.node.add_all(holding.usage)
+            state.node.add_all(counted.usage)
+
+    def _recount(self, state: QueueState) -> None:
+        """Quotas have changed, and with them the flavors in which requests without a flavor count."""
+        for uid, counted in state.holdings.items():
+            state.holdings[uid] = new = _with_all_requests(self.holdings[uid], state.node.quotas)
+            state.node.remove_all(counted.usage)
+            state.node.add_all(new.usage)
 
     def release(self, uid: str) -> Holding | None:
         """Release what a Workload holds and return it; None if it held nothing."""
+        self._evicting.discard(uid)
+        return self._uncount(uid)
+
+    def _uncount(self, uid: str) -> Holding | None:
         holding = self.holdings.pop(uid, None)
-        if holding is not None:
-            held, state = self._holdings_of[holding.cluster_queue], self.queues.get(holding.cluster_queue)
-            del held[uid]
-            if state is not None:
-                state.node.remove_all(holding.usage)
-            elif not held:
-                del self._holdings_of[holding.cluster_queue]
+        if holding is None:
+            return None
+        name = holding.cluster_queue
+        counted = self._holdings_of[name].pop(uid)
+        del self._rankings_of[name][bisect_left(self._rankings_of[name], holding.ranking)]
+        if (state := self.queues.get(name)) is not None:
+            state.node.remove_all(counted.usage)
+        self._forget_if_unused(name)
         return holding
+
+    def _forget_if_unused(self, cluster_queue: str) -> None:
+        if cluster_queue not in self.queues and not self._holdings_of[cluster_queue]:
+            del self._holdings_of[cluster_queue], self._rankings_of[cluster_queue]
+
+    # --- preemption ---
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Keep quota for a preemptor until its reservation ends; replaces the one it had.
+
+        To be called before its victims are marked as evicted: those that are not yet are counted as preempted.
+        """
+        uid = reservation.info.uid
+        running = (h for victim in reservation.victims if (h := self.holdings.get(victim)) and not h.evicted)
+        self.preempted.setdefault(uid, Counter()).update(holding.uid for holding in running)
+        self.reservations[uid] = reservation
+
+    def end_reservation(self, uid: str) -> Reservation | None:
+        """The preemptor was admitted, refused or deleted, or it changed. Returns what was kept for it.
+
+        Unless it was admitted, its relatives can be tried again.
+        """
+        return self.reservations.pop(uid, None)
+
+    def forget(self, uid: str) -> Reservation | None:
+        """The Workload is finished or deleted: it preempts no more. Returns what was kept for it."""
+        self.preempted.pop(uid, None)
+        return self.end_reservation(uid)
+
+    def mark_evicted(self, uid: str, *, evicted: bool = True) -> None:
+        """The eviction of this Workload is decided, before it is written; `evicted=False`: the write has failed."""
+        holding = self.holdings.get(uid)
+        if holding is None:
+            return
+        (self._evicting.add if evicted else self._evicting.discard)(uid)
+        self._uncount(uid)
+        self.holdings[uid] = holding._replace(evicted=evicted)
+        self._count(self.holdings[uid])
 
 
 def _queues_around(node: QuotaNode) -> list[str]:
@@ -251,23 +347,25 @@ def holding_of(workload: Workload, info: Info) -> Holding | None:
 
     The status determines only the ClusterQueue and the flavors. The amounts are computed from the pod sets, which
     cannot change while quota is reserved, by the rules of the scheduler: so write access to the status cannot free
-    quota that pods use.
+    quota that pods use. Neither does leaving out the flavors: see `_with_all_requests`.
     """
     admission = workload.status.admission
     if admission is None or not reserves_quota(workload):
         return None
+    usage, unassigned = _usage(admission, info.pod_sets)
     return Holding(
         uid=workload.metadata.uid,
         key=workload.metadata.key,
         cluster_queue=admission.cluster_queue,
         queue=workload.local_queue,
-        usage=_usage(admission, info.pod_sets),
+        usage=usage,
         admitted=workload.is_true(condition_types.ADMITTED),
         ready=workload.is_true(condition_types.PODS_READY),
         priority=info.priority,
         queued_at=info.queued_at,
         reserved_at=_reserved_at(workload),
         evicted=workload.is_true(condition_types.EVICTED),
+        unassigned=unassigned,
     )
 
 
@@ -276,18 +374,35 @@ def _reserved_at(workload: Workload) -> datetime:
     return (reserved.last_transition_time if reserved is not None else None) or EPOCH
 
 
-def _usage(admission: Admission, pod_sets: Sequence[PodSetInfo]) -> Usage:
-    """The requests of each pod set in its assigned flavors; resources without a flavor do not count."""
+def _usage(admission: Admission, pod_sets: Sequence[PodSetInfo]) -> tuple[Usage, Mapping[str, int]]:
+    """The requests of each pod set in its assigned flavors, and those without a flavor by resource."""
     usage: dict[FlavorResource, int] = {}
+    unassigned: dict[str, int] = {}
     assignments = {assigned.name: assigned for assigned in admission.pod_set_assignments}
     for pod_set in pod_sets:
         assigned = assignments.get(pod_set.name, PodSetAssignment())
         running = msgspec.structs.replace(pod_set, count=_running(pod_set, assigned.count))
-        requests = requests_of(running, covers_pods=PODS in assigned.flavors)
+        requests = requests_of(running, covers_pods=True)
         for resource, flavor in assigned.flavors.items():
             fr = FlavorResource(flavor, resource)
             usage[fr] = usage.get(fr, 0) + requests.get(resource, 0)
-    return usage
+        for resource in requests.keys() - assigned.flavors.keys():
+            unassigned[resource] = unassigned.get(resource, 0) + requests[resource]
+    return usage, unassigned
+
+
+def _with_all_requests(holding: Holding, quotas: Iterable[FlavorResource]) -> Holding:
+    """The holding with each request without a flavor counted in the first flavor that has quota for its resource.
+
+    The scheduler assigns a flavor to every request for which there is quota. The others are in a status that another
+    client wrote, or their resource got quota after the admission; in both cases the pods use it.
+    """
+    first = {fr.resource: fr for fr in reversed(list(quotas))}
+    extra = {first[resource]: n for resource, n in holding.unassigned.items() if n and resource in first}
+    if not extra:
+        return holding
+    usage = {fr: holding.usage.get(fr, 0) + extra.get(fr, 0) for fr in {**holding.usage, **extra}}
+    return holding._replace(usage=usage)
 
 
 def _running(pod_set: PodSetInfo, assigned: int | None) -> int:

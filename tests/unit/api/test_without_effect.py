@@ -31,18 +31,6 @@ def job(of_pods: dict[str, str], **meta: Any) -> dict[str, Any]:
             "spec.preemption",
             "NO_PREEMPTION",
         ),
-        (
-            CLUSTER_QUEUES,
-            {"flavorFungibility": {"whenCanPreempt": "MayStopSearch"}},
-            "spec.flavorFungibility.whenCanPreempt",
-            "NO_PREEMPTION",
-        ),
-        (
-            CLUSTER_QUEUES,
-            {"flavorFungibility": {"preference": "PreemptionOverBorrowing"}},
-            "spec.flavorFungibility.preference",
-            "NO_PREEMPTION",
-        ),
         (CLUSTER_QUEUES, {"fairSharing": {"weight": "500m"}}, "spec.fairSharing", "NO_FAIR_SHARING"),
         (
             CLUSTER_QUEUES,

@@ -143,17 +143,17 @@ class ApiServer:
             return self._verb(call) if call.name else await self._collection(call)
         large = self._large.covers(call)
         limited, warnings = LimitedRequest(on_loop=not large), list(call.warnings)
-        preparations = MAX_PREPARATIONS if large else 0
+        attempts = MAX_PREPARATIONS if large else 0
         for _ in range(MAX_STARTS):
             try:
                 with limited:
-                    if not preparations:
+                    if not attempts:
                         return self._verb(call) if call.name else await self._collection(call)
                     data = await self._large.write(call)
                 if data is not None:
                     created = call.created or call.request.method == "POST"
                     return self._shown(call, 201 if created else 200, data)
-                preparations -= 1
+                attempts -= 1
             except NeedsWorkerProcess as long:
                 limited.answers = limited.answers or {}
                 if long.work is not None:

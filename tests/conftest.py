@@ -31,6 +31,21 @@ NEEDS = {
 }
 
 
+# Where the tests that take longest are, longest first. They begin first, so that no worker ends long after the others.
+LONGEST = (
+    "tests/control_plane/jobs/",
+    "tests/control_plane/",
+    "tests/contract/test_property.py",
+    "tests/local/cli/",
+    "tests/local/cluster/",
+    "tests/local/test_readme.py",
+    "tests/local/agent/",
+    "tests/simulation/",
+    "tests/local/queue/",
+    "tests/unit/lifecycle/",
+)
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Tests wait for processes and servers more than they compute."""
     return 2 * (os.cpu_count() or 1)
@@ -50,8 +65,14 @@ def leave_out_cgroups(config: pytest.Config, items: list[pytest.Item]) -> None:
         config.hook.pytest_deselected(items=affected)
 
 
+def start_rank(item: pytest.Item) -> int:
+    """The position of the test's folder in LONGEST; all others come after these."""
+    return next((place for place, path in enumerate(LONGEST) if item.nodeid.startswith(path)), len(LONGEST))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     leave_out_cgroups(config, items)
+    items.sort(key=start_rank)
     reasons = {name: missing() for name, missing in NEEDS.items()}
     for item in items:
         for name, reason in reasons.items():

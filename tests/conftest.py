@@ -1,4 +1,6 @@
-"""What needs kubectl or a control plane is skipped visibly where it is missing; under CI a skip is a failure."""
+"""Settings of all suites. A test that needs kubectl or a control plane is skipped where these are missing; under CI a
+skip is a failure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tests.control_plane.fixtures import control_plane, controllers
 
 __all__ = ["control_plane", "controllers"]  # one real server for all suites
 
-# A busy machine is no failure of the code under test; and under CI the same commit is asked the same questions.
+# No deadlines, since the machine may be busy; under CI the same commit is tested with the same examples.
 settings.register_profile(
     "sluice",
     deadline=None,
@@ -47,12 +49,12 @@ LONGEST = (
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Tests wait for processes and servers more than they compute."""
+    """Two workers per processor, because tests wait for processes and servers more than they compute."""
     return 2 * (os.cpu_count() or 1)
 
 
 def kubectl() -> str | None:
-    """The kubectl to test with: that on PATH, else the one of `make control-plane`."""
+    """The kubectl to test with: the one on PATH, else the one that `make control-plane` built."""
     found = provide.find("kubectl")
     return shutil.which("kubectl") or (str(found) if found else None)
 

@@ -27,7 +27,7 @@ def test_a_rule_about_a_change_is_asked_only_when_there_is_one() -> None:
     assert told(rules, {"size": 1}, {"size": 2}) == [("size", "Invalid value: 1: must not shrink")]
 
 
-def test_an_optional_old_value_is_asked_for_on_creation_too() -> None:
+def test_a_transition_rule_with_optional_old_self_is_evaluated_on_create() -> None:
     rules = schema(rule="oldSelf.hasValue() || self == 0", optionalOldSelf=True, message="starts at 0")
     assert told(rules, {"size": 1}) == [("size", "Invalid value: 1: starts at 0")]
     assert told(rules, {"size": 1}, {"size": 0}) == []
@@ -71,7 +71,7 @@ def test_a_rule_names_the_reason(reason: str, message: str) -> None:
     assert told(schema(rule="false", message="no", reason=reason), {"size": 1}) == [("size", message)]
 
 
-def test_a_field_path_moves_the_error() -> None:
+def test_a_field_path_sets_the_path_of_the_error() -> None:
     rule = {"rule": "false", "message": "no", "fieldPath": ".spec.size"}
     assert told({"type": "object", "x-kubernetes-validations": [rule]}, {}) == [("spec.size", "Invalid value: no")]
 

@@ -36,8 +36,8 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH, Request
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
-from tests.control_plane.jobs.arena import BUILT_IN, OURS, SIDES, Arena
-from tests.control_plane.jobs.rivals import JOB_CONTROLLER, Rival, built_in, ours
+from tests.control_plane.jobs.controller_processes import JOB_CONTROLLER, ControllerProcess, built_in, ours
+from tests.control_plane.jobs.shared_server import BUILT_IN, OURS, SIDES, SharedServer
 from tests.control_plane.server import ControlPlane
 
 Json = Any
@@ -128,23 +128,23 @@ class Bench:
         rival_context = (
             ours(self._plane, {"manage": "ManagedBy"}) if side == OURS else built_in(self._plane, JOB_CONTROLLER)
         )
-        with rival_context as rival:
+        with rival_context as controller:
             observer = Runtime(self._transport, SystemClock(), Random(1))
             jobs, pods = observer.cache(JOBS, JobHead), observer.cache(PODS, PodHead)
             async with observer:
                 await observer.client.create(NAMESPACES, "", {"metadata": {"name": namespace}})
                 await asyncio.sleep(1.0)  # the controller has started
-                result = await self._measure(observer.client, rival, side, case, namespace, jobs, pods)
+                result = await self._measure(observer.client, controller, side, case, namespace, jobs, pods)
                 await self._clear(observer.client, namespace, pods.values())
                 return result
 
     async def _measure(
-        self, client: Client, rival: Rival, side: str, case: Case, namespace: str, jobs: Any, pods: Any
+        self, client: Client, controller: ControllerProcess, side: str, case: Case, namespace: str, jobs: Any, pods: Any
     ) -> Result:
         result = Result()
-        before, cpu = await self._writes(), rival.cpu_seconds()
+        before, cpu = await self._writes(), controller.cpu_seconds()
         began = time.perf_counter()
-        body = Arena.manifest(side, case.spec, {}, {}, {})
+        body = SharedServer.manifest(side, case.spec, {}, {}, {})
         names = [f"job-{number}" for number in range(case.jobs)]
 
         async def submit(name: str) -> None:
@@ -160,8 +160,8 @@ class Bench:
             _until(jobs, lambda: sum(job.ended for job in jobs.values()) == case.jobs),
         )
         result.finished = time.perf_counter() - began
-        result.cpu = rival.cpu_seconds() - cpu
-        result.memory = rival.peak_memory()
+        result.cpu = controller.cpu_seconds() - cpu
+        result.memory = controller.peak_memory()
         await asyncio.sleep(0.5)  # Events may still be under way
         after = await self._writes()
         result.writes = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in ("pods", "jobs", "events")}
@@ -202,7 +202,7 @@ class Bench:
         async with observer:
             client = observer.client
             await client.create(NAMESPACES, "", {"metadata": {"name": namespace}})
-            body = Arena.manifest(OURS, {**case.spec, "suspend": True}, {}, {}, {})
+            body = SharedServer.manifest(OURS, {**case.spec, "suspend": True}, {}, {}, {})
             job = await client.create(JOBS, namespace, body, type=Job)  # no controller runs
 
             async def create(index: int) -> None:

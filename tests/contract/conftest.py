@@ -14,7 +14,7 @@ from queue_manager.engine.client import Client
 from tests.contract import servers
 from tests.contract.servers import Server
 from tests.contract.session import Recording, Session
-from tests.control_plane.emptying import remove_all
+from tests.control_plane.cleanup import remove_all
 
 WORK = (JOBS, PODS)
 BOTH = ["embedded", pytest.param("real", marks=pytest.mark.control_plane)]

@@ -27,7 +27,7 @@ from tests.contract.conftest import WORK
 from tests.contract.normal import MICRO_TIME, TEMPLATE, TIME, UUID
 from tests.contract.servers import Server
 from tests.control_plane import provide
-from tests.control_plane.emptying import remove_all
+from tests.control_plane.cleanup import remove_all
 from tests.control_plane.server import ControlPlane
 
 COLLECTED = True

@@ -1,4 +1,4 @@
-"""`sluice manager` as a process of its own, and how to wait for things."""
+"""`sluice manager` as a process of its own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def until(condition: Callable[[], Awaitable[object]], what: str, seconds: 
 
 
 async def refusal(*flags: str, kubeconfig: Path | None = None) -> str:
-    """Start it, expect that it does not; returns what it says, less its name."""
+    """Run a manager that cannot start; returns its message without the program's name."""
     chosen = () if kubeconfig is None else ("--kubeconfig", str(kubeconfig))
     command = [*SLUICE, "manager", "--metrics-port", "0", *chosen, *flags]
     done = await asyncio.to_thread(
@@ -53,19 +53,19 @@ async def refusal(*flags: str, kubeconfig: Path | None = None) -> str:
 
 
 class Manager:
-    """A running `sluice manager`; what it writes is in `lines` (stdout) and the file `log` (stderr)."""
+    """A running `sluice manager`; its output is in `lines` (stdout) and in the file `log` (stderr)."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self.process = process
         self.log = log
         self.lines: list[str] = []
         self.ready_seconds = 0.0
-        self.may_be_forbidden = False  # an API server that has just started knows no roles yet
+        self.may_be_forbidden = False  # an API server that has just started does not know the roles yet
         self.url = ""
 
     @classmethod
     async def start(cls, kubeconfig: Path, *flags: str, config: str = ALL_JOBS, until: str = "ready") -> Manager:
-        """Start it and wait until it says so."""
+        """Start it and wait until it prints `until`."""
         began = time.monotonic()
         folder = kubeconfig.parent
         (folder / "config.yaml").write_text(config)
@@ -95,12 +95,12 @@ class Manager:
         raise AssertionError("the manager did not start:\n" + "\n".join([*self.lines, self.log.read_text()]))
 
     async def get(self, path: str) -> tuple[int, str]:
-        """A probe: status and text."""
+        """Status and text of a probe."""
         async with aiohttp.ClientSession() as session, session.get(self.url + path) as answer:
             return answer.status, await answer.text()
 
     async def metric(self, series: str) -> float:
-        """The value of a series, 0 if there is none."""
+        """The value of a series, 0 if it is absent."""
         _, text = await self.get("/metrics")
         for line in text.splitlines():
             if line.startswith(series + " "):
@@ -108,7 +108,9 @@ class Manager:
         return 0.0
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
-        """Ask it to stop; seconds until it had. It must say 0 and not have been surprised by anything."""
+        """Ask it to stop; returns the seconds that it took. Its exit code must be 0 and its log without unexpected
+        errors.
+        """
         began = time.monotonic()
         if self.process.returncode is None:
             self.process.send_signal(number)
@@ -127,14 +129,14 @@ class Manager:
         return took
 
     def memory(self) -> int:
-        """Peak, in bytes."""
+        """Peak resident memory in bytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         found = re.search(r"VmHWM:\s+(\d+) kB", status)
         assert found is not None
         return int(found[1]) * 1024
 
     async def end(self) -> int | None:
-        """Its exit code, once it has ended by itself."""
+        """The exit code, once the process has ended by itself."""
         async with asyncio.timeout(PATIENCE):
             await self.process.communicate()
         return self.process.returncode

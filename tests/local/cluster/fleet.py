@@ -14,8 +14,8 @@ from queue_manager.api.resources import NODES
 from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.local.first_queue import create_first_queue
+from tests.control_plane.cleanup import clear, remove_all
 from tests.control_plane.conftest import ROOT, SLUICE
-from tests.control_plane.emptying import clear, remove_all
 from tests.control_plane.server import ControlPlane
 
 # On a cluster the built-in Job controller has the Jobs, unless told otherwise; here there is none.

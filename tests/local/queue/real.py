@@ -27,7 +27,7 @@ from queue_manager.local.server.admission_chain import AdmissionPlugin
 from queue_manager.simulation.kubelet import Kubelet, Script
 from queue_manager.wiring import QueueManager, attach_queue_controllers
 from tests.control_plane import webhooks
-from tests.control_plane.emptying import clear, forget_events
+from tests.control_plane.cleanup import clear, forget_events
 from tests.control_plane.server import ControlPlane
 from tests.control_plane.webhooks import Webhooks
 

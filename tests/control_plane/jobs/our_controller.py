@@ -1,7 +1,7 @@
-"""Our Job controller alone, as a process: python -m tests.control_plane.jobs.ours KUBECONFIG PORT OPTIONS
+"""Our Job controller as a process: python -m tests.control_plane.jobs.our_controller KUBECONFIG PORT OPTIONS
 
-OPTIONS are those of JobControllerOptions, as JSON. /healthz answers once the caches are filled, /metrics has
-the metrics. Ends with its standard input.
+OPTIONS are those of JobControllerOptions, as JSON. /healthz answers once the caches are filled, /metrics serves the
+metrics. The process ends when its standard input is closed.
 """
 
 from __future__ import annotations

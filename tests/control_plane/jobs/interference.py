@@ -1,5 +1,5 @@
-"""Histories in which somebody else's hands are in a Job's affairs: themes (themes.py) of what neither the Job's owner
-nor a kubelet does in an ordinary life of a pod, and of fields that are rarely edited.
+"""Themes (themes.py) of what neither the Job's owner nor a kubelet does in an ordinary life of a pod, and of fields
+that are rarely edited.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 from tests.control_plane.jobs.history import Step, do
-from tests.control_plane.jobs.picture import PREFIX
+from tests.control_plane.jobs.snapshot import PREFIX
 from tests.control_plane.jobs.themes import (
     ANY,
     CODES,
@@ -43,8 +43,9 @@ def _any_spec(draw: st.DrawFn, most: int = 4) -> Spec:
 
 @st.composite
 def held(draw: st.DrawFn) -> Theme:
-    """Pods, and the Job itself, that a foreign finalizer keeps after their deletion. Deletions only where they are no
-    failures yet: the wait for a replacement is in the way of what comes after."""
+    """Pods and the Job itself, kept after their deletion by a foreign finalizer. Deletions happen only where they are
+    no failures yet: the wait for a replacement would delay the later steps.
+    """
     spec = _any_spec(draw)
     spec["podReplacementPolicy"] = "Failed"
     return (
@@ -78,8 +79,9 @@ def held(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def ownership(draw: st.DrawFn) -> Theme:
-    """Owner references that somebody edits: no longer a controller, another's, one more; and pods with one from the
-    start that the Job never made. No suspension, see DIFFERENCES.md."""
+    """Edited owner references: no longer a controller, another owner's, one more; and pods with an owner reference that
+    the Job never made. No suspension, see job_controller/DIFFERENCES.md.
+    """
     spec = _any_spec(draw)
     if draw(st.booleans()):
         spec |= draw(manual())
@@ -117,8 +119,9 @@ def ownership(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def phases(draw: st.DrawFn) -> Theme:
-    """Phases that a kubelet never reports: Unknown, an end without a container, an end taken back or reversed. Of an
-    index that is settled no end is taken back, see DIFFERENCES.md."""
+    """Phases that a kubelet never reports: Unknown, a terminal phase without an ended container, a terminal phase that
+    is reset or reversed. The phase of a settled index is not reset, see job_controller/DIFFERENCES.md.
+    """
     spec = _any_spec(draw)
     ends = ["Succeeded", "Failed"]
     anything = st.sampled_from(["Pending", "Running", "Unknown", *ends])
@@ -153,7 +156,7 @@ def phases(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def templates(draw: st.DrawFn) -> Theme:
-    """What may be edited in the template of a suspended Job, when, and with which pods it goes on."""
+    """What may be edited in the template of a suspended Job, when, and which pods it resumes with."""
     spec = _any_spec(draw)
     if draw(st.booleans()):
         spec["suspend"] = True
@@ -197,11 +200,10 @@ def templates(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def forgeries(draw: st.DrawFn) -> Theme:
-    """Somebody writes into the status what a controller alone should: indexes, conditions, UIDs of real pods.
+    """Status fields written by a user that only a controller should write: indexes, conditions, UIDs of real pods.
 
-    Not what sends the built-in controller round in circles (Suspended=False, which it cannot put right), not the number
-    of completed indexes, which it puts right only with the next change, and not UIDs of pods that run, see
-    DIFFERENCES.md.
+    Left out, see job_controller/DIFFERENCES.md: what makes the built-in controller write without end (Suspended=False),
+    the number of completed indexes, which it corrects only with the next change, and UIDs of running pods.
     """
     spec = _any_spec(draw)
     if "completionMode" in spec and draw(st.integers(0, 2)) == 0:
@@ -282,7 +284,7 @@ def sidecars(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def deadlines(draw: st.DrawFn) -> Theme:
-    """Deadlines that pass: with pods that run, terminate or are replaced, while suspended, and at the resumption."""
+    """Deadlines that pass while pods run, terminate or are replaced, during a suspension, and at the resumption."""
     spec = _any_spec(draw)
     if draw(st.integers(0, 2)) == 0:
         spec["suspend"] = True
@@ -310,7 +312,7 @@ def deadlines(draw: st.DrawFn) -> Theme:
     )
 
 
-MEDDLING: tuple[Callable[[], st.SearchStrategy[Theme]], ...] = (
+INTERFERENCE: tuple[Callable[[], st.SearchStrategy[Theme]], ...] = (
     held,
     ownership,
     phases,

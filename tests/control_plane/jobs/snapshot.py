@@ -1,4 +1,4 @@
-"""What can be seen of a Job and its pods, without what must differ: names, uids, times, the finalizer's name."""
+"""The comparable part of a Job and its pods: without names, uids, times and the name of the finalizer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OWN_EVENTS = (EVENT_INDEX_NEVER_FAILS, EVENT_POD_ANNOTATION_IGNORED)
 
 
 class Seen(Object):
-    """An object with all that stands in it."""
+    """An object with its fields as a tree."""
 
     spec: dict[str, Json] = msgspec.field(default_factory=dict)
     status: dict[str, Json] = msgspec.field(default_factory=dict)
@@ -32,7 +32,7 @@ class Regarding(Record):
     kind: str = ""
 
 
-class Told(Object):
+class SeenEvent(Object):
     """An Event."""
 
     type: str = ""
@@ -43,12 +43,14 @@ class Told(Object):
 
 
 def seen(tree: Json) -> Seen:
-    """A tree as an object."""
+    """Decode a tree as an object."""
     return msgspec.convert(tree, Seen)
 
 
 def of(job: Seen | None, pods: Iterable[Seen]) -> dict[str, Json]:
-    """One picture of one moment. Pods come as a sorted list of texts: they are interchangeable if alike."""
+    """The comparable state of a Job and its pods at one moment. Pods are a sorted list of texts, since equal pods are
+    interchangeable.
+    """
     return {"job": _job(job), "pods": sorted(_pod(pod) for pod in pods)}
 
 
@@ -97,7 +99,7 @@ def _pod(pod: Seen) -> str:
 
 
 def _plan(pod: Seen) -> Json:
-    """What a Job may change in its template, or its controller in a pod."""
+    """The part of a pod that a Job may change in its template, or its controller in the pod."""
     spec = {name: pod.spec[name] for name in ("nodeSelector", "tolerations", "schedulingGates") if name in pod.spec}
     for group in ("initContainers", "containers"):
         spec[group] = [[c.get("image"), c.get("resources"), _variables(pod, c)] for c in pod.spec.get(group, ())]
@@ -105,7 +107,7 @@ def _plan(pod: Seen) -> Json:
 
 
 def _variables(pod: Seen, container: Json) -> Json:
-    """The variables of a container. The built-in controller lets that of the index refer to the label of the pod."""
+    """Environment variables of a container. The built-in controller sets that of the index from the pod's label."""
     reference = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
     index = {"name": INDEX_VARIABLE, "value": pod.metadata.labels.get(COMPLETION_INDEX)}
     env = container.get("env")
@@ -113,13 +115,13 @@ def _variables(pod: Seen, container: Json) -> Json:
 
 
 def without_names(text: str, namespace: str) -> str:
-    """Names of pods lose their five random characters, the namespace its name."""
+    """The text without the random suffixes of pod names and without the namespace's name."""
     text = text.replace(f"{namespace}/", "NS/").replace(f'"{namespace}"', '"NS"')
     return re.sub(r"\b(job|job-\d+)-[bcdfghjklmnpqrstvwxz2456789]{5}\b", r"\1-xxxxx", text)
 
 
-def events(found: Iterable[Told], namespace: str) -> dict[str, int]:
-    """How often each Event about the Job was recorded, without those that only our controller knows."""
+def events(found: Iterable[SeenEvent], namespace: str) -> dict[str, int]:
+    """How often each Event about the Job was recorded, without those that only our controller records."""
     counts: Counter[str] = Counter()
     for event in found:
         if event.involved_object.kind == "Job" and event.reason not in OWN_EVENTS:
@@ -128,7 +130,7 @@ def events(found: Iterable[Told], namespace: str) -> dict[str, int]:
 
 
 def differences(theirs: Json, ours: Json, path: str = "") -> Iterator[str]:
-    """Where two pictures differ, one line each."""
+    """The differences of two snapshots, one line each."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for name in dict.fromkeys((*theirs, *ours)):
             yield from differences(theirs.get(name), ours.get(name), f"{path}.{name}" if path else name)

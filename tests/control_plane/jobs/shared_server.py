@@ -1,9 +1,9 @@
-"""One API server on which the built-in Job controller and ours work side by side, and somebody who watches.
+"""One API server on which the built-in Job controller and ours work side by side, and an observer.
 
-Jobs are told apart by spec.managedBy. When is a Job at rest? When nothing in its namespace has changed for QUIET
-seconds, and the canary of its controller (canary.py) has been answered in a round that began after the last change.
-So a controller that is slow, or down, is waited for. What it tries again after an error is not seen by this: the
-player (match.py) waits further where the two sides are not alike.
+Jobs belong to one of the controllers by spec.managedBy. A Job is at rest when nothing in its namespace has changed for
+QUIET_SECONDS and the canary of its controller (canary.py) was answered in a round that began after the last change: a
+controller that is slow or down is waited for. Retries after an error are not visible here: lockstep.py waits longer
+where the two sides differ.
 """
 
 from __future__ import annotations
@@ -19,13 +19,20 @@ from queue_manager.api.resources import EVENTS, JOBS, NAMESPACES, PODS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
-from tests.control_plane.jobs.canary import BEAT, Canary
-from tests.control_plane.jobs.picture import Seen, Told
-from tests.control_plane.jobs.rivals import GARBAGE_COLLECTOR, JOB_CONTROLLER, Rival, built_in, job_counters, ours
+from tests.control_plane.jobs.canary import POLL_SECONDS, Canary
+from tests.control_plane.jobs.controller_processes import (
+    GARBAGE_COLLECTOR,
+    JOB_CONTROLLER,
+    ControllerProcess,
+    built_in,
+    job_counters,
+    ours,
+)
+from tests.control_plane.jobs.snapshot import Seen, SeenEvent
 from tests.control_plane.server import ControlPlane
 
 Json = Any
-QUIET = 1.5  # seconds
+QUIET_SECONDS = 1.5
 BUILT_IN, OURS = "built-in", "ours"
 SIDES = (BUILT_IN, OURS)
 JOB = "job"
@@ -36,53 +43,53 @@ def connect(plane: ControlPlane) -> HttpTransport:
     return HttpTransport(plane.url, token=plane.token, ssl=plane.ssl_context())
 
 
-class Arena:
-    """Use `Arena.open`."""
+class SharedServer:
+    """Use `SharedServer.open`."""
 
     def __init__(self, plane: ControlPlane, observer: Runtime) -> None:
         self.plane = plane
         self.user = observer.client
         self.jobs = observer.cache(JOBS, Seen)
         self.pods = observer.cache(PODS, Seen)
-        self._events = observer.cache(EVENTS, Told)
+        self._events = observer.cache(EVENTS, SeenEvent)
         self._touched: dict[str, float] = {}
-        self._told = 0.0  # when the last Event came
-        self._rested_after = 0.0  # rest counts from here: a controller has just started
+        self._last_event = 0.0  # loop time of the last Event
+        self._rested_after = 0.0  # rest is measured from here: a controller has just started
         self._canaries: dict[str, Canary] = {}
-        self._steps = 0  # that are being taken now
+        self._steps = 0  # in progress
         self._may_step = asyncio.Event()
         self._may_step.set()
-        self._nobody_steps = asyncio.Event()
+        self._no_step = asyncio.Event()
         self._stack = contextlib.ExitStack()
-        self._rivals: dict[str, Rival] = {}
+        self._controllers: dict[str, ControllerProcess] = {}
         for cache in (self.pods, self._events):
             cache.index(_IN_NAMESPACE, lambda found: (found.metadata.namespace,))
-        self._events.subscribe(self._tell)
+        self._events.subscribe(self._note_event)
         for cache in (self.jobs, self.pods):
             cache.subscribe(self._touch)
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, plane: ControlPlane) -> AsyncIterator[Arena]:
+    async def open(cls, plane: ControlPlane) -> AsyncIterator[SharedServer]:
         transport = connect(plane)
         try:
             observer = Runtime(transport, SystemClock(), Random(1))
-            arena = cls(plane, observer)
+            shared = cls(plane, observer)
             async with observer:
                 try:
-                    await arena.start()
-                    yield arena
+                    await shared.start()
+                    yield shared
                 finally:
-                    for canary in arena._canaries.values():
+                    for canary in shared._canaries.values():
                         canary.cancel()
-                    arena.stop()
+                    shared.stop()
         finally:
             await transport.close()
 
     # --- the two controllers ---
 
     async def start(self) -> None:
-        """Both of them. Starting waits for processes: not on the loop."""
+        """Start both controllers. Starting waits for processes, so it runs in a thread."""
         await asyncio.to_thread(self._spawn)
         self._rested_after = asyncio.get_running_loop().time()
         for side in SIDES:
@@ -91,18 +98,18 @@ class Arena:
 
     def _spawn(self) -> None:
         options = {"manage": "ManagedBy"}
-        self._rivals = {
+        self._controllers = {
             BUILT_IN: self._stack.enter_context(built_in(self.plane, JOB_CONTROLLER, GARBAGE_COLLECTOR)),
             OURS: self._stack.enter_context(ours(self.plane, options)),
         }
 
     def stop(self) -> None:
-        """Both die."""
+        """Kill both controllers."""
         self._stack.close()
 
     @contextlib.asynccontextmanager
     async def step(self) -> AsyncIterator[None]:
-        """Something happens in here, and comes to rest. Controllers are not restarted meanwhile."""
+        """A step of a history happens in this block. Controllers are not restarted meanwhile."""
         await self._may_step.wait()
         self._steps += 1
         try:
@@ -110,36 +117,38 @@ class Arena:
         finally:
             self._steps -= 1
             if not self._steps:
-                self._nobody_steps.set()
+                self._no_step.set()
 
     async def restart(self) -> None:
-        """Both forget everything, between any two steps of all histories that are played.
+        """Restart both controllers between two steps of all histories that are played.
 
-        What a controller leaves behind that dies in the midst of a sync is another question: the built-in one loses
-        failures then, see DIFFERENCES.md.
+        A controller that dies in the middle of a sync is another question: the built-in one loses failures then, see
+        job_controller/DIFFERENCES.md.
         """
         self._may_step.clear()
         try:
             while self._steps:
-                self._nobody_steps.clear()
-                await self._nobody_steps.wait()
-            while asyncio.get_running_loop().time() - self._told < QUIET:
-                await asyncio.sleep(BEAT)  # Events are written later than all else
+                self._no_step.clear()
+                await self._no_step.wait()
+            while asyncio.get_running_loop().time() - self._last_event < QUIET_SECONDS:
+                await asyncio.sleep(POLL_SECONDS)  # Events are written after everything else
             self.stop()
             await self.start()
         finally:
             self._may_step.set()
 
-    def trouble(self, side: str) -> str:
-        """What a controller says, for one that does not do what it should."""
-        rival = self._rivals[side]
-        return f"its exit status is {rival.process.poll()}, its log ends with:\n{rival.log.read_text()[-3000:]}"
+    def last_log(self, side: str) -> str:
+        """Exit status and last log lines of a controller, for an error message."""
+        controller = self._controllers[side]
+        return (
+            f"its exit status is {controller.process.poll()}, its log ends with:\n{controller.log.read_text()[-3000:]}"
+        )
 
     def counters(self) -> dict[str, dict[str, float]]:
-        """What both have counted since their start."""
-        return {side: job_counters(rival.metrics()) for side, rival in self._rivals.items()}
+        """The counters of both controllers since their start."""
+        return {side: job_counters(controller.metrics()) for side, controller in self._controllers.items()}
 
-    # --- what is where ---
+    # --- objects ---
 
     @staticmethod
     def finalizer(side: str) -> str:
@@ -167,7 +176,7 @@ class Arena:
     def pods_in(self, namespace: str) -> list[Seen]:
         return self.pods.lookup(_IN_NAMESPACE, namespace)
 
-    def events_in(self, namespace: str) -> list[Told]:
+    def events_in(self, namespace: str) -> list[SeenEvent]:
         return self._events.lookup(_IN_NAMESPACE, namespace)
 
     # --- rest ---
@@ -177,20 +186,20 @@ class Arena:
         if obj is not None:
             self._touched[obj.metadata.namespace] = asyncio.get_running_loop().time()
 
-    def _tell(self, old: Told | None, new: Told | None) -> None:
-        self._told = asyncio.get_running_loop().time()
+    def _note_event(self, old: SeenEvent | None, new: SeenEvent | None) -> None:
+        self._last_event = asyncio.get_running_loop().time()
 
     def touch(self, namespace: str) -> None:
         self._touched[namespace] = asyncio.get_running_loop().time()
 
     async def rest(self, namespace: str, side: str) -> None:
-        """Until nothing has changed for a while and the controller has answered to something later."""
+        """Wait until nothing has changed for a while and the controller has answered to a later round of its canary."""
         loop = asyncio.get_running_loop()
         canary = self._canaries[side]
         while True:
             canary.check()
             since = max(self._touched.get(namespace, 0.0), self._rested_after)
-            left = since + QUIET - loop.time()
+            left = since + QUIET_SECONDS - loop.time()
             if left <= 0 and canary.answered > since:
                 return
-            await asyncio.sleep(max(left, BEAT))
+            await asyncio.sleep(max(left, POLL_SECONDS))

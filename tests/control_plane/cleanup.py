@@ -1,4 +1,4 @@
-"""Takes away what tests have left on the real server, so that no test has to live with another's objects."""
+"""Removes what tests have left on the real server, so that no test depends on another."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from queue_manager.api.resources import (
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError, Request
 
-WORK = (JOBS, WORKLOADS, PODS)  # what a manager would take for its own
+WORK = (JOBS, WORKLOADS, PODS)  # what a manager acts on
 QUEUES = (LOCAL_QUEUES, CLUSTER_QUEUES, RESOURCE_FLAVORS, COHORTS, WORKLOAD_PRIORITY_CLASSES, ADMISSION_CHECKS)
-SURROUNDINGS = (LIMIT_RANGES, RUNTIME_CLASSES)  # of pods
+SURROUNDINGS = (LIMIT_RANGES, RUNTIME_CLASSES)  # they change pods
 
 
 async def clear(api: Client) -> None:
-    """Remove work, queues and what changes pods, from all namespaces: a manager runs every Job it sees."""
+    """Remove Jobs, queues and what changes pods from all namespaces: a manager acts on every Job that it sees."""
     for resource in (*WORK, *QUEUES, *SURROUNDINGS):
         await remove_all(api, resource)
 
 
 async def remove_all(api: Client, resource: Resource, namespace: str = "") -> None:
-    """Delete all objects of a namespace, or of all for "", and whatever keeps them. Of a kind not installed: none."""
+    """Delete all objects of a namespace, or of all for "", with their finalizers; none if the kind is not installed."""
     try:
         found = await api.list(resource, namespace)
     except ApiError as error:

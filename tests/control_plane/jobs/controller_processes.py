@@ -1,4 +1,4 @@
-"""The two Job controllers as child processes: health, metrics, CPU and memory of each."""
+"""The two Job controllers as child processes, with their health, metrics, CPU and memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.control_plane import provide
 from tests.control_plane.server import ControlPlane, free_ports
 
-READY_WITHIN = 60.0  # seconds
+READY_SECONDS = 60.0
 JOB_CONTROLLER = "job-controller"
 GARBAGE_COLLECTOR = "garbage-collector-controller"
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,21 +29,21 @@ Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 @dataclass
-class Rival:
-    """One of them, running."""
+class ControllerProcess:
+    """A running controller."""
 
     process: subprocess.Popen[bytes]
     url: str
     log: Path
 
     def wait_healthy(self) -> None:
-        """Raises RuntimeError with the tail of the log when it does not become healthy."""
-        deadline = time.monotonic() + READY_WITHIN
+        """Wait for /healthz; raises RuntimeError with the end of the log if it does not become healthy."""
+        deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(OSError):
                 if self._get("/healthz") == "ok":
                     return
-            time.sleep(0.05)  # it tells nobody when it is ready
+            time.sleep(0.05)  # readiness can only be polled
         raise RuntimeError(f"{self.log.stem} is not healthy:\n{self.log.read_text()[-2000:]}")
 
     def _get(self, path: str) -> str:
@@ -55,7 +55,7 @@ class Rival:
         return parse_metrics(self._get("/metrics"))
 
     def cpu_seconds(self) -> float:
-        """User and system time so far."""
+        """User and system CPU seconds so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -66,8 +66,8 @@ class Rival:
 
 
 @contextlib.contextmanager
-def built_in(plane: ControlPlane, *controllers: str) -> Iterator[Rival]:
-    """kube-controller-manager with these controllers, its client limits lifted."""
+def built_in(plane: ControlPlane, *controllers: str) -> Iterator[ControllerProcess]:
+    """kube-controller-manager with these controllers, without client-side rate limits."""
     binary = provide.find("kube-controller-manager")
     if binary is None:
         raise RuntimeError("kube-controller-manager is missing; run: make control-plane")
@@ -85,36 +85,36 @@ def built_in(plane: ControlPlane, *controllers: str) -> Iterator[Rival]:
         "--kube-api-burst=10000",
         "--concurrent-job-syncs=20",
     ]
-    with _running(plane, "kube-controller-manager", command, f"https://127.0.0.1:{port}") as rival:
-        yield rival
+    with _running(plane, "kube-controller-manager", command, f"https://127.0.0.1:{port}") as controller:
+        yield controller
 
 
 @contextlib.contextmanager
-def ours(plane: ControlPlane, options: Mapping[str, object]) -> Iterator[Rival]:
+def ours(plane: ControlPlane, options: Mapping[str, object]) -> Iterator[ControllerProcess]:
     """Our controller in a process of its own."""
     (port,) = free_ports(1)
-    module = [sys.executable, "-m", "tests.control_plane.jobs.ours"]
+    module = [sys.executable, "-m", "tests.control_plane.jobs.our_controller"]
     command = [*module, str(plane.kubeconfig), str(port), json.dumps(options)]
-    with _running(plane, "ours", command, f"http://127.0.0.1:{port}") as rival:
-        yield rival
+    with _running(plane, "ours", command, f"http://127.0.0.1:{port}") as controller:
+        yield controller
 
 
 @contextlib.contextmanager
-def _running(plane: ControlPlane, name: str, command: Sequence[str], url: str) -> Iterator[Rival]:
+def _running(plane: ControlPlane, name: str, command: Sequence[str], url: str) -> Iterator[ControllerProcess]:
     log = plane.folder / f"{name}-{url.rsplit(':', 1)[1]}.log"
     with log.open("wb") as sink:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=sink, stderr=sink, cwd=ROOT)
     try:
-        rival = Rival(process, url, log)
-        rival.wait_healthy()
-        yield rival
+        controller = ControllerProcess(process, url, log)
+        controller.wait_healthy()
+        yield controller
     finally:
         process.kill()
         process.communicate()
 
 
 def parse_metrics(text: str) -> Series:
-    """Prometheus' text format."""
+    """Parse Prometheus' text format."""
     series: Series = {}
     for line in text.splitlines():
         found = _SERIES.match(line)
@@ -125,7 +125,7 @@ def parse_metrics(text: str) -> Series:
 
 
 def job_counters(series: Series) -> dict[str, float]:
-    """The counters that say what became of Jobs and pods, by a readable name."""
+    """The counters of finished Jobs and pods, by a readable name."""
     wanted = (
         "job_controller_jobs_finished_total",
         "job_controller_job_pods_finished_total",

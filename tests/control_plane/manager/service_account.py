@@ -1,4 +1,4 @@
-"""Who the manager is on the API server: a service account with exactly the rights of the table."""
+"""The service account of the manager on the API server, with exactly the rights of the permissions table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Account:
     name: str
 
     async def token(self) -> tuple[str, str]:
-        """A token, and the name of the Secret whose deletion makes it invalid (within ten seconds)."""
+        """A token, and the name of the Secret whose deletion makes it invalid within ten seconds."""
         secret = await self.api.create(SECRETS, self.namespace, {"metadata": {"name": f"key-{uuid4().hex[:8]}"}})
         bound = {"kind": "Secret", "apiVersion": "v1", "name": secret["metadata"]["name"]}
         request = {
@@ -45,7 +45,7 @@ class Account:
 
 
 async def account(api: Client, namespace: str, allowed: list[dict[str, Any]] | None = None) -> Account:
-    """A new service account; `allowed` are rules, by default those of all controllers."""
+    """A new service account; `allowed` are its rules, by default those of all controllers."""
     name = f"sluice-{uuid4().hex[:8]}"
     await api.create(ACCOUNTS, namespace, {"metadata": {"name": name}})
     await api.create(ROLES, "", {"metadata": {"name": name}, "rules": rules(ALL) if allowed is None else allowed})
@@ -56,7 +56,7 @@ async def account(api: Client, namespace: str, allowed: list[dict[str, Any]] | N
 
 
 def without(verb: str, resource: str, controllers: Iterable[str] = ALL) -> list[dict[str, Any]]:
-    """The rules of the controllers, less one verb on one resource."""
+    """The rules of the controllers without one verb on one resource."""
     return [
         {**rule, "verbs": [v for v in rule["verbs"] if not (v == verb and rule["resources"] == [resource])]}
         for rule in rules(controllers)
@@ -65,7 +65,7 @@ def without(verb: str, resource: str, controllers: Iterable[str] = ALL) -> list[
 
 
 def write_kubeconfig(path: Path, url: str, user: dict[str, Any], plane: ControlPlane | None = None) -> Path:
-    """A kubeconfig; with a plane its certificate is trusted."""
+    """Write a kubeconfig; with a plane its certificate is trusted."""
     cluster = {"server": url}
     if plane is not None:
         cluster["certificate-authority-data"] = base64.b64encode(plane.ca.read_bytes()).decode()

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from queue_manager.engine.client import Client
-from tests.control_plane.manager.process import Manager, until
+from tests.control_plane.manager.process import Manager
 from tests.control_plane.manager.proxy import Proxy, proxy_to
 from tests.control_plane.manager.scenario import QUICK, Scenario, kubelet
 from tests.control_plane.manager.service_account import account, write_kubeconfig
 from tests.control_plane.server import ControlPlane
+from tests.waiting import until
 
 Start = Callable[..., Awaitable[Manager]]
 

@@ -8,34 +8,18 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
 
-from queue_manager.engine.transport import ApiError
 from tests.control_plane.conftest import ROOT, SLUICE
+from tests.waiting import SECONDS
 
-PATIENCE = 60.0  # seconds; how long a test waits for what must happen
 ALL_JOBS = """apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 jobController:
   manage: All
 """
-
-
-async def until(condition: Callable[[], Awaitable[object]], what: str, seconds: float = PATIENCE) -> None:
-    """Wait until the condition holds; an API error or a missing thing counts as not yet."""
-    deadline = time.monotonic() + seconds
-    why: object = None
-    while time.monotonic() < deadline:
-        try:
-            if await condition():
-                return
-        except (ApiError, OSError, LookupError, aiohttp.ClientError) as error:
-            why = error
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"not within {seconds:.0f} s: {what} {why or ''}")
 
 
 async def refusal(*flags: str, kubeconfig: Path | None = None) -> str:
@@ -79,7 +63,7 @@ class Manager:
                 stderr=stderr,
             )
         manager = cls(process, log)
-        await manager.read_until(until, PATIENCE)
+        await manager.read_until(until, SECONDS)
         manager.ready_seconds = time.monotonic() - began
         return manager
 
@@ -137,7 +121,7 @@ class Manager:
 
     async def end(self) -> int | None:
         """The exit code, once the process has ended by itself."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(SECONDS):
             await self.process.communicate()
         return self.process.returncode
 

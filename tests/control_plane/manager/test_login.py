@@ -13,9 +13,9 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.operator import preflight
 from queue_manager.operator.permissions import ALL
 from queue_manager.operator.renewing_transport import ClusterTransport
-from tests.control_plane.manager.process import until
 from tests.control_plane.manager.service_account import account
 from tests.control_plane.server import ControlPlane
+from tests.waiting import until
 
 pytestmark = pytest.mark.control_plane
 

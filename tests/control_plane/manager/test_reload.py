@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.control_plane.manager.conftest import Start
-from tests.control_plane.manager.process import ALL_JOBS, Manager, until
+from tests.control_plane.manager.process import ALL_JOBS, Manager
 from tests.control_plane.manager.scenario import Scenario, is_true
+from tests.waiting import until
 
 pytestmark = pytest.mark.control_plane
 

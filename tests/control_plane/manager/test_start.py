@@ -18,9 +18,10 @@ from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE, READ,
 from queue_manager.operator.renewing_transport import ClusterTransport
 from tests.control_plane.conftest import install_kinds
 from tests.control_plane.manager.conftest import Start
-from tests.control_plane.manager.process import refusal, until
+from tests.control_plane.manager.process import refusal
 from tests.control_plane.manager.service_account import Account, account, without, write_kubeconfig
 from tests.control_plane.server import ControlPlane, free_ports
+from tests.waiting import until
 
 pytestmark = pytest.mark.control_plane
 

@@ -22,11 +22,12 @@ from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.renewing_transport import ClusterTransport
 from tests.control_plane.conftest import install_kinds
 from tests.control_plane.manager.conftest import Start
-from tests.control_plane.manager.process import ALL_JOBS, Manager, until
+from tests.control_plane.manager.process import ALL_JOBS, Manager
 from tests.control_plane.manager.proxy import WRITES, Proxy
 from tests.control_plane.manager.scenario import Scenario, is_true
 from tests.control_plane.manager.service_account import account, write_kubeconfig
 from tests.control_plane.server import ControlPlane
+from tests.waiting import until
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("running_pods")]
 

@@ -12,8 +12,8 @@ from queue_manager.api.resources import JOBS, NAMESPACES
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.control_plane.manager.conftest import Start
-from tests.control_plane.manager.process import until
 from tests.control_plane.manager.scenario import QUICK, Scenario, is_true, one_job
+from tests.waiting import until
 
 pytestmark = pytest.mark.control_plane
 

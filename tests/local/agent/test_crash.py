@@ -15,8 +15,8 @@ from queue_manager.api.resources import PODS
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.status import PREEMPTED, Termination
-from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running, state, terminated
+from tests.waiting import until
 
 UNTIL_TOLD = "echo $$ >>starts; while ! [ -e stop ]; do sleep 0.02; done; exit 7"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from queue_manager.api.resources import PODS
-from tests.local.agent.waiting import until
 from tests.local.agent.world import World, condition, running, terminated, waiting
+from tests.waiting import until
 
 
 async def test_a_command_that_succeeds_makes_a_succeeded_pod(world: World) -> None:

@@ -18,8 +18,8 @@ from queue_manager.local.agent.limits import Limits, limits_of
 from queue_manager.local.agent.memory import by_container
 from queue_manager.local.agent.oom_killer import OomKiller
 from queue_manager.simulation.virtual import run_virtual
-from tests.local.agent.waiting import until
 from tests.local.agent.world import World, running, state, terminated
+from tests.waiting import until
 
 MI = 1 << 20
 PYTHON = shlex.quote(sys.executable)

@@ -12,8 +12,8 @@ from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.agent.logs import PIECE, LogFiles, LogIndexer
 from queue_manager.local.errors import StatusError
 from queue_manager.local.pod_logs import LogOptions
-from tests.local.agent.waiting import until
 from tests.local.agent.world import World, running
+from tests.waiting import until
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 POD: dict[str, Any] = {

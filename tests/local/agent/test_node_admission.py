@@ -20,8 +20,8 @@ from queue_manager.local.agent.node_admission import (
 )
 from queue_manager.local.node_registration import node_specs
 from queue_manager.scheduling.amounts import Amounts
-from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running
+from tests.waiting import until
 
 MI = 1 << 20
 NODE: Amounts = {"cpu": 4000, "memory": 1000 * MI, "pods": 3}

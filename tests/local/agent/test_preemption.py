@@ -6,8 +6,8 @@ import pytest
 
 from queue_manager.api.resources import PODS, PRIORITY_CLASSES
 from queue_manager.engine.transport import ApiError
-from tests.local.agent.waiting import until
 from tests.local.agent.world import World, condition, running
+from tests.waiting import until
 
 FOREVER = "sleep 1000"
 SLOW = "trap '' TERM; touch trapped; while :; do sleep 0.05; done"  # uses its whole grace period

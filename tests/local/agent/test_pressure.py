@@ -24,8 +24,8 @@ from queue_manager.local.agent.worker import PodWorker
 from queue_manager.local.node_registration import node_specs
 from queue_manager.scheduling.amounts import Amounts
 from queue_manager.simulation.virtual import run_virtual
-from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running, terminated
+from tests.waiting import until
 
 MI = 1 << 20
 PYTHON = shlex.quote(sys.executable)

@@ -17,7 +17,7 @@ import pytest
 
 from queue_manager.local.agent import supervisor, sweep
 from queue_manager.local.agent.layout import Layout, RunFiles
-from tests.local.agent.waiting import until
+from tests.waiting import until
 
 
 @pytest.fixture

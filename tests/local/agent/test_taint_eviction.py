@@ -10,8 +10,8 @@ import pytest
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH
 from queue_manager.local.controllers.taint_eviction import Tainted, evicted_at, no_execute
-from tests.local.agent.waiting import until
 from tests.local.agent.world import World, condition, running
+from tests.waiting import until
 
 FOREVER = "sleep 1000"
 T0 = datetime(2026, 1, 1, tzinfo=UTC)

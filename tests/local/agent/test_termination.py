@@ -13,8 +13,8 @@ import pytest
 from queue_manager.api.resources import PODS
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.layout import Layout
-from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running, state, terminated
+from tests.waiting import until
 
 POLITE = "trap 'echo bye; exit 0' TERM; touch ready; while :; do sleep 0.02; done"
 STUBBORN = "trap '' TERM; touch ready; while :; do sleep 0.02; done"

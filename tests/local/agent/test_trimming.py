@@ -13,8 +13,8 @@ from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.agent.logs import LogIndexer
 from queue_manager.local.agent.trimming import KEPT, PIECE, STEP
 from tests.local.agent.test_logs import read, wrote
-from tests.local.agent.waiting import until
 from tests.local.agent.world import World
+from tests.waiting import until
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 LINE = 64  # bytes, the newline included

@@ -30,7 +30,7 @@ from queue_manager.local.priority import PodPriority
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store, StoredChange
-from tests.local.agent.waiting import until
+from tests.waiting import until
 
 Tree = dict[str, Any]
 
@@ -92,7 +92,7 @@ class World:
             found[:] = [await self.pod(name)]
             return bool(holds(found[0]))
 
-        await until(look, seconds)
+        await until(look, seconds=seconds)
         return found[0]
 
     async def over(self, name: str = "pod", seconds: float = 20.0) -> Tree:

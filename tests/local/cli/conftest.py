@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from queue_manager.cli.ps import job_table
-from tests.local.cluster.conftest import Up, cluster, kinds, real_server, sluice, until
+from tests.local.cluster.conftest import Up, cluster, kinds, real_server, sluice
 from tests.local.cluster.fleet import Fleet
+from tests.waiting import until
 
 __all__ = ["cluster", "kinds", "real_server"]  # fixtures of the cluster's tests
 

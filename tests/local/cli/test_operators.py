@@ -15,7 +15,8 @@ from job_controller.model import Job, Pod
 from queue_manager.api.resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from tests.local.cli.conftest import User
-from tests.local.cluster.conftest import Up, sluice, until
+from tests.local.cluster.conftest import Up, sluice
+from tests.waiting import until
 
 MISSING = "[/no/such/program]"
 # Runs its arguments as a command that SIGINT ends, also where the tests run in the background and ignore it.

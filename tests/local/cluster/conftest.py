@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
-from queue_manager.engine.transport import ApiError
 from tests.control_plane.conftest import install_kinds
 from tests.control_plane.server import ControlPlane
 from tests.local.cluster.fleet import MEMORY, Fleet
 
 SLUICE = [sys.executable, "-m", "queue_manager.cli.main"]
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE = 60.0  # seconds; how long a test waits for what must happen
 
 
 class Up:
@@ -128,17 +125,6 @@ def kinds(control_plane: ControlPlane) -> ControlPlane:
 def real_server(kinds: ControlPlane, controllers: None) -> ControlPlane:
     """The real server, with the queue's kinds and with somebody who collects garbage."""
     return kinds
-
-
-async def until(condition: Callable[[], Awaitable[object]], what: str) -> None:
-    """Wait until the condition holds; an API error counts as not yet."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        with contextlib.suppress(ApiError, OSError):
-            if await condition():
-                return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"not within {PATIENCE:.0f} s: {what}")
 
 
 def processes_of(marker: str) -> list[int]:

@@ -14,8 +14,8 @@ from queue_manager.engine import clock_jumps
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport import ApiError
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
-from tests.local.cluster.conftest import until
 from tests.local.cluster.work import ended, job, job_named, running
+from tests.waiting import until
 
 
 class JumpingClock:

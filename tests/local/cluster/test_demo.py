@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.cluster.conftest import PATIENCE, ROOT, SLUICE
+from tests.local.cluster.conftest import ROOT, SLUICE
+from tests.waiting import SECONDS
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_a_signal_ends_its_cluster_and_takes_all_away(
     number: signal.Signals, demo: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     demo.send_signal(number)
-    _, errors = demo.communicate(timeout=PATIENCE)
+    _, errors = demo.communicate(timeout=SECONDS)
     assert demo.returncode == 130
     assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
@@ -43,6 +44,6 @@ def test_impatience_ends_it_at_once_and_without_a_traceback(demo: subprocess.Pop
     """The second one may come while the first is being handled, or when all has ended."""
     demo.send_signal(signal.SIGINT)
     demo.send_signal(signal.SIGTERM)
-    _, errors = demo.communicate(timeout=PATIENCE)
+    _, errors = demo.communicate(timeout=SECONDS)
     assert "Traceback" not in errors
     assert demo.returncode in (130, -signal.SIGTERM)

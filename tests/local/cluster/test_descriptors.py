@@ -15,8 +15,9 @@ import yaml
 
 from queue_manager.api.resources import JOBS
 from queue_manager.engine import descriptors
-from tests.local.cluster.conftest import Up, sluice, until
+from tests.local.cluster.conftest import Up, sluice
 from tests.local.cluster.work import ended, job
+from tests.waiting import until
 
 MANY = 1100
 

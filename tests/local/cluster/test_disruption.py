@@ -11,7 +11,8 @@ import pytest
 from job_controller.model import Pod
 from queue_manager.api.resources import JOBS, NODES, PODS, PRIORITY_CLASSES
 from queue_manager.engine.client import Client
-from tests.local.cluster.conftest import Up, processes_of, until
+from tests.local.cluster.conftest import Up, processes_of
+from tests.waiting import until
 
 Start = Callable[..., Up]
 IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}

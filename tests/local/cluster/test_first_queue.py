@@ -22,7 +22,8 @@ from queue_manager.local.first_queue import DONE, FirstQueue, Quota, create_firs
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
-from tests.local.cluster.conftest import PATIENCE, Up
+from tests.local.cluster.conftest import Up
+from tests.waiting import SECONDS
 
 Start = Callable[..., Up]
 QUOTA_OF_CPU = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
@@ -57,14 +58,14 @@ async def quota(client: Client) -> list[str | int]:
 
 
 async def becomes(client: Client, wanted: list[str | int]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(SECONDS):
         while await quota(client) != wanted:
             await asyncio.sleep(0.02)
 
 
 def apply(up: Up, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = ["kubectl", "--kubeconfig", str(up.kubeconfig), "apply", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, input=stdin, timeout=PATIENCE)
+    return subprocess.run(command, check=True, capture_output=True, text=True, input=stdin, timeout=SECONDS)
 
 
 def queue_with(*quotas: tuple[str, str | int]) -> dict[str, object]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from queue_manager.api import condition_types
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
-from tests.local.cluster.conftest import ROOT, SLUICE, Up, until
+from tests.local.cluster.conftest import ROOT, SLUICE, Up
 from tests.local.cluster.work import job
+from tests.waiting import until
 
 Start = Callable[..., Up]
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"

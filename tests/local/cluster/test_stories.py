@@ -12,9 +12,10 @@ from queue_manager.api import condition_types, reasons
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.client import Client
-from tests.local.cluster.conftest import Up, sluice, until
+from tests.local.cluster.conftest import Up, sluice
 from tests.local.cluster.fleet import HEAD, Fleet
 from tests.local.cluster.work import ended, job, running
+from tests.waiting import until
 
 Begin = Callable[..., Up | Fleet]
 Tree = dict[str, Any]

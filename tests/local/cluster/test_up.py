@@ -18,8 +18,9 @@ import yaml
 from job_controller.model import Pod
 from queue_manager.api.resources import JOBS, LOCAL_QUEUES, PODS
 from tests.local.agent import waiting
-from tests.local.cluster.conftest import PATIENCE, ROOT, SLUICE, Up, processes_of, sluice, until
+from tests.local.cluster.conftest import ROOT, SLUICE, Up, processes_of, sluice
 from tests.local.cluster.work import ended, job, job_named, running
+from tests.waiting import SECONDS, until
 
 Start = Callable[..., Up]
 QUOTA_OF_CPU = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
@@ -111,7 +112,7 @@ async def test_a_second_signal_ends_it_at_once_and_says_nothing(start: Start) ->
         pass
     up.process.send_signal(signal.SIGINT)
     assert up.process.stdout.read() == ""
-    assert up.process.wait(PATIENCE) == -signal.SIGINT
+    assert up.process.wait(SECONDS) == -signal.SIGINT
     again = start()
     assert again.stop() == 0
     assert processes_of(marker) == []
@@ -158,7 +159,7 @@ async def test_metrics_are_served_on_the_port_of_the_api_server(start: Start) ->
     """Behind its token, as each of its paths; no other port is opened for them."""
     up = start()
     command = ["kubectl", "--kubeconfig", str(up.kubeconfig), "get", "--raw", "/metrics"]
-    served = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+    served = subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS).stdout
     assert (
         'kueue_pending_workloads{cluster_queue="cluster-queue",replica_role="standalone",status="active"} 0.0' in served
     )

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from queue_manager.api.resources import (
     CLUSTER_QUEUES,
     EVENTS,
@@ -135,6 +137,12 @@ class Cluster:
                 return
             await asyncio.sleep(0.05)
         raise AssertionError(f"expected {expected!r}, and after {seconds} s it is {answer!r}")
+
+
+def versions(c: Cluster, resource: Resource) -> list[dict[str, Any]]:
+    """Every stored version of the objects of a resource, in the order of the writes."""
+    lines = (line.split(b" ", 2) for line in c.world.history)
+    return [msgspec.json.decode(data) for _, kind, data in lines if kind == str(resource).encode()]
 
 
 def condition(status: dict[str, Any], type: str) -> tuple[str, str, str] | None:

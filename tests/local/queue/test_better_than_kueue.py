@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.compare import Course
 from tests.local.queue.replay import differences, load, play, played
@@ -187,6 +189,13 @@ def test_i15_a_job_whose_quota_was_taken_away_does_not_run_on() -> None:
     course = played(load("i15"))
     assert course.values["Job/ns/a", "spec.suspend"] == [True, False, True, False]
     assert admitted_at_the_end(course, "a")
+
+
+@pytest.mark.parametrize("name", ["g09", "g12"])
+def test_no_message_names_a_cluster_queue_with_an_empty_name(name: str) -> None:
+    course = played(load(name))
+    texts = [value[2] for values in course.values.values() for value in values if isinstance(value, tuple)]
+    assert not any("ClusterQueue  " in text for text in texts)
 
 
 # --- down --------------------------------------------------------------------------------------------------

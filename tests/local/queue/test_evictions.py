@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.simulation.kubelet import PodScript
-from tests.local.queue.cluster import NS, Cluster, cluster
+from tests.local.queue.cluster import NS, Cluster, cluster, versions
 from tests.local.queue.places import rest, run
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -27,14 +28,8 @@ def waiting(timeout: str = "2s", base: int = 1, limit: int | None = None, **more
 
 def values(c: Cluster, job: str, type: str) -> list[tuple[str, str]]:
     """Every value a condition had, from the API's own history."""
-    import msgspec
-
     seen: list[tuple[str, str]] = []
-    for line in c.world.history:
-        kind, data = line.split(b" ")[1], line.split(b" ", 2)[2]
-        if kind != b"workloads.kueue.x-k8s.io":
-            continue
-        tree = msgspec.json.decode(data)
+    for tree in versions(c, WORKLOADS):
         if tree["metadata"]["ownerReferences"][0]["name"] != job:
             continue
         for condition in tree.get("status", {}).get("conditions", ()):
@@ -113,7 +108,8 @@ def test_a_workload_deactivated_by_us_comes_back_with_a_full_new_budget() -> Non
             await c.until(c.running, [])
             await asyncio.sleep(5)
             await patch_workload(c, "a", {"spec": {"active": True}})
-            await c.until(c.running, ["a"])
+            await c.until(c.running, ["a"], 1)
+            assert "requeueState" not in (await c.workload("a"))["status"]
             assert ("True", "Reactivated") in values(c, "a", "Requeued")
             await c.until(lambda: _count(c, "a"), 1)
             await c.until(
@@ -246,6 +242,37 @@ def test_losing_readiness_evicts_after_the_recovery_timeout_and_the_next_run_sta
     run(story())
 
 
+def test_pods_ready_is_reset_in_the_write_that_ends_the_admission() -> None:
+    async def story() -> None:
+        fails = PodScript(ready_after=0.1, ends_after=0.5, exit_code=1)
+        async with cluster(waiting(base=5, recoveryTimeout="2s"), a=fails) as c:
+            await c.queues()
+            await c.submit("a", backoffLimit=5)
+            await c.until(lambda: _eviction_count(c, "a"), 1)
+            await c.until(c.running, [])
+            await c.until(lambda: _has_admission(c, "a"), False)
+        ends = [
+            (before, after)
+            for before, after in pairwise(versions(c, WORKLOADS))
+            if "admission" in before.get("status", {}) and "admission" not in after["status"]
+        ]
+        assert ends
+        for _, after in ends:
+            ready = next(x for x in after["status"]["conditions"] if x["type"] == "PodsReady")
+            assert (ready["status"], ready["reason"]) == ("False", "WaitForStart")
+
+    run(story())
+
+
+async def _eviction_count(c: Cluster, job: str) -> int:
+    stats = (await c.workload(job)).get("status", {}).get("schedulingStats") or {}
+    return sum(row["count"] for row in stats.get("evictions", ()))
+
+
+async def _has_admission(c: Cluster, job: str) -> bool:
+    return "admission" in (await c.workload(job))["status"]
+
+
 async def _evicted(c: Cluster, job: str) -> str | None:
     found = await c.condition(job, "Evicted")
     return found[1] if found and found[0] == "True" else None
@@ -253,8 +280,6 @@ async def _evicted(c: Cluster, job: str) -> str | None:
 
 async def _unready(c: Cluster) -> None:
     """The Job controller reports no ready pod any more, as it does when a probe fails."""
-    from queue_manager.api.resources import PODS
-
     (pod,) = await c.client.list(PODS, NS)
     status = {"conditions": [{"type": "Ready", "status": "False"}]}
     c.outcomes["a"] = PodScript(ready_after=None, ends_after=None)
@@ -263,14 +288,13 @@ async def _unready(c: Cluster) -> None:
 
 async def _staying(c: Cluster) -> list[str]:
     """The pods that nobody has deleted."""
-    from queue_manager.api.resources import PODS
-
     found = await c.client.list(PODS, NS)
     return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
 
-def test_backoff_survives_a_hold_of_the_local_queue() -> None:
-    """Row 2: Kueue admits at once when the LocalQueue is released (x22)."""
+@pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
+def test_backoff_survives_a_hold_of_the_local_queue(policy: str) -> None:
+    """Kueue admits at once when the LocalQueue is released (recording x22)."""
 
     async def story() -> None:
         async with cluster(waiting(base=6), a=NEVER_READY) as c:
@@ -279,7 +303,7 @@ def test_backoff_survives_a_hold_of_the_local_queue() -> None:
             await c.until(lambda: _evicted(c, "a"), "PodsReadyTimeout")
             await c.until(c.running, [])
             requeue_at = (await c.workload("a"))["status"]["requeueState"]["requeueAt"]
-            await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "Hold"}})
+            await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": policy}})
             await asyncio.sleep(2)
             await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "None"}})
             await c.until(c.running, ["a"], 60)
@@ -362,7 +386,7 @@ def test_the_maximum_execution_time_deactivates_once_and_a_reactivation_starts_a
     async def story() -> None:
         async with cluster() as c:
             await c.queues()
-            await c.submit("a", labels={"kueue.x-k8s.io/max-exec-time-seconds": "4"})
+            await c.submit("a", labels={"kueue.x-k8s.io/max-exec-time-seconds": "5"})
             reason = "DeactivatedDueToMaximumExecutionTimeExceeded"
             message = "The workload is deactivated due to exceeding the maximum execution time"
             await c.until(lambda: c.condition("a", "Evicted"), ("True", reason, message))
@@ -371,10 +395,10 @@ def test_the_maximum_execution_time_deactivates_once_and_a_reactivation_starts_a
             assert await c.condition("a", "DeactivationTarget") is None
             await patch_workload(c, "a", {"spec": {"active": True}})
             await c.until(c.running, ["a"])
-            await asyncio.sleep(2)
+            await asyncio.sleep(3.5)
             assert await c.running() == ["a"]
             name = (await c.workload("a"))["metadata"]["name"]
-            told = ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (4s) exceeded")
+            told = ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (5s) exceeded")
             assert (await c.events(name)).count(told) == 1
 
     run(story())

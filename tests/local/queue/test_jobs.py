@@ -205,6 +205,71 @@ def test_a_change_of_queue_is_followed_while_waiting_and_refused_while_running()
     run(story())
 
 
+TIMEOUT = "waitForPodsReady: {timeout: 2s, requeuingStrategy: {backoffBaseSeconds: 5}}\n"
+
+
+def test_a_change_of_queue_is_followed_during_the_backoff() -> None:
+    async def story() -> None:
+        async with cluster(TIMEOUT, a=PodScript(ready_after=None, ends_after=None)) as c:
+            await c.queues()
+            await c.local_queue("other")
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            await c.until(c.running, [])
+            await c.client.patch(JOBS, NS, "a", {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}})
+            await c.until(lambda: _queue(c, "a"), "other", 1)
+
+    run(story())
+
+
+async def _queue(c: Cluster, job: str) -> str:
+    return str((await c.workload(job))["spec"]["queueName"])
+
+
+def test_the_queue_of_a_workload_follows_its_job_only() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("1")
+            await c.local_queue("other")
+            await c.submit("a")
+            await c.submit("b")
+            await c.until(lambda: _reason(c, "b"), "WaitingForQuota")
+            name = (await c.workload("b"))["metadata"]["name"]
+            await c.client.patch(WORKLOADS, NS, name, {"spec": {"queueName": "other"}})
+            await c.until(lambda: _queue(c, "b"), "lq")
+
+    run(story())
+
+
+def test_the_queue_name_of_a_workload_with_quota_cannot_be_changed() -> None:
+    """Kueue accepts null, and then any other name."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.local_queue("other")
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            name = (await c.workload("a"))["metadata"]["name"]
+            for queue in ("other", None):
+                with pytest.raises(ApiError, match="queueName is immutable while workload quota reserved"):
+                    await c.client.patch(WORKLOADS, NS, name, {"spec": {"queueName": queue}})
+            assert await _queue(c, "a") == "lq"
+
+    run(story())
+
+
+def test_a_local_queue_without_cluster_queue_is_refused_with_its_field() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues()
+            meta = {"name": "nowhere", "namespace": NS}
+            with pytest.raises(ApiError, match=r"spec\.clusterQueue"):
+                await c.create(LOCAL_QUEUES, {**API, "kind": "LocalQueue", "metadata": meta, "spec": {}})
+
+    run(story())
+
+
 def test_where_all_jobs_are_managed_one_without_its_queue_name_is_in_line_nowhere() -> None:
     """The API refuses an empty queueName: its Workload stayed in the old line, and the Job was started from it."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.simulation.kubelet import PodScript
-from tests.local.queue.cluster import NS, Cluster, cluster, condition
+from tests.local.queue.cluster import NS, Cluster, cluster, condition, versions
 from tests.local.queue.places import rest, run
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -160,14 +161,14 @@ def test_priority_goes_first_then_age() -> None:
 
 def test_jobs_of_the_same_second_start_in_the_order_of_their_creation() -> None:
     async def story() -> None:
-        names = [f"j{i}" for i in range(8)]
+        names = ["a", "e", "c", "d", "b", "h", "g", "f"]
         async with cluster(**dict.fromkeys(names, SHORT)) as c:
             await c.queues(cpu="1")
             for name in names:
                 await c.submit(name)
-            await c.until(lambda: c.condition("j7", "Finished"), FINISHED)
+            await c.until(lambda: c.condition("f", "Finished"), FINISHED)
             starts = {j["metadata"]["name"]: j["status"]["startTime"] for j in await c.client.list(JOBS, NS)}
-            assert sorted(starts, key=lambda n: (starts[n], n)) == names
+            assert sorted(starts, key=starts.__getitem__) == names
 
     run(story())
 
@@ -187,6 +188,50 @@ def test_a_head_that_does_not_fit_blocks_a_strict_queue_only() -> None:
 
     assert run(story("StrictFIFO")) == ["run"]
     assert run(story("BestEffortFIFO")) == ["run", "small"]
+
+
+def test_a_blocked_head_costs_no_cycle_and_one_event() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("1", strategy="StrictFIFO")
+            await c.submit("a")
+            await c.submit("b")
+            await c.until(lambda: _waits(c, "b"), True)
+            cycles = c.world.queue.scheduler.cycles
+            await rest(3600)
+            assert c.world.queue.scheduler.cycles == cycles
+            assert len([e for e in await c.events("job-b") if e[0] == "Warning"]) == 1
+
+    run(story())
+
+
+async def _waits(c: Cluster, job: str) -> bool:
+    return (await c.condition(job, "QuotaReserved") or ("",))[0] == "False"
+
+
+def test_a_head_that_can_never_fit_is_reported_and_can_be_passed_by() -> None:
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues("1", strategy="StrictFIFO")
+            await c.submit("never", "2")
+            await c.submit("b")
+            await c.until(lambda: _blocked(c), "HeadNeverFits")
+            assert await c.running() == []
+            assert "NeverFits" in [e[1] for e in await c.events("job-never")]
+            gauge = 'sluice_cluster_queue_blocked_by_never_fitting_head{cluster_queue="cq"} '
+            assert gauge + "1.0" in c.world.metrics.exposition()
+            note = {"sluice/pass-by-never-fitting-head": "true"}
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", {"metadata": {"annotations": note}})
+            await c.until(c.running, ["b"])
+            await c.until(lambda: _blocked(c), "")
+            assert gauge + "0.0" in c.world.metrics.exposition()
+
+    run(story())
+
+
+async def _blocked(c: Cluster) -> str:
+    conditions = (await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"]["conditions"]
+    return next((x["reason"] for x in conditions if x["type"] == "Blocked"), "")
 
 
 def test_a_change_of_strategy_frees_who_was_blocked() -> None:
@@ -266,6 +311,36 @@ def test_queue_status_counts_workloads_and_usage_and_then_rests() -> None:
             assert len(c.world.history) == before, "nothing may be written at rest"
 
     run(story())
+
+
+RETRIES = """\
+waitForPodsReady:
+  {timeout: 2s, recoveryTimeout: 2s, requeuingStrategy: {backoffBaseSeconds: 5, backoffLimitCount: 1}}
+"""
+
+
+def test_every_write_of_workloads_and_queues_changes_something() -> None:
+    async def story() -> None:
+        async with cluster(RETRIES, a=PodScript(ready_after=None, ends_after=None)) as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(lambda: is_active(c, "a"), False)
+            await asyncio.sleep(2)
+        for resource in (WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES):
+            last: dict[str, bytes] = {}
+            for tree in versions(c, resource):
+                name = tree["metadata"]["name"]
+                for changing in ("resourceVersion", "managedFields", "generation"):
+                    tree["metadata"].pop(changing, None)
+                now = msgspec.json.encode(tree, order="sorted")
+                assert last.get(name) != now, f"{resource} {name} was written and did not change"
+                last[name] = now
+
+    run(story())
+
+
+async def is_active(c: Cluster, job: str) -> bool:
+    return bool((await c.workload(job))["spec"]["active"])
 
 
 def test_pods_land_on_the_nodes_of_their_flavor_and_the_template_is_restored_after_a_stop() -> None:

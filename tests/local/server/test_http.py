@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -16,6 +16,7 @@ from queue_manager.local.server import http_server
 from queue_manager.local.server.http_server import Listening, serve
 from tests.local.server.world import World, config_map, pod
 from tests.local.tls import tls
+from tests.waiting import until
 
 TOKEN = "secret"
 MAPS = CONFIG_MAPS.path("default")
@@ -55,13 +56,6 @@ def session_of(listening: Listening, **options: Any) -> aiohttp.ClientSession:
 def address(listening: Listening) -> tuple[str, int]:
     host, _, port = listening.url.removeprefix("https://").rpartition(":")
     return host, int(port)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition, for ten seconds at most."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_verbs_work_over_the_socket(site: Site) -> None:

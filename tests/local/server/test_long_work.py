@@ -21,8 +21,8 @@ from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.long_work import LongWork
 from queue_manager.local.server.api_server import ApiServer
 from tests.contract.bodies import definition
-from tests.local.agent.waiting import until
 from tests.local.server.world import Answer, World
+from tests.waiting import until
 
 GROUP = "demo.example.com"
 THINGS = Resource(GROUP, "v1", "things", "Thing")

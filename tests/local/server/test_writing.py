@@ -121,10 +121,11 @@ async def test_an_object_without_finalizers_goes_when_the_last_one_is_removed_fr
 async def test_a_deleted_object_takes_no_new_finalizers(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("c", finalizers=["x/y"]))
     marked = (await world.ask("DELETE", path(CONFIG_MAPS, "c"))).body
-    marked["metadata"]["finalizers"].append("new/one")
+    marked["metadata"]["finalizers"] += ["new/two", "new/one", "new/two"]
     answer = await world.ask("PUT", path(CONFIG_MAPS, "c"), marked)
     assert answer.status == 422
-    assert "no new finalizers can be added if the object is being deleted" in answer.message
+    refusal = "no new finalizers can be added if the object is being deleted, found new finalizers "
+    assert refusal + '[]string{"new/one", "new/two"}' in answer.message
 
 
 async def test_yaml_bodies_are_read(world: World) -> None:

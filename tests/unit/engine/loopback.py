@@ -213,10 +213,3 @@ async def serve() -> AsyncIterator[tuple[Loopback, HttpTransport]]:
         finally:
             await transport.close()
             loopback.cut()
-
-
-async def eventually(condition: Any, seconds: float = 5.0) -> None:
-    """Wait until the condition holds; fail when it does not in time."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.002)

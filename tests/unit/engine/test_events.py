@@ -18,7 +18,8 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
-from tests.unit.engine.loopback import Loopback, eventually, status
+from tests.unit.engine.loopback import Loopback, status
+from tests.waiting import until
 
 Served = tuple[Loopback, HttpTransport]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -87,7 +88,7 @@ async def test_an_event_that_expired_is_written_anew(served: Served) -> None:
     recorder = EventRecorder(Client(transport), Standing(), "c")
     run = asyncio.create_task(recorder.run())
     recorder.event(POD, "Normal", "Started", "again")
-    await eventually(lambda: len(server.objects) == 1)
+    await until(lambda: len(server.objects) == 1)
     server.objects.clear()
     recorder.event(POD, "Normal", "Started", "again")
     await recorder.drain(5)
@@ -293,7 +294,7 @@ async def test_events_that_a_stop_leaves_behind_are_told(
     recorder = EventRecorder(Client(transport), Standing(), "c")
     recorder.event(POD, "Normal", "Started", "one")
     run = asyncio.create_task(recorder.run())
-    await eventually(lambda: not server.refusals)
+    await until(lambda: not server.refusals)
     await recorder.drain(0.01)
     run.cancel()
     assert [(line.message, line.count) for line in caplog.records] == [("Events not delivered before the stop", 1)]  # type: ignore[attr-defined]

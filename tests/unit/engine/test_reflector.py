@@ -16,7 +16,8 @@ from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.reflector import SILENCE_SECONDS, Expired, Reflector
-from tests.unit.engine.loopback import Loopback, eventually, pod, status
+from tests.unit.engine.loopback import Loopback, pod, status
+from tests.waiting import until
 
 Served = tuple[Loopback, HttpTransport]
 
@@ -46,19 +47,19 @@ def names(reflector: Reflector[Pod]) -> list[str]:
 
 
 async def watching(server: Loopback, count: int = 1) -> None:
-    await eventually(lambda: len(server.watches()) >= count)
+    await until(lambda: len(server.watches()) >= count)
 
 
 async def test_lists_then_follows_the_watch(served: Served) -> None:
     server, transport = served
     server.put(pod("a"))
     async with reflecting(transport) as reflector:
-        await eventually(lambda: names(reflector) == ["a"])
+        await until(lambda: names(reflector) == ["a"])
         server.put(pod("b"))
         server.put(pod("a", status={"phase": "Running"}))
         server.put(pod("c"))
         server.remove("b")
-        await eventually(lambda: names(reflector) == ["a", "c"])
+        await until(lambda: names(reflector) == ["a", "c"])
         found = reflector.cache.get("default", "a")
         assert found is not None
         assert found.status.phase == "Running"
@@ -68,7 +69,7 @@ async def test_listed_objects_know_their_kind(served: Served) -> None:
     server, transport = served
     server.put(pod("a"))
     async with reflecting(transport) as reflector:
-        await eventually(lambda: len(reflector.cache) == 1)
+        await until(lambda: len(reflector.cache) == 1)
         assert (reflector.cache.values()[0].api_version, reflector.cache.values()[0].kind) == ("v1", "Pod")
 
 
@@ -78,7 +79,7 @@ async def test_reads_all_pages_of_a_list(served: Served) -> None:
     for name in "abcde":
         server.put(pod(name))
     async with reflecting(transport) as reflector:
-        await eventually(lambda: reflector.cache.synced)
+        await until(lambda: reflector.cache.synced)
         assert names(reflector) == list("abcde")
     assert len(server.lists()) == 3
 
@@ -97,7 +98,7 @@ async def test_a_list_that_expires_between_pages_begins_anew(served: Served) -> 
 
     server._list = expire_once  # type: ignore[method-assign]
     async with reflecting(transport) as reflector:
-        await eventually(lambda: reflector.cache.synced)
+        await until(lambda: reflector.cache.synced)
         assert names(reflector) == list("abc")
     assert len(server.lists()) == 4
 
@@ -110,7 +111,7 @@ async def test_lines_split_anywhere_are_put_together(served: Served, size: int) 
         await watching(server)
         server.put(pod("ä"))
         server.put(pod("b"))
-        await eventually(lambda: names(reflector) == ["b", "ä"], 20)
+        await until(lambda: names(reflector) == ["b", "ä"], seconds=20)
 
 
 async def test_bookmarks_move_the_point_of_return(served: Served) -> None:
@@ -119,7 +120,7 @@ async def test_bookmarks_move_the_point_of_return(served: Served) -> None:
         await watching(server)
         server.revision += 50
         server.bookmark()
-        await eventually(lambda: reflector.cache.progress == server.revision)
+        await until(lambda: reflector.cache.progress == server.revision)
         server.cut()
         await watching(server, 2)
         assert server.watches()[1]["resourceVersion"] == str(server.revision)
@@ -131,10 +132,10 @@ async def test_a_dropped_connection_goes_on_where_it_ended(served: Served) -> No
     async with reflecting(transport) as reflector:
         await watching(server)
         server.put(pod("a"))
-        await eventually(lambda: names(reflector) == ["a"])
+        await until(lambda: names(reflector) == ["a"])
         server.cut()
         server.put(pod("b"))
-        await eventually(lambda: names(reflector) == ["a", "b"])
+        await until(lambda: names(reflector) == ["a", "b"])
     assert len(server.lists()) == 1
 
 
@@ -164,7 +165,7 @@ async def test_410_lists_anew_and_tells_only_of_what_changed(served: Served, in_
             server.send("ERROR", gone)
         else:
             server.cut()
-        await eventually(lambda: names(reflector) == ["a", "c", "d"])
+        await until(lambda: names(reflector) == ["a", "c", "d"])
         assert len(server.lists()) == 2
     assert told == [("b", ""), ("", "d")]
 
@@ -189,9 +190,9 @@ async def test_an_error_event_that_is_not_410_keeps_the_cache_and_the_place(serv
         await watching(server)
         server.put(pod("b"))
         server.send("ERROR", {"kind": "Status", "status": "Failure", "code": 500, "message": "etcdserver: no leader"})
-        await eventually(lambda: len(server.watches()) == 2)
+        await until(lambda: len(server.watches()) == 2)
         server.put(pod("c"))
-        await eventually(lambda: names(reflector) == ["a", "b", "c"])
+        await until(lambda: names(reflector) == ["a", "b", "c"])
     assert len(server.lists()) == 1
 
 
@@ -201,7 +202,7 @@ async def test_a_busy_server_is_left_alone_as_long_as_it_asks(served: Served) ->
     loop = asyncio.get_running_loop()
     async with reflecting(transport) as reflector:
         began = loop.time()
-        await eventually(lambda: reflector.cache.synced)
+        await until(lambda: reflector.cache.synced)
         assert 2 <= loop.time() - began < 3
 
 
@@ -211,7 +212,7 @@ async def test_a_list_that_is_refused_is_repeated(served: Served, code: int) -> 
     server.put(pod("a"))
     server.refusals.append(status(code, "", "not now"))
     async with reflecting(transport) as reflector:
-        await eventually(lambda: names(reflector) == ["a"])
+        await until(lambda: names(reflector) == ["a"])
 
 
 async def test_a_silent_watch_is_given_up(served: Served) -> None:
@@ -222,7 +223,7 @@ async def test_a_silent_watch_is_given_up(served: Served) -> None:
         server.put(pod("a"))
         await watching(server, 2)
         server.stalled = False
-        await eventually(lambda: names(reflector) == ["a"])
+        await until(lambda: names(reflector) == ["a"])
     assert len(server.lists()) == 1
 
 
@@ -236,12 +237,12 @@ async def test_an_object_that_cannot_be_decoded_is_kept_out_and_named(
         await watching(server)
         server.put(pod("watched", status={"phase": 7}))
         server.put(pod("after"))
-        await eventually(lambda: names(reflector) == ["after", "good"])
+        await until(lambda: names(reflector) == ["after", "good"])
         assert reflector.undecodable_count == 2
         assert len(server.watches()) == 1
         server.remove("watched")
         server.put(pod("last"))
-        await eventually(lambda: "last" in names(reflector))
+        await until(lambda: "last" in names(reflector))
     keys = [getattr(record, "key", "") for record in caplog.records if record.levelno == logging.ERROR]
     assert keys == ["default/listed", "default/watched"]
 
@@ -252,10 +253,10 @@ async def test_the_last_readable_state_stays_until_the_object_is_deleted(served:
     async with reflecting(transport) as reflector:
         await watching(server)
         server.put(pod("a", status={"phase": 7}))
-        await eventually(lambda: reflector.undecodable_count == 1)
+        await until(lambda: reflector.undecodable_count == 1)
         assert names(reflector) == ["a"]
         server.remove("a")
-        await eventually(lambda: names(reflector) == [])
+        await until(lambda: names(reflector) == [])
 
 
 async def test_undecodable_objects_are_reported_with_their_head(served: Served) -> None:
@@ -283,7 +284,7 @@ async def test_a_line_that_is_no_json_is_a_failure_of_the_watch_only(served: Ser
         server.send_line(b"{not json\n")
         server.history.pop()
         server.put(pod("b"))
-        await eventually(lambda: names(reflector) == ["a", "b"])
+        await until(lambda: names(reflector) == ["a", "b"])
 
 
 async def test_selectors_are_sent_with_list_and_watch(served: Served) -> None:
@@ -306,5 +307,5 @@ async def test_a_very_long_line_arrives_whole(served: Served) -> None:
     async with reflecting(transport) as reflector:
         await watching(server)
         server.put(pod("a", spec={"env": "x" * 2_000_000}))
-        await eventually(lambda: names(reflector) == ["a"])
+        await until(lambda: names(reflector) == ["a"])
     assert len(json.dumps(server.objects["default/a"])) > 2_000_000

@@ -15,7 +15,8 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
-from tests.unit.engine.loopback import Loopback, eventually, pod, status
+from tests.unit.engine.loopback import Loopback, pod, status
+from tests.waiting import until
 
 Served = tuple[Loopback, HttpTransport]
 
@@ -39,7 +40,7 @@ async def test_workers_begin_when_every_cache_is_synced(served: Served) -> None:
     runtime.worker(queue, sync)
     async with runtime:
         server.put(pod("b"))
-        await eventually(lambda: len(seen) == 2)
+        await until(lambda: len(seen) == 2)
     assert seen == [(Key("default", "a"), True), (Key("default", "b"), True)]
 
 
@@ -54,7 +55,7 @@ async def test_a_write_is_in_the_cache_before_the_watch_tells_of_it(served: Serv
     runtime = a_runtime(transport)
     pods = runtime.cache(PODS, Pod)
     async with runtime:
-        await eventually(lambda: len(server.watches()) == 1)
+        await until(lambda: len(server.watches()) == 1)
         server.stalled = True
         await runtime.client.create(PODS, "default", pod("a"))
         assert pods.get("default", "a") is not None
@@ -71,7 +72,7 @@ async def test_a_cache_asked_for_after_the_start_fills_itself(served: Served) ->
     server.put(pod("a"))
     async with a_runtime(transport) as runtime:
         pods = runtime.cache(PODS, Pod)
-        await eventually(lambda: pods.synced)
+        await until(lambda: pods.synced)
         assert len(pods) == 1
 
 
@@ -170,7 +171,7 @@ async def test_a_failing_sync_is_repeated_and_ends_nothing(served: Served) -> No
     runtime.worker(queue, sync)
     async with runtime:
         queue.add("a")
-        await eventually(lambda: len(attempts) == 3 and queue.failures("a") == 0)
+        await until(lambda: len(attempts) == 3 and queue.failures("a") == 0)
 
 
 async def test_stopping_waits_for_a_sync_in_hand(served: Served) -> None:

@@ -13,7 +13,7 @@ from queue_manager.api.resources import CONFIG_MAPS
 from queue_manager.engine.tuning import tune_garbage_collector
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
-from tests.simulation.test_a_day import day
+from tests.simulation.test_one_day import day
 
 
 async def write(count: int) -> float:

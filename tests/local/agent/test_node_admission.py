@@ -176,7 +176,8 @@ async def test_pods_that_run_keep_their_room_when_the_agent_comes_back(world: Wo
     await world.create(FOREVER, "second", container=asks("3"), **HERE)
     async with world.running():
         assert (await world.over("second"))["status"]["reason"] == "OutOfcpu"
-        assert running(await world.pod("first"))
+        first = await world.pod("first")
+        assert running(first), first["status"]
 
 
 async def test_a_critical_pod_ends_others_within_their_grace_period_and_starts(world: World) -> None:
@@ -198,7 +199,8 @@ async def test_a_critical_pod_ends_others_within_their_grace_period_and_starts(w
             "TerminationByKubelet",
             "Pod was preempted by Kubelet to accommodate a critical pod.",
         )
-        assert running(await world.pod("stays"))
+        stays = await world.pod("stays")
+        assert running(stays), stays["status"]
         await until(lambda: victim["metadata"]["uid"] not in sweep.marked())
 
 
@@ -230,7 +232,8 @@ async def test_a_critical_pod_that_fits_nowhere_is_refused(world: World) -> None
         await world.when(running, "first")
         await world.create(FOREVER, "critical", container=asks("5"), priorityClassName=CRITICAL, **HERE)
         assert (await world.over("critical"))["status"]["reason"] == "UnexpectedAdmissionError"
-        assert running(await world.pod("first"))
+        first = await world.pod("first")
+        assert running(first), first["status"]
         await world.client.delete(PODS, "default", "critical")
         await world.gone("critical")
 

@@ -1,8 +1,8 @@
-"""The scene of a recording on the real server: what `World` is on the embedded one, in real time.
+"""Replays a recording on the real server in real time: the counterpart of `World` on the embedded one.
 
-Our Job controller runs as one client of the server, the queue's controllers as another that can be killed and started
-again. Pods are what the recording says. The history is what watches see, so that also what the server's own garbage
-collector does is in it.
+Our Job controller is one client of the server, the queue's controllers are another, which can be killed and started
+again. Pods are written by the recording. The history comes from watches, so it also has what the server's own garbage
+collector does.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RealWorld:
         self._manager = runtime, transport
 
     async def kill(self) -> None:
-        """Their end as by kill -9: the connections are cut, whatever is under way."""
+        """End the queue's controllers as kill -9 does: the connections are cut in the middle of requests."""
         if self._manager is None:
             return
         (runtime, transport), self._manager = self._manager, None
@@ -82,7 +82,7 @@ class RealWorld:
         await self.start()
 
     async def _watch(self, transport: HttpTransport, resource: Resource) -> None:
-        """From now on, as lines of a history."""
+        """Append the events of a watch to the history."""
         answer = await transport.request(Request("GET", resource.path(), query={"limit": "1"}))
         version = msgspec.json.decode(answer.body)["metadata"]["resourceVersion"]
         rest = b""
@@ -118,7 +118,7 @@ def real_world(plane: ControlPlane, hooks: Webhooks, config: KueueConfig) -> Abs
 
 @asynccontextmanager
 async def with_namespaces(plane: ControlPlane) -> AsyncIterator[None]:
-    """Both namespaces of the recordings, such that the webhooks are asked for what is made in them."""
+    """Both namespaces of the recordings, labelled so that the webhooks are called for their objects."""
     transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
     client = Client(transport)
     try:

@@ -1,4 +1,4 @@
-"""The whole path of a Job through the queue: embedded API server, Job controller, virtual time."""
+"""A Job from submission to its end through the queue, with the Job controller, in virtual time and on a real server."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster, condition, versions
-from tests.local.queue.places import rest, run
+from tests.local.queue.environments import rest, run
 
-pytestmark = pytest.mark.usefixtures("place")
+pytestmark = pytest.mark.usefixtures("environment")
 
 SHORT = PodScript(ready_after=0.2, ends_after=1.0)
 WAITING = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed"
 
 
 def test_a_job_is_queued_admitted_run_and_finished() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(a=SHORT) as c:
             await c.queues()
             await c.submit("a")
@@ -63,7 +63,7 @@ def test_a_job_is_queued_admitted_run_and_finished() -> None:
                 ("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was 0s"),
             }
 
-    run(story())
+    run(scenario())
 
 
 FINISHED = ("True", "Succeeded", "Reached expected number of succeeded pods")
@@ -73,8 +73,8 @@ async def _finalizers(c: Cluster, job: str) -> list[str]:
     return (await c.workload(job))["metadata"].get("finalizers", [])
 
 
-def test_the_workload_is_what_kueue_makes_of_a_job() -> None:
-    async def story() -> None:
+def test_the_workload_of_a_job_is_as_in_kueue() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             await c.submit("a", parallelism=3, completions=2)
@@ -91,11 +91,11 @@ def test_the_workload_is_what_kueue_makes_of_a_job() -> None:
             assert (owner["kind"], owner["name"], owner["controller"]) == ("Job", "a", True)
             assert workload["metadata"]["finalizers"] == ["kueue.x-k8s.io/resource-in-use"]
 
-    run(story())
+    run(scenario())
 
 
 def test_from_creation_to_running_takes_at_most_four_writes_of_ours() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             await asyncio.sleep(3)
@@ -107,14 +107,14 @@ def test_from_creation_to_running_takes_at_most_four_writes_of_ours() -> None:
             assert len(workload_writes) <= 3
             assert sum(b'"suspend":false' in h for h in changes) >= 1
 
-    run(story())
+    run(scenario())
 
 
 _WORKLOADS = b"workloads.kueue.x-k8s.io"
 
 
-def test_a_full_queue_says_why_and_starts_the_next_as_soon_as_quota_is_free() -> None:
-    async def story() -> None:
+def test_a_pending_job_names_the_missing_quota_and_starts_once_it_is_free() -> None:
+    async def scenario() -> None:
         async with cluster(first=PodScript(ready_after=0.2, ends_after=5.0)) as c:
             await c.queues(cpu="1")
             await c.submit("first")
@@ -130,11 +130,11 @@ def test_a_full_queue_says_why_and_starts_the_next_as_soon_as_quota_is_free() ->
             await c.until(c.running, ["second"])
             assert "resourceRequests" not in (await c.workload("second"))["status"]
 
-    run(story())
+    run(scenario())
 
 
 def test_priority_goes_first_then_age() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         short = dict.fromkeys(("old", "new", "hi"), SHORT)
         async with cluster(run=PodScript(ready_after=0.2, ends_after=5.0), **short) as c:
             await c.queues(cpu="1")
@@ -156,11 +156,11 @@ def test_priority_goes_first_then_age() -> None:
                 "name": "high",
             }
 
-    run(story())
+    run(scenario())
 
 
 def test_jobs_of_the_same_second_start_in_the_order_of_their_creation() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         names = ["a", "e", "c", "d", "b", "h", "g", "f"]
         async with cluster(**dict.fromkeys(names, SHORT)) as c:
             await c.queues(cpu="1")
@@ -170,11 +170,11 @@ def test_jobs_of_the_same_second_start_in_the_order_of_their_creation() -> None:
             starts = {j["metadata"]["name"]: j["status"]["startTime"] for j in await c.client.list(JOBS, NS)}
             assert sorted(starts, key=starts.__getitem__) == names
 
-    run(story())
+    run(scenario())
 
 
 def test_a_head_that_does_not_fit_blocks_a_strict_queue_only() -> None:
-    async def story(strategy: str) -> list[str]:
+    async def scenario(strategy: str) -> list[str]:
         async with cluster() as c:
             await c.queues(cpu="3", strategy=strategy)
             await c.submit("run", "2")
@@ -186,12 +186,12 @@ def test_a_head_that_does_not_fit_blocks_a_strict_queue_only() -> None:
             assert c.world.queue.scheduler.cycles == cycles, "nothing changed, so nothing may be tried"
             return await c.running()
 
-    assert run(story("StrictFIFO")) == ["run"]
-    assert run(story("BestEffortFIFO")) == ["run", "small"]
+    assert run(scenario("StrictFIFO")) == ["run"]
+    assert run(scenario("BestEffortFIFO")) == ["run", "small"]
 
 
 def test_a_blocked_head_costs_no_cycle_and_one_event() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("1", strategy="StrictFIFO")
             await c.submit("a")
@@ -202,15 +202,15 @@ def test_a_blocked_head_costs_no_cycle_and_one_event() -> None:
             assert c.world.queue.scheduler.cycles == cycles
             assert len([e for e in await c.events("job-b") if e[0] == "Warning"]) == 1
 
-    run(story())
+    run(scenario())
 
 
 async def _waits(c: Cluster, job: str) -> bool:
     return (await c.condition(job, "QuotaReserved") or ("",))[0] == "False"
 
 
-def test_a_head_that_can_never_fit_is_reported_and_can_be_passed_by() -> None:
-    async def story() -> None:
+def test_a_head_that_can_never_fit_is_reported_and_can_be_skipped() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("1", strategy="StrictFIFO")
             await c.submit("never", "2")
@@ -226,7 +226,7 @@ def test_a_head_that_can_never_fit_is_reported_and_can_be_passed_by() -> None:
             await c.until(lambda: _blocked(c), "")
             assert gauge + "0.0" in c.world.metrics.exposition()
 
-    run(story())
+    run(scenario())
 
 
 async def _blocked(c: Cluster) -> str:
@@ -234,8 +234,8 @@ async def _blocked(c: Cluster) -> str:
     return next((x["reason"] for x in conditions if x["type"] == "Blocked"), "")
 
 
-def test_a_change_of_strategy_frees_who_was_blocked() -> None:
-    async def story() -> None:
+def test_a_change_to_best_effort_admits_the_blocked_jobs() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="3", strategy="StrictFIFO")
             await c.submit("run", "2")
@@ -245,11 +245,11 @@ def test_a_change_of_strategy_frees_who_was_blocked() -> None:
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"queueingStrategy": "BestEffortFIFO"}})
             await c.until(c.running, ["run", "small"])
 
-    run(story())
+    run(scenario())
 
 
 def test_deleting_a_running_job_releases_everything() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -259,11 +259,11 @@ def test_deleting_a_running_job_releases_everything() -> None:
             await c.until(c.running, ["wait"])
             await c.until(lambda: _names(c, WORKLOADS), [(await c.workload("wait"))["metadata"]["name"]])
 
-    run(story())
+    run(scenario())
 
 
 def test_deleting_a_pending_job_removes_its_workload() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -273,7 +273,7 @@ def test_deleting_a_pending_job_removes_its_workload() -> None:
             await c.until(lambda: _count(c, WORKLOADS), 1)
             await c.until(lambda: _status(c, "pendingWorkloads"), 0)
 
-    run(story())
+    run(scenario())
 
 
 async def _names(c: Cluster, resource: object) -> list[str]:
@@ -288,8 +288,8 @@ async def _status(c: Cluster, field: str) -> object:
     return (await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"][field]
 
 
-def test_queue_status_counts_workloads_and_usage_and_then_rests() -> None:
-    async def story() -> None:
+def test_queue_status_counts_workloads_and_usage_and_is_not_rewritten() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -310,7 +310,7 @@ def test_queue_status_counts_workloads_and_usage_and_then_rests() -> None:
             await rest(600)
             assert len(c.world.history) == before, "nothing may be written at rest"
 
-    run(story())
+    run(scenario())
 
 
 RETRIES = """\
@@ -320,7 +320,7 @@ waitForPodsReady:
 
 
 def test_every_write_of_workloads_and_queues_changes_something() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(RETRIES, a=PodScript(ready_after=None, ends_after=None)) as c:
             await c.queues()
             await c.submit("a")
@@ -336,7 +336,7 @@ def test_every_write_of_workloads_and_queues_changes_something() -> None:
                 assert last.get(name) != now, f"{resource} {name} was written and did not change"
                 last[name] = now
 
-    run(story())
+    run(scenario())
 
 
 async def is_active(c: Cluster, job: str) -> bool:
@@ -344,7 +344,7 @@ async def is_active(c: Cluster, job: str) -> bool:
 
 
 def test_pods_land_on_the_nodes_of_their_flavor_and_the_template_is_restored_after_a_stop() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             await c.flavor("gpu", nodeLabels={"kind": "gpu"}, tolerations=[{"key": "gpu", "operator": "Exists"}])
@@ -369,7 +369,7 @@ def test_pods_land_on_the_nodes_of_their_flavor_and_the_template_is_restored_aft
             assert not [k for k in template["metadata"]["labels"] if "kueue" in k]
             assert await _count(c, PODS) == 0
 
-    run(story())
+    run(scenario())
 
 
 DEACTIVATED = "The workload is deactivated"

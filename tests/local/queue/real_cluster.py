@@ -1,7 +1,7 @@
-"""A stage on the real server: our controllers as its clients, a played kubelet, the rules as webhooks.
+"""A RunningCluster on the real server: our controllers as its clients, a scripted kubelet, the rules as webhooks.
 
-Objects have the names that the stories give them, so there is one stage at a time, and it is emptied before the
-next. Garbage is collected by kube-controller-manager.
+Objects have the names that the scenarios give them, so there is one cluster at a time, and it is emptied before the
+next. kube-controller-manager collects garbage.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TYPES = {"POST": b"ADDED", "PUT": b"MODIFIED", "PATCH": b"MODIFIED", "DELETE": b
 
 
 @dataclass
-class RealStage:
+class RealCluster:
     client: Client
     clock: SystemClock
     history: list[bytes]
@@ -46,7 +46,9 @@ class RealStage:
 
 
 @asynccontextmanager
-async def stage(plane: ControlPlane, hooks: Webhooks, script: Script, config: KueueConfig) -> AsyncIterator[RealStage]:
+async def running(
+    plane: ControlPlane, hooks: Webhooks, script: Script, config: KueueConfig
+) -> AsyncIterator[RealCluster]:
     admission: list[AdmissionPlugin] = []
     async with AsyncExitStack() as stack:
         transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
@@ -61,7 +63,7 @@ async def stage(plane: ControlPlane, hooks: Webhooks, script: Script, config: Ku
         await stack.enter_async_context(runtime)
         stack.callback(admission.clear)
         admission.extend(queue.admission)
-        yield RealStage(Client(recorder), SystemClock(), recorder.history, admission, queue, runtime.metrics)
+        yield RealCluster(Client(recorder), SystemClock(), recorder.history, admission, queue, runtime.metrics)
 
 
 async def _empty(client: Client) -> None:
@@ -71,7 +73,7 @@ async def _empty(client: Client) -> None:
 
 @asynccontextmanager
 async def prepared(plane: ControlPlane, hooks: Webhooks) -> AsyncIterator[None]:
-    """The server without what others have left, with our namespace, and calling our webhooks."""
+    """The server without leftovers of other tests, with our namespace, and calling our webhooks."""
     transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
     client = Client(transport)
     try:
@@ -96,7 +98,7 @@ async def _begin_namespace(client: Client) -> None:
 
 
 async def _try_a_job(client: Client) -> None:
-    """A creation that nothing comes of: the webhooks are asked, if the server knows of them by now."""
+    """Create a Job as a dry run: the webhooks are called if the server knows them by now."""
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "t"}, "spec": {"template": {"spec": pod}}}
     query, body = {"dryRun": "All"}, msgspec.json.encode(job)
@@ -105,7 +107,7 @@ async def _try_a_job(client: Client) -> None:
 
 
 class Recorder(Relay):
-    """A transport that remembers, as `World.history`, what its writes changed."""
+    """A transport that records what its writes changed, in the form of `World.history`."""
 
     def __init__(self, inner: Transport) -> None:
         super().__init__(inner)
@@ -119,7 +121,7 @@ class Recorder(Relay):
         return answer
 
     def _record(self, type: bytes, body: bytes) -> None:
-        """Not what left the object as it was: that has a version we know."""
+        """Skip a write that left the object as it was: its resourceVersion is known already."""
         tree = msgspec.json.decode(body)
         version = tree["metadata"].get("resourceVersion")
         if version and version not in self._versions:

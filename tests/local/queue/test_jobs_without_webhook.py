@@ -1,4 +1,6 @@
-"""Jobs that no webhook saw, and what else keeps a Job from having a Workload: told once, and mended in place."""
+"""Jobs that no webhook validated, and other causes that keep a Job from having a Workload: one Event each, corrected in
+place.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ import pytest
 from queue_manager.api.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.jobs.webhook import JobAdmission
 from tests.local.queue.cluster import API, NS, Cluster, cluster
-from tests.local.queue.places import run
+from tests.local.queue.environments import run
 
-pytestmark = pytest.mark.usefixtures("place")
+pytestmark = pytest.mark.usefixtures("environment")
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 TIMEOUT = "waitForPodsReady: {timeout: 3s}\n"
@@ -33,10 +35,8 @@ async def _reason(c: Cluster, job: str) -> str | None:
         ("lq", {"kueue.x-k8s.io/job-min-parallelism": "2"}, "minCount"),
     ],
 )
-def test_a_job_that_no_webhook_saw_and_that_can_have_no_workload_is_told_why_once(
-    queue: str, notes: dict[str, str], field: str
-) -> None:
-    async def story() -> None:
+def test_an_invalid_job_without_workload_gets_one_event(queue: str, notes: dict[str, str], field: str) -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             c.world.admission.clear()
             await c.queues()
@@ -50,13 +50,13 @@ def test_a_job_that_no_webhook_saw_and_that_can_have_no_workload_is_told_why_onc
             await c.client.patch(JOBS, NS, "a", {"metadata": {"labels": {QUEUE: "lq"}, "annotations": notes_off}})
             await c.until(c.running, ["a"])
 
-    run(story())
+    run(scenario())
 
 
-def test_what_no_webhook_saw_and_nobody_can_read_has_no_effect_and_the_job_is_told() -> None:
-    """Nor does the webhook, once it is there, keep such a Job from being started and stopped."""
+def test_an_unreadable_annotation_has_no_effect_and_is_one_event() -> None:
+    """Nor does the webhook, once it is installed, keep such a Job from being started and stopped."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             rules = c.world.admission[:]
@@ -73,13 +73,15 @@ def test_what_no_webhook_saw_and_nobody_can_read_has_no_effect_and_the_job_is_to
             assert told.startswith('metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]: Invalid value: "1h": ')
             assert told.endswith('ParseBool: parsing "maybe": invalid syntax; this has no effect')
 
-    run(story())
+    run(scenario())
 
 
-def test_what_the_workload_cannot_follow_keeps_the_job_neither_from_running_nor_from_being_stopped() -> None:
-    """A gate cannot be added later. Its refusal hid that the pods were ready, and then the Job could not be stopped."""
+def test_a_refused_workload_update_does_not_block_the_job() -> None:
+    """A gate cannot be added later. Its refusal must hide neither that the pods are ready nor keep the Job from being
+    stopped.
+    """
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(TIMEOUT) as c:
             await c.queues()
             await c.submit("a")
@@ -95,13 +97,13 @@ def test_what_the_workload_cannot_follow_keeps_the_job_neither_from_running_nor_
             await c.until(c.running, [])
             await c.until(lambda: _reason(c, "a"), "Deactivated")
 
-    run(story())
+    run(scenario())
 
 
-def test_a_job_says_so_when_a_foreign_workload_has_the_name_of_its_own() -> None:
-    """A user has taken owner reference and label off: the Job has a Workload again once the name is free."""
+def test_a_foreign_workload_with_the_jobs_name_is_reported() -> None:
+    """A user removed owner reference and label; the Job has a Workload again once the name is free."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="0")
             await c.submit("a")
@@ -114,16 +116,16 @@ def test_a_job_says_so_when_a_foreign_workload_has_the_name_of_its_own() -> None
             await c.client.delete(WORKLOADS, NS, name)
             await c.until(lambda: _reason(c, "a"), "ExceedsMaxQuota", seconds=65)
 
-    run(story())
+    run(scenario())
 
 
 FOREIGN = {"status": "True", "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
-def test_an_admission_that_the_server_refuses_is_told_once_and_tried_ever_less_often() -> None:
-    """Of 64 checks that a ClusterQueue may have a Workload can answer 8: each second it was tried, and nobody told."""
+def test_a_refused_admission_is_one_event_and_backs_off() -> None:
+    """A ClusterQueue may have 64 checks, a Workload's status holds 8 of them."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             checks = [{"name": f"check-{number}"} for number in range(9)]
             await c.queues(admissionChecksStrategy={"admissionChecks": checks})
@@ -144,13 +146,13 @@ def test_an_admission_that_the_server_refuses_is_told_once_and_tried_ever_less_o
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": spec})
             await c.until(lambda: _reserved(c, "a"), True, 60)
 
-    run(story())
+    run(scenario())
 
 
-def test_a_workload_whose_admission_is_refused_holds_no_quota_meanwhile() -> None:
-    """Its conditions are as many as there may be; whoever is behind it was kept out by each attempt."""
+def test_a_refused_admission_holds_no_quota() -> None:
+    """The Workload has as many conditions as the API accepts; pending ones behind it are not kept out."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             name = await _held_back(c)
             await _condition_types(c, name, 16)
@@ -159,13 +161,13 @@ def test_a_workload_whose_admission_is_refused_holds_no_quota_meanwhile() -> Non
             await c.submit("b")
             await c.until(c.running, ["b"])
 
-    run(story())
+    run(scenario())
 
 
-def test_a_condition_of_somebody_else_may_have_an_empty_message() -> None:
-    """It was written back without, which the server refuses: neither admission nor reason could ever be written."""
+def test_a_foreign_condition_may_have_an_empty_message() -> None:
+    """It is written back with its message, since the API refuses a condition without one."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             name = await _held_back(c)
             status = {"conditions": [{**FOREIGN, "type": "Seen"}]}
@@ -174,13 +176,13 @@ def test_a_condition_of_somebody_else_may_have_an_empty_message() -> None:
             await c.until(c.running, ["a"])
             assert await c.condition("a", "Seen") == ("True", "X", "")
 
-    run(story())
+    run(scenario())
 
 
-def test_a_reason_that_the_server_refuses_is_tried_no_more_often_because_the_queue_changes(
+def test_a_refused_pending_reason_backs_off_across_queue_changes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Each change of the queue was one more attempt, and one more that slept to try again."""
+    """A change of the queue starts no additional retry."""
 
     def tries() -> int:
         return sum(record.message == "a refusal could not be written" for record in caplog.records)
@@ -189,7 +191,7 @@ def test_a_reason_that_the_server_refuses_is_tried_no_more_often_because_the_que
         group = {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [_cpu(cpu)]}]}
         await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"resourceGroups": [group]}})
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("1", stopPolicy="Hold")
             await c.submit("a", "50")
@@ -204,7 +206,7 @@ def test_a_reason_that_the_server_refuses_is_tried_no_more_often_because_the_que
             await _condition_types(c, name, 10)
             await c.until(lambda: _reason(c, "a"), "ExceedsMaxQuota", seconds=10)
 
-    run(story())
+    run(scenario())
 
 
 def _cpu(quota: str) -> dict[str, str]:
@@ -212,13 +214,13 @@ def _cpu(quota: str) -> dict[str, str]:
 
 
 async def _condition_types(c: Cluster, workload: str, count: int) -> None:
-    """These, and no others, are the conditions of a Workload."""
+    """Wait until these, and no others, are the conditions of a Workload."""
     conditions = [{**FOREIGN, "type": f"T{number}"} for number in range(count)]
     await c.client.patch(WORKLOADS, NS, workload, {"status": {"conditions": conditions}}, subresource="status")
 
 
 async def _held_back(c: Cluster) -> str:
-    """The name of the Workload of a Job `a`, whose queue is on hold."""
+    """The name of the Workload of Job `a`, whose queue is held."""
     await c.queues("1", stopPolicy="Hold")
     await c.submit("a")
     await c.until(lambda: _has_workload(c, "a"), True)

@@ -1,4 +1,4 @@
-"""What a user tries so that pods run outside of quota, and what comes of it."""
+"""Attempts of users to run pods outside of quota."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, WORKLOADS
 from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster
-from tests.local.queue.places import run
+from tests.local.queue.environments import run
 
-pytestmark = pytest.mark.usefixtures("place")
+pytestmark = pytest.mark.usefixtures("environment")
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 EVERYTHING = "manageJobsWithoutQueueName: true"
@@ -48,15 +48,15 @@ async def has_workload(c: Cluster, job: str) -> bool:
 
 
 @contextmanager
-def no_rules(c: Cluster) -> Iterator[None]:
-    """As on a cluster whose webhooks do not answer and may be passed by."""
+def without_webhooks(c: Cluster) -> Iterator[None]:
+    """As on a cluster whose webhooks do not answer and may be skipped."""
     rules, c.world.admission[:] = list(c.world.admission), []
     yield
     c.world.admission[:] = rules
 
 
 async def beside_a_full_queue(c: Cluster, **submitted: Any) -> None:
-    """One cpu of quota, taken by `run`; `wait` waits for it."""
+    """`run` uses all of the one cpu of quota; `wait` is pending."""
     await c.queues(cpu="1")
     await c.submit("run")
     await c.until(c.running, ["run"])
@@ -67,9 +67,9 @@ async def beside_a_full_queue(c: Cluster, **submitted: Any) -> None:
 
 @pytest.mark.parametrize(("config", "queue"), [("", "lq"), (EVERYTHING, "lq"), (EVERYTHING, None)])
 def test_no_pod_is_created_when_a_waiting_job_is_unsuspended(config: str, queue: str | None) -> None:
-    """The Job controller asks the queue, so that no pod starts between the user's write and the next suspension."""
+    """The Job controller asks for a permit, so that no pod starts between the user's write and the next suspension."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(config) as c:
             await beside_a_full_queue(c, queue=queue)
             for _ in range(100):
@@ -78,16 +78,16 @@ def test_no_pod_is_created_when_a_waiting_job_is_unsuspended(config: str, queue:
             await c.until(lambda: suspended(c, "wait"), True)
             assert pods_created(c, "wait") == 0
 
-    run(story())
+    run(scenario())
 
 
 def test_no_pod_is_created_before_admission_when_no_webhook_suspended_the_job() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("run")
             await c.until(c.running, ["run"])
-            with no_rules(c):
+            with without_webhooks(c):
                 await c.submit("wait", suspend=False)
             await c.until(lambda: suspended(c, "wait"), True)
             assert pods_created(c, "wait") == 0
@@ -95,7 +95,7 @@ def test_no_pod_is_created_before_admission_when_no_webhook_suspended_the_job() 
             await c.until(c.running, ["wait"])
             await c.until(lambda: created(c, "wait"), 1)
 
-    run(story())
+    run(scenario())
 
 
 async def created(c: Cluster, job: str) -> int:
@@ -103,12 +103,12 @@ async def created(c: Cluster, job: str) -> int:
 
 
 def test_a_waiting_job_stays_suspended_when_its_queue_label_is_removed() -> None:
-    """The Workload goes first: until then unsuspending is undone, and from then on the Job is none of the queue's."""
+    """Unsuspending is undone until the Workload is deleted; from then on the Job is not managed."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await beside_a_full_queue(c)
-            with no_rules(c):
+            with without_webhooks(c):
                 leaves = {"metadata": {"labels": {QUEUE: None}}, "spec": {"suspend": False}}
                 await c.client.patch(JOBS, NS, "wait", leaves)
             await c.until(lambda: has_workload(c, "wait"), False)
@@ -117,11 +117,11 @@ def test_a_waiting_job_stays_suspended_when_its_queue_label_is_removed() -> None
             await edit(c, "wait", suspend=False)
             await c.until(lambda: created(c, "wait"), 1)
 
-    run(story())
+    run(scenario())
 
 
 def test_no_pod_is_added_when_a_running_job_is_made_bigger_than_admitted() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="2")
             await c.submit("a", parallelism=1, completions=4)
@@ -134,13 +134,13 @@ def test_no_pod_is_added_when_a_running_job_is_made_bigger_than_admitted() -> No
             await edit(c, "a", parallelism=2)
             await c.until(lambda: created(c, "a"), 3)
 
-    run(story())
+    run(scenario())
 
 
 def test_no_pod_is_created_when_an_evicted_job_is_unsuspended() -> None:
-    """Its pod fails at the same moment: the replacement would run without quota."""
+    """Its pod fails at the same moment, and its replacement must not run without quota."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         config = "waitForPodsReady: {timeout: 2s, requeuingStrategy: {backoffBaseSeconds: 60}}"
         async with cluster(config, a=PodScript(ready_after=None, ends_after=None, stops_within=5.0)) as c:
             await c.queues(cpu="1")
@@ -150,7 +150,7 @@ def test_no_pod_is_created_when_an_evicted_job_is_unsuspended() -> None:
             await asyncio.sleep(10)
             assert pods_created(c, "a") == 1
 
-    run(story())
+    run(scenario())
 
 
 async def evicted(c: Cluster, job: str) -> bool:
@@ -167,7 +167,7 @@ def owned_by(uid: str, api_version: str = "batch/v1") -> dict[str, Any]:
 
 
 async def make_child(c: Cluster, **meta: Any) -> dict[str, Any]:
-    """An unsuspended Job `child` without queue name. The answer of the API server."""
+    """Create an unsuspended Job `child` without queue name; returns the API server's answer."""
     container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     tree = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "child", "namespace": NS, **meta}}
@@ -176,9 +176,9 @@ async def make_child(c: Cluster, **meta: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("api_version", ["batch.volcano.sh/v1alpha1", "batchx/v1", "v1"])
 def test_an_owner_of_kind_job_in_another_group_makes_no_child(api_version: str) -> None:
-    """It has even the UID of a managed Job that is admitted."""
+    """The owner even has the UID of a managed Job that is admitted."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.local_queue("default")
@@ -190,13 +190,13 @@ def test_an_owner_of_kind_job_in_another_group_makes_no_child(api_version: str) 
             await asyncio.sleep(1)
             assert pods_created(c, "child") == 0
 
-    run(story())
+    run(scenario())
 
 
 def test_an_owner_that_the_queue_does_not_manage_makes_no_child() -> None:
-    """A Job from before the default queue: what it owns is queued like any other."""
+    """The owner is older than the default queue: the Jobs that it owns are queued like any other."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("run", queue=None)
@@ -205,13 +205,13 @@ def test_an_owner_that_the_queue_does_not_manage_makes_no_child() -> None:
             child = await make_child(c, **owned_by((await c.job("run"))["metadata"]["uid"]))
             assert child["metadata"]["labels"][QUEUE] == "default"
 
-    run(story())
+    run(scenario())
 
 
 def test_a_child_of_a_finished_job_gets_no_pod() -> None:
-    """The quota of its parent is given back, and covers nothing any more."""
+    """The quota of its parent is given back and covers nothing any more."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(run=PodScript(ready_after=0.2, ends_after=0.5)) as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -223,11 +223,11 @@ def test_a_child_of_a_finished_job_gets_no_pod() -> None:
             await c.client.patch(JOBS, NS, "child", {"metadata": {"labels": {QUEUE: "lq"}}})
             await c.until(lambda: created(c, "child"), 1)
 
-    run(story())
+    run(scenario())
 
 
 def test_a_child_is_suspended_when_its_parent_ends() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(run=PodScript(ready_after=0.2, ends_after=3)) as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -237,7 +237,7 @@ def test_a_child_is_suspended_when_its_parent_ends() -> None:
             await c.until(lambda: suspended(c, "child"), True)
             assert await condition_of(c, "run", "Complete")
 
-    run(story())
+    run(scenario())
 
 
 async def finished(c: Cluster, job: str) -> bool:
@@ -249,7 +249,7 @@ async def condition_of(c: Cluster, job: str, kind: str) -> bool:
     return any(found["type"] == kind and found["status"] == "True" for found in conditions)
 
 
-# --- usage that somebody writes ----------------------------------------------------------------------------
+# --- usage that users write ----------------------------------------------------------------------------
 
 
 def admission(usage: str, now: datetime) -> dict[str, Any]:
@@ -265,10 +265,10 @@ async def forge(c: Cluster, job: str, usage: str) -> None:
 
 
 @pytest.mark.parametrize("usage", ["0", "1e-9", "1e9"])
-def test_usage_is_what_the_pods_ask_for_when_the_status_states_another(usage: str) -> None:
-    """Of six Jobs at a quota of one, one is admitted by the queue and one by the forger, and no third."""
+def test_usage_is_computed_from_pods_and_not_read_from_the_status(usage: str) -> None:
+    """Of six Jobs at a quota of one, the queue admits one and the forger one, and no third runs."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             for name in "abcdef":
@@ -284,12 +284,12 @@ def test_usage_is_what_the_pods_ask_for_when_the_status_states_another(usage: st
             await c.client.delete(JOBS, NS, "f", propagation="Background")
             await c.until(c.running, ["b"])
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("usage", ["-1", "-100m", -1])
 def test_negative_usage_is_refused(usage: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("a", "2")
@@ -299,7 +299,7 @@ def test_negative_usage_is_refused(usage: str) -> None:
             assert refused.value.status == 422
             assert "status.admission.podSetAssignments[0].resourceUsage.cpu" in refused.value.message
 
-    run(story())
+    run(scenario())
 
 
 async def used(c: Cluster) -> str:

@@ -1,4 +1,4 @@
-"""A day of retries in virtual time: the queue manager and the Job controller over the embedded API server."""
+"""A day of retries in virtual time: queue manager and Job controller on the embedded API server."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ spec:
 
 
 def script(pod: Pod) -> PodScript:
-    """`fails` fails after half a minute, `hangs` never gets ready, all others succeed."""
+    """`fails` fails after half a minute, `hangs` never becomes ready, all others succeed."""
     name = pod.metadata.name
     if name.startswith("fails"):
         return PodScript(ends_after=30.0, exit_code=1)
@@ -70,8 +70,8 @@ def script(pod: Pod) -> PodScript:
 
 
 @dataclass(frozen=True)
-class Evening:
-    """What there is after a day."""
+class DayEnd:
+    """The state after a day."""
 
     jobs: dict[str, Job]
     pods: list[Pod]
@@ -79,8 +79,8 @@ class Evening:
     history: list[bytes]
 
 
-async def day(seed: int, limit: int = 6) -> Evening:
-    """24 hours of three Jobs. `limit` is the backoffLimit of the one that fails; all else is as by default."""
+async def day(seed: int, limit: int = 6) -> DayEnd:
+    """24 hours of three Jobs. `limit` is the backoffLimit of the one that fails; all else has its defaults."""
     config = KueueConfig(wait_for_pods_ready=WaitForPodsReady(timeout=timedelta(minutes=5)))
     async with World(seed, script, config) as world:
         await world.apply(QUEUES)
@@ -89,7 +89,7 @@ async def day(seed: int, limit: int = 6) -> Evening:
         await asyncio.sleep(DAY)
         jobs = await world.client.list(JOBS, type=Job)
         workloads = await world.client.list(WORKLOADS, type=Workload)
-        return Evening(
+        return DayEnd(
             {job.metadata.name: job for job in jobs},
             await world.client.list(PODS, type=Pod),
             {owner.name: w for w in workloads if (owner := w.metadata.controller)},
@@ -98,10 +98,10 @@ async def day(seed: int, limit: int = 6) -> Evening:
 
 
 def test_a_job_that_always_fails_is_retried_every_ten_minutes_for_a_day() -> None:
-    """10 s doubling up to the cap of 600 s: six retries in the first quarter of an hour, then one each 630 s."""
+    """10 s doubling up to 600 s: six retries in the first quarter of an hour, then one every 630 s."""
     evening = run_virtual(day(1, limit=1000))
     failed = evening.jobs["fails"].status.failed
-    # Waits of 10, 20 .. 320 s, each after an attempt of 30 s; what is left of the day has a period of 630 s.
+    # Backoffs of 10, 20 .. 320 s, each after an attempt of 30 s; then one attempt every 630 s.
     expected = 7 + (DAY - 7 * 30 - 630) // 630
     assert abs(failed - expected) <= 2
     phases = Counter(pod.status.phase for pod in evening.pods if pod.metadata.name.startswith("fails"))
@@ -118,11 +118,11 @@ def test_a_job_that_always_fails_has_failed_after_seven_tries() -> None:
     ]
 
 
-def test_a_job_whose_pods_never_get_ready_is_evicted_and_requeued_with_growing_waits() -> None:
-    """Each try lasts 300 s, the waits between them are 60 s doubled up to 3600 s."""
+def test_a_job_that_never_becomes_ready_is_requeued_with_growing_backoff() -> None:
+    """Each attempt lasts 300 s; the backoffs double from 60 s up to 3600 s."""
     evening = run_virtual(day(1))
     waits = [min(60 * 2**n, 3600) for n in range(40)]
-    ends = [sum(waits[:n]) + 300 * (n + 1) for n in range(40)]  # of the n-th try
+    ends = [sum(waits[:n]) + 300 * (n + 1) for n in range(40)]  # of the n-th attempt
     expected = sum(end <= DAY for end in ends)
     state = evening.workloads["hangs"].status.requeue_state
     assert state is not None

@@ -1,4 +1,4 @@
-"""An admission that is decided and cannot be written leaves no trace, not even in what queues say of themselves."""
+"""An admission whose write was lost leaves no trace, not even in the status of the queues."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import NS, Cluster
 
-HELD = 5.0  # s: longer than changes are collected before a queue's status is written
+HELD_SECONDS = 5.0  # longer than changes are batched before a queue's status is written
 
 
-class Deaf(Relay):
-    """Once deaf, it takes the status of a Workload, and after a while its connection is lost instead of an answer."""
+class LosesStatusWrites(Relay):
+    """When switched on, it holds a status write of a Workload for a while and then loses the connection without a
+    response.
+    """
 
     deaf = False
 
     async def request(self, request: Request) -> Response:
         if self.deaf and request.method == "PATCH" and "/workloads/" in request.path:
-            await asyncio.sleep(HELD)
+            await asyncio.sleep(HELD_SECONDS)
             raise ConnectionResetError("lost")
         return await super().request(request)
 
 
-def test_queues_do_not_go_on_counting_an_admission_that_was_lost() -> None:
-    """The Workload itself says the same before and after: no event of a watch tells the queues."""
+def test_queues_do_not_count_an_admission_that_was_lost() -> None:
+    """The Workload is the same before and after, so no watch event tells the queues."""
 
-    async def story() -> None:
-        lines: list[Deaf] = []
+    async def scenario() -> None:
+        lines: list[LosesStatusWrites] = []
 
-        def through(transport: Any) -> Deaf:
-            lines.append(Deaf(transport))
+        def through(transport: Any) -> LosesStatusWrites:
+            lines.append(LosesStatusWrites(transport))
             return lines[-1]
 
         async with World(1, separate_queue=True, wrap_transport=through) as world:
@@ -43,13 +45,13 @@ def test_queues_do_not_go_on_counting_an_admission_that_was_lost() -> None:
             await c.until(lambda: counts(c), [(1, 0), (1, 0)])
             lines[0].deaf = True
             await set_quota(c, "1")
-            await c.until(lambda: counts(c), [(0, 1), (0, 1)], seconds=HELD)
+            await c.until(lambda: counts(c), [(0, 1), (0, 1)], seconds=HELD_SECONDS)
             await set_quota(c, "0")
             await asyncio.sleep(1)
             lines[0].deaf = False
-            await c.until(lambda: counts(c), [(1, 0), (1, 0)], seconds=2 * HELD)
+            await c.until(lambda: counts(c), [(1, 0), (1, 0)], seconds=2 * HELD_SECONDS)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 async def counts(c: Cluster) -> list[tuple[int, int]]:

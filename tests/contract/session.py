@@ -105,7 +105,7 @@ class Session:
     ) -> Answer:
         """Send one request and compare the answer.
 
-        `differs` names the row of DIFFERENCES.md that excuses the embedded server. `silent` leaves the answer out of
+        `differs` names the row of queue_manager/local/DIFFERENCES.md that excuses the embedded server. `silent` leaves the answer out of
         the comparison: it is no part of the fact under test.
         """
         raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()

@@ -98,7 +98,7 @@ async def test_refusal(s: Session, request_: tuple[str, str, Json, dict[str, Any
     await s.ask(method, path.format(ns=s.namespace), body, differs=differs, **options)
 
 
-# Index in REQUESTS -> row of DIFFERENCES.md.
+# Index in REQUESTS -> row of queue_manager/local/DIFFERENCES.md.
 DIFFERENT = {19: "media-types", 20: "media-types", 21: "media-types", 23: "media-types", 24: "media-types"}
 DIFFERENT |= {33: "invalid-utf8", 34: "other-kind"}
 

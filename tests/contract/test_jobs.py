@@ -15,7 +15,7 @@ from tests.contract.session import Answer, Session
 from tests.golden_cases import TIME, UID, Case, cases, same_text
 from tests.golden_cases import defaults as default_cases
 
-EMPTY_MAPS = {"u-tpl-labels-removed-suspended"}  # DIFFERENCES.md: empty-map
+EMPTY_MAPS = {"u-tpl-labels-removed-suspended"}  # empty-map in queue_manager/local/DIFFERENCES.md
 RECORDED_NAMESPACE = '"v"'
 
 

@@ -231,7 +231,7 @@ class History:
 
 
 def at_rest(world: World) -> None:
-    """S4, L1, L2, L6 and L9, when nothing happens any more."""
+    """S2, S4 and L6, when nothing happens any more."""
     state, queues = world.queue.quota_cache.state, world.queue.quota_cache.queues
     for stored in world.store.scan("workloads.kueue.x-k8s.io"):
         w = msgspec.json.decode(stored.data)

@@ -186,7 +186,7 @@ def test_x13_the_queue_of_a_workload_is_that_of_its_job() -> None:
 
 def test_i15_a_job_whose_quota_was_taken_away_does_not_run_on() -> None:
     """It is stopped and queued again; quota is never counted as free while pods use it
-    (BEHAVIOUR.md#q5-no-run-without-admission).
+    (queue_manager/BEHAVIOUR.md#q5-no-run-without-admission).
     """
     course = played(load("i15"))
     assert course.values["Job/ns/a", "spec.suspend"] == [True, False, True, False]

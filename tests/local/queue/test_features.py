@@ -153,7 +153,7 @@ def test_deleting_a_prebuilt_workload_stops_its_job_before_quota_is_free() -> No
 
 @pytest.mark.parametrize("whose", ["of another Job", "nobody's, and being deleted"])
 def test_a_job_unsuspended_without_its_prebuilt_workload_is_suspended_again(whose: str) -> None:
-    """Without quota it must not run (BEHAVIOUR.md#q5-no-run-without-admission)."""
+    """Without quota it must not run (queue_manager/BEHAVIOUR.md#q5-no-run-without-admission)."""
 
     async def scenario() -> None:
         async with cluster() as c:

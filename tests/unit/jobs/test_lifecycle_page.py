@@ -1,4 +1,4 @@
-"""LIFECYCLE.md is generated from the rules of both sides, and is up to date."""
+"""queue_manager/lifecycle/LIFECYCLE.md is generated from the rules of both sides, and is up to date."""
 
 from queue_manager.jobs import lifecycle_page, retry_walk
 from queue_manager.lifecycle import diagram

@@ -212,7 +212,7 @@ def test_an_announced_deactivation_is_carried_out():
 
 
 def test_a_reactivation_that_comes_before_we_tidied_up_is_not_undone():
-    """S22: one deactivation per announcement; the annotation was written with it. The budget is a new one."""
+    """One deactivation per announcement: the annotation was written with it. The budget is a new one."""
     status = {**ADMISSION, "requeueState": {"count": 3}}
     target = condition("DeactivationTarget", "True")
     w = make([*RUNNING, target], status=status, meta={"annotations": {DEACTIVATED_FOR: at(0).isoformat()}})
@@ -391,7 +391,7 @@ def test_a_gate_is_named_until_it_is_opened_and_holds_back_nothing_that_has_quot
 
 
 def test_no_step_follows_a_step_for_ever():
-    """Each change leads to a state in which something else, or nothing, is to be done (L8)."""
+    """Each change leads to a state in which something else, or nothing, is to be done."""
     states = [
         make(),
         make([condition("QuotaReserved", "False", "Suspended")]),

@@ -242,7 +242,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays():
 
 
 def test_unknown_conditions_of_others_survive_a_patch():
-    """Invariant S25."""
+    """Conditions of other controllers belong to them."""
     draft = Draft(workload(conditions=[condition("Theirs", "True")]), at(9))
     transitions.block(draft, "B", "b")
     assert [c["type"] for c in patched(draft)["conditions"]] == ["Theirs", "QuotaReserved", "Admitted"]

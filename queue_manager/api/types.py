@@ -211,11 +211,32 @@ class ResourceGroup(Record):
 
 
 class FlavorFungibility(Record):
-    """Only when_can_borrow has an effect; the other fields are read for `without_effect`."""
+    """When the next flavor is tried instead of borrowing or preempting in this one."""
 
     when_can_borrow: str = "MayStopSearch"
     when_can_preempt: str = "TryNextFlavor"
-    preference: str = ""
+    preference: str = ""  # "": BorrowingOverPreemption
+
+
+class BorrowWithinCohort(Record):
+    """Preemption in other ClusterQueues by a Workload that borrows."""
+
+    policy: str = "Never"
+    max_priority_threshold: int | None = None  # None: every priority below that of the preemptor
+
+
+class Preemption(Record):
+    """Which Workloads a pending Workload may preempt (KEP-83, KEP-1337)."""
+
+    within_cluster_queue: str = "Never"
+    reclaim_within_cohort: str = "Never"
+    borrow_within_cohort: BorrowWithinCohort | None = None  # None: Never
+
+
+class FairSharing(Record):
+    """The weight of a ClusterQueue, Cohort or LocalQueue among its siblings."""
+
+    weight: Quantity | None = None  # None: 1
 
 
 class AdmissionCheckRule(Record):
@@ -241,9 +262,9 @@ class ClusterQueueSpec(Record):
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
     admission_checks_strategy: AdmissionChecksStrategy | None = None
     stop_policy: str = "None"
+    preemption: Preemption = Preemption()
+    fair_sharing: FairSharing | None = None
     # Read only for `without_effect`.
-    preemption: dict[str, Any] | None = None
-    fair_sharing: dict[str, Any] | None = None
     admission_scope: dict[str, Any] | None = None
     concurrent_admission_policy: dict[str, Any] | None = None
 
@@ -291,7 +312,7 @@ class LocalQueueSpec(Record):
 
     cluster_queue: str = ""
     stop_policy: str = "None"
-    fair_sharing: dict[str, Any] | None = None  # read only for `without_effect`
+    fair_sharing: FairSharing | None = None
 
 
 class LocalQueue(Object):
@@ -327,10 +348,18 @@ class ResourceFlavor(Object):
     spec: ResourceFlavorSpec = ResourceFlavorSpec()
 
 
-class Cohort(Object):
-    """Read only for `without_effect`: ClusterQueues share quota by the name of their cohort."""
+class CohortSpec(Record):
+    """The parent of a Cohort, and the quota that it adds to its subtree."""
 
-    spec: dict[str, Any] = {}
+    parent_name: str = ""
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    fair_sharing: FairSharing | None = None
+
+
+class Cohort(Object):
+    """A node of the tree in which ClusterQueues share quota. The object is optional: a name is enough."""
+
+    spec: CohortSpec = CohortSpec()
 
 
 class AdmissionCheckStatus(Record):

@@ -24,7 +24,7 @@ from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 
 Timestamp = Literal["Eviction", "Creation"]
 PODS = "pods"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Rank(NamedTuple):
@@ -125,7 +125,7 @@ def queue_time(workload: Workload, timestamp: Timestamp = "Eviction") -> datetim
     A preemption keeps the creation time. Kueue: Ordering.GetQueueOrderTimestamp in pkg/workload.
     """
     evicted = workload.condition(condition_types.EVICTED)
-    created = workload.metadata.creation_timestamp or _EPOCH
+    created = workload.metadata.creation_timestamp or EPOCH
     if evicted is None or not evicted.is_true or evicted.last_transition_time is None:
         return created
     if evicted.reason == reasons.ADMISSION_CHECK:

@@ -1,4 +1,4 @@
-"""The table of KEP-1282, story 2: seconds until a Workload whose pods never become ready is deactivated."""
+"""The table of KEP-1282, scenario 2: seconds until a Workload whose pods never become ready is deactivated."""
 
 from __future__ import annotations
 

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from queue_manager.simulation.virtual import run_virtual
+from tests.local.queue import compare
 from tests.local.queue.compare import Course
 from tests.local.queue.replay import differences, load, play, played
+
+CYCLE = 'Can\'t admit new workloads: Cohort "a" has a cycle in hierarchy: a -> b -> a.'
 
 
 def reasons(course: Course, job: str, condition: str) -> list[tuple[str, str]]:
@@ -198,6 +201,16 @@ def test_no_message_names_a_cluster_queue_with_an_empty_name(name: str) -> None:
     course = played(load(name))
     texts = [value[2] for values in course.values.values() for value in values if isinstance(value, tuple)]
     assert not any("ClusterQueue  " in text for text in texts)
+
+
+def test_x12_a_cycle_of_cohorts_is_named_and_mended_at_once() -> None:
+    course = played(load("x12"))
+    broken = ("False", "CohortCycleDetected", CYCLE)
+    assert course.values["ClusterQueue/cq", "cond.Active"] == [broken]
+    result = run_virtual(play(load("x12")))
+    later = compare.played(result.later, result.start)
+    assert later.values["ClusterQueue/cq", "cond.Active"] == [broken, ("True", "Ready", "Can admit new workloads")]
+    assert later.values["Job/ns/j", "spec.suspend"] == [True, False]
 
 
 # --- down --------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def usage(
         },
     }
     workload = msgspec.convert(tree, Workload)
-    holding = holding_of(workload, info(workload, rules=rules).pod_sets)
+    holding = holding_of(workload, info(workload, rules=rules))
     assert holding is not None
     return holding.usage
 

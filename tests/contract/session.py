@@ -105,8 +105,8 @@ class Session:
     ) -> Answer:
         """Send one request and compare the answer.
 
-        `differs` names the row of queue_manager/local/DIFFERENCES.md that excuses the embedded server. `silent` leaves the
-        answer out of the comparison: it is no part of the fact under test.
+        `differs` names the row of queue_manager/local/DIFFERENCES.md that excuses the embedded server. `silent` leaves
+        the answer out of the comparison: it is no part of the fact under test.
         """
         raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         asked = {**(query or {}), **{name: _option(value) for name, value in more.items()}}

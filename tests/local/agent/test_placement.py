@@ -1,4 +1,4 @@
-"""Placement against the real API server: who gets which node, what is said to those that wait."""
+"""Placement on the embedded API server: the node of each pod, and the reasons of pods that do not fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def unschedulable(pod: Tree) -> bool:
     return condition(pod, "PodScheduled").get("reason") == "Unschedulable"
 
 
-async def test_a_pod_that_does_not_fit_is_told_once_and_placed_when_room_is_free(world: World) -> None:
+async def test_an_unschedulable_pod_gets_one_event_and_is_placed_once_it_fits(world: World) -> None:
     async with world.running():
         await world.create(FOREVER, "first", container=BIG)
         await world.when(running, "first")
@@ -26,7 +26,7 @@ async def test_a_pod_that_does_not_fit_is_told_once_and_placed_when_room_is_free
         assert condition(pod, "PodScheduled")["message"] == message
         assert pod["status"]["phase"] == "Pending"
         assert await world.first_event("second") == ("Warning", "FailedScheduling", message)
-        await world.create("true", "small")  # something changes, but not for the second
+        await world.create("true", "small")  # a change that does not help the second pod
         await world.over("small")
         assert world.writes_of(await world.pod("second")) == 2
         await world.client.delete(PODS, "default", "first", grace_period=1)
@@ -34,7 +34,7 @@ async def test_a_pod_that_does_not_fit_is_told_once_and_placed_when_room_is_free
         assert condition(await world.pod("second"), "PodScheduled")["status"] == "True"
 
 
-async def test_finished_pods_hold_no_room(world: World) -> None:
+async def test_finished_pods_use_no_resources(world: World) -> None:
     async with world.running():
         for name in ("first", "second"):
             await world.create("true", name, container=BIG)
@@ -68,7 +68,7 @@ async def test_a_gated_pod_waits_for_its_gate(world: World) -> None:
         await world.over("gated")
 
 
-async def test_a_node_that_becomes_schedulable_takes_those_that_wait(world: World) -> None:
+async def test_a_node_that_becomes_schedulable_gets_the_pending_pods(world: World) -> None:
     async with world.running():
         await world.client.patch(NODES, "", "node-1", {"spec": {"unschedulable": True}})
         await world.create("true")
@@ -86,7 +86,7 @@ async def test_registering_the_same_nodes_again_writes_nothing(world: World) -> 
     assert world.store.revision == before
 
 
-async def test_nodes_follow_the_flags(world: World) -> None:
+async def test_registering_nodes_with_other_flags_updates_them(world: World) -> None:
     await register(world.client, node_specs(3, cpu="4", extra=[("example.com/gpu", "2")]), world.clock.now())
     await register(world.client, node_specs(1, cpu="500m", memory="1Gi"), world.clock.now())
     nodes = await world.client.list(NODES)

@@ -1,4 +1,4 @@
-"""A pod of higher priority takes the room of lower ones: real server, real processes."""
+"""A pod of higher priority preempts lower ones, with real processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.local.agent.world import World, condition, running
 from tests.waiting import until
 
 FOREVER = "sleep 1000"
-SLOW = "trap '' TERM; touch trapped; while :; do sleep 0.05; done"  # uses its whole grace period
+SLOW = "trap '' TERM; touch trapped; while :; do sleep 0.05; done"  # runs until the end of its grace period
 
 
 def cpu(amount: str) -> dict[str, object]:
@@ -18,7 +18,7 @@ def cpu(amount: str) -> dict[str, object]:
 
 
 async def trapped(world: World, name: str) -> None:
-    """A container runs before its shell has come to its trap, and SIGTERM would end it at once."""
+    """Wait until the shell has set its trap: before that, SIGTERM ends it at once."""
     pod = await world.when(running, name)
     await until((world.files(pod) / "work" / "trapped").exists)
 
@@ -42,7 +42,7 @@ async def test_a_pod_of_higher_priority_evicts_the_fewest_of_the_lowest(world: W
     assert "nominatedNodeName" not in urgent["status"]
 
 
-async def test_a_victim_is_told_why_before_it_goes(world: World) -> None:
+async def test_a_victim_gets_its_condition_and_event_before_it_ends(world: World) -> None:
     await classes(world)
     async with world.running():
         victim = await world.create(
@@ -70,8 +70,8 @@ async def test_a_victim_is_told_why_before_it_goes(world: World) -> None:
     assert victim["metadata"]["uid"] != urgent["metadata"]["uid"]
 
 
-async def test_the_room_of_a_victim_is_kept_for_who_took_it(world: World) -> None:
-    """A small pod of low priority comes while the victims leave one after the other: it waits."""
+async def test_resources_of_victims_are_reserved_for_the_preemptor(world: World) -> None:
+    """A small pod of low priority that comes while the victims end one after the other stays pending."""
     await classes(world)
     async with world.running():
         await world.create(FOREVER, "quick", container=cpu("2"), priorityClassName="low")
@@ -87,7 +87,7 @@ async def test_the_room_of_a_victim_is_kept_for_who_took_it(world: World) -> Non
 
 
 @pytest.mark.parametrize("other", [{"priorityClassName": "high"}, {"priorityClassName": "polite"}])
-async def test_equal_priority_and_the_policy_never_evict_nobody(world: World, other: dict[str, object]) -> None:
+async def test_equal_priority_or_policy_never_preempts_no_pod(world: World, other: dict[str, object]) -> None:
     await classes(world)
     await world.priority("polite", 100, preemptionPolicy="Never")
     async with world.running():
@@ -99,7 +99,7 @@ async def test_equal_priority_and_the_policy_never_evict_nobody(world: World, ot
         assert running(await world.pod("first"))
 
 
-async def test_a_promise_outlives_a_restart(world: World) -> None:
+async def test_a_nomination_outlives_a_restart(world: World) -> None:
     await classes(world)
     async with world.running():
         await world.create(SLOW, "victim", container=cpu("4"), priorityClassName="low", terminationGracePeriodSeconds=3)
@@ -112,7 +112,7 @@ async def test_a_promise_outlives_a_restart(world: World) -> None:
         assert "nodeName" not in (await world.pod("small"))["spec"]
 
 
-async def test_a_pod_has_the_priority_of_its_class_or_of_the_class_for_all(world: World) -> None:
+async def test_a_pod_has_the_priority_of_its_class_or_the_default_class(world: World) -> None:
     await classes(world)
     given = await world.create("true", "given", priorityClassName="middle")
     assert (given["spec"]["priority"], given["spec"]["preemptionPolicy"]) == (5, "PreemptLowerPriority")
@@ -135,7 +135,7 @@ async def test_a_pod_has_the_priority_of_its_class_or_of_the_class_for_all(world
         ),
     ],
 )
-async def test_a_priority_that_is_not_that_of_a_class_is_refused(
+async def test_a_priority_that_differs_from_its_class_is_refused(
     world: World, spec: dict[str, object], message: str
 ) -> None:
     await classes(world)

@@ -1,4 +1,4 @@
-"""Processes of pods whose cluster is gone."""
+"""Processes of pods whose cluster does not exist any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pod's worker under a clock of our own; nothing is started."""
+"""The worker of one pod with a test clock; no process is started."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from queue_manager.local.agent.worker import NodePod, PodWorker, Tools
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Bench:
+class WorkerHarness:
     """Plays the API server and the clock for one worker."""
 
     def __init__(self, directory: Path, **spec: Any) -> None:
@@ -45,27 +45,27 @@ class Bench:
     def event(self, pod: NodePod, type: str, reason: str, message: str) -> None: ...
 
     async def after(self, seconds: float) -> dict[str, Any]:
-        """Sync so much later; the waiting state of the container then."""
+        """Sync after so many seconds; returns the waiting state of the container."""
         self.now += timedelta(seconds=seconds)
         await self.worker.sync(self.pod)
         waiting: dict[str, Any] = self.pod.status["containerStatuses"][0]["state"]["waiting"]
         return waiting
 
 
-async def test_a_pod_without_command_backs_off_and_then_costs_nothing(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, containers=[{"name": "main", "image": "perl"}])
+async def test_a_pod_without_command_backs_off_once_and_is_not_synced_again(tmp_path: Path) -> None:
+    bench = WorkerHarness(tmp_path, containers=[{"name": "main", "image": "perl"}])
     assert (await bench.after(0))["reason"] == "ErrImagePull"
     assert bench.asked == [10.0]
     backing_off = await bench.after(10)
     assert backing_off["reason"] == "ImagePullBackOff"
     assert backing_off["message"].startswith('Back-off pulling image "perl": ErrImagePull: ')
-    assert bench.asked == [10.0]  # nothing will ever change: it is not looked at again
+    assert bench.asked == [10.0]  # a pod without command cannot start later, so it is not synced again
     await bench.after(3600)
     assert len(bench.written) == 2
 
 
 async def test_a_start_that_keeps_failing_is_written_once(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, containers=[{"name": "main", "command": ["nosuch"]}])
+    bench = WorkerHarness(tmp_path, containers=[{"name": "main", "command": ["nosuch"]}])
     for seconds in (0, 10, 20, 40):
         assert (await bench.after(seconds))["reason"] == "CreateContainerError"
     assert bench.asked == [10.0, 20.0, 40.0, 80.0]

@@ -1,4 +1,4 @@
-"""The algebra of field sets obeys the laws of sets, seen as sets of paths."""
+"""Operations on field sets equal those on sets of paths."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def members(fields: Any) -> set[Any]:
 
 
 @given(SETS, SETS)
-def test_union_intersection_and_difference_are_those_of_their_paths(one: Any, other: Any) -> None:
+def test_union_intersection_and_difference_equal_those_of_paths(one: Any, other: Any) -> None:
     assert members(union(one, other)) == members(one) | members(other)
     assert members(intersection(one, other)) == members(one) & members(other)
     assert members(difference(one, other)) == members(one) - members(other)
 
 
 @given(SETS, SETS)
-def test_without_takes_what_is_below_along(one: Any, other: Any) -> None:
+def test_without_also_removes_the_paths_below(one: Any, other: Any) -> None:
     gone = members(other)
     left = {path for path in members(one) if not any(path[:length] in gone for length in range(1, len(path) + 1))}
     assert members(without(one, other)) == left
 
 
 @given(SETS)
-def test_a_set_is_made_of_its_paths(one: Any) -> None:
+def test_a_field_set_is_rebuilt_from_its_paths(one: Any) -> None:
     assert of_paths(*paths(one)) == one
     assert all(contains(one, path) for path in paths(one))
 
 
-def test_paths_are_shown_as_conflicts_print_them() -> None:
+def test_paths_are_printed_as_in_conflicts() -> None:
     path = ("f:spec", 'k:{"containerPort":80,"protocol":"TCP"}', 'v:"x"')
     assert show(path) == '.spec[containerPort=80,protocol="TCP"][="x"]'

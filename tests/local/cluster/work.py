@@ -1,4 +1,4 @@
-"""Jobs that are commands, and how to wait for them."""
+"""Jobs that run a shell command, and waits for their states."""
 
 from __future__ import annotations
 

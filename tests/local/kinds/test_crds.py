@@ -1,4 +1,4 @@
-"""Custom kinds: pruning, defaults, validation and printing, as a real API server answered."""
+"""Custom kinds: pruning, defaults, validation and printing, as recorded from a real API server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def thing(spec: Any) -> Any:
 
 
 def create(spec: Any) -> tuple[Any, list[str]]:
-    """The spec as it would be stored, and what is wrong with it."""
+    """The spec as it would be stored, and the errors."""
     tree = thing(spec)
     THING.schema.check(tree)
     THING.prepare_create(tree)
@@ -116,8 +116,8 @@ def test_unknown_fields_are_reported_in_order_of_name() -> None:
     ]
 
 
-def test_what_was_accepted_once_stays_acceptable() -> None:
-    """A schema that has become stricter refuses only values that change."""
+def test_a_stricter_schema_accepts_unchanged_values() -> None:
+    """Only values that change are validated again."""
     old = thing({"color": "purple", "size": 3})
     new = thing({"color": "purple", "size": 4})
     assert THING.validate_update(new, old) == []
@@ -135,8 +135,8 @@ def test_printer_columns_follow_their_paths() -> None:
 
 
 @pytest.mark.parametrize("path", [".spec[", f".spec[{'9' * 5000}]", ".spec[?(@.a==nul)]", ".spec[?(@.a>1e5)]"])
-def test_a_definition_is_served_up_to_the_first_column_whose_path_is_none(path: str) -> None:
-    """It is stored: were it an error, the cluster would not start again."""
+def test_columns_after_an_invalid_path_are_not_served(path: str) -> None:
+    """The definition is stored: an error would keep the cluster from starting again."""
     definition = copy.deepcopy(THINGS)
     definition["spec"]["versions"][0]["additionalPrinterColumns"][1]["jsonPath"] = path
     kind = KindRegistry.builtin().install(definition)[0]
@@ -154,7 +154,7 @@ def test_combined_schemas_are_checked() -> None:
 
 
 def test_a_null_among_values_that_may_not_be_null_is_dropped() -> None:
-    """As the real server does, in a map as in a field."""
+    """As on the real server, in a map as in a field."""
     text = {"type": "string"}
     node = CompiledSchema(
         {"type": "object", "properties": {"a": {"type": "object", "additionalProperties": text}, "b": text}}
@@ -227,7 +227,7 @@ def test_a_schema_must_be_structural(schema: Any, message: str) -> None:
     assert with_field(schema) == [message]
 
 
-def test_a_definition_must_be_named_after_what_it_defines() -> None:
+def test_a_definition_must_be_named_plural_dot_group() -> None:
     assert define(group="other.example.com") == [
         'metadata.name: Invalid value: "things.demo.example.com": must be spec.names.plural+"."+spec.group'
     ]

@@ -1,4 +1,4 @@
-"""The fast lane lets nothing pass of which the walks would say or do anything."""
+"""The fast path accepts no value that the full walks would change or refuse."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ STATUS = {
 
 
 def untouched(schema: Any, value: Any) -> bool:
-    """Whether the walks leave a value as it is and find nothing wrong with it."""
+    """Whether the walks leave a value as it is and find no error."""
     node, tree, unknown = CompiledSchema(schema), copy.deepcopy(value), []
     node.prune(tree, "", unknown)
     node.fill(tree)
@@ -52,7 +52,7 @@ def untouched(schema: Any, value: Any) -> bool:
 
 
 @pytest.mark.parametrize(("part", "value"), [("spec", SPEC), ("status", STATUS)])
-def test_what_is_written_every_day_takes_the_fast_lane(part: str, value: Any) -> None:
+def test_common_values_take_the_fast_path(part: str, value: Any) -> None:
     node = CompiledSchema(SCHEMA[part])
     node.fill(value)
     assert untouched(SCHEMA[part], value)
@@ -71,7 +71,7 @@ FIELDS = ("unknown", "clusterName", "minCount", "conditions", "count")
 
 
 def altered(value: Any, path: tuple[Any, ...]) -> Iterator[Any]:
-    """The value with what lies at a path replaced, removed, doubled, or with a field more."""
+    """Variants of the value: what is at the path is replaced, removed or doubled, or a field is added."""
 
     def at_path() -> tuple[Any, Any, Any]:
         tree = copy.deepcopy(value)
@@ -99,7 +99,7 @@ def altered(value: Any, path: tuple[Any, ...]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("part", "value"), [("spec", SPEC), ("status", STATUS)])
-def test_the_fast_lane_takes_nothing_that_the_walks_would_not_let_pass(part: str, value: Any) -> None:
+def test_the_fast_path_accepts_only_what_the_walks_leave_alone(part: str, value: Any) -> None:
     node, fit = CompiledSchema(SCHEMA[part]), Fit(SCHEMA[part])
     node.fill(value)
     others = [other for path in places(value)[1:] for other in altered(value, path)]
@@ -142,7 +142,7 @@ def test_a_schema_as_a_type(schema: Any, fitting: list[Any], others: list[Any]) 
     assert all(untouched(schema, value) for value in fitting)
 
 
-# --- the parts of built-in kinds that have a fast lane ---------------------------------------------------------
+# --- the parts of built-in kinds that have a fast path ---------------------------------------------------------
 
 METADATA = {
     "name": "a-0",
@@ -178,7 +178,7 @@ TYPED = {
 
 
 def left_alone(shape: Shape, value: Any) -> bool:
-    """Whether a walk over a value of a built-in kind changes nothing and finds nothing."""
+    """Whether a walk over a value of a built-in kind changes nothing and finds no error."""
     walk, tree = Walk(), copy.deepcopy(value)
     try:
         walk.object(shape, tree, None)
@@ -188,9 +188,7 @@ def left_alone(shape: Shape, value: Any) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "part", "value"), PARTS)
-def test_the_fast_lane_of_a_builtin_kind_takes_nothing_that_a_walk_would_change(
-    kind: str, part: str, value: Any
-) -> None:
+def test_the_fast_path_of_a_builtin_kind_accepts_only_unchanged_values(kind: str, part: str, value: Any) -> None:
     shape = TYPED[kind].shape.fields[part].shape
     assert shape.fit is not None
     assert left_alone(shape, value)
@@ -201,7 +199,7 @@ def test_the_fast_lane_of_a_builtin_kind_takes_nothing_that_a_walk_would_change(
     assert 0 < len(taken) < len(others)
 
 
-def test_a_field_named_twice_does_not_take_the_fast_lane() -> None:
-    """The tree has the last of both; that there were two is for the client to know."""
+def test_a_repeated_field_does_not_take_the_fast_path() -> None:
+    """The tree has only the last of both, and the client must be warned of the repetition."""
     body = b'{"metadata":{"name":"a","labels":{"x":"1","x":"2"}}}'
     assert TYPED["Pod"].check(parse_json(body)) == ['duplicate field "metadata.labels.x"']

@@ -1,4 +1,4 @@
-"""Patches: RFC 6902, RFC 7386 and strategic merge, with results and errors of a real API server."""
+"""Patches: RFC 6902, RFC 7386 and strategic merge, with results and errors recorded from a real API server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def names(tree: Any, field: str = "containers") -> str:
     return "".join(item["name"] for item in tree["spec"][field])
 
 
-# Patch of spec -> names of the containers afterwards, in order; all seen on the real server.
+# Patch of spec -> names of the containers afterwards, in order, as on the real server.
 CONTAINERS = [
     ({"containers": [{"name": "y", "image": "new"}]}, "xyz"),
     ({"containers": [{"name": "w", "image": "new"}]}, "wxyz"),
@@ -204,7 +204,7 @@ REJECTED: list[Any] = [
 
 
 @pytest.mark.parametrize("operation", REJECTED, ids=json.dumps)
-def test_an_operation_that_cannot_be_done_is_422(operation: Any) -> None:
+def test_an_operation_that_does_not_apply_is_422(operation: Any) -> None:
     with pytest.raises(StatusError) as error:
         json_patch({"l": [1, 2]}, operation)
     message = "the server rejected our request due to an error in our request"
@@ -243,7 +243,7 @@ OBJECTS = st.dictionaries(st.text("abc", max_size=2), TREES, max_size=3)
 
 
 def rfc_7386(target: Any, patch: Any) -> Any:
-    """The pseudo code of the RFC."""
+    """The pseudocode of the RFC."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -285,7 +285,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize(("media", "body", "message"), MALFORMED)
-def test_what_is_no_patch_is_400(media: str, body: bytes, message: str) -> None:
+def test_a_malformed_patch_is_400(media: str, body: bytes, message: str) -> None:
     with pytest.raises(StatusError) as error:
         patch_types.apply_patch(JOB, media, {}, body)
     assert (error.value.code, error.value.message) == (400, message)

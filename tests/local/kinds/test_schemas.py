@@ -1,4 +1,4 @@
-"""Decoding of built-in kinds, against what a real API server answered."""
+"""Decoding of built-in kinds, compared with the answers of a real API server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from queue_manager.local.server.exchange import ServerRequest
 REGISTRY = KindRegistry.builtin()
 GOLDEN = Path(__file__).parents[2] / "golden" / "job-validation.jsonl"
 RECORDED = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
-# Refused because of the URL, not of the body: the request handler's business.
+# Refused because of the URL, which the request handler checks.
 ABOUT_THE_URL = {"wrong-namespace", "u-namespace-change"}
 
 
@@ -28,7 +28,7 @@ def kind(resource: Any) -> Any:
 
 
 def refusal(body: bytes, *, strict: bool = False) -> str:
-    """Why the body is no Job, or nothing."""
+    """The error of the body, or ""."""
     try:
         tree = read_object(ServerRequest("POST", "/", body=body), kind(JOBS), [])
         unknown = kind(JOBS).schema.check(tree)
@@ -103,7 +103,7 @@ def test_wrong_types_are_named_as_the_server_names_them(body: str, message: str)
     assert refusal(body.encode()) == f'Job in version "v1" cannot be handled as a Job: {message}'
 
 
-def test_a_value_that_does_not_parse_wins_over_an_earlier_wrong_type() -> None:
+def test_a_syntax_error_is_reported_before_an_earlier_wrong_type() -> None:
     quantity = {"resources": {"requests": {"cpu": "abc"}}}
     tree = {"spec": {"parallelism": "x", "template": {"spec": {"containers": [quantity]}}}}
     assert "quantities must match the regular expression" in refusal(json.dumps(tree).encode())
@@ -132,7 +132,7 @@ HEADS = [
 
 
 @pytest.mark.parametrize(("body", "message"), HEADS)
-def test_bodies_that_are_no_object_of_any_kind(body: str, message: str) -> None:
+def test_bodies_that_are_no_object(body: str, message: str) -> None:
     assert refusal(body.encode()) == f"the object provided is unrecognized (must be of type Job): {message}"
 
 
@@ -167,7 +167,7 @@ def test_a_checked_object_is_in_stored_form() -> None:
     }
 
 
-def test_checking_twice_changes_nothing_more() -> None:
+def test_decoding_is_idempotent() -> None:
     for case in RECORDED:
         tree = case.get("result")
         if tree is not None:
@@ -179,7 +179,7 @@ def test_checking_twice_changes_nothing_more() -> None:
 
 
 def test_a_part_with_a_wrong_type_is_refused_again_in_the_next_body() -> None:
-    """The first of two mistakes is the one that is reported; the second was remembered as right, and was a 500 then."""
+    """The first of two mistakes is reported; the second must not be remembered as valid."""
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
     spec = {"parallelism": "1", "template": {"spec": pod}}
     head = {"apiVersion": "batch/v1", "kind": "Job"}

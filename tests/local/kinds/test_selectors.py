@@ -1,4 +1,4 @@
-"""Selectors: what they match, and the real server's words for what is none."""
+"""Label and field selectors: what they match, and the real server's messages for invalid ones."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_wrong_label_selectors_are_refused_in_the_servers_words(text: str, messa
 
 
 @pytest.mark.parametrize("key", ["x" * 63, "a.b/" + "x" * 63, "a" * 253 + "/b"])
-def test_keys_and_values_may_be_as_long_as_that(key: str) -> None:
+def test_the_longest_valid_keys_and_values(key: str) -> None:
     assert parse_labels(f"{key}={'v' * 63}")({key: "v" * 63})
 
 
@@ -127,7 +127,7 @@ def test_wrong_field_selectors_are_refused_in_the_servers_words(text: str, messa
         (CONFIG_MAPS, '"x" is not a known field selector: only "metadata.name", "metadata.namespace"'),
     ],
 )
-def test_a_field_the_kind_does_not_have_is_refused_in_the_kinds_own_words(resource: object, message: str) -> None:
+def test_a_field_that_cannot_be_selected_by_is_refused_per_kind(resource: object, message: str) -> None:
     with pytest.raises(StatusError) as error:
         parse_fields("x=y").require_supported(lambda _: False, resource)  # type: ignore[arg-type]
     assert error.value.message == message

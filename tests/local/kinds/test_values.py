@@ -1,4 +1,4 @@
-"""Quantities and times in stored form, as a real API server stored them."""
+"""Quantities and times in stored form, as recorded from a real API server."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_resource_lists_round_up_to_thousandths() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "abc", "1Zi", "1 2", "--1", "1e", "9" * 1000])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_an_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="quantit"):
         scalars.quantity(text)
 
 
 @pytest.mark.parametrize("text", ["5kk", "1e", "5i", "--5", "e", "5K"])
-def test_a_wrong_suffix_is_told_from_a_wrong_form(text: str) -> None:
+def test_a_wrong_suffix_and_a_wrong_form_have_different_messages(text: str) -> None:
     with pytest.raises(ValueError, match="unable to parse quantity's suffix"):
         scalars.quantity(text)
 
@@ -100,6 +100,6 @@ def test_a_time_outside_of_all_years_is_refused(text: str) -> None:
         ("email", "a  b " + " " * 200_000 + "<a@b.c> ", True),
     ],
 )
-def test_long_texts_are_read_once(form: str, text: str, fits: bool) -> None:
-    """Tried in all ways each would take hours."""
+def test_long_texts_are_read_in_linear_time(form: str, text: str, fits: bool) -> None:
+    """With backtracking each would take hours."""
     assert formats.has_format(text, form) is fits

@@ -1,4 +1,4 @@
-"""Old events are forgotten."""
+"""Events expire."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def put(world: World, name: str, **fields: Any) -> None:
     world.store.put("events", {"kind": "Event", "apiVersion": "v1", "metadata": meta, **fields})
 
 
-async def test_an_event_goes_an_hour_after_it_last_happened(world: World) -> None:
+async def test_an_event_is_deleted_an_hour_after_its_last_occurrence(world: World) -> None:
     put(world, "old", lastTimestamp="2026-01-01T00:00:00Z")
     put(world, "again", lastTimestamp="2026-01-01T00:30:00Z")
     put(world, "series", series={"lastObservedTime": "2026-01-01T00:40:00.123456Z"}, lastTimestamp=None)

@@ -1,4 +1,4 @@
-"""Garbage collection: background, foreground, orphan, and what several owners mean."""
+"""Garbage collection: background, foreground, orphan, and several owners."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.local.server.world import World, config_map, job, owner, path, pod
 
 @pytest.fixture
 async def collected() -> AsyncIterator[World]:
-    """A world with a garbage collector at work."""
+    """A world with a running garbage collector."""
     world = World()
     task = asyncio.create_task(GarbageCollector(world.server).run())
     await settle()
@@ -25,7 +25,7 @@ async def collected() -> AsyncIterator[World]:
 
 
 async def settle() -> None:
-    """Let the collector do all it can: it waits for nothing but the event loop."""
+    """Let the collector work until it waits: it waits only for the event loop."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -56,7 +56,7 @@ async def test_dependents_of_a_deleted_owner_are_deleted(collected: World) -> No
     assert collected.store.count("pods") == 0
 
 
-async def test_dependents_of_dependents_go_too(collected: World) -> None:
+async def test_dependents_of_dependents_are_deleted(collected: World) -> None:
     parent = await collected.create(JOBS, job("j"))
     child = await collected.create(PODS, pod("p", ownerReferences=[owner(parent)]))
     await collected.create(CONFIG_MAPS, config_map("c", ownerReferences=[owner(child)]))
@@ -65,7 +65,7 @@ async def test_dependents_of_dependents_go_too(collected: World) -> None:
     assert not await exists(collected, CONFIG_MAPS, "c")
 
 
-async def test_an_object_born_after_its_owner_died_is_deleted(collected: World) -> None:
+async def test_an_object_created_after_its_owner_was_deleted_is_deleted(collected: World) -> None:
     parent = await collected.create(JOBS, job("j"))
     await collected.ask("DELETE", path(JOBS, "j"), propagationPolicy="Background")
     await collected.create(PODS, pod("late", ownerReferences=[owner(parent)]))
@@ -73,7 +73,7 @@ async def test_an_object_born_after_its_owner_died_is_deleted(collected: World) 
     assert not await exists(collected, PODS, "late")
 
 
-async def test_an_owner_of_a_kind_that_is_not_served_is_not_taken_for_dead(collected: World) -> None:
+async def test_an_owner_of_an_unknown_kind_does_not_count_as_deleted(collected: World) -> None:
     foreign = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "s", "controller": True}
     await collected.create(JOBS, job("j", ownerReferences=[foreign]))
     await settle()
@@ -89,7 +89,7 @@ async def test_an_owner_of_the_same_name_but_another_uid_is_no_owner(collected: 
     assert await exists(collected, JOBS, "j")
 
 
-async def test_an_object_with_a_living_owner_stays_and_loses_the_dead_one(collected: World) -> None:
+async def test_an_object_with_one_existing_owner_stays_and_loses_the_other_reference(collected: World) -> None:
     first, second = await collected.create(JOBS, job("a")), await collected.create(JOBS, job("b"))
     await collected.create(PODS, pod("p", ownerReferences=[owner(first), owner(second)]))
     await collected.ask("DELETE", path(JOBS, "a"), propagationPolicy="Background")
@@ -145,7 +145,7 @@ async def test_orphaned_dependents_live_on_without_the_reference(collected: Worl
         assert "ownerReferences" not in (await collected.get(PODS, name))["metadata"]
 
 
-async def test_an_owner_without_dependents_goes_whatever_the_policy(collected: World) -> None:
+async def test_an_owner_without_dependents_is_deleted_with_each_policy(collected: World) -> None:
     for policy in ("Foreground", "Orphan"):
         await collected.create(JOBS, job("j"))
         await collected.ask("DELETE", path(JOBS, "j"), propagationPolicy=policy)
@@ -153,7 +153,7 @@ async def test_an_owner_without_dependents_goes_whatever_the_policy(collected: W
         assert not await exists(collected, JOBS, "j")
 
 
-async def test_what_was_left_by_the_last_run_is_collected_at_start() -> None:
+async def test_leftovers_of_the_last_run_are_collected_at_the_start() -> None:
     world = World()
     parent = await world.create(JOBS, job("j"))
     await world.create(PODS, pod("p", ownerReferences=[owner(parent)]))
@@ -172,7 +172,7 @@ async def test_at_rest_nothing_is_written(collected: World) -> None:
     assert collected.store.revision == revision
 
 
-async def test_the_same_history_is_written_every_time() -> None:
+async def test_collection_writes_in_the_same_order_each_time() -> None:
     async def history(act: Callable[[World], Awaitable[Any]]) -> list[tuple[str, str, int]]:
         world = World()
         seen: list[tuple[str, str, int]] = []

@@ -1,4 +1,4 @@
-"""The server on a real socket: who may come in, streams, slow readers, shutdown."""
+"""The server on a socket: authentication, streams, slow readers, shutdown."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ TOKEN = "secret"
 MAPS = CONFIG_MAPS.path("default")
 
 
-class Site:
-    """A world that listens."""
+class ListeningWorld:
+    """A world whose server listens."""
 
     def __init__(self, world: World, listening: Listening, session: aiohttp.ClientSession) -> None:
         self.world = world
@@ -39,12 +39,12 @@ class Site:
 
 
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
+async def site() -> AsyncIterator[ListeningWorld]:
     world = World()
     listening = await serve(world.server, tls().server, token=TOKEN)
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with session_of(listening, headers=headers) as session:
-        yield Site(world, listening, session)
+        yield ListeningWorld(world, listening, session)
     await listening.close()
 
 
@@ -58,7 +58,7 @@ def address(listening: Listening) -> tuple[str, int]:
     return host, int(port)
 
 
-async def test_verbs_work_over_the_socket(site: Site) -> None:
+async def test_verbs_work_over_the_socket(site: ListeningWorld) -> None:
     status, created = await site.ask("POST", MAPS, config_map("c"))
     assert status == 201
     assert await site.ask("GET", f"{MAPS}/c") == (200, created)
@@ -72,32 +72,32 @@ async def test_verbs_work_over_the_socket(site: Site) -> None:
 
 @pytest.mark.parametrize("given", ["Bearer wrong", "Bearer ", "", "Basic secret", f"bearer {TOKEN}x", "Bearer sécret"])
 @pytest.mark.parametrize("path", [MAPS, "/metrics"])
-async def test_without_the_token_nothing_is_told(site: Site, given: str, path: str) -> None:
+async def test_a_request_without_the_token_is_refused(site: ListeningWorld, given: str, path: str) -> None:
     status, answer = await site.ask("GET", path, headers={"Authorization": given})
     assert (status, answer["reason"], answer["message"]) == (401, "Unauthorized", "Unauthorized")
 
 
-async def test_the_token_is_taken_as_a_bearer_token_only(site: Site) -> None:
-    """As the password of a URL it would stand in logs and in the names of kubectl's cache directories."""
+async def test_the_token_is_taken_as_a_bearer_token_only(site: ListeningWorld) -> None:
+    """As the password of a URL it would be in logs and in the names of kubectl's cache directories."""
     basic = base64.b64encode(f"sluice:{TOKEN}".encode()).decode()
     assert (await site.ask("GET", MAPS, headers={"Authorization": f"Basic {basic}"}))[0] == 401
     assert (await site.ask("GET", MAPS, headers={"Authorization": f"bearer {TOKEN}"}))[0] == 200
 
 
-async def test_plain_http_is_not_answered(site: Site) -> None:
+async def test_plain_http_is_not_answered(site: ListeningWorld) -> None:
     plain = site.listening.url.replace("https://", "http://")
     with pytest.raises(aiohttp.ClientConnectionError):
         await site.session.get(f"{plain}{MAPS}")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1"])
-async def test_another_hosts_name_is_refused(site: Site, host: str) -> None:
+async def test_a_host_header_with_another_name_is_refused(site: ListeningWorld, host: str) -> None:
     port = site.listening.url.rpartition(":")[2]
     status, answer = await site.ask("GET", MAPS, headers={"Host": host.format(port=port)})
     assert (status, answer["reason"]) == (403, "Forbidden")
 
 
-async def test_localhost_is_a_name_of_ours(site: Site) -> None:
+async def test_localhost_is_an_accepted_host_name(site: ListeningWorld) -> None:
     port = site.listening.url.rpartition(":")[2]
     assert (await site.ask("GET", MAPS, headers={"Host": f"localhost:{port}"}))[0] == 200
 
@@ -113,12 +113,12 @@ async def test_there_is_no_server_without_a_token() -> None:
         await serve(World().server, tls().server, token="")
 
 
-async def test_a_body_over_the_limit_is_413(site: Site) -> None:
+async def test_a_body_over_the_limit_is_413(site: ListeningWorld) -> None:
     status, answer = await site.ask("POST", MAPS, b" " * (3 * 1024 * 1024 + 1))
     assert (status, answer["reason"]) == (413, "RequestEntityTooLarge")
 
 
-async def test_a_chunked_body_over_the_limit_is_413(site: Site) -> None:
+async def test_a_chunked_body_over_the_limit_is_413(site: ListeningWorld) -> None:
     async def body() -> AsyncIterator[bytes]:
         for _ in range(40):
             yield b" " * 100_000
@@ -127,7 +127,7 @@ async def test_a_chunked_body_over_the_limit_is_413(site: Site) -> None:
         assert answer.status == 413
 
 
-async def test_a_client_that_waits_for_100_continue_is_told_to_go_on(site: Site) -> None:
+async def test_expect_100_continue_is_answered(site: ListeningWorld) -> None:
     body = json.dumps(config_map("c")).encode()
     async with site.session.post(
         MAPS, data=body, headers={"Content-Type": "application/json"}, expect100=True
@@ -136,21 +136,21 @@ async def test_a_client_that_waits_for_100_continue_is_told_to_go_on(site: Site)
     assert (await site.ask("GET", f"{MAPS}/c"))[0] == 200
 
 
-async def test_warnings_reach_the_client(site: Site) -> None:
+async def test_warnings_reach_the_client(site: ListeningWorld) -> None:
     async with site.session.post(MAPS, json=config_map("c") | {"foo": 1}) as answer:
         assert answer.headers["Warning"] == '299 - "unknown field \\"foo\\""'
 
 
-async def test_a_long_selector_is_a_selector(site: Site) -> None:
-    """kubectl and controllers write lists of names into URLs: a megabyte is taken, as by a Kubernetes API server."""
+async def test_a_selector_of_a_megabyte_is_accepted(site: ListeningWorld) -> None:
+    """kubectl and controllers write lists of names into URLs, and a Kubernetes API server accepts them."""
     await site.ask("POST", MAPS, config_map("c", labels={"a": "7"}))
     selector = "a in (" + ",".join(str(n) for n in range(3000)) + ")"
     status, answer = await site.ask("GET", MAPS, params={"labelSelector": selector}, headers={"X": "x" * 20_000})
     assert (status, len(answer["items"])) == (200, 1)
 
 
-async def test_what_is_no_http_is_told_in_one_line(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody wants tracebacks in the terminal of `sluice up` because of somebody's typing."""
+async def test_bytes_that_are_not_http_are_one_log_line(site: ListeningWorld, caplog: pytest.LogCaptureFixture) -> None:
+    """There is no traceback in the terminal of `sluice up`."""
     async with site.session.get(MAPS, headers={"X": "x" * (http_server.MAX_HEAD + 100)}) as answer:
         assert answer.status == 400
     (record,) = caplog.records
@@ -158,7 +158,7 @@ async def test_what_is_no_http_is_told_in_one_line(site: Site, caplog: pytest.Lo
     assert len(record.getMessage()) < 300
 
 
-async def test_a_watch_streams_events_as_they_happen(site: Site) -> None:
+async def test_a_watch_streams_events_as_they_happen(site: ListeningWorld) -> None:
     async with site.session.get(f"{MAPS}?watch=1") as answer:
         assert answer.status == 200
         for name in "abc":
@@ -167,7 +167,7 @@ async def test_a_watch_streams_events_as_they_happen(site: Site) -> None:
             assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", name)
 
 
-async def test_a_slow_reader_stalls_nobody_and_is_told_that_it_is_too_late() -> None:
+async def test_a_slow_reader_delays_no_other_and_gets_410() -> None:
     world = World(history=50)
     listening = await serve(world.server, tls().server, token=TOKEN)
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
@@ -190,7 +190,7 @@ async def test_a_slow_reader_stalls_nobody_and_is_told_that_it_is_too_late() -> 
         await listening.close()
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "STALLED_SECONDS", 0.2)
     world = World()
     listening = await serve(world.server, tls().server, token=TOKEN)
@@ -205,7 +205,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off(monkeypatch: pytest.Monkey
         await asyncio.sleep(0)
     try:
         async with asyncio.timeout(30):
-            # A connection that is cut off ends without its last chunk, or with a reset.
+            # The connection ends without its last chunk, or with a reset.
             assert not (await _rest(reader)).endswith(b"0\r\n\r\n")
     finally:
         writer.close()
@@ -213,7 +213,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off(monkeypatch: pytest.Monkey
 
 
 async def _rest(reader: asyncio.StreamReader) -> bytes:
-    """What comes, once the server had to give up on us."""
+    """The bytes that arrive after the server has given up on this reader."""
     await asyncio.sleep(1)
     tail = b""
     try:
@@ -224,7 +224,7 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
     return tail
 
 
-async def test_a_client_that_goes_away_ends_its_watch(site: Site) -> None:
+async def test_a_disconnected_client_ends_its_watch(site: ListeningWorld) -> None:
     answer = await site.session.get(f"{MAPS}?watch=1")
     history = site.world.store.history("configmaps")
     await until(lambda: bool(history._sleepers))
@@ -244,12 +244,12 @@ async def test_close_ends_watches_and_lets_requests_finish() -> None:
             assert await answer.content.read() == b""
 
 
-async def test_a_fixed_port_that_is_taken_is_an_error(site: Site) -> None:
+async def test_a_fixed_port_in_use_is_an_error(site: ListeningWorld) -> None:
     port = int(site.listening.url.rpartition(":")[2])
     with pytest.raises(OSError, match=str(port)):
         await serve(World().server, tls().server, port=port, token=TOKEN)
 
 
-async def test_health_is_plain_text(site: Site) -> None:
+async def test_health_is_plain_text(site: ListeningWorld) -> None:
     async with site.session.get("/healthz") as answer:
         assert (answer.status, await answer.text()) == (200, "ok")

@@ -1,4 +1,4 @@
-"""Whoever creates a Job whose fields work against each other gets a Warning with the answer."""
+"""A created Job whose fields work against each other is answered with a Warning and the remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ PER_INDEX = {"completionMode": "Indexed", "completions": 2, "backoffLimitPerInde
     ("spec", "restart_policy", "warned"),
     [(PER_INDEX, "OnFailure", True), (PER_INDEX, "Never", False), ({"completions": 2}, "OnFailure", False)],
 )
-async def test_a_limit_per_index_with_restarts_in_place_is_warned_of(spec: Any, restart_policy: str, warned: bool):
+async def test_backoff_limit_per_index_with_restarts_in_place_is_a_warning(
+    spec: Any, restart_policy: str, warned: bool
+):
     template = {"spec": {"restartPolicy": restart_policy, "containers": [{"name": "main", "image": "x"}]}}
     body = {"metadata": {"name": "a"}, "spec": {**spec, "template": template}}
     clock = SystemClock()

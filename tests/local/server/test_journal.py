@@ -1,4 +1,4 @@
-"""Persistence: nothing answered is lost, nothing is shown before it is safe."""
+"""Persistence: nothing that was answered is lost, and nothing is visible before it is committed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.local.server.world import World, config_map, path, pod
 
 
 def crash(journal: Journal) -> None:
-    """What the kernel does for a process that is killed: the lock goes, nothing is flushed."""
+    """What the kernel does when a process is killed: the lock is released, nothing is flushed."""
     os.close(journal._lock)
     journal._lock = -1
 
@@ -91,8 +91,8 @@ async def test_definitions_are_served_again_after_a_restart(tmp_path: Path) -> N
     again.store.close()
 
 
-class Watched:
-    """A journal that notes when it commits, and can be told to fail."""
+class ObservedJournal:
+    """A journal that records its commits and can be made to fail."""
 
     def __init__(self) -> None:
         self.commits: list[list[str]] = []
@@ -110,7 +110,7 @@ class Watched:
 
 
 async def test_writes_of_one_tick_are_committed_together(tmp_path: Path) -> None:
-    journal = Watched()
+    journal = ObservedJournal()
     world = World(journal)
     await world.store.settled()
     journal.commits.clear()
@@ -118,8 +118,8 @@ async def test_writes_of_one_tick_are_committed_together(tmp_path: Path) -> None
     assert journal.commits == [["default/a", "default/b", "default/c"]]
 
 
-async def test_neither_answer_nor_event_leaves_before_the_commit() -> None:
-    journal = Watched()
+async def test_responses_and_events_are_sent_after_the_commit() -> None:
+    journal = ObservedJournal()
     world = World(journal)
     await world.store.settled()
     journal.commits.clear()
@@ -139,7 +139,7 @@ async def test_neither_answer_nor_event_leaves_before_the_commit() -> None:
 
 
 async def test_a_read_waits_for_the_writes_it_has_seen() -> None:
-    journal = Watched()
+    journal = ObservedJournal()
     world = World(journal)
     await world.store.settled()
     journal.commits.clear()
@@ -152,8 +152,8 @@ async def test_a_read_waits_for_the_writes_it_has_seen() -> None:
     await creating
 
 
-async def test_a_failed_commit_is_an_error_and_leaves_no_trace() -> None:
-    journal = Watched()
+async def test_a_failed_commit_is_an_error_and_changes_nothing() -> None:
+    journal = ObservedJournal()
     world = World(journal)
     await world.create(CONFIG_MAPS, config_map("old"))
     watch = await world.watch(CONFIG_MAPS, resourceVersion=world.store.revision)
@@ -172,8 +172,8 @@ async def test_a_failed_commit_is_an_error_and_leaves_no_trace() -> None:
     assert (await world.ask("POST", target, config_map("new"))).status == 201
 
 
-async def test_a_list_after_a_failed_commit_names_no_revision_that_a_restart_would_give_again() -> None:
-    journal = Watched()
+async def test_a_list_after_a_failed_commit_has_no_revision_that_is_used_again() -> None:
+    journal = ObservedJournal()
     world = World(journal)
     created = await world.create(CONFIG_MAPS, config_map("a"))
     journal.broken = True
@@ -182,8 +182,8 @@ async def test_a_list_after_a_failed_commit_names_no_revision_that_a_restart_wou
     assert listed.body["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
 
 
-async def test_nobody_is_refused_for_an_object_whose_creation_fails() -> None:
-    journal = Watched()
+async def test_an_object_whose_commit_failed_does_not_occupy_its_name() -> None:
+    journal = ObservedJournal()
     world = World(journal)
     await world.store.settled()
     journal.broken = True
@@ -229,8 +229,8 @@ def test_kill_9_releases_the_lock_and_loses_no_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("anew", [False, True])
-async def test_nothing_is_promised_once_the_directory_was_removed(tmp_path: Path, anew: bool) -> None:
-    """Not even when another cluster begins in its place: SQLite would write on, to a file without a name."""
+async def test_writes_fail_once_the_directory_was_removed(tmp_path: Path, anew: bool) -> None:
+    """Also if another cluster uses the path: SQLite would go on writing to a file without a name."""
     world = World(Journal.open(tmp_path / "data"))
     shutil.rmtree(tmp_path / "data")
     other = Journal.open(tmp_path / "data") if anew else None
@@ -253,8 +253,8 @@ def test_a_file_that_is_no_database_is_refused_and_the_lock_is_free(tmp_path: Pa
             Journal.open(tmp_path)
 
 
-def test_a_damaged_page_is_told_wherever_it_is_come_to(tmp_path: Path) -> None:
-    """Opening reads but the first pages."""
+def test_a_damaged_page_is_reported_when_it_is_read(tmp_path: Path) -> None:
+    """Opening reads only the first pages."""
     journal = filled(tmp_path)
     journal.close()
     file = tmp_path / "objects.db"
@@ -266,8 +266,8 @@ def test_a_damaged_page_is_told_wherever_it_is_come_to(tmp_path: Path) -> None:
         reopened(tmp_path)
 
 
-def test_a_damaged_index_is_told_at_the_start(tmp_path: Path) -> None:
-    """All objects can be read without it, but hardly one be written."""
+def test_a_damaged_index_is_reported_at_the_start(tmp_path: Path) -> None:
+    """All objects can be read without it, but hardly one can be written."""
     filled(tmp_path).close()
     connection = sqlite3.connect(tmp_path / "objects.db")
     (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE type = 'index'").fetchone()
@@ -282,7 +282,7 @@ def test_a_damaged_index_is_told_at_the_start(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_database_that_was_emptied_is_not_taken_for_a_new_one(tmp_path: Path, left: int) -> None:
-    """All Jobs were gone without a word, their processes ended, and what the write-ahead log still held removed."""
+    """Otherwise all Jobs would be lost without a message, and their processes ended."""
     filled(tmp_path).close()
     (tmp_path / "objects.db-wal").write_bytes(b"log")
     os.truncate(tmp_path / "objects.db", left)
@@ -298,7 +298,7 @@ def test_a_first_start_that_was_killed_while_it_made_its_database_is_repeated(tm
     reopened(tmp_path)
 
 
-def test_a_damaged_object_is_told_by_name(tmp_path: Path) -> None:
+def test_a_damaged_object_is_reported_with_its_name(tmp_path: Path) -> None:
     filled(tmp_path).close()
     connection = sqlite3.connect(tmp_path / "objects.db")
     connection.execute("UPDATE objects SET data = '{' WHERE key = 'a/7'")
@@ -323,8 +323,8 @@ def reopened(directory: Path) -> None:
         journal.close()
 
 
-def test_a_database_that_somebody_else_has_locked_is_no_damage(tmp_path: Path) -> None:
-    """The advice to move it away would make it worse."""
+def test_a_locked_database_is_not_reported_as_damaged(tmp_path: Path) -> None:
+    """The advice to move it away would be wrong."""
     filled(tmp_path).close()
     other = sqlite3.connect(tmp_path / "objects.db", isolation_level=None)
     other.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -335,8 +335,8 @@ def test_a_database_that_somebody_else_has_locked_is_no_damage(tmp_path: Path) -
     reopened(tmp_path)
 
 
-def test_a_write_that_somebody_else_keeps_from_the_database_fails_soon(tmp_path: Path) -> None:
-    """All else waits for it: a forgotten transaction in another program held up reading, too, five seconds a time."""
+def test_a_write_to_a_locked_database_fails_soon(tmp_path: Path) -> None:
+    """All requests wait for it, so it must not wait for another program's transaction."""
     journal = filled(tmp_path)
     other = sqlite3.connect(tmp_path / "objects.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -358,14 +358,14 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         Journal.open(tmp_path)
 
 
-def test_a_directory_that_everybody_may_write_to_is_refused(tmp_path: Path) -> None:
+def test_a_world_writable_directory_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(JournalUnusable, match="by everybody: chmod go-w"):
         Journal.open(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_a_group_of_others_may_write_to_is_refused(tmp_path: Path) -> None:
+def test_a_directory_writable_by_a_group_of_others_is_refused(tmp_path: Path) -> None:
     groups = (
         [65534] if os.geteuid() == 0 else [gid for gid in os.getgroups() if gid != pwd.getpwuid(os.geteuid()).pw_gid]
     )
@@ -378,8 +378,8 @@ def test_a_directory_that_a_group_of_others_may_write_to_is_refused(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_the_private_group_of_its_owner_may_write_to_is_taken(tmp_path: Path) -> None:
-    """`mkdir` makes such ones where the umask is 002."""
+def test_a_directory_writable_by_its_owners_private_group_is_accepted(tmp_path: Path) -> None:
+    """`mkdir` makes such directories where the umask is 002."""
     user = pwd.getpwuid(os.geteuid())
     group = grp.getgrgid(user.pw_gid)
     if group.gr_name != user.pw_name or set(group.gr_mem) - {user.pw_name}:
@@ -390,10 +390,10 @@ def test_a_directory_that_the_private_group_of_its_owner_may_write_to_is_taken(t
 
 
 @pytest.mark.parametrize("strange", ["", "objects.db", "objects.db-wal", "pods", "serving.pem", "kubeconfig", "lock"])
-def test_a_directory_with_a_part_of_another_user_is_refused(tmp_path: Path, strange: str) -> None:
-    """Its Jobs would run as who starts the cluster, and the other user may have the key of its server."""
+def test_a_directory_with_files_of_another_user_is_refused(tmp_path: Path, strange: str) -> None:
+    """Its Jobs would run as the user who starts the cluster, and the other user may have the server's key."""
     if os.geteuid() != 0:
-        tmp_path, strange = Path("/"), ""  # of root
+        tmp_path, strange = Path("/"), ""  # owned by root
     else:
         Journal.open(tmp_path).close()
         (tmp_path / strange).touch()
@@ -403,7 +403,7 @@ def test_a_directory_with_a_part_of_another_user_is_refused(tmp_path: Path, stra
 
 
 @pytest.mark.parametrize("left", ["pods/0191/main", "objects.db-wal", "kubeconfig", "serving.pem"])
-def test_a_database_that_was_removed_is_not_begun_anew(tmp_path: Path, left: str) -> None:
+def test_a_removed_database_is_not_recreated(tmp_path: Path, left: str) -> None:
     (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / left).touch()
     (tmp_path / "pods").mkdir(exist_ok=True)
@@ -415,7 +415,7 @@ def test_a_database_that_was_removed_is_not_begun_anew(tmp_path: Path, left: str
         Journal.open(tmp_path)
 
 
-def test_a_folder_for_pods_that_is_empty_is_no_cluster(tmp_path: Path) -> None:
+def test_an_empty_pods_directory_does_not_count_as_a_cluster(tmp_path: Path) -> None:
     (tmp_path / "pods").mkdir()
     Journal.open(tmp_path).close()
 

@@ -1,4 +1,4 @@
-"""What a node agent of processes does not do for a pod is told when the pod is submitted."""
+"""Fields of a pod that a node agent of processes does not implement are warnings at creation."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def container(**fields: Any) -> Any:
     ],
     ids=str,
 )
-def test_each_thing_is_told_once_with_its_place(spec: Any, says: list[str]) -> None:
+def test_each_unsupported_field_is_one_warning_with_its_path(spec: Any, says: list[str]) -> None:
     assert told.warnings(spec, "spec") == says
 
 
-def test_a_limit_of_cpu_is_no_reason_for_a_warning_where_it_is_enforced() -> None:
+def test_a_cpu_limit_is_no_warning_where_it_is_enforced() -> None:
     spec = {"containers": [container(resources={"limits": {"cpu": "1"}})]}
     assert told.warnings(spec, "spec", limits_cpu=True) == []
 
@@ -69,7 +69,7 @@ def test_a_limit_of_cpu_is_no_reason_for_a_warning_where_it_is_enforced() -> Non
     ],
     ids=["pod", "Job", "pod of a controller"],
 )
-async def test_whoever_submits_is_warned(resource: Resource, extra: Any, says: str) -> None:
+async def test_the_submission_is_answered_with_the_warnings(resource: Resource, extra: Any, says: str) -> None:
     spec = {"restartPolicy": "Never", "containers": [container()], "volumes": [{"name": "v", "emptyDir": {}}]}
     body = {"metadata": {"name": "a", **extra}, "spec": {"template": {"spec": spec}} if resource == JOBS else spec}
     clock, headers = SystemClock(), {"content-type": JSON}

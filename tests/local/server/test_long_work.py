@@ -1,4 +1,4 @@
-"""A request that takes long is answered with the help of another process; meanwhile the server answers others."""
+"""Requests that take long are computed in another process; meanwhile the server answers others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.waiting import until
 GROUP = "demo.example.com"
 THINGS = Resource(GROUP, "v1", "things", "Thing")
 BOMB = {"type": "string", "pattern": "^(a+)+$"}
-SLOW, SOUND = "self.items.all(x, x in self.items)", list(range(1_500))  # takes a quarter of a second, and holds
+SLOW, SOUND = "self.items.all(x, x in self.items)", list(range(1_500))  # takes a quarter of a second and is true
 ITEMS = {"type": "array", "items": {"type": "integer"}}
 
 
@@ -54,7 +54,7 @@ def thing(**spec: Any) -> dict[str, Any]:
 
 
 async def begin(world: World, method: str, path: str, body: Any, **more: Any) -> asyncio.Task[Answer]:
-    """A request that is under way in the other process: the task has run until it waits for that."""
+    """Start a request; returns its task once it waits for the other process."""
     task = asyncio.create_task(world.ask(method, path, body, **more))
     await asyncio.sleep(0)
     assert not task.done()
@@ -68,7 +68,7 @@ async def others_are_answered_before(world: World, task: asyncio.Task[Answer]) -
     return await task
 
 
-async def test_a_pattern_of_very_many_ways_to_match_takes_no_longer_than_another(world: World) -> None:
+async def test_an_exponential_pattern_takes_no_longer_than_another(world: World) -> None:
     await define(world, {"properties": {"text": BOMB}})
     answer = await world.ask("POST", THINGS.path("default"), thing(text="a" * 50 + "!"))
     assert answer.status == 422
@@ -83,14 +83,14 @@ async def test_a_rule_that_compares_each_item_with_each(world: World, count: int
     assert (await others_are_answered_before(world, task)).status == status
 
 
-async def test_a_rule_that_does_not_hold_is_told_in_the_same_words(world: World) -> None:
+async def test_a_failing_rule_has_the_same_message(world: World) -> None:
     rule = f"{SLOW} ? self.note == 'right' : true"
     await define(world, slow(rule))
     task = await begin(world, "POST", THINGS.path("default"), thing(items=SOUND, note="wrong"))
     assert f"failed rule: {rule}" in (await task).message
 
 
-async def test_a_default_with_a_pattern_of_very_many_ways_to_match(world: World) -> None:
+async def test_a_default_with_an_exponential_pattern(world: World) -> None:
     crd = definition(GROUP, {"type": "object", "properties": {"text": {**BOMB, "default": "a" * 50 + "!"}}})
     answer = await world.ask("POST", CRDS.path(), crd)
     assert answer.status == 422
@@ -111,14 +111,14 @@ async def test_yaml_of_very_many_values(world: World, verb: str) -> None:
     assert (answer.status, len(answer.body["data"])) == (201, MAX_VALUES - 100)
 
 
-async def test_broken_yaml_is_refused_in_the_same_words(world: World) -> None:
+async def test_invalid_yaml_has_the_same_message(world: World) -> None:
     text = "a: [x, }".replace("x", "{a: x, b: x}, " * 16_000).encode()
     short = await world.ask("POST", CONFIG_MAPS.path("default"), b"a: [x, }", content_type="application/yaml")
     task = await begin(world, "POST", CONFIG_MAPS.path("default"), text, content_type="application/yaml")
     assert (await task).message.partition(" (613a")[0] == short.message.partition(" (613a")[0]
 
 
-async def test_a_write_that_came_between_is_a_conflict_for_who_named_a_version(world: World) -> None:
+async def test_a_write_in_between_is_a_conflict_for_a_request_with_a_version(world: World) -> None:
     await define(world, slow())
     stored = await world.create(THINGS, thing(items=[1]))
     new = {**stored, "spec": {"items": SOUND}}
@@ -128,7 +128,7 @@ async def test_a_write_that_came_between_is_a_conflict_for_who_named_a_version(w
     assert (await world.get(THINGS, "t"))["spec"] == {"items": [1], "note": "between"}
 
 
-async def test_a_patch_is_made_on_what_was_written_meanwhile(world: World) -> None:
+async def test_a_patch_is_applied_to_what_was_written_meanwhile(world: World) -> None:
     await define(world, slow())
     await world.create(THINGS, thing(items=[1]))
     body = json.dumps({"spec": {"items": SOUND}}).encode()
@@ -138,7 +138,7 @@ async def test_a_patch_is_made_on_what_was_written_meanwhile(world: World) -> No
     assert (await world.get(THINGS, "t"))["spec"] == {"items": SOUND, "note": "between"}
 
 
-async def test_what_was_deleted_meanwhile_is_not_found(world: World) -> None:
+async def test_an_object_deleted_meanwhile_is_404(world: World) -> None:
     await define(world, slow())
     await world.create(THINGS, thing(items=[1]))
     body = json.dumps({"spec": {"items": SOUND}}).encode()
@@ -148,7 +148,7 @@ async def test_what_was_deleted_meanwhile_is_not_found(world: World) -> None:
 
 
 async def test_a_generated_name_is_generated_once(world: World) -> None:
-    """Its rule sees the name; another one each time would be another question each time."""
+    """Rules see the name: with another name each time, the request would be computed without end."""
     await define(world, {"properties": {"items": ITEMS}})
     crd = await world.get(CRDS, f"things.{GROUP}", "")
     rules = [{"rule": f"self.metadata.name.startsWith('x-') && {SLOW.replace('self', 'self.spec')}"}]
@@ -166,7 +166,7 @@ async def patch(world: World, spec: dict[str, Any]) -> None:
     assert answer.status == 200
 
 
-async def test_too_many_at_once_are_asked_to_come_again(world: World) -> None:
+async def test_too_many_long_requests_are_answered_with_429(world: World) -> None:
     await define(world, slow())
     body = thing(items=list(range(20_000)))
     tasks = [asyncio.create_task(world.ask("POST", THINGS.path("default"), body)) for _ in range(12)]
@@ -178,7 +178,7 @@ async def test_too_many_at_once_are_asked_to_come_again(world: World) -> None:
 
 
 def test_the_process_ends_with_its_input() -> None:
-    """However its parent died: nobody else holds the other end."""
+    """However its parent died: no other process holds the other end."""
     command = [sys.executable, "-m", "queue_manager.local.long_work"]
     done = subprocess.run(command, input=b'["yaml",["a: [1, yes]"]]\n', capture_output=True, timeout=60, check=True)
     assert json.loads(done.stdout) == [{"a": [1, True]}, [], None]

@@ -1,4 +1,4 @@
-"""The end of namespaces."""
+"""Deletion of namespaces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.local.server.world import World, config_map, path, pod
 
 @pytest.fixture
 async def kept() -> AsyncIterator[World]:
-    """A world with a namespace controller at work, and a namespace `n`."""
+    """A world with a running namespace controller and a namespace `n`."""
     world = World()
     task = asyncio.create_task(NamespaceController(world.server).run())
     await settle()
@@ -31,14 +31,14 @@ def namespace(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta, "spec": {"finalizers": ["kubernetes"]}}
 
 
-async def test_an_empty_namespace_goes(kept: World) -> None:
+async def test_an_empty_namespace_is_deleted(kept: World) -> None:
     answer = await kept.ask("DELETE", path(NAMESPACES, "n"))
     assert answer.body["status"]["phase"] == "Terminating"
     await settle()
     assert (await kept.ask("GET", path(NAMESPACES, "n"))).status == 404
 
 
-async def test_its_contents_go_first(kept: World) -> None:
+async def test_the_contents_of_a_namespace_are_deleted_first(kept: World) -> None:
     await kept.create(CONFIG_MAPS, config_map("c"), "n")
     await kept.create(CONFIG_MAPS, config_map("c"))
     await kept.create(PODS, pod("p"), "n")
@@ -49,7 +49,7 @@ async def test_its_contents_go_first(kept: World) -> None:
     assert (await kept.ask("GET", path(NAMESPACES, "n"))).status == 404
 
 
-async def test_it_waits_for_an_object_that_is_held(kept: World) -> None:
+async def test_a_namespace_waits_for_an_object_with_a_finalizer(kept: World) -> None:
     await kept.create(CONFIG_MAPS, config_map("c", finalizers=["x/y"]), "n")
     await kept.ask("DELETE", path(NAMESPACES, "n"))
     await settle()
@@ -61,7 +61,7 @@ async def test_it_waits_for_an_object_that_is_held(kept: World) -> None:
     assert (await kept.ask("GET", path(NAMESPACES, "n"))).status == 404
 
 
-async def test_nothing_is_created_in_a_namespace_that_is_ending(kept: World) -> None:
+async def test_a_create_in_a_terminating_namespace_is_refused(kept: World) -> None:
     await kept.create(CONFIG_MAPS, config_map("c", finalizers=["x/y"]), "n")
     await kept.ask("DELETE", path(NAMESPACES, "n"))
     answer = await kept.ask("POST", PODS.path("n"), pod("late"))
@@ -73,7 +73,7 @@ async def test_nothing_is_created_in_a_namespace_that_is_ending(kept: World) -> 
     assert cause["reason"] == "NamespaceTerminating"
 
 
-async def test_one_that_was_ending_when_the_program_stopped_ends_after_the_start() -> None:
+async def test_a_terminating_namespace_is_deleted_after_a_restart() -> None:
     world = World()
     await world.create(NAMESPACES, namespace("n"))
     await world.create(CONFIG_MAPS, config_map("c"), "n")
@@ -84,7 +84,7 @@ async def test_one_that_was_ending_when_the_program_stopped_ends_after_the_start
     task.cancel()
 
 
-async def test_finalizers_of_metadata_hold_it_too(kept: World) -> None:
+async def test_finalizers_of_metadata_keep_a_namespace(kept: World) -> None:
     held = namespace("m")
     held["metadata"]["finalizers"] = ["x/y"]
     await kept.create(NAMESPACES, held)

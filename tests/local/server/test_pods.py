@@ -1,4 +1,4 @@
-"""What pods have besides the common verbs: binding, eviction, logs."""
+"""Subresources of pods: binding, eviction, logs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_an_eviction_marks_the_disruption_and_deletes(world: World) -> Non
 
 
 async def test_an_eviction_leaves_the_first_cause_of_the_disruption(world: World) -> None:
-    """KEP-3329: the condition is not updated if it is present with status True. The pod is deleted all the same."""
+    """KEP-3329: a DisruptionTarget condition that is True is not updated. The pod is deleted all the same."""
     first = {"type": "DisruptionTarget", "status": "True", "reason": "Mine", "message": "first"}
     await world.create(PODS, pod("p") | {"metadata": {"name": "p", "finalizers": ["example.com/hold"]}})
     stored = await world.get(PODS, "p")
@@ -71,7 +71,7 @@ async def test_an_eviction_leaves_the_first_cause_of_the_disruption(world: World
 
 
 @pytest.mark.parametrize(("verb", "way"), [("POST", "exec"), ("GET", "attach"), ("PATCH", "ephemeralcontainers")])
-async def test_the_ways_into_a_container_end_in_a_sentence(world: World, verb: str, way: str) -> None:
+async def test_exec_attach_and_port_forward_are_refused_with_a_message(world: World, verb: str, way: str) -> None:
     await world.create(PODS, pod("p"))
     answer = await world.ask(verb, path(PODS, "p", subresource=way), {})
     assert (answer.status, answer.body["details"]) == (404, {"kind": "pods"})
@@ -80,7 +80,7 @@ async def test_the_ways_into_a_container_end_in_a_sentence(world: World, verb: s
 
 
 @pytest.mark.parametrize("what", ["uid", "resourceVersion"])
-async def test_an_eviction_of_another_pod_than_is_there_leaves_no_mark(world: World, what: str) -> None:
+async def test_an_eviction_with_another_uid_sets_no_condition(world: World, what: str) -> None:
     before = await world.create(PODS, pod("p"))
     eviction = {"deleteOptions": {"preconditions": {what: "123456"}}}
     answer = await world.ask("POST", path(PODS, "p", subresource="eviction"), eviction)
@@ -88,7 +88,7 @@ async def test_an_eviction_of_another_pod_than_is_there_leaves_no_mark(world: Wo
     assert await world.get(PODS, "p") == before
 
 
-async def test_an_eviction_of_this_very_version_is_not_stopped_by_its_own_mark(world: World) -> None:
+async def test_an_eviction_with_a_resource_version_succeeds(world: World) -> None:
     await world.create(PODS, pod("p"))
     await world.ask("POST", path(PODS, "p", subresource="binding"), BINDING)
     meta = (await world.get(PODS, "p"))["metadata"]
@@ -100,8 +100,8 @@ async def test_an_eviction_of_this_very_version_is_not_stopped_by_its_own_mark(w
 
 
 @pytest.mark.parametrize("verb", ["GET", "POST"])
-async def test_a_budget_for_disruptions_is_refused_by_name(world: World, verb: str) -> None:
-    """Evictions are not held back here, and nobody shall believe so."""
+async def test_a_pod_disruption_budget_is_refused(world: World, verb: str) -> None:
+    """Evictions are not held back here, and a stored budget would suggest it."""
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
     answer = await world.ask(verb, "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
     assert (answer.status, answer.reason) == (404, "NotFound")
@@ -115,8 +115,8 @@ async def test_a_dry_eviction_changes_nothing(world: World) -> None:
     assert await world.get(PODS, "p") == before
 
 
-class Lines:
-    """A log of three lines; remembers how it was asked."""
+class LogSource:
+    """A log of three lines; records how it was opened."""
 
     def __init__(self) -> None:
         self.asked: tuple[str, str, LogOptions] | None = None
@@ -132,7 +132,7 @@ class Lines:
 
 
 async def test_logs_come_from_the_log_source() -> None:
-    lines = Lines()
+    lines = LogSource()
     world = World(logs=lines)
     await world.create(PODS, pod("p"))
     await world.ask("POST", path(PODS, "p", subresource="binding"), BINDING)
@@ -147,15 +147,15 @@ async def test_logs_come_from_the_log_source() -> None:
     assert lines.asked == ("p", "main", LogOptions(follow=True, tail_lines=5, since_time=since))
 
 
-async def test_a_pod_that_runs_nowhere_has_an_empty_log() -> None:
-    world = World(logs=Lines())
+async def test_an_unbound_pod_has_an_empty_log() -> None:
+    world = World(logs=LogSource())
     await world.create(PODS, pod("p"))
     answer = await world.server.handle(ServerRequest("GET", path(PODS, "p", subresource="log")))
     assert isinstance(answer, Response)
     assert (answer.status, answer.body) == (204, b"")
 
 
-async def test_who_holds_the_token_may_do_everything(world: World) -> None:
+async def test_access_reviews_allow_everything(world: World) -> None:
     review = {"spec": {"resourceAttributes": {"verb": "delete", "resource": "pods"}}}
     answer = await world.ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
     assert answer.status == 201
@@ -164,7 +164,7 @@ async def test_who_holds_the_token_may_do_everything(world: World) -> None:
     assert answer.body["status"]["userInfo"]["username"] == "admin"
 
 
-async def test_such_questions_may_be_asked_in_protobuf(world: World) -> None:
+async def test_access_reviews_are_accepted_in_protobuf(world: World) -> None:
     target = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     answer = await world.ask("POST", target, b"k8s", content_type="application/vnd.kubernetes.protobuf")
     assert answer.status == 201

@@ -1,4 +1,4 @@
-"""Bodies in protobuf: the four kinds that `kubectl create` sends are decoded, all else is refused in words."""
+"""Bodies in protobuf: the four kinds that `kubectl create` sends are decoded, all others are refused with a message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def number(value: int) -> bytes:
 
 
 def message(*fields: tuple[int, int | str | bytes]) -> bytes:
-    """A message of these fields, by number: integers, texts, and bytes or messages."""
+    """A message with these fields, by number: integers, texts, and bytes or messages."""
     encoded = b""
     for key, value in fields:
         if isinstance(value, int):
@@ -44,7 +44,7 @@ def body(api_version: str, kind: str, *fields: tuple[int, int | str | bytes]) ->
 
 
 def named(name: str) -> tuple[int, bytes]:
-    """Metadata as Go writes it: with all fields that are no pointers."""
+    """Metadata as Go encodes it: with all fields that are not pointers."""
     return 1, message((1, name), (2, ""), (3, ""), (4, ""), (5, ""), (6, ""), (7, 0), (8, b""))
 
 
@@ -69,7 +69,7 @@ def world() -> World:
     return world
 
 
-async def test_a_job_is_what_the_same_job_in_json_is(world: World) -> None:
+async def test_a_job_equals_the_same_job_in_json(world: World) -> None:
     answer = await post(world, JOBS, body("batch/v1", "Job", named("a"), (2, message((6, TEMPLATE))), (3, b"")))
     assert answer.status == 201
     container = {"name": "main", "image": "busybox", "command": ["sh", "-c", "true"]}
@@ -83,7 +83,7 @@ async def test_a_job_is_what_the_same_job_in_json_is(world: World) -> None:
     )
 
 
-async def test_config_maps_and_secrets_bring_text_and_bytes(world: World) -> None:
+async def test_config_maps_and_secrets_with_text_and_bytes(world: World) -> None:
     data, binary = entry("a", "1"), entry("b", b"\xff\0")
     created = (await post(world, CONFIG_MAPS, body("v1", "ConfigMap", named("c"), (2, data), (3, binary)))).body
     assert (created["data"], created["binaryData"]) == ({"a": "1"}, {"b": "/wA="})
@@ -117,7 +117,7 @@ async def test_a_namespace_is_created_with_its_finalizer(world: World) -> None:
         (CONFIG_MAPS, body("v1", "ConfigMap", (2, message((1, "a"), (3, "x")))), "does not read field 3 of data of"),
     ],
 )  # fmt: skip
-async def test_what_is_not_known_is_refused_and_never_dropped(
+async def test_an_unknown_field_is_refused_and_not_dropped(
     world: World, resource: Resource, sent: bytes, says: str
 ) -> None:
     answer = await post(world, resource, sent)
@@ -125,7 +125,7 @@ async def test_what_is_not_known_is_refused_and_never_dropped(
     assert says in answer.body["message"]
 
 
-async def test_drain_without_eviction_is_told_what_to_leave_out(world: World) -> None:
+async def test_kubectl_drain_without_eviction_gets_a_message_with_the_remedy(world: World) -> None:
     await world.ask("POST", CONFIG_MAPS.path("default"), config_map("c"))
     path = CONFIG_MAPS.path("default", "c")
     answer = await world.ask("DELETE", path, body("v1", "DeleteOptions"), content_type=TYPE)
@@ -147,7 +147,7 @@ async def test_drain_without_eviction_is_told_what_to_leave_out(world: World) ->
         (body("v1", "ConfigMap", *[(2, b"")] * (MAX_VALUES + 1)), f"it has more than {MAX_VALUES} values"),
     ],
 )
-async def test_what_is_no_protobuf_is_a_bad_request(world: World, sent: bytes, says: str) -> None:
+async def test_invalid_protobuf_is_a_bad_request(world: World, sent: bytes, says: str) -> None:
     answer = await post(world, CONFIG_MAPS, sent)
     assert (answer.status, answer.body["message"]) == (400, f"the body is not valid protobuf: {says}")
 
@@ -160,7 +160,7 @@ async def test_another_kind_than_that_of_the_url_is_refused(world: World) -> Non
 
 @given(st.binary(max_size=200), st.booleans())
 def test_any_bytes_are_an_object_or_refused(sent: bytes, framed: bool) -> None:
-    """No other exception, which would be a 500."""
+    """Any other exception would be answered with 500."""
     job = message((1, message((1, "batch/v1"), (2, "Job"))), (2, sent))
     with suppress(protobuf.Malformed, protobuf.NotKnown):
         assert protobuf.decode(b"k8s\0" + (job if framed else sent))["kind"] == "Job"

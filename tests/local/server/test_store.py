@@ -46,7 +46,7 @@ def test_every_write_has_its_own_revision_and_the_object_carries_it() -> None:
 
 
 def test_an_object_takes_as_much_memory_as_its_json() -> None:
-    """It took that of the buffer it was written into: three times as much, and never less than 4 KB."""
+    """Not that of the buffer into which it was written."""
     store = new_store(history=1000)
     tracemalloc.start()
     try:
@@ -68,7 +68,7 @@ def test_objects_are_listed_by_namespace_then_name() -> None:
     assert names(store, after="a/y") == ["a/z", "ab/q", "b/x"]
 
 
-def test_a_past_state_is_todays_with_later_changes_taken_back() -> None:
+def test_a_past_state_is_rebuilt_from_the_history() -> None:
     store = new_store()
     put(store, "kept")
     put(store, "changed", value="old")
@@ -90,7 +90,7 @@ def test_a_state_older_than_the_history_is_refused() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.booleans()), max_size=30), st.integers(0, 30))
-def test_any_past_state_equals_what_was_seen_then(steps: list[tuple[str, bool]], when: int) -> None:
+def test_each_past_state_equals_the_state_at_that_time(steps: list[tuple[str, bool]], when: int) -> None:
     store = new_store()
     seen = {0: names(store)}
     for name, remove in steps:
@@ -115,7 +115,7 @@ def test_subscribers_see_changes_in_order_with_the_state_before() -> None:
     assert seen == [("ADDED", 1, None), ("MODIFIED", 2, 1), ("DELETED", 3, 2)]
 
 
-def test_a_subscriber_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_subscriber_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     store = new_store()
     seen: list[int] = []
 
@@ -158,7 +158,7 @@ def test_a_generated_name_is_a_cut_prefix_and_five_characters() -> None:
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60))
-def test_a_history_forgets_its_oldest_changes_when_their_objects_weigh_too_much(sizes: list[int]) -> None:
+def test_the_history_is_bounded_by_the_size_of_its_objects(sizes: list[int]) -> None:
     history = ChangeLog(limit=20, since=0, weight=50)
     for revision, size in enumerate(sizes, 1):
         stored = Stored("a/x", "a", "x", "uid", revision, {}, {}, b"x" * size)

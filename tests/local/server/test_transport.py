@@ -1,4 +1,4 @@
-"""The way to the server without a socket, and one storage behind two groups of events."""
+"""Requests to the server without a socket, and the shared storage of both groups of Events."""
 
 from __future__ import annotations
 

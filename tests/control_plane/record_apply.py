@@ -34,7 +34,9 @@ def _created(real: Real) -> tuple[int, Any]:
     """Create an object of a new kind, which is served a moment after it is established."""
     deadline = time.monotonic() + SERVED_SECONDS
     while True:
-        status, body = real.ask("POST", "/apis/demo.example.com/v1/namespaces/default/ruled", cases.object_with_values())
+        status, body = real.ask(
+            "POST", "/apis/demo.example.com/v1/namespaces/default/ruled", cases.object_with_values()
+        )
         if status != 404 or time.monotonic() > deadline:
             return status, body
         time.sleep(0.2)  # a kind is served a moment after its definition is stored

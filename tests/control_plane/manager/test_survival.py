@@ -326,4 +326,4 @@ async def until_refused(plane: ControlPlane, token: str) -> None:
         ):
             return answer.status == 401
 
-    await until(refused, "the old token is refused", INVALID_SECONDS)
+    await until(refused, "the old token is refused", seconds=INVALID_SECONDS)

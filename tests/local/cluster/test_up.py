@@ -17,7 +17,6 @@ import yaml
 
 from job_controller.model import Pod
 from queue_manager.api.resources import JOBS, LOCAL_QUEUES, PODS
-from tests.local.agent import waiting
 from tests.local.cluster.conftest import ROOT, SLUICE, Up, processes_of, sluice
 from tests.local.cluster.work import ended, job, job_named, running
 from tests.waiting import SECONDS, until
@@ -174,7 +173,7 @@ async def test_processes_of_a_removed_data_directory_are_reported_at_the_next_st
     async with first.client() as client:
         await client.create(JOBS, "default", job("stays", f"echo $$$$ > {pid}; exec sleep 300"))
         await running(client, "stays")
-        await waiting.until(pid.exists)
+        await until(pid.exists)
     first.kill()
     shutil.rmtree(first.data_dir)
     second = start()

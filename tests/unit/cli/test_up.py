@@ -1,4 +1,4 @@
-"""What `sluice up` says of what it does."""
+"""Messages of `sluice up`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from queue_manager.local.cluster import AtWork
         (AtWork(0, 2), ": 2 pods interrupted, the next `sluice up` starts 2 pods again, which costs no try; "),
     ],
 )
-def test_a_stop_says_how_many_jobs_it_interrupts(running: AtWork, says: str) -> None:
+def test_a_stop_reports_how_many_jobs_it_interrupts(running: AtWork, says: str) -> None:
     said = interruption(running)
     assert said.startswith(says)
     assert bool(said) is bool(says)
@@ -34,5 +34,5 @@ def test_a_stop_says_how_many_jobs_it_interrupts(running: AtWork, says: str) -> 
         (Cgroups(Path("/c"), limits_cpu=True), "limits.memory and limits.cpu are enforced by cgroups"),
     ],
 )
-def test_a_start_says_which_limits_hold(cgroups: Cgroups | None, says: str) -> None:
+def test_a_start_reports_which_limits_are_enforced(cgroups: Cgroups | None, says: str) -> None:
     assert enforcement(cgroups).startswith(says)

@@ -1,4 +1,4 @@
-"""What the author of a text that is not YAML is told, by the commands that read it."""
+"""Messages about invalid YAML, by the commands that read it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LIST, MAPPING = ('the list opened with "[" is not closed', 'the mapping opened w
         ("a: b: c\n", 1, "mapping values are not allowed in this context"),
     ],
 )
-def test_what_is_not_closed_is_named_by_its_bracket(text: str, line: int, says: str, tmp_path) -> None:
+def test_an_unclosed_bracket_is_named(text: str, line: int, says: str, tmp_path) -> None:
     file = tmp_path / "f.yaml"
     file.write_text(text)
     with pytest.raises(CommandRefused) as refused:
@@ -35,7 +35,7 @@ def test_what_is_not_closed_is_named_by_its_bracket(text: str, line: int, says: 
     assert str(refused.value) == f"nothing was submitted:\n  {file}:{line}: not YAML: {says}"
 
 
-def test_a_configuration_is_told_the_same() -> None:
+def test_a_configuration_has_the_same_messages() -> None:
     with pytest.raises(ConfigurationError) as refused:
         loads("a: [1\n", "f")
     assert str(refused.value) == f"f:1: not YAML: {LIST}; a Configuration is a YAML mapping"

@@ -1,4 +1,4 @@
-"""Events: written as client-go does, counted, combined, never in the way."""
+"""Events are written as by client-go, counted, aggregated, and never hold up other writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POD = Pod(
 )
 
 
-class Standing:
+class StoppedClock:
     def now(self) -> datetime:
         return NOW
 
@@ -40,9 +40,9 @@ async def delivered(recorder: EventRecorder) -> None:
     await run
 
 
-async def test_an_event_as_client_go_writes_it(served: Served) -> None:
+async def test_an_event_is_written_as_by_client_go(served: Served) -> None:
     server, transport = served
-    recorder = EventRecorder(Client(transport), Standing(), "job-controller")
+    recorder = EventRecorder(Client(transport), StoppedClock(), "job-controller")
     recorder.event(POD, "Normal", "Started", "x" * 2000)
     await delivered(recorder)
     assert server.requests[0][:2] == ("POST", "/api/v1/namespaces/default/events")
@@ -73,9 +73,9 @@ async def test_an_event_as_client_go_writes_it(served: Served) -> None:
     ]
 
 
-async def test_a_repeated_event_becomes_a_count(served: Served) -> None:
+async def test_a_repeated_event_increments_the_count(served: Served) -> None:
     server, transport = served
-    recorder = EventRecorder(Client(transport), Standing(), "c")
+    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
     for _ in range(3):
         recorder.event(POD, "Normal", "Started", "again")
     await delivered(recorder)
@@ -83,9 +83,9 @@ async def test_a_repeated_event_becomes_a_count(served: Served) -> None:
     assert next(iter(server.objects.values()))["count"] == 3
 
 
-async def test_an_event_that_expired_is_written_anew(served: Served) -> None:
+async def test_an_expired_event_is_created_again(served: Served) -> None:
     server, transport = served
-    recorder = EventRecorder(Client(transport), Standing(), "c")
+    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
     run = asyncio.create_task(recorder.run())
     recorder.event(POD, "Normal", "Started", "again")
     await until(lambda: len(server.objects) == 1)
@@ -99,7 +99,7 @@ async def test_an_event_that_expired_is_written_anew(served: Served) -> None:
 async def test_a_refused_event_is_counted_as_lost_and_the_next_is_delivered(served: Served) -> None:
     server, transport = served
     server.refusals.append(status(403, "Forbidden", "namespace is being terminated"))
-    recorder = EventRecorder(Client(transport), Standing(), "c")
+    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
     recorder.event(POD, "Normal", "First", "one")
     recorder.event(POD, "Normal", "Second", "two")
     await delivered(recorder)
@@ -111,7 +111,7 @@ async def test_a_failed_delivery_is_repeated_in_order(served: Served, monkeypatc
     monkeypatch.setattr(module, "RETRY_DELAYS_SECONDS", (0.01, 0.01))
     server, transport = served
     server.refusals.append(status(500, "InternalError", "etcd is away"))
-    recorder = EventRecorder(Client(transport), Standing(), "c")
+    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
     recorder.event(POD, "Normal", "First", "one")
     recorder.event(POD, "Normal", "Second", "two")
     await delivered(recorder)
@@ -120,7 +120,7 @@ async def test_a_failed_delivery_is_repeated_in_order(served: Served, monkeypatc
 
 async def test_too_many_waiting_events_are_dropped_and_counted(served: Served, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(module, "MAX_PENDING", 2)
-    recorder = EventRecorder(Client(served[1]), Standing(), "c")
+    recorder = EventRecorder(Client(served[1]), StoppedClock(), "c")
     for number in range(5):
         recorder.event(POD, "Normal", f"Reason{number}", "text")
     await delivered(recorder)
@@ -131,11 +131,11 @@ async def test_too_many_waiting_events_are_dropped_and_counted(served: Served, m
     ("rush", "patient", "told"),
     [
         (False, module.MAX_DEFERRED, range(20, 21)),
-        (True, module.MAX_DEFERRED, range(8, 9)),  # two breaths of each of four
-        (True, 16, range(8 + 4, 20)),  # and before them those that are too many
+        (True, module.MAX_DEFERRED, range(8, 9)),  # two batches of each of four
+        (True, 16, range(8 + 4, 20)),  # and before them the Events beyond the limit
     ],
 )
-def test_events_come_behind_the_work_while_there_is_more_than_hands_unless_too_many_wait(
+def test_events_wait_for_other_writes_unless_too_many_are_queued(
     rush: bool, patient: int, told: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_DEFERRED", patient)
@@ -157,9 +157,9 @@ def test_events_come_behind_the_work_while_there_is_more_than_hands_unless_too_m
     assert run_virtual(story()) in told
 
 
-async def test_a_new_version_of_the_object_does_not_make_the_same_event_another(served: Served) -> None:
+async def test_the_version_of_the_object_is_not_part_of_an_events_identity(served: Served) -> None:
     server, transport = served
-    recorder = EventRecorder(Client(transport), Standing(), "c")
+    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
     for version in ("7", "8"):
         meta = msgspec.structs.replace(POD.metadata, resource_version=version)
         recorder.event(msgspec.structs.replace(POD, metadata=meta), "Warning", "FailedCreate", "again")
@@ -167,16 +167,16 @@ async def test_a_new_version_of_the_object_does_not_make_the_same_event_another(
     assert [event["count"] for event in server.objects.values()] == [2]
 
 
-async def test_a_flood_of_lost_events_is_told_in_few_lines(served: Served, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
+async def test_many_lost_events_are_few_log_lines(served: Served, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(module, "MAX_PENDING", 0)
-    recorder = EventRecorder(Client(served[1]), Standing(), "c")
+    recorder = EventRecorder(Client(served[1]), StoppedClock(), "c")
     for number in range(1000):
         recorder.event(POD, "Normal", "Started", f"number {number}")
     assert recorder.dropped == 1000
     assert [line.lost for line in caplog.records] == [2**n for n in range(10)]
 
 
-def test_the_tenth_similar_event_begins_a_combined_one() -> None:
+def test_the_tenth_similar_event_starts_an_aggregate() -> None:
     correlator = Correlator()
     told = [correlator.take(("c", "u"), "Normal", "Created", f"pod {n}", NOW) for n in range(12)]
     messages = [occurrence.message for occurrence in told if occurrence]
@@ -190,7 +190,7 @@ def test_the_tenth_similar_event_begins_a_combined_one() -> None:
     assert (again.message, again.count) == ("pod 3", 2)
 
 
-def test_similar_events_far_apart_are_told_singly() -> None:
+def test_similar_events_far_apart_are_not_aggregated() -> None:
     correlator = Correlator()
     for number in range(20):
         now = NOW + number * timedelta(minutes=11)
@@ -199,7 +199,7 @@ def test_similar_events_far_apart_are_told_singly() -> None:
         assert occurrence.message == f"pod {number}"
 
 
-def test_one_object_may_cause_25_events_of_a_reason_and_then_one_in_five_minutes() -> None:
+def test_events_of_an_object_are_limited_to_25_and_one_per_five_minutes() -> None:
     correlator = Correlator()
 
     def told(count: int, now: datetime) -> int:
@@ -210,8 +210,8 @@ def test_one_object_may_cause_25_events_of_a_reason_and_then_one_in_five_minutes
     assert correlator.take(("c", "u"), "Normal", "Completed", "Job completed", NOW) is not None
 
 
-class Ticking:
-    """A minute passes from one Event to the next."""
+class TickingClock:
+    """A clock that advances by a minute from one Event to the next."""
 
     def __init__(self) -> None:
         self.minutes = -1
@@ -221,9 +221,9 @@ class Ticking:
         return NOW + timedelta(minutes=self.minutes)
 
 
-async def test_a_count_tells_when_the_event_was_last_and_in_a_group_which(served: Served) -> None:
+async def test_a_count_updates_the_last_time_and_an_aggregate_the_message(served: Served) -> None:
     server, transport = served
-    recorder = EventRecorder(Client(transport), Ticking(), "c")
+    recorder = EventRecorder(Client(transport), TickingClock(), "c")
     for number in range(11):
         recorder.event(POD, "Normal", "Created", f"pod {number}")
     await delivered(recorder)
@@ -234,7 +234,7 @@ async def test_a_count_tells_when_the_event_was_last_and_in_a_group_which(served
 
 async def test_an_event_of_an_object_without_namespace_is_written_to_the_default_one(served: Served) -> None:
     server, transport = served
-    recorder = EventRecorder(Client(transport), Standing(), "c")
+    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
     node = Pod(api_version="v1", kind="Node", metadata=ObjectMeta(name="n"))
     for _ in range(2):
         recorder.event(node, "Warning", "Full", "no room")
@@ -245,11 +245,11 @@ async def test_an_event_of_an_object_without_namespace_is_written_to_the_default
     assert event["involvedObject"] == {"kind": "Node", "name": "n", "apiVersion": "v1"}
 
 
-async def test_an_event_whose_name_another_recorder_took_gets_the_next_one(served: Served) -> None:
-    """Two recorders at one moment: that of the Job controller and that of the queue manager, about one Job."""
+async def test_an_event_whose_name_is_in_use_gets_the_next_name(served: Served) -> None:
+    """The recorders of the Job controller and of the queue manager, at the same time, about one Job."""
     server, transport = served
     for component in ("a", "b"):
-        recorder = EventRecorder(Client(transport), Standing(), component)
+        recorder = EventRecorder(Client(transport), StoppedClock(), component)
         recorder.event(POD, "Normal", "Started", "text")
         await delivered(recorder)
         assert recorder.dropped == 0
@@ -257,14 +257,14 @@ async def test_an_event_whose_name_another_recorder_took_gets_the_next_one(serve
 
 
 @pytest.mark.parametrize("code", [500, 429])
-async def test_an_event_that_is_never_delivered_is_counted_named_and_not_in_the_way(
+async def test_an_undeliverable_event_is_counted_and_logged_and_dropped(
     served: Served, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "RETRY_DELAYS_SECONDS", (0.01, 0.01))
     server, transport = served
     server.refusals.extend(status(code, "InternalError", "etcd is away") for _ in range(3))
     metrics = MetricRegistry()
-    recorder = EventRecorder(Client(transport), Standing(), "c", metrics=metrics)
+    recorder = EventRecorder(Client(transport), StoppedClock(), "c", metrics=metrics)
     recorder.event(POD, "Normal", "First", "one")
     recorder.event(POD, "Normal", "Second", "two")
     await delivered(recorder)
@@ -275,9 +275,9 @@ async def test_an_event_that_is_never_delivered_is_counted_named_and_not_in_the_
     assert "etcd is away" in line.error  # type: ignore[attr-defined]
 
 
-async def test_events_that_are_too_many_of_a_reason_are_counted(served: Served) -> None:
+async def test_events_beyond_the_limit_of_a_reason_are_counted(served: Served) -> None:
     metrics = MetricRegistry()
-    recorder = EventRecorder(Client(served[1]), Standing(), "c", metrics=metrics)
+    recorder = EventRecorder(Client(served[1]), StoppedClock(), "c", metrics=metrics)
     for _ in range(27):
         recorder.event(POD, "Normal", "Started", "again")
     await delivered(recorder)
@@ -285,13 +285,13 @@ async def test_events_that_are_too_many_of_a_reason_are_counted(served: Served) 
     assert recorder.dropped == 0
 
 
-async def test_events_that_a_stop_leaves_behind_are_told(
+async def test_events_that_a_stop_leaves_unsent_are_logged(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "RETRY_DELAYS_SECONDS", (3600.0,))
     server, transport = served
     server.refusals.append(status(500, "InternalError", "etcd is away"))
-    recorder = EventRecorder(Client(transport), Standing(), "c")
+    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
     recorder.event(POD, "Normal", "Started", "one")
     run = asyncio.create_task(recorder.run())
     await until(lambda: not server.refusals)
@@ -308,8 +308,8 @@ def test_similar_events_are_one_group_until_ten_minutes_after_the_last() -> None
     assert told[-1].message == "(combined from similar events): pod 9"
 
 
-def test_of_too_many_events_those_unused_for_longest_are_forgotten() -> None:
-    """A long life with many Jobs must not fill the memory."""
+def test_the_correlator_forgets_the_least_recently_used_events() -> None:
+    """Its memory is bounded."""
     correlator = Correlator()
 
     def count(name: str) -> int:

@@ -1,4 +1,4 @@
-"""The reflector against a server that misbehaves in every way we know."""
+"""The reflector with a server that misbehaves in each known way."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.waiting import until
 Served = tuple[Loopback, HttpTransport]
 
 
-class Quick(random.Random):
-    """No jitter, so that a first retry comes after 0.8 s and tests do not wait longer than they must."""
+class NoJitter(random.Random):
+    """The first retry comes after 0.8 s, so that tests wait no longer than necessary."""
 
     def random(self) -> float:
         return 0.0
@@ -32,7 +32,7 @@ class Quick(random.Random):
 @asynccontextmanager
 async def reflecting(transport: HttpTransport, silence: float = SILENCE_SECONDS) -> AsyncIterator[Reflector[Pod]]:
     cache: Cache[Pod] = Cache("pods")
-    reflector = Reflector(transport, PODS, Pod, cache, rng=Quick(1), silence=silence)
+    reflector = Reflector(transport, PODS, Pod, cache, rng=NoJitter(1), silence=silence)
     task = asyncio.create_task(reflector.run())
     try:
         yield reflector
@@ -114,7 +114,7 @@ async def test_lines_split_anywhere_are_put_together(served: Served, size: int) 
         await until(lambda: names(reflector) == ["b", "ä"], seconds=20)
 
 
-async def test_bookmarks_move_the_point_of_return(served: Served) -> None:
+async def test_a_bookmark_advances_the_resume_version(served: Served) -> None:
     server, transport = served
     async with reflecting(transport) as reflector:
         await watching(server)
@@ -127,7 +127,7 @@ async def test_bookmarks_move_the_point_of_return(served: Served) -> None:
     assert len(server.lists()) == 1
 
 
-async def test_a_dropped_connection_goes_on_where_it_ended(served: Served) -> None:
+async def test_a_dropped_connection_is_resumed_where_it_ended(served: Served) -> None:
     server, transport = served
     async with reflecting(transport) as reflector:
         await watching(server)
@@ -140,7 +140,7 @@ async def test_a_dropped_connection_goes_on_where_it_ended(served: Served) -> No
 
 
 @pytest.mark.parametrize("in_stream", [True, False])
-async def test_410_lists_anew_and_tells_only_of_what_changed(served: Served, in_stream: bool) -> None:
+async def test_410_lists_anew_and_reports_only_changes(served: Served, in_stream: bool) -> None:
     server, transport = served
     for name in "abc":
         server.put(pod(name))
@@ -158,7 +158,7 @@ async def test_410_lists_anew_and_tells_only_of_what_changed(served: Served, in_
         server.put(pod("d"))
         server.forget_history()
         if in_stream:
-            server.history[-2:] = [(0, b""), (0, b"")]  # the open watch is never sent them
+            server.history[-2:] = [(0, b""), (0, b"")]  # the open watch does not get them
         server.stalled = False
         if in_stream:
             gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
@@ -171,10 +171,10 @@ async def test_410_lists_anew_and_tells_only_of_what_changed(served: Served, in_
 
 
 @pytest.mark.parametrize("type", [Object, Pod])
-def test_410_within_a_watch_is_heard_whatever_the_type_of_the_objects(type: type[Object]) -> None:
-    """A Status looks like an object without a name to a type without a status of its own."""
+def test_410_within_a_watch_is_noticed_for_each_object_type(type: type[Object]) -> None:
+    """To a type without a status of its own, a Status looks like an object without a name."""
     cache: Cache[Object] = Cache("things")
-    reflector = Reflector(HttpTransport("http://localhost"), PODS, type, cache, rng=Quick(1))
+    reflector = Reflector(HttpTransport("http://localhost"), PODS, type, cache, rng=NoJitter(1))
     added = {"type": "ADDED", "object": {"metadata": {"name": "a", "uid": "1", "resourceVersion": "5"}}}
     gone = {"kind": "Status", "metadata": {}, "status": "Failure", "reason": "Expired", "code": 410, "message": "old"}
     lines = [added, {"type": "ERROR", "object": gone}]
@@ -196,7 +196,7 @@ async def test_an_error_event_that_is_not_410_keeps_the_cache_and_the_place(serv
     assert len(server.lists()) == 1
 
 
-async def test_a_busy_server_is_left_alone_as_long_as_it_asks(served: Served) -> None:
+async def test_retry_after_of_a_busy_server_is_respected(served: Served) -> None:
     server, transport = served
     server.refusals.append(status(429, "TooManyRequests", "busy", {"Retry-After": "2"}))
     loop = asyncio.get_running_loop()
@@ -207,7 +207,7 @@ async def test_a_busy_server_is_left_alone_as_long_as_it_asks(served: Served) ->
 
 
 @pytest.mark.parametrize("code", [500, 503, 401, 404])
-async def test_a_list_that_is_refused_is_repeated(served: Served, code: int) -> None:
+async def test_a_refused_list_is_retried(served: Served, code: int) -> None:
     server, transport = served
     server.put(pod("a"))
     server.refusals.append(status(code, "", "not now"))
@@ -215,7 +215,7 @@ async def test_a_list_that_is_refused_is_repeated(served: Served, code: int) -> 
         await until(lambda: names(reflector) == ["a"])
 
 
-async def test_a_silent_watch_is_given_up(served: Served) -> None:
+async def test_a_silent_watch_is_closed_and_opened_again(served: Served) -> None:
     server, transport = served
     async with reflecting(transport, silence=0.1) as reflector:
         await watching(server)
@@ -227,9 +227,7 @@ async def test_a_silent_watch_is_given_up(served: Served) -> None:
     assert len(server.lists()) == 1
 
 
-async def test_an_object_that_cannot_be_decoded_is_kept_out_and_named(
-    served: Served, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_undecodable_object_is_left_out_and_logged(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     server, transport = served
     server.put(pod("listed", status={"phase": 7}))
     server.put(pod("good"))
@@ -265,7 +263,7 @@ async def test_undecodable_objects_are_reported_with_their_head(served: Served) 
     reported: list[tuple[Object, str]] = []
     cache: Cache[Pod] = Cache("pods")
     reflector = Reflector(
-        transport, PODS, Pod, cache, rng=Quick(1), undecodable=lambda head, why: reported.append((head, why))
+        transport, PODS, Pod, cache, rng=NoJitter(1), undecodable=lambda head, why: reported.append((head, why))
     )
     task = asyncio.create_task(reflector.run())
     await reflector.synced.wait()
@@ -276,7 +274,7 @@ async def test_undecodable_objects_are_reported_with_their_head(served: Served) 
     assert "phase" in why
 
 
-async def test_a_line_that_is_no_json_is_a_failure_of_the_watch_only(served: Served) -> None:
+async def test_a_line_that_is_not_json_fails_only_the_watch(served: Served) -> None:
     server, transport = served
     server.put(pod("a"))
     async with reflecting(transport) as reflector:
@@ -291,7 +289,7 @@ async def test_selectors_are_sent_with_list_and_watch(served: Served) -> None:
     server, transport = served
     cache: Cache[Pod] = Cache("pods")
     reflector = Reflector(
-        transport, PODS, Pod, cache, rng=Quick(1), label_selector="a in (b,c)", field_selector="spec.nodeName=n"
+        transport, PODS, Pod, cache, rng=NoJitter(1), label_selector="a in (b,c)", field_selector="spec.nodeName=n"
     )
     task = asyncio.create_task(reflector.run())
     await watching(server)

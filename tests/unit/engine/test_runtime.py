@@ -1,4 +1,4 @@
-"""The runtime: starts in order, stops in time, dies aloud."""
+"""The runtime: starts in order, stops in time, and fails visibly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def a_runtime(transport: HttpTransport) -> Runtime:
     return Runtime(transport, SystemClock(), random.Random(1))
 
 
-async def test_workers_begin_when_every_cache_is_synced(served: Served) -> None:
+async def test_workers_start_when_every_cache_is_synced(served: Served) -> None:
     server, transport = served
     server.put(pod("a"))
     runtime = a_runtime(transport)
@@ -67,7 +67,7 @@ async def test_a_write_is_in_the_cache_before_the_watch_tells_of_it(served: Serv
         assert pods.get("default", "a") is None
 
 
-async def test_a_cache_asked_for_after_the_start_fills_itself(served: Served) -> None:
+async def test_a_cache_added_after_the_start_fills_itself(served: Served) -> None:
     server, transport = served
     server.put(pod("a"))
     async with a_runtime(transport) as runtime:
@@ -89,8 +89,8 @@ async def test_a_task_that_dies_ends_the_block_with_its_error(served: Served) ->
             await asyncio.Event().wait()
 
 
-async def test_what_supports_begins_before_the_first_list_and_its_death_ends_the_start() -> None:
-    """Of a server that never answers; a task would still wait for the caches."""
+async def test_a_supporting_task_starts_first_and_its_error_ends_the_start() -> None:
+    """The server never answers; an ordinary task would still wait for the caches."""
     began: list[str] = []
 
     async def supports() -> None:
@@ -158,7 +158,7 @@ async def test_cancelling_the_block_is_a_cancellation(served: Served) -> None:
         await task
 
 
-async def test_a_failing_sync_is_repeated_and_ends_nothing(served: Served) -> None:
+async def test_a_failing_sync_is_retried(served: Served) -> None:
     queue: WorkQueue[str] = WorkQueue("failing", first_delay=0.001)
     attempts: list[str] = []
 
@@ -174,7 +174,7 @@ async def test_a_failing_sync_is_repeated_and_ends_nothing(served: Served) -> No
         await until(lambda: len(attempts) == 3 and queue.failures("a") == 0)
 
 
-async def test_stopping_waits_for_a_sync_in_hand(served: Served) -> None:
+async def test_stopping_waits_for_a_running_sync(served: Served) -> None:
     queue: WorkQueue[str] = WorkQueue("slow")
     began, finished = asyncio.Event(), asyncio.Event()
 

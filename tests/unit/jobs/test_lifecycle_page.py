@@ -38,5 +38,5 @@ def test_the_walk_leads_from_timeout_to_reactivation() -> None:
     assert awaited == ("", "")
 
 
-def test_each_move_of_the_diagram_has_a_place() -> None:
+def test_each_move_of_the_diagram_names_its_function() -> None:
     assert lifecycle_page.PLACES.keys() == MOVES.keys()

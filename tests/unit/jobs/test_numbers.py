@@ -1,4 +1,4 @@
-"""Numbers that users write as text: as Go reads them, and never more than Python reads."""
+"""Integers in annotations: read as by Go, and never beyond what Python converts."""
 
 import pytest
 
@@ -42,8 +42,8 @@ def test_an_integer_is_read_as_go_reads_it(text, bits, number):
     ],
     ids=lambda value: str(value)[:22],
 )
-def test_the_least_parallelism_is_refused_or_read(text, count, error):
-    """What cannot be read is none, should it come past admission."""
+def test_the_minimum_parallelism_is_read_or_refused(text, count, error):
+    """An unreadable value that bypassed admission counts as absent."""
     notes = {keys.MIN_PARALLELISM: text}
     tree = {"metadata": {"annotations": notes}, "spec": {"suspend": True, "parallelism": 5, "completions": 5}}
     assert [sentence([found]).endswith(error) for found in validate_job(tree)] == ([True] if error else [])
@@ -56,5 +56,5 @@ def test_the_least_parallelism_is_refused_or_read(text, count, error):
     ("text", "seconds"), [("60", 60), ("0", None), (str(2**31), None), ("9" * 63, None), ("x", None)]
 )
 def test_a_maximum_execution_time_beyond_68_years_is_none(text, seconds):
-    """The Workload's field has 32 bits: one that does not fit would keep the Workload from being made."""
+    """The Workload's field has 32 bits, and a larger value would prevent its creation."""
     assert max_execution_time(job(labels={keys.MAX_EXEC_TIME: text})) == seconds

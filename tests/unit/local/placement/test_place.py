@@ -1,4 +1,4 @@
-"""Where a pod may go, and what is said when it may go nowhere."""
+"""The nodes that a pod may run on, and the message if there is none."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_refusal_names_its_reasons(pod: Pod, node: NodeRoom, reason: str) -> N
     ],
     ids=["asks for nothing", "asks for something", "tolerates it"],
 )
-def test_a_node_short_of_memory_takes_no_pod_that_asks_for_nothing(pod: Pod, fits: bool) -> None:
+def test_a_node_under_memory_pressure_gets_no_best_effort_pod(pod: Pod, fits: bool) -> None:
     message = "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/memory-pressure: }."
     assert place(pod, [a_node(pressed=True)], {}) == ("node-1" if fits else Unschedulable(message))
 
@@ -74,7 +74,7 @@ def test_reasons_are_counted_over_nodes() -> None:
     assert place(a_pod(), nodes, {}) == Unschedulable(message)
 
 
-def test_without_nodes_it_says_so() -> None:
+def test_the_message_without_nodes() -> None:
     assert place(a_pod(), [], {}) == Unschedulable("no nodes available to schedule pods")
 
 
@@ -87,7 +87,7 @@ def test_without_nodes_it_says_so() -> None:
         a_pod(tolerations=[{"key": "gpu", "value": "yes"}]),
     ],
 )
-def test_a_tolerated_taint_lets_a_pod_in(pod: Pod) -> None:
+def test_a_pod_with_a_toleration_may_run_on_a_tainted_node(pod: Pod) -> None:
     assert place(pod, [a_node(taints=[TAINT])], {}) == "node-1"
 
 
@@ -95,7 +95,7 @@ def test_a_tolerated_taint_lets_a_pod_in(pod: Pod) -> None:
     "toleration",
     [{"key": "gpu", "value": "no"}, {"key": "gpu", "operator": "Exists", "effect": "NoExecute"}, {"value": "yes"}],
 )
-def test_another_toleration_does_not(toleration: dict[str, str]) -> None:
+def test_another_toleration_does_not_match(toleration: dict[str, str]) -> None:
     assert isinstance(place(a_pod(tolerations=[toleration]), [a_node(taints=[TAINT])], {}), Unschedulable)
 
 
@@ -135,7 +135,7 @@ def test_terms_are_alternatives() -> None:
     assert place(a_pod(affinity=affinity), [ZONE_A], {}) == "node-1"
 
 
-def test_the_emptier_node_is_taken_and_the_first_name_when_equal() -> None:
+def test_the_emptier_node_is_chosen_and_the_first_name_when_equal() -> None:
     nodes = [a_node("b"), a_node("a")]
     assert place(a_pod(), nodes, {}) == "a"
     assert place(a_pod(), nodes, {"a": {"cpu": 1000, "pods": 1}}) == "b"
@@ -152,11 +152,11 @@ def test_the_emptier_node_is_the_one_whose_scarcest_resource_is_less_in_use(used
     assert place(a_pod(), nodes, {"a": used, "b": {"cpu": 3000}}) == "a"
 
 
-def test_a_node_that_takes_no_pods_is_not_asked_how_full_it_is() -> None:
+def test_an_unschedulable_node_is_not_scored() -> None:
     assert isinstance(place(a_pod(cpu="0", memory="0"), [a_node(pods=0)], {}), Unschedulable)
 
 
-def test_a_pod_that_asks_for_nothing_fits_on_a_full_node() -> None:
+def test_a_pod_without_requests_fits_on_a_full_node() -> None:
     pod = Pod(Key("default", "a"), "uid-a", {"containers": [{"name": "main"}]}, {})
     assert place(pod, [a_node()], {"node-1": {"cpu": 4000, "memory": 8 * GI, "pods": 3}}) == "node-1"
 

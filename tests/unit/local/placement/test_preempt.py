@@ -1,4 +1,4 @@
-"""Whose room a pod of higher priority takes."""
+"""Which pods a pod of higher priority preempts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def chosen(*pods: Held, nodes: Any = None, cpu: str = "1", priority: int = 10) -
     return found and (found.node, [victim.uid for victim in found.victims])
 
 
-def test_the_least_important_go_and_no_more_than_needed() -> None:
+def test_victims_have_the_lowest_priority_and_are_no_more_than_needed() -> None:
     full = [held("a", priority=1), held("b", priority=2), held("c", priority=2, began=5.0), held("d", priority=3)]
     assert chosen(*full) == ("node-1", ["a"])
     assert chosen(*full, cpu="2") == ("node-1", ["c", "a"])
@@ -42,18 +42,18 @@ def test_the_least_important_go_and_no_more_than_needed() -> None:
     assert chosen(*reversed(equal), cpu="2") == ("node-1", ["y", "w"])
 
 
-def test_small_pods_that_can_stay_stay() -> None:
+def test_small_pods_that_need_not_be_victims_stay() -> None:
     assert chosen(held("big", cpu=3000, priority=5), held("small", cpu=500), cpu="3") == ("node-1", ["big"])
 
 
-def test_nobody_goes_in_vain() -> None:
+def test_no_pod_is_preempted_if_the_pod_does_not_fit_afterwards() -> None:
     equal = [held(uid, priority=10) for uid in "abcd"]
     assert chosen(*equal) is None
     assert chosen(held("a"), cpu="5") is None
     assert chosen(held("a", cpu=4000), nodes=[a_node(taints=[TAINT])]) is None
 
 
-def test_the_node_is_taken_where_least_is_lost() -> None:
+def test_the_node_with_the_least_important_victims_is_chosen() -> None:
     two = [a_node("one"), a_node("two")]
 
     def at(node: str, *priorities: int, began: float = 0.0) -> list[Held]:
@@ -73,7 +73,7 @@ def test_the_node_is_taken_where_least_is_lost() -> None:
     assert chosen(*long_ago, *lately, nodes=two, cpu="4") == ("one", ["one-0", "one-1"])
 
 
-def test_a_promise_holds_against_lower_and_equal_priority_only() -> None:
+def test_a_nomination_reserves_resources_against_lower_and_equal_priority() -> None:
     room = room_of(held("a", cpu=3000))
     room.nominate(held("urgent", cpu=1000, priority=5))
     assert room.usage("other", 5)["node-1"]["cpu"] == 4000
@@ -83,7 +83,7 @@ def test_a_promise_holds_against_lower_and_equal_priority_only() -> None:
     assert (room.usage("other", 0)["node-1"]["cpu"], room.nominated("urgent")) == (4000, "")
 
 
-def test_those_that_leave_hold_their_room_until_they_are_gone_and_are_no_victims() -> None:
+def test_terminating_pods_use_resources_and_are_no_victims() -> None:
     room = room_of(held("a"), held("b"))
     room.leaving.add("a")
     assert (room.usage("p", 9)["node-1"]["cpu"], room.usage_soon("p", 9)["node-1"]["cpu"]) == (2000, 1000)
@@ -92,7 +92,7 @@ def test_those_that_leave_hold_their_room_until_they_are_gone_and_are_no_victims
     assert room.usage("p", 9)["node-1"]["cpu"] == room.usage_soon("p", 9)["node-1"]["cpu"] == 1000
 
 
-def test_it_is_known_whether_anybody_holds_room_at_a_lower_priority() -> None:
+def test_usage_below_a_priority_is_tracked() -> None:
     room = room_of(held("a", priority=3), held("b", priority=5))
     assert [room.holds_below(priority) for priority in (3, 4, 6)] == [False, True, True]
     assert (room.release("a"), room.release("a")) == (True, False)
@@ -104,7 +104,7 @@ def test_it_is_known_whether_anybody_holds_room_at_a_lower_priority() -> None:
     assert room.held("a") is None
 
 
-def test_a_promise_can_be_withdrawn_and_who_is_spared_is_no_victim() -> None:
+def test_a_nomination_can_be_withdrawn() -> None:
     room = room_of(held("a"), held("b"))
     room.nominate(held("urgent", cpu=1000, priority=5))
     assert room.nominated("urgent") == "node-1"
@@ -121,7 +121,7 @@ pods = st.lists(
 
 
 @given(pods, st.integers(1, 4), st.integers(0, 7))
-def test_the_victims_are_enough_none_is_needless_and_all_are_lower(
+def test_victims_are_sufficient_necessary_and_of_lower_priority(
     drawn: list[tuple[str, int, int, int]], cpu: int, priority: int
 ) -> None:
     placed = [Held(f"u{i}", node, {"cpu": c}, p, float(b)) for i, (node, c, p, b) in enumerate(drawn)]

@@ -44,6 +44,7 @@ LONGEST = (
     "tests/local/agent/",
     "tests/simulation/",
     "tests/local/queue/",
+    "tests/unit/job_controller/crashes/",
     "tests/unit/lifecycle/",
 )
 

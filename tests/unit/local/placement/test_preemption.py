@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from queue_manager.local.placement.filters import Usage, plus, refusals
 from queue_manager.local.placement.preemption import Held, Preemption, preempt
 from queue_manager.local.placement.room import Room
-from tests.unit.local.placement.test_place import TAINT, a_node, a_pod
+from tests.unit.local.placement.test_filters import TAINT, a_node, a_pod
 
 
 def held(uid: str, node: str = "node-1", cpu: int = 1000, priority: int = 0, began: float = 0.0) -> Held:

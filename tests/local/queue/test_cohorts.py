@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.local.queue.places import Place, run
 
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
+from tests.local.queue.environments import Place, run
 
 CYCLE = (
     "False",

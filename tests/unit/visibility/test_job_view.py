@@ -404,6 +404,7 @@ def test_the_last_error_is_shown_in_states_after_a_failure() -> None:
     ("state", "a_job", "its"),
     [
         ("Starting", RUNS, starts()),
+        ("Reserved", job(), workload(conditions=admitted(20), status=HOLDS)),
         ("Evicted", RUNS, workload(conditions=[TIMED_OUT, *admitted(20)], status=HOLDS)),
         ("Backoff", job(), workload(conditions=[TIMED_OUT], status=requeue(1, 90))),
         ("Deactivated", job(), workload(active=False, conditions=[cond("Evicted", reason=LIMIT)])),

@@ -9,7 +9,7 @@ import pytest
 
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
-from tests.local.queue.environments import Place, run
+from tests.local.queue.environments import Environment, run
 
 CYCLE = (
     "False",
@@ -45,7 +45,9 @@ def refused(reason: str, said: str) -> tuple[str, str, str]:
     return "False", reason, f"couldn't assign flavors to pod set main: {said}"
 
 
-def test_a_queue_borrows_what_the_cohorts_above_it_have_and_is_tried_again_when_that_changes(place: Place) -> None:
+def test_a_queue_borrows_what_the_cohorts_above_it_have_and_is_tried_again_when_that_changes(
+    environment: Environment,
+) -> None:
     async def scenario() -> None:
         async with cluster() as c:
             await set_cohort(c, "root", cpu="2")
@@ -68,7 +70,7 @@ def test_a_queue_borrows_what_the_cohorts_above_it_have_and_is_tried_again_when_
     run(scenario())
 
 
-def test_the_quota_of_a_cohort_that_is_moved_or_deleted_is_lost_to_its_queues(place: Place) -> None:
+def test_the_quota_of_a_cohort_that_is_moved_or_deleted_is_lost_to_its_queues(environment: Environment) -> None:
     async def scenario() -> None:
         async with cluster() as c:
             await set_cohort(c, "root", cpu="2")
@@ -91,7 +93,9 @@ def test_the_quota_of_a_cohort_that_is_moved_or_deleted_is_lost_to_its_queues(pl
 
 
 @pytest.mark.parametrize("mended_by", ["patch", "delete"])
-def test_a_cycle_of_cohorts_stops_the_queues_below_it_until_it_is_broken(place: Place, mended_by: str) -> None:
+def test_a_cycle_of_cohorts_stops_the_queues_below_it_until_it_is_broken(
+    environment: Environment, mended_by: str
+) -> None:
     async def scenario() -> None:
         async with cluster() as c:
             await set_cohort(c, "b", parent="a", cpu="2")
@@ -131,7 +135,7 @@ def series(c: Cluster, name: str) -> list[str]:
 
 
 @pytest.mark.virtual_time
-def test_the_metrics_of_cohorts_add_up_their_subtrees(place: Place) -> None:
+def test_the_metrics_of_cohorts_add_up_their_subtrees(environment: Environment) -> None:
     async def scenario() -> None:
         async with cluster() as c:
             await set_cohort(c, "root", cpu="2500m")

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.local.agent.waiting import until
 
 from queue_manager.api.resources import CONFIG_MAPS, JOBS
 from queue_manager.engine.transport import APPLY_PATCH, MERGE_PATCH
@@ -19,6 +18,7 @@ from queue_manager.local.server.admission_chain import AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.storage.store import decode
 from tests.local.server.world import Answer, World
+from tests.waiting import until
 
 BIG = CONFIG_MAPS.path("default") + "/big"
 HEAD = {"apiVersion": "v1", "kind": "ConfigMap"}

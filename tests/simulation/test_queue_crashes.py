@@ -1,8 +1,8 @@
-"""The queue's controllers are killed before and after every single write, started again, and nothing is lost.
+"""The queue's controllers are killed before and after every single write and restarted, and nothing is lost.
 
-Each story is first told undisturbed, and its writes are counted. Then it is told again for each of them, with
-all controllers of the queue dying right before, or right after, that write reached the store; half a second
-later they start anew on what is there. The end must be the same, and the invariants must hold all the way.
+Each scenario first runs undisturbed, and its writes are counted. Then it runs again for each write; all controllers of
+the queue die right before or right after that write reaches the store, and start anew half a second later. The end must
+be the same, and the invariants must hold all the way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from queue_manager.engine.transport import Relay, Request, Response, Transport
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
-from tests.local.queue.cluster import NS, RUNS_FOR_EVER, Cluster
+from tests.local.queue.cluster import NS, RUNS_WITHOUT_END, Cluster
 from tests.local.queue.facts import facts, name_of
 from tests.local.queue.invariants import History, at_rest
 
@@ -32,21 +32,21 @@ kind: Configuration
 waitForPodsReady: {timeout: 3s, requeuingStrategy: {backoffBaseSeconds: 1, backoffLimitCount: 1}}
 """
 TIMES = ("deletionTimestamp", "status.startTime", "status.completionTime", "status.accumulatedPastExecutionTimeSeconds")
-DOWN = 0.5  # s
-QUIET = 40.0  # s after the story, longer than anything that is under way
+DOWN_SECONDS = 0.5
+QUIET_SECONDS = 40.0  # after the scenario; longer than any timer
 
 
 class Death(NamedTuple):
-    """At which write of the queue's controllers they die; None: they live."""
+    """The write of the queue's controllers at which they die; None: they live."""
 
     at: int | None = None
-    applied: bool = False  # whether this last write reaches the store
+    applied: bool = False  # whether the write reaches the store
 
 
-class Mortal(Relay):
+class DyingTransport(Relay):
     """A transport whose program dies at one of its writes."""
 
-    def __init__(self, inner: Transport, fate: Fate) -> None:
+    def __init__(self, inner: Transport, fate: WriteCounter) -> None:
         super().__init__(inner)
         self._fate = fate
         self._dead = False
@@ -55,7 +55,7 @@ class Mortal(Relay):
         if self._dead:
             raise ConnectionAbortedError("dead")
         counts = request.method != "GET" and "events" not in request.path.split("/")
-        dies = counts and self._fate.strikes()
+        dies = counts and self._fate.is_due()
         if dies and not self._fate.death.applied:
             self._die()
         answer = await self._inner.request(request)
@@ -69,15 +69,15 @@ class Mortal(Relay):
         raise ConnectionAbortedError("dead")
 
 
-class Fate:
-    """Counts writes over all lives; strikes once."""
+class WriteCounter:
+    """Counts the writes of all restarts; triggers the death once."""
 
     def __init__(self, death: Death) -> None:
         self.death = death
         self.writes = 0
         self.struck = asyncio.Event()
 
-    def strikes(self) -> bool:
+    def is_due(self) -> bool:
         self.writes += 1
         return self.death.at == self.writes - 1 and not self.struck.is_set()
 
@@ -106,7 +106,7 @@ async def deactivated_and_reactivated(c: Cluster) -> None:
     await _set_active(c, "a", True)
 
 
-async def switched_off_and_on_by_its_user(c: Cluster) -> None:
+async def deactivated_and_reactivated_by_its_user(c: Cluster) -> None:
     await c.submit("a")
     await _until_workload(c, "a", lambda w: _is(w, "PodsReady"))
     await _set_active(c, "a", False)
@@ -125,7 +125,7 @@ STORIES: tuple[Story, ...] = (
     admitted_and_finished,
     evicted_and_requeued,
     deactivated_and_reactivated,
-    switched_off_and_on_by_its_user,
+    deactivated_and_reactivated_by_its_user,
     deleted_while_another_waits,
 )
 
@@ -153,22 +153,24 @@ class End(NamedTuple):
     struck: bool
 
 
-async def tell(story: Story, death: Death) -> End:
-    """The story in a world of its own; its end, checked."""
+async def play(scenario: Story, death: Death) -> End:
+    """Run the scenario in a world of its own; returns its end, checked."""
     outcomes: dict[str, PodScript] = {}
 
     def script(pod: Any) -> PodScript:
-        return outcomes.get(pod.metadata.name.rsplit("-", 1)[0], RUNS_FOR_EVER)
+        return outcomes.get(pod.metadata.name.rsplit("-", 1)[0], RUNS_WITHOUT_END)
 
-    fate = Fate(death)
-    async with World(1, script, loads(CONFIG), separate_queue=True, wrap_transport=lambda t: Mortal(t, fate)) as world:
-        resurrection = asyncio.create_task(_resurrect(world, fate))
+    fate = WriteCounter(death)
+    async with World(
+        1, script, loads(CONFIG), separate_queue=True, wrap_transport=lambda t: DyingTransport(t, fate)
+    ) as world:
+        resurrection = asyncio.create_task(_restart(world, fate))
         c = Cluster(world, outcomes)
         await c.queues("2")
-        await story(c)
-        await asyncio.sleep(QUIET)
+        await scenario(c)
+        await asyncio.sleep(QUIET_SECONDS)
         revision = world.store.revision
-        await asyncio.sleep(QUIET)
+        await asyncio.sleep(QUIET_SECONDS)
         assert world.store.revision == revision, "L8: writes at rest"
         at_rest(world)
         resurrection.cancel()
@@ -176,15 +178,15 @@ async def tell(story: Story, death: Death) -> End:
         return End(_objects(world), fate.writes, fate.struck.is_set())
 
 
-async def _resurrect(world: World, fate: Fate) -> None:
+async def _restart(world: World, fate: WriteCounter) -> None:
     await fate.struck.wait()
     await world.kill()
-    await asyncio.sleep(DOWN)
+    await asyncio.sleep(DOWN_SECONDS)
     await world.start()
 
 
 def _objects(world: World) -> dict[str, Any]:
-    """What is there, without times."""
+    """All objects at the end, without times."""
     result = {}
     for resource in (
         "workloads.kueue.x-k8s.io",
@@ -202,11 +204,11 @@ def _objects(world: World) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_a_death_at_any_write_changes_nothing_about_the_end(story: Story) -> None:
-    undisturbed = run_virtual(tell(story, Death()))
+@pytest.mark.parametrize("scenario", STORIES, ids=lambda scenario: scenario.__name__)
+def test_a_crash_at_any_write_does_not_change_the_end(scenario: Story) -> None:
+    undisturbed = run_virtual(play(scenario, Death()))
     for at in range(undisturbed.writes):
         for applied in (False, True):
-            end = run_virtual(tell(story, Death(at, applied)))
+            end = run_virtual(play(scenario, Death(at, applied)))
             assert end.struck
             assert end.objects == undisturbed.objects, f"killed {'after' if applied else 'before'} write {at}"

@@ -153,7 +153,7 @@ def check_finalizers(new: Json, old: Json) -> list[FieldError]:
     if "deletionTimestamp" not in old["metadata"]:
         return []
     before = set(old["metadata"].get("finalizers") or ())
-    added = [name for name in new["metadata"].get("finalizers") or () if name not in before]
+    added = sorted(set(new["metadata"].get("finalizers") or ()) - before)
     if not added:
         return []
     detail = "no new finalizers can be added if the object is being deleted, found new finalizers "

@@ -1,4 +1,4 @@
-"""Processes of pods whose cluster is gone."""
+"""Processes of pods whose cluster does not exist any more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from queue_manager.cli.up import print_leftovers
 from queue_manager.local.agent import supervisor, sweep
 from queue_manager.local.agent.layout import Layout
-from tests.local.agent.waiting import until
+from tests.waiting import until
 
 
 async def test_what_a_removed_cluster_left_is_reported_with_age_and_command(

@@ -1,4 +1,4 @@
-"""What operators do to Jobs and queues, with real commands on a real cluster of one machine."""
+"""Operators' commands on Jobs and queues, as processes, on a cluster of one machine."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from job_controller.model import Job, Pod
 from queue_manager.api.resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from tests.local.cli.conftest import User
-from tests.local.cluster.conftest import Up, sluice, until
+from tests.local.cluster.conftest import Up, sluice
+from tests.waiting import until
 
 MISSING = "[/no/such/program]"
-# Runs its arguments as a command that SIGINT ends, also where the tests run in the background and ignore it.
+# Runs its arguments with the default action for SIGINT, which processes in the background ignore.
 WITH_SIGINT = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -26,7 +27,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-async def test_a_job_that_never_gets_ready_comes_into_the_inbox_and_back_in_line(user: Callable[..., User]) -> None:
+async def test_a_job_that_never_becomes_ready_is_listed_and_reactivated(user: Callable[..., User]) -> None:
     me = user("1s")
     me.submit("broken", command=MISSING)
     given_up = await me.until_state("broken", "Deactivated")
@@ -54,7 +55,7 @@ async def test_a_job_that_never_gets_ready_comes_into_the_inbox_and_back_in_line
     assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2, 3, 4]
 
 
-async def test_a_job_that_crashes_comes_into_the_inbox_with_its_exit_code_and_the_last_line_of_its_log(
+async def test_a_crashing_job_is_listed_with_exit_code_and_last_log_line(
     user: Callable[..., User],
 ) -> None:
     me = user("1s")
@@ -63,14 +64,14 @@ async def test_a_job_that_crashes_comes_into_the_inbox_with_its_exit_code_and_th
     (row,) = me.json("deactivated")
     error = (
         "exit 3: no such column" if isinstance(me.up, Up) else "exit 3"
-    )  # the real server has no node to ask for logs
+    )  # the real server gets no logs from our node
     assert (row["why"], row["exitCode"], row["lastError"]) == ("crashes", 3, error)
     (pod,) = given_up["pods"]
     assert row["action"] == f"fix what kubectl logs {pod['name']} shows, then: sluice reactivate crash"
     assert given_up["lastError"] == error
 
 
-async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_the_other(
+async def test_all_deactivated_jobs_of_a_queue_are_reactivated_at_once_or_staggered(
     user: Callable[..., User],
 ) -> None:
     me = user()
@@ -93,7 +94,7 @@ async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_th
     assert "it is active" in me.says("reactivate", "one")
 
 
-async def test_ctrl_c_between_two_changes_reports_the_first_and_makes_no_second(user: Callable[..., User]) -> None:
+async def test_ctrl_c_between_two_changes_reports_the_first_and_skips_the_second(user: Callable[..., User]) -> None:
     me = user()
     for name in ("one", "two"):
         me.submit(name)
@@ -111,12 +112,12 @@ async def test_ctrl_c_between_two_changes_reports_the_first_and_makes_no_second(
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
     (row,) = json.loads(out)
-    assert row["result"] in ("reactivated", "failed")  # in the second case, it was interrupted before the answer
+    assert row["result"] in ("reactivated", "failed")  # "failed" if it was interrupted before the response
     (left,) = me.json("deactivated")
     assert {row["name"], left["name"]} == {"one", "two"}
 
 
-async def test_a_held_queue_starts_nothing_a_drained_one_stops_all_a_released_one_goes_on(
+async def test_hold_drain_and_release_of_queues(
     user: Callable[..., User],
 ) -> None:
     me = user()
@@ -152,7 +153,7 @@ async def test_a_dry_run_is_checked_by_the_server_and_changes_nothing(user: Call
     assert me.json("show", "runs")["state"] == "Running"
 
 
-async def test_what_makes_no_sense_is_refused_and_what_is_not_there_is_an_error(user: Callable[..., User]) -> None:
+async def test_impossible_changes_and_unknown_names_are_refused_with_a_hint(user: Callable[..., User]) -> None:
     me = user()
     me.submit("ends", command="['true']")
     await me.until_state("ends", "Succeeded")
@@ -180,7 +181,7 @@ async def test_what_makes_no_sense_is_refused_and_what_is_not_there_is_an_error(
         assert me.run(*arguments).returncode == 2
 
 
-async def test_show_draws_the_indexes_of_an_indexed_job_and_names_the_next_try(user: Callable[..., User]) -> None:
+async def test_show_prints_the_indexes_of_an_indexed_job_and_the_next_retry(user: Callable[..., User]) -> None:
     me = user()
     script = "case $JOB_COMPLETION_INDEX in 1) exit 3;; 3) sleep 600;; esac"
     spec = "completions: 4\n  parallelism: 4\n  completionMode: Indexed\n  backoffLimitPerIndex: 2"
@@ -201,7 +202,7 @@ async def test_show_draws_the_indexes_of_an_indexed_job_and_names_the_next_try(u
     assert "the next pod of index 1 is created" in shown
 
 
-async def test_show_tells_the_deadline_when_it_knows_the_configuration(user: Callable[..., User]) -> None:
+async def test_show_names_the_deadline_if_the_configuration_is_known(user: Callable[..., User]) -> None:
     me = user("10m")
     me.submit("broken", command=MISSING)
     await me.until_state("broken", "Starting")
@@ -231,7 +232,7 @@ NO_GPU_QUOTA = "cannot start: ClusterQueue cluster-queue has no quota for nvidia
     ],
     ids=["too large", "a resource nobody has", "a mistyped priority class"],
 )
-async def test_submit_and_show_say_the_same_of_a_job_that_cannot_start(
+async def test_submit_and_show_agree_on_a_job_that_cannot_start(
     user: Callable[..., User], text: str, says: str
 ) -> None:
     me = user()
@@ -249,15 +250,15 @@ async def test_submit_and_show_say_the_same_of_a_job_that_cannot_start(
     assert (second.returncode, json.loads(second.stdout)[0]["note"]) == (2, says)
     assert me.json("show", "second")["next"][0]["what"].startswith(f"{says}; ")
     if "WorkloadPriorityClass" not in says:
-        await until(lambda: behind(me), "ps names the first")
+        await until(lambda: waits_behind_hello(me), "ps names the first")
 
 
-async def behind(me: User) -> bool:
+async def waits_behind_hello(me: User) -> bool:
     rows = {row["name"]: row for row in me.json("ps")}
     return bool(rows["second"]["message"] == "hello asks for the same and does not fit")
 
 
-def test_check_config_prints_every_mistake_with_its_line_or_the_whole_configuration(tmp_path: Path) -> None:
+def test_check_config_prints_mistakes_with_lines_or_the_whole_configuration(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
     good.write_text(head + "waitForPodsReady: {timeout: 3s}\nmultiKueue: {origin: here}\n")

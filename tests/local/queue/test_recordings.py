@@ -1,9 +1,7 @@
-"""What the real Kueue did, we do: recorded scenarios played again, compared value by value and event by event.
+"""Scenarios recorded with the real Kueue are replayed and compared value by value and Event by Event.
 
-Three kinds of scenarios are not simply equal. Those that show what we do not have yet wait for it. Those in
-which Kueue is wrong are asserted otherwise, each in a test of its name (`test_better_than_kueue`). Those
-whose course hangs on how long Kueue takes to stop a Job are asserted by what they are about, in
-`test_faster_than_kueue`.
+Three kinds of scenarios are excepted: those that need features which Sluice does not have yet; those in which Kueue is
+wrong (`test_better_than_kueue`); those whose course depends on Kueue's delays (`test_faster_than_kueue`).
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ def test_the_recording_is_reproduced(name: str) -> None:
     assert differences(load(name)) == {}
 
 
-def test_what_is_waited_for_is_known_by_name() -> None:
+def test_recordings_that_need_missing_features_are_named() -> None:
     waiting = [n for n in NAMES if short(n) in WAITING_FOR_PREEMPTION]
     assert waiting == [
         "h01-preempt-in-clusterqueue",
@@ -45,11 +43,11 @@ def test_what_is_waited_for_is_known_by_name() -> None:
 
 
 @pytest.mark.parametrize("name", [*BETTER, *FASTER])
-def test_a_recording_that_is_not_reproduced_has_its_own_test(name: str) -> None:
+def test_each_excepted_recording_has_its_own_test(name: str) -> None:
     tests = [*vars(test_better_than_kueue), *vars(test_faster_than_kueue)]
     assert any(test.startswith(f"test_{name}_") for test in tests)
 
 
 @pytest.mark.parametrize("name", [*BETTER, *FASTER, *WAITING_FOR_PREEMPTION])
-def test_nothing_is_excused_that_is_equal(name: str) -> None:
+def test_no_excepted_recording_is_reproduced(name: str) -> None:
     assert differences(load(name)) != {}

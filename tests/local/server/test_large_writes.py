@@ -17,8 +17,8 @@ from queue_manager.local.server.admission_chain import AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.storage.store import decode
 from queue_manager.local.worker_process import WorkerProcess
-from tests.local.agent.waiting import until
 from tests.local.server.world import Answer, World
+from tests.waiting import until
 
 BIG = CONFIG_MAPS.path("default") + "/big"
 HEAD = {"apiVersion": "v1", "kind": "ConfigMap"}

@@ -1,4 +1,4 @@
-"""Which fields are named as having no effect, and that values which mean the default are not."""
+"""Fields without effect are named; values that mean the default are not."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_field_of_a_spec_without_effect_is_named(resource: str, obj: Any, path
         ("workloads.kueue.x-k8s.io", {"podSets": []}),
     ],
 )
-def test_defaults_are_not_named_written_out_or_not(resource: str, spec: Any) -> None:
+def test_default_values_are_not_named(resource: str, spec: Any) -> None:
     assert without_effect(resource, {"spec": spec}) == []
 
 
@@ -97,7 +97,7 @@ def test_annotations_for_topology_and_elastic_jobs_are_named_on_queued_jobs_only
     ]
 
 
-def test_the_queue_of_a_single_pod_is_named_and_that_of_a_controllers_pod_is_not() -> None:
+def test_the_queue_name_of_a_pod_is_named_unless_a_controller_owns_the_pod() -> None:
     text = f"metadata.labels[kueue.x-k8s.io/queue-name]: has no effect: {table.NO_PODS}"
     assert without_effect("pods", {"metadata": QUEUED}) == [text]
     assert without_effect("pods", {"metadata": {**QUEUED, "ownerReferences": [{"kind": "Job"}]}}) == []

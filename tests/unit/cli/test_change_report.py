@@ -1,4 +1,4 @@
-"""What a command that changes something reports when it is cut short."""
+"""Reports of commands that are interrupted between their changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def change(error: BaseException | None = None) -> None:
 
 
 async def reactivate_two(form: str, error: BaseException) -> None:
-    """The second change is cut short."""
+    """The second change is interrupted."""
     with ChangeReport(form, dry_run=False) as report:
         if await report.perform("Job", Key("default", "one"), change()):
             report.add("Job", "default", "one", "reactivated", "requeued")
@@ -26,7 +26,7 @@ async def reactivate_two(form: str, error: BaseException) -> None:
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), NoResponse("gone")])
-async def test_a_command_that_is_cut_short_says_what_it_has_done_and_what_it_may_have_done(
+async def test_an_interrupted_command_reports_done_and_uncertain_changes(
     error: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(type(error)):
@@ -36,7 +36,7 @@ async def test_a_command_that_is_cut_short_says_what_it_has_done_and_what_it_may
     assert (rows, said.err) == ([("one", "reactivated"), ("two", "failed")], "")
 
 
-async def test_a_table_has_no_second_copy_of_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_table_is_not_followed_by_its_lines_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(NoResponse):
         await reactivate_two("table", NoResponse("gone"))
     assert capsys.readouterr() == (

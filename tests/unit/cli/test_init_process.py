@@ -1,4 +1,4 @@
-"""A process that is the first of its namespace reaps for others, passes signals on and ends as the program does."""
+"""A process that is the first of its namespace reaps orphans, forwards signals and exits as the program does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has PID namespaces")
 
-# Orphans come to a subreaper as they come to the first process.
+# A subreaper gets orphans, as the first process does.
 FIRST = """
 import ctypes, os, signal, subprocess, sys, time
 ctypes.CDLL(None).prctl(36, 1)
@@ -31,7 +31,7 @@ def ends(program: str) -> tuple[int, str]:
     [("sys.exit(0)", 0), ("sys.exit(3)", 3), ("os.kill(own(), signal.SIGKILL)", 137)],
     ids=["well", "refused", "killed"],
 )
-def test_it_ends_as_the_program_ends(program: str, code: int) -> None:
+def test_it_exits_as_the_program_does(program: str, code: int) -> None:
     assert ends(program) == (code, "")
 
 
@@ -46,12 +46,12 @@ except ProcessLookupError:
 """
 
 
-def test_whose_parents_have_ended_are_reaped() -> None:
+def test_orphans_are_reaped() -> None:
     assert ends(ORPHAN) == (0, "reaped\n")
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
-def test_a_signal_is_passed_on(name: str) -> None:
+def test_a_signal_is_forwarded(name: str) -> None:
     program = f"""
 signal.signal(signal.{name}, lambda *heard: sys.exit(7))
 os.kill(os.getppid(), signal.{name})
@@ -61,8 +61,8 @@ while True:
     assert ends(program) == (7, "")
 
 
-def test_a_signal_that_nobody_handles_ends_both() -> None:
-    """The kernel keeps it from a first process: a second Ctrl-C went unheard."""
+def test_an_unhandled_signal_ends_both() -> None:
+    """The kernel does not deliver it to a first process without a handler."""
     program = """
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 os.kill(os.getppid(), signal.SIGINT)
@@ -71,7 +71,7 @@ signal.pause()
     assert ends(program) == (130, "")
 
 
-def test_what_is_not_the_first_process_goes_on_as_it_is() -> None:
+def test_a_process_that_is_not_the_first_is_unchanged() -> None:
     program = "import os; from queue_manager.cli import init_process as f; p = os.getppid(); f.fork_as_init(); print(p)"
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, timeout=60, check=True)
     own = subprocess.run(["sh", "-c", "echo $PPID"], stdout=subprocess.PIPE, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What `sluice up` says of what it does."""
+"""Messages of `sluice up`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from queue_manager.local.cluster import RunningCounts
         ),
     ],
 )
-def test_a_stop_says_how_many_jobs_it_interrupts(running: RunningCounts, says: str) -> None:
+def test_a_stop_reports_how_many_jobs_it_interrupts(running: RunningCounts, says: str) -> None:
     said = interruption(running)
     assert said.startswith(says)
     assert bool(said) is bool(says)
@@ -43,5 +43,5 @@ def test_a_stop_says_how_many_jobs_it_interrupts(running: RunningCounts, says: s
         (Cgroups(Path("/c"), limits_cpu=True), "limits.memory and limits.cpu are enforced by cgroups"),
     ],
 )
-def test_a_start_says_which_limits_hold(cgroups: Cgroups | None, says: str) -> None:
+def test_a_start_reports_which_limits_are_enforced(cgroups: Cgroups | None, says: str) -> None:
     assert enforcement(cgroups).startswith(says)

@@ -1,4 +1,4 @@
-"""How many entries a list may have and where a bound lies: what stands at it is taken, what is one beyond is not."""
+"""Bounds of numbers and lists: the bound is accepted, one beyond is not."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ AT_THE_BOUND: list[Json] = [
 
 
 @pytest.mark.parametrize("tree", AT_THE_BOUND, ids=range(len(AT_THE_BOUND)))
-def test_what_stands_at_a_bound_is_taken(tree: Json) -> None:
+def test_a_value_at_its_bound_is_accepted(tree: Json) -> None:
     assert problems(tree) == []
 
 
@@ -137,13 +137,13 @@ BEYOND: list[tuple[Json, list[str]]] = [
 
 
 @pytest.mark.parametrize(("tree", "expected"), BEYOND, ids=[expected[0] for _, expected in BEYOND])
-def test_what_is_one_beyond_is_refused(tree: Json, expected: list[str]) -> None:
+def test_a_value_one_beyond_its_bound_is_refused(tree: Json, expected: list[str]) -> None:
     found = problems(tree)
     assert len(found) == len(expected), found
     assert all(problem.startswith(start) for problem, start in zip(found, expected, strict=True)), found
 
 
-def test_a_leader_that_is_not_elected_may_renew_when_it_will() -> None:
+def test_election_periods_are_not_validated_without_election() -> None:
     tree = election("1s", "2s", "3s")
     tree["leaderElection"]["leaderElect"] = False
     assert problems(tree) == []

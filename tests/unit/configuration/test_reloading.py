@@ -1,4 +1,4 @@
-"""What a running process can take over of a new configuration, by field."""
+"""Which fields of a new configuration a running process applies."""
 
 from __future__ import annotations
 
@@ -57,24 +57,24 @@ def said(body: str) -> str:
         ),
     ],
 )
-def test_what_becomes_of_a_change_is_said_by_field(body: str, expected: str) -> None:
+def test_each_changed_field_is_applied_or_needs_a_restart(body: str, expected: str) -> None:
     assert said(body) == expected
 
 
-def test_the_way_back_is_a_change_too() -> None:
+def test_returning_to_the_default_is_a_change() -> None:
     off = loads(HEAD + "featureGates: {DisableWaitForPodsReady: true}\n")
     assert verdict(changes(off, KueueConfig())) == "applied: waitForPodsReady, featureGates"
 
 
 def test_the_namespace_of_the_process_needs_a_restart_and_nothing_else_is_to_blame() -> None:
-    """The selector of namespaces follows from it, and could be taken over."""
+    """The selector of namespaces follows from it, and could be applied."""
     found = changes(KueueConfig(), loads(HEAD + "namespace: other\n"))
     assert [change.path for change in found.refused] == ["namespace"]
     assert len(found.fields) == 2
 
 
 def leaves(section: ConfigModel, path: str = "") -> list[tuple[str, ConfigModel]]:
-    """All fields that are no sections, each with a configuration in which only this one is changed."""
+    """All fields that are not sections, each with a configuration in which only this one is changed."""
     result = []
     for name, field in fields_of(type(section), "v1beta2").items():
         attribute = next(key for key, found in type(section).model_fields.items() if found is field)
@@ -107,7 +107,7 @@ LEAVES = leaves(KueueConfig())
 
 
 @pytest.mark.parametrize(("path", "other"), LEAVES, ids=[path for path, _ in LEAVES])
-def test_every_field_is_either_taken_over_or_named_as_needing_a_restart(path: str, other: KueueConfig) -> None:
+def test_every_field_is_applied_or_named_as_needing_a_restart(path: str, other: KueueConfig) -> None:
     found = changes(KueueConfig(), other)
     assert [change.path for change in found.fields] == [path]
     spent = any(path == start or path.startswith(f"{start}.") for start in AT_START)

@@ -1,4 +1,4 @@
-"""The configuration that is shipped for admins to edit, and its schema for editors, say what the loader does."""
+"""The shipped configuration and its JSON schema agree with the loader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OFF = re.compile(r"^( *)#(?! \S|$)", re.MULTILINE)
 
 
 def everything_on() -> str:
-    """The shipped file with every setting that is commented out put in use."""
+    """The shipped file with every commented-out setting enabled."""
     return OFF.sub(r"\1", SHIPPED.read_text().partition("apiVersion:")[2].join(["apiVersion:", ""]))
 
 
@@ -62,7 +62,7 @@ def test_the_shipped_file_shows_every_field_that_has_an_effect() -> None:
     assert sorted(set(working(KueueConfig())) - shown) == []
 
 
-def test_what_is_commented_out_in_the_shipped_file_can_be_used() -> None:
+def test_the_commented_out_settings_of_the_shipped_file_are_valid() -> None:
     config = loads(everything_on())
     assert config.ignored == ()
     assert config.resources.transformations[0].input == "example.com/gpu-7g"

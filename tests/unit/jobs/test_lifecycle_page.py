@@ -1,4 +1,4 @@
-"""LIFECYCLE.md is generated from the rules of both sides, and is up to date."""
+"""queue_manager/lifecycle/LIFECYCLE.md is generated from the rules of both sides, and is up to date."""
 
 from queue_manager.jobs import lifecycle_page, retry_walk
 from queue_manager.lifecycle import diagram
@@ -38,5 +38,5 @@ def test_the_walk_leads_from_timeout_to_reactivation() -> None:
     assert awaited == ("", "")
 
 
-def test_each_move_of_the_diagram_has_a_place() -> None:
+def test_each_move_of_the_diagram_names_its_function() -> None:
     assert lifecycle_page.PLACES.keys() == MOVES.keys()

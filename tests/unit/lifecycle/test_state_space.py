@@ -1,4 +1,4 @@
-"""The lifecycle rules under random moves of scheduler, Job, users and time keep the invariants named below."""
+"""The life-cycle rules under random moves of scheduler, Job, users and time keep the invariants below."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rest(one: LifeState) -> LifeState:
 
 
 class LifeOfAWorkload(RuleBasedStateMachine):
-    """Any order of moves: steps of the lifecycle rules, of other controllers, of users and administrators, and time."""
+    """Any order of moves: steps of the life-cycle rules, of other controllers, of users and admins, and time."""
 
     @initialize(
         limit=st.none() | st.integers(0, LIMIT),
@@ -99,12 +99,12 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         """One of the moves that are possible now."""
         possible = [name for name, move in MOVES.items() if move(self.life) is not None]
         name = possible[choice % len(possible)]
-        if name != END or choice % 5 == 0:  # after it nothing happens any more
+        if name != END or choice % 5 == 0:  # no further moves
             self.make(name)
 
     @rule(choices=st.lists(st.sampled_from(range(7)), min_size=2, max_size=15))
     def goes_on(self, choices: list[int]) -> None:
-        """Several moves that bring it further, its own steps and the time until them among them."""
+        """Several moves that advance the life cycle, its own steps and the time until them among them."""
         for choice in choices:
             possible = [name for name in FORWARD if MOVES[name](self.life) is not None] + [OWN]
             name = possible[choice % len(possible)]
@@ -156,7 +156,7 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         assert not self.life.job_runs or w.is_true(condition_types.ADMITTED), "the Job runs without quota"
 
     @invariant()
-    def what_it_says_is_true_now(self) -> None:
+    def the_pending_reason_is_true(self) -> None:
         """Once all due steps are taken, a pending Workload names its stopped queue as the reason if it has one."""
         one = rest(self.life)
         reserved = one.workload.condition(condition_types.QUOTA_RESERVED)

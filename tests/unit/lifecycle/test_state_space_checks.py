@@ -139,7 +139,7 @@ BROKEN: dict[str, tuple[str, Break]] = {
 }
 
 
-def test_the_life_as_it_is_keeps_the_invariants() -> None:
+def test_the_unchanged_rules_keep_the_invariants() -> None:
     run_state_machine_as_test(LifeOfAWorkload, settings=settings(MANY, max_examples=30))
 
 

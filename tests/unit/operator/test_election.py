@@ -1,4 +1,4 @@
-"""Of several candidates for a Lease one leads at a time, on the embedded API server in virtual time."""
+"""Among several candidates for a Lease one leads at a time, on the embedded API server in virtual time."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ LASTS, DEADLINE, RETRY = 15.0, 10.0, 2.0
 LONGEST_RETRY = RETRY * 2.2  # with its jitter
 
 
-class Line(Relay):
-    """A way to the API server that can be cut, slow, stall, or lose answers."""
+class FaultyTransport(Relay):
+    """A transport that can be cut, slow, stalled, or lose responses."""
 
     def __init__(self, inner: Transport, rng: Random | None = None) -> None:
         super().__init__(inner)
@@ -51,13 +51,13 @@ class Line(Relay):
 
 
 class Candidate:
-    """A program that works as long as it leads, and then ends."""
+    """A program that works while it leads, and then ends."""
 
     def __init__(self, world: World, name: str, rng: Random | None = None) -> None:
         """`rng`: of the troubles on its line; None: it has none."""
-        self.line = Line(LocalTransport(world.server, name), rng)
+        self.line = FaultyTransport(LocalTransport(world.server, name), rng)
         self.heard: list[str] = []
-        self.offset = 0.0  # of its clock, which does not stand still while the program does
+        self.offset = 0.0  # of its clock, which runs on while the program is paused
         self.election = Election(
             self.line, SETTINGS, "default", name=name, rng=world.rng, now=self.now, report=self.heard.append
         )
@@ -147,7 +147,7 @@ def test_the_first_leads_and_the_others_say_for_whom_they_wait() -> None:
     story(play)
 
 
-def test_a_leader_that_stops_makes_room_at_once() -> None:
+def test_a_stopping_leader_releases_the_lease() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first, second = await leader_and_other(enter)
         left = second.now()
@@ -159,7 +159,7 @@ def test_a_leader_that_stops_makes_room_at_once() -> None:
     story(play)
 
 
-def test_a_leader_that_dies_is_followed_when_its_lease_is_over() -> None:
+def test_a_killed_leader_is_replaced_when_its_lease_expires() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first, second = await leader_and_other(enter)
         left = second.now()
@@ -169,7 +169,7 @@ def test_a_leader_that_dies_is_followed_when_its_lease_is_over() -> None:
     story(play)
 
 
-def test_a_leader_without_connection_ends_before_another_begins() -> None:
+def test_a_leader_without_connection_ends_before_another_starts() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first, second = await leader_and_other(enter)
         left = first.now()
@@ -184,7 +184,7 @@ def test_a_leader_without_connection_ends_before_another_begins() -> None:
     story(play)
 
 
-def test_a_short_failure_costs_nothing() -> None:
+def test_a_short_failure_does_not_end_the_leadership() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first, second = await leader_and_other(enter)
         for _ in range(10):
@@ -200,8 +200,8 @@ def test_a_short_failure_costs_nothing() -> None:
 
 @pytest.mark.parametrize("phase", [0.0, 0.3, 0.7, 1.0, 1.4, 1.9])
 @pytest.mark.parametrize("length", [4.0, 6.0])
-def test_stalls_of_the_api_server_with_two_seconds_between_them_cost_nothing(phase: float, length: float) -> None:
-    """A renewal that takes as long as the stall is one all the same: the deadline begins anew when it is answered."""
+def test_repeated_stalls_do_not_end_the_leadership(phase: float, length: float) -> None:
+    """A renewal that takes as long as the stall succeeds; the deadline starts anew with its response."""
 
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first, second = await leader_and_other(enter)
@@ -219,7 +219,7 @@ def test_stalls_of_the_api_server_with_two_seconds_between_them_cost_nothing(pha
     story(play)
 
 
-def test_who_lost_the_lead_for_want_of_an_answer_does_not_wait_for_itself() -> None:
+def test_a_former_leader_does_not_wait_for_its_own_lease() -> None:
     """The Lease still names it when it stands for election again."""
 
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
@@ -236,7 +236,7 @@ def test_who_lost_the_lead_for_want_of_an_answer_does_not_wait_for_itself() -> N
     story(play)
 
 
-def test_who_stood_still_for_a_minute_sends_nothing_before_it_has_asked() -> None:
+def test_a_paused_leader_sends_nothing_before_it_has_renewed() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first = enter("a")
         await first.won()
@@ -248,13 +248,13 @@ def test_who_stood_still_for_a_minute_sends_nothing_before_it_has_asked() -> Non
         names = [m["metadata"]["name"] for m in await fenced.list(CONFIG_MAPS, "default")]
         assert "led" in names
         assert "ghost" not in names
-        await asyncio.sleep(2 * RETRY)  # nobody has taken the lease meanwhile, so it is renewed
+        await asyncio.sleep(2 * RETRY)  # no other candidate has the lease, so it is renewed
         await fenced.create(CONFIG_MAPS, "default", {"metadata": {"name": "leads-again"}})
 
     story(play)
 
 
-def test_what_is_left_of_a_term_that_is_over_writes_nothing_in_a_later_one() -> None:
+def test_delayed_writes_of_an_earlier_term_are_refused() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first = enter("a")
         await first.won()
@@ -269,7 +269,7 @@ def test_what_is_left_of_a_term_that_is_over_writes_nothing_in_a_later_one() -> 
 
 
 def test_who_lost_the_lease_wins_it_again_with_the_same_election() -> None:
-    """After each loss it waits like any other candidate: never two lead."""
+    """After each loss it waits like any other candidate: two never lead at once."""
 
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first, second = await leader_and_other(enter)
@@ -290,8 +290,8 @@ def test_who_lost_the_lease_wins_it_again_with_the_same_election() -> None:
     story(play)
 
 
-def test_what_the_lease_says_is_respected_and_what_else_it_says_is_kept() -> None:
-    """Another program may hold it for longer than we would, and fields may be others'."""
+def test_the_duration_and_foreign_fields_of_the_lease_are_kept() -> None:
+    """Another program may hold the Lease for longer than we would."""
 
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         foreign = {"holderIdentity": "x", "leaseDurationSeconds": 60, "strategy": "OldestEmulationVersion"}
@@ -308,7 +308,7 @@ def test_what_the_lease_says_is_respected_and_what_else_it_says_is_kept() -> Non
     story(play)
 
 
-def test_a_lease_that_is_deleted_or_taken_by_force_ends_the_leader_only_when_another_holds_it() -> None:
+def test_a_deleted_or_taken_lease_ends_the_leader_if_another_holds_it() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first = enter("a")
         await first.won()
@@ -324,7 +324,7 @@ def test_a_lease_that_is_deleted_or_taken_by_force_ends_the_leader_only_when_ano
     story(play)
 
 
-def test_a_namespace_that_is_not_there_is_said_at_once() -> None:
+def test_a_missing_namespace_is_reported_at_once() -> None:
     async def play() -> None:
         async with World(script=None) as world:
             election = Election(LocalTransport(world.server, "a"), SETTINGS, "nowhere", now=world.clock.now().timestamp)
@@ -335,9 +335,10 @@ def test_a_namespace_that_is_not_there_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_never_two_lead_whatever_happens_on_their_lines(seed: int) -> None:
-    """Five candidates for half an hour, their lines slow, cut and mended at random, answers lost, programs ended and
-    started again. And there is a leader again and again."""
+def test_two_candidates_never_lead_at_once(seed: int) -> None:
+    """Five candidates for half an hour; their connections are slowed, cut and restored at random, responses lost,
+    programs ended and started again. And there is a leader again and again.
+    """
 
     async def play() -> None:
         rng = Random(seed)

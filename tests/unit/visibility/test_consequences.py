@@ -1,4 +1,4 @@
-"""What follows from an operator's word."""
+"""Consequences that an operator's command announces."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ OPEN, ABOVE = local_queue(), cluster_queue()
         ),
     ],
 )
-def test_a_reactivated_workload_is_in_line_or_one_is_told_what_is_in_its_way(
+def test_a_reactivation_announces_the_queue_or_the_obstacle(
     held: Workload, queue: LocalQueue | None, above: ClusterQueue | None, says: str
 ) -> None:
     assert on_reactivation(held, queue, above) == says
 
 
-def test_a_deactivated_workload_stops_or_leaves_the_line() -> None:
+def test_a_deactivation_announces_a_stop_or_leaving_the_queue() -> None:
     runs = workload(status={"admission": ADMISSION})
     assert on_deactivation(runs, "j") == "its pods are deleted and its quota is released; undo: sluice reactivate j"
     assert on_deactivation(workload(), "ns/j") == "it leaves the queue; undo: sluice reactivate ns/j"
 
 
-def test_the_load_of_a_queue_leaves_out_what_is_over_and_what_is_deactivated() -> None:
+def test_the_load_of_a_queue_excludes_ended_and_deactivated_workloads() -> None:
     workloads = [
         workload("a"),
         workload("b", status={"admission": ADMISSION}),
@@ -86,7 +86,5 @@ def test_the_load_of_a_queue_leaves_out_what_is_over_and_what_is_deactivated() -
         ("None", Load(2, 0), "cq", "still no Jobs start: ClusterQueue cq is stopped too (sluice release cq/cq)"),
     ],
 )
-def test_a_stop_policy_says_what_it_does_to_what_waits_and_what_runs(
-    policy: str, load: Load, blocked: str, says: str
-) -> None:
+def test_a_stop_policy_announces_the_pending_and_running_jobs(policy: str, load: Load, blocked: str, says: str) -> None:
     assert on_stop(policy, load, queue="q", stopped_cluster_queue=blocked) == says

@@ -1,4 +1,4 @@
-"""What keeps a Job from starting: each rule, their order, and silence where something may not be seen."""
+"""Obstacles that keep a Job from starting: each rule, their order, and no statement about what may not be read."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_first_rule_that_applies_is_the_obstacle(
     assert (found.text if found else None) == says
 
 
-def test_only_what_somebody_must_change_is_never_and_comes_with_a_remedy() -> None:
+def test_only_obstacles_that_need_a_change_are_never_and_have_a_remedy() -> None:
     for its, around in ((HUGE, queues()), (job(), queues(PICKY)), (labelled("urgnt"), queues())):
         found = obstacle(its, None, around)
         assert found is not None

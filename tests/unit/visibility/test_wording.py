@@ -1,4 +1,4 @@
-"""The API's reasons and messages in fewer words."""
+"""Reasons and messages of the API as short sentences."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_reason_and_its_message_become_one_sentence(reason: str, message: str,
     assert plain(reason, message, attempts=3, equivalent="c1") == says
 
 
-def test_without_another_of_its_kind_none_is_named() -> None:
+def test_no_refused_job_is_named_if_there_is_none() -> None:
     said = plain("WaitingForQuota", messages.EQUIVALENT_MESSAGE)
     assert said == "not tried again: one that asks for the same does not fit"
 

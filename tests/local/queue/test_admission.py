@@ -343,7 +343,7 @@ async def is_active(c: Cluster, job: str) -> bool:
     return bool((await c.workload(job))["spec"]["active"])
 
 
-def test_pods_land_on_the_nodes_of_their_flavor_and_the_template_is_restored_after_a_stop() -> None:
+def test_pods_run_on_nodes_of_their_flavor_and_a_stop_restores_the_template() -> None:
     async def scenario() -> None:
         async with cluster() as c:
             await c.queues()

@@ -1,4 +1,4 @@
-"""What is started when: restart policies, backoff, order. No process and no clock."""
+"""Which containers start when: restart policies, backoff, order. No process and no clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def run(container: Container, code: int | None, at: datetime = T0, lasting: float = 1) -> datetime:
-    """Let it run and end; returns the time of its end."""
+    """Start the container and let it end; returns the time of its end."""
     container.started(ContainerRun(container.next_number, at))
     end = at + timedelta(seconds=lasting)
     if code is not None:
@@ -33,7 +33,7 @@ def a_pod(*names: str, init: tuple[str, ...] = (), sidecars: tuple[str, ...] = (
     return containers_of(spec)
 
 
-def test_a_crashing_container_restarts_at_once_and_then_after_10_20_40_to_300_seconds() -> None:
+def test_restarts_of_a_crashing_container_back_off_from_10_to_300_seconds() -> None:
     (container,) = pod = a_pod("main")
     now, waits = T0, []
     for _ in range(9):
@@ -188,7 +188,7 @@ async def from_big(kind: str, namespace: str, name: str) -> dict[str, str] | Non
     ],
     ids=["doubled", "many", "from a ConfigMap"],
 )
-async def test_variables_that_no_program_can_be_started_with_are_refused_before_they_fill_the_memory(
+async def test_variables_beyond_the_size_limit_of_a_program_are_refused(
     container: dict[str, Any],
 ) -> None:
     pod = {"metadata": {"name": "pod", "namespace": "default", "uid": "1"}, "spec": {}}
@@ -205,7 +205,7 @@ async def test_a_zero_byte_is_refused_before_a_program_is_started_with_it() -> N
 
 
 @pytest.mark.parametrize("args", [["$(A)" * 1000], ["$(A)"] * 10_000])
-def test_arguments_that_no_program_can_be_started_with_are_refused_before_they_fill_the_memory(args: list[str]) -> None:
+def test_arguments_beyond_the_size_limit_of_a_program_are_refused(args: list[str]) -> None:
     with pytest.raises(CreateError, match=TOO_LONG):
         arguments({"command": ["echo"], "args": args}, {"A": "x" * 1000})
 

@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from fractions import Fraction
 from typing import NamedTuple
 
 import msgspec
 
 from job_controller.api_rules import label_selectors
 from job_controller.model import Key
+from job_controller.quantities import exact
 from queue_manager.api import condition_types, messages, reasons
 from queue_manager.api.types import (
     Admission,
     AdmissionCheck,
     AdmissionCheckRule,
     ClusterQueue,
+    FairSharing,
     PodSetAssignment,
     ResourceFlavor,
     Workload,
@@ -82,6 +85,7 @@ class SchedulerState:
 
     def __init__(self, *, ignore_undeclared: bool = False) -> None:
         self.ignore_undeclared = ignore_undeclared  # resources without quota do not count
+        self.fair_sharing: tuple[str, ...] = ()  # strategies of fair sharing, in order; (): off
         self.queues: dict[str, QueueState] = {}
         self.flavors: dict[str, ResourceFlavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels
@@ -111,6 +115,7 @@ class SchedulerState:
         roots: list[QuotaNode] = []
         for queue in sorted(queues, key=lambda q: q.metadata.name):
             node = QuotaNode(queue.metadata.name, quotas_of(queue))
+            node.weight = weight_of(queue.spec.fair_sharing)
             cohort = queue.spec.cohort_name
             if cohort:
                 if cohort not in cohorts:
@@ -238,6 +243,11 @@ def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:
     """The required admission checks of the ClusterQueue, with the flavors to which each applies."""
     strategy = queue.spec.admission_checks_strategy
     return strategy.admission_checks if strategy is not None else ()
+
+
+def weight_of(sharing: FairSharing | None) -> Fraction:
+    """spec.fairSharing.weight, 1 if absent."""
+    return Fraction(1) if sharing is None or sharing.weight is None else exact(sharing.weight)
 
 
 def quotas_of(queue: ClusterQueue) -> dict[FlavorResource, Quota]:

@@ -15,8 +15,9 @@ Kueue: pkg/cache/scheduler/resource_node.go, KEP-79; BEHAVIOUR.md#q14-quota-tree
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import NamedTuple
 
 
@@ -52,6 +53,14 @@ class QuotaNode:
     children: list[QuotaNode] = field(default_factory=list)
     subtree: dict[FlavorResource, int] = field(default_factory=dict)
     usage: dict[FlavorResource, int] = field(default_factory=dict)
+    weight: Fraction = Fraction(1)  # among its siblings, for fair sharing
+
+    def path(self) -> Iterator[QuotaNode]:
+        """This node and its ancestors, up to the root."""
+        node: QuotaNode | None = self
+        while node is not None:
+            yield node
+            node = node.parent
 
     @property
     def root(self) -> QuotaNode:

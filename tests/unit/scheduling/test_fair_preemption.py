@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from queue_manager.scheduling.fair_preemption import find_victims
+from queue_manager.scheduling.fair_sharing import Shares, borrows
+from queue_manager.scheduling.preemption import Preemptor
+from queue_manager.scheduling.quota_state import Holding
+from queue_manager.scheduling.quota_tree import FlavorResource
+from tests.unit.queueing.builders import cluster_queue, pending
 from tests.unit.scheduling.fair_states import (
     BOTH,
     FINAL,
     INITIAL,
     T0,
+    admit,
     admit_all,
     cohort,
     preemptor,
@@ -238,3 +248,166 @@ def test_the_examples_of_kueue(queues, cohorts, strategies, flavor, admitted, in
     victims = find_victims(state, preemptor(state, *incoming, flavor), T0)
     assert {victim.holding.uid: victim.reason for victim in victims} == expected
     assert usages(state) == before
+
+
+def test_a_victim_stays_if_what_is_given_back_makes_it_unfair():
+    """Stopping `small` lowers the share of its queue below that of `hero`; but when hero stops, small may stay.
+
+    Without the second look the queues would preempt each other for ever (kubernetes-sigs/kueue#14543).
+    """
+    queues = [queue("p", "0"), queue("t", "0")]
+    state = scheduler_state(queues, [cohort("all", "100")])
+    admit_all(state, {"p": "small:30@-1", "t": "hero:70"})
+    assert find_victims(state, preemptor(state, "p", "in:60"), T0) == ()
+
+
+def test_equal_shares_of_another_resource_are_no_reason_to_preempt():
+    """Both queues have the same share of memory, and cpu is short: each could preempt the other for ever."""
+    quotas = {"cpu": "0", "memory": "0"}
+    queues = [
+        cluster_queue(
+            name, quotas={"default": quotas}, cohortName="all", preemption={"reclaimWithinCohort": "Any"}
+        )
+        for name in "ab"
+    ]
+    owner = cluster_queue("owner", quotas={"default": {"cpu": "1", "memory": "100"}}, cohortName="all")
+    state = scheduler_state([*queues, owner])
+    memory, cpu = FlavorResource("default", "memory"), FlavorResource("default", "cpu")
+    for name in "ab":
+        info = pending(f"{name}-memory")
+        state.hold(Holding(f"{name}-memory", info.key, name, info.queue, {memory: 50}, admitted=True))
+    info = pending("b-cpu")
+    state.hold(Holding("b-cpu", info.key, "b", info.queue, {cpu: 100}, admitted=True))
+    wanted = Preemptor(pending("in"), state.queues["a"], {cpu: 1000}, frozenset({cpu}))
+    assert find_victims(state, wanted, T0) == ()
+
+
+def test_evicted_workloads_are_waited_for_before_others_are_preempted():
+    state = scheduler_state(ABC)
+    admit_all(state, {"a": "a1 a2 a3 a4", "b": "b1 b2 b3 b4 b5"})
+    wanted = preemptor(state, "c", "in")
+    assert [v.holding.uid for v in find_victims(state, wanted, T0)] == ["b1"]
+    state.hold(state.holdings["a4"]._replace(evicted=True))
+    assert [v.holding.uid for v in find_victims(state, wanted, T0)] == ["a4"]
+
+
+# --- all states ---
+
+CPU = FlavorResource("default", "cpu")
+SIZES = st.integers(1, 6)
+workloads = st.lists(st.tuples(st.sampled_from("abcd"), SIZES, st.integers(0, 2)), max_size=12)
+shapes = st.fixed_dictionaries(
+    {
+        "nominal": st.tuples(*[st.integers(0, 4)] * 4),
+        "weights": st.tuples(*[st.sampled_from(["0", "500m", "1", "2", "3"])] * 4),
+        "lending": st.tuples(*[st.none() | st.integers(0, 4)] * 4),
+        "nested": st.booleans(),
+        "within": st.sampled_from(["Never", "LowerPriority"]),
+        "strategies": st.sampled_from([BOTH, (FINAL,), (INITIAL,)]),
+    }
+)
+
+
+def generated(shape, within=None):
+    """Four ClusterQueues in one cohort; with `nested`, two in each of two cohorts."""
+    queues = []
+    for i, name in enumerate("abcd"):
+        quota = {"nominalQuota": str(shape["nominal"][i])}
+        if shape["lending"][i] is not None:
+            quota["lendingLimit"] = str(min(shape["lending"][i], shape["nominal"][i]))
+        parent = "all" if not shape["nested"] else "left" if name in "ab" else "right"
+        queues.append(
+            cluster_queue(
+                name,
+                quotas={"default": {"cpu": quota}},
+                cohortName=parent,
+                fairSharing={"weight": shape["weights"][i]},
+                preemption={"withinClusterQueue": within or shape["within"], "reclaimWithinCohort": "Any"},
+            )
+        )
+    cohorts = [cohort("all", "4"), cohort("left", "1", "all"), cohort("right", None, "all", "2")]
+    return scheduler_state(queues, cohorts if shape["nested"] else cohorts[:1], shape["strategies"])
+
+
+def fill(state, drawn):
+    """Admit what fits, in order; the rest, as (ClusterQueue, text)."""
+    waiting = []
+    for i, (name, size, priority) in enumerate(drawn):
+        text = f"{name}{i}:{size}@{priority}"
+        if state.queues[name].node.available(CPU) >= size * 1000:
+            admit(state, name, text, reserved=i)
+        else:
+            waiting.append((name, text))
+    return waiting
+
+
+@settings(max_examples=300)
+@given(shapes, workloads)
+def test_preemption_helps_the_lower_share(shape, drawn):
+    """The preemptor fits, no victim is dispensable, and each one's queue had the larger share: with the victim back,
+    that of the preemptor would be lower still, so the victim cannot preempt it in turn.
+    """
+    state = generated(shape)
+    for name, text in fill(state, drawn):
+        wanted = preemptor(state, name, text)
+        before = usages(state)
+        victims = find_victims(state, wanted, T0)
+        assert usages(state) == before
+        if not victims:
+            continue
+        node = wanted.queue.node
+        for victim in victims:
+            state.release(victim.holding.uid)
+        assert node.available(CPU) >= wanted.usage[CPU]
+        admitted = admit(state, name, text)
+        for victim in victims:
+            state.hold(victim.holding)
+            assert node.available(CPU) < 0  # over-admitted: this one had to stop
+            other = state.queues[victim.holding.cluster_queue].node
+            if other is node:
+                assert victim.reason == OWN and victim.holding.priority < wanted.info.priority
+            elif victim.reason == FAIR:
+                mine, theirs = branches(node, other)
+                assert Shares().of(mine) < Shares().of(theirs)
+            else:
+                assert not borrows(node, [CPU]) and borrows(other, [CPU])
+            state.release(victim.holding.uid)
+        state.release(admitted.uid)
+        for victim in victims:
+            state.hold(victim.holding)
+
+
+def branches(mine, theirs):
+    """The children of the lowest common cohort on the way to both."""
+    ancestors = list(mine.path())
+    common = next(node for node in theirs.path() if node in ancestors)
+    return (next(n for n in path if n.parent is common) for path in (mine.path(), theirs.path()))
+
+
+@settings(max_examples=150)
+@given(shapes, workloads)
+def test_queues_do_not_preempt_each_other_for_ever(shape, drawn):
+    """With a fixed set of Workloads, whose victims queue again, none is preempted more than twice."""
+    state = generated(shape, within="Never")
+    waiting = fill(state, drawn)
+    texts = {text.partition(":")[0]: (name, text) for name, text in waiting} | {
+        h.uid: (h.cluster_queue, f"{h.uid}:{h.usage[CPU] // 1000}@{h.priority}") for h in state.holdings.values()
+    }
+    evictions: Counter[str] = Counter()
+    progress = True
+    while progress:
+        progress = False
+        for name, text in list(waiting):
+            wanted = preemptor(state, name, text)
+            fits = wanted.queue.node.available(CPU) >= wanted.usage[CPU]
+            victims = () if fits else find_victims(state, wanted, T0)
+            if not (fits or victims):
+                continue
+            for victim in victims:
+                state.release(victim.holding.uid)
+                waiting.append(texts[victim.holding.uid])
+                evictions[victim.holding.uid] += 1
+            assert max(evictions.values(), default=0) <= 2
+            waiting.remove((name, text))
+            admit(state, name, text, reserved=sum(evictions.values()))
+            progress = True

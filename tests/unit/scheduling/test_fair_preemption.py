@@ -39,7 +39,7 @@ TREE = [
     queue("e", "1", "RIGHT", weight="0.99", within="Never", reclaim="Never"),
 ]
 TREE_COHORTS = [cohort("ROOT", "5"), cohort("LEFT", "5", "ROOT", "2"), cohort("RIGHT", "5", "ROOT")]
-NO_BORROWING = [queue("a", "5", "ROOT", weight="10"), queue("b", {}, "RIGHT", weight="0.1")]
+NO_BORROWING = [queue("a", "5", "ROOT", weight="10"), queue("b", "0", "RIGHT", weight="0.1")]
 DEEP = [queue("a", "0", "AAA", within="Never"), queue("b", "0", "BBB", within="Never", reclaim="Never")]
 DEEP_COHORTS = [
     cohort("ROOT"),

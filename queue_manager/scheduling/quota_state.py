@@ -34,7 +34,7 @@ from queue_manager.api.types import (
 )
 from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.flavor_assignment import requests_of
-from queue_manager.scheduling.quota_forest import QuotaForest
+from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import EPOCH, PODS, Info, PodSetInfo
 
@@ -150,6 +150,10 @@ class SchedulerState:
         node = self.forest.cohorts.get(name)
         return _queues_around(node) if node is not None else []
 
+    def cycle_above(self, name: str) -> Cycle:
+        """The cycle of Cohorts that the ClusterQueue is below, () if there is none. Such a ClusterQueue is inactive."""
+        return self.forest.cycle_above(self.queues[name].node)
+
     def missing_flavors(self, name: str) -> list[str]:
         """The flavors that the ClusterQueue names and that do not exist, without duplicates."""
         spec = self.queues[name].queue.spec
@@ -178,7 +182,7 @@ class SchedulerState:
         if idle:
             causes.append(reasons.ADMISSION_CHECK_INACTIVE)
             texts.append(f"references inactive AdmissionCheck(s): {','.join(idle)}")
-        cycle = self.forest.cycle_above(self.queues[name].node)
+        cycle = self.cycle_above(name)
         if cycle:
             causes.append(reasons.COHORT_CYCLE_DETECTED)
             texts.append(f'Cohort "{queue.spec.cohort_name}" has a cycle in hierarchy: {_loop(cycle)}')
@@ -261,7 +265,7 @@ def _queues_around(node: QuotaNode) -> list[str]:
     return [one.name for one in node.root.below() if not one.is_cohort]
 
 
-def _loop(cycle: Sequence[str]) -> str:
+def _loop(cycle: Cycle) -> str:
     """ "a -> b -> a". The names of a long cycle are left out in the middle, for the limit of a condition's message."""
     shown = cycle if len(cycle) <= CYCLE_NAMES else (*cycle[: CYCLE_NAMES - 1], "...", cycle[-1])
     return " -> ".join((*shown, cycle[0]))

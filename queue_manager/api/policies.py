@@ -6,3 +6,6 @@ STOP_NONE = "None"
 HOLD = "Hold"
 HOLD_AND_DRAIN = "HoldAndDrain"
 STRICT_FIFO = "StrictFIFO"
+
+# spec.admissionScope.admissionMode
+USAGE_BASED = "UsageBasedAdmissionFairSharing"

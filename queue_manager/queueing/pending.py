@@ -14,21 +14,27 @@ StrictFIFO never parks: its first Workload blocks all others until something cha
 delayed and refused Workloads are passed over. Removal is lazy: a heap entry is dead once its Workload is gone or has
 another rank.
 
-The order is that of Rank alone, so it is total, and the same after a restart. See BEHAVIOUR.md#q7-queue-order to
-BEHAVIOUR.md#q10-equivalent-workloads.
+The order is that of Rank alone, so it is total, and the same after a restart. Under admission fair sharing the past
+usage of the LocalQueue comes before the rank. Usage changes with every admission; so each LocalQueue has a heap of
+shapes of its own, in which the order is that of Rank, and the heaps are compared when a head is requested. See
+BEHAVIOUR.md#q7-queue-order to BEHAVIOUR.md#q10-equivalent-workloads.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
 from job_controller.model import Key
 from queue_manager.api.policies import STRICT_FIFO
 from queue_manager.scheduling.cycle import Retry
+from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import Info, Rank
+
+
+ShapeHeap = list[tuple[Rank, bytes]]  # shapes by their first member; entries may be dead
 
 
 class PendingReason(NamedTuple):
@@ -79,9 +85,8 @@ class PendingWorkloads:
         self.strategy = strategy
         self.pass_by = pass_by
         self._shapes: dict[bytes, _Shape] = {}
-        self._shape_heads: list[
-            tuple[Rank, bytes]
-        ] = []  # heap of the shapes by their first member; entries may be dead
+        self._usage: Callable[[Key], WeightedUsage] | None = None
+        self._shape_heads: dict[Key | None, ShapeHeap] = {}  # by LocalQueue if usage decides, else one heap
         self._where: dict[Key, Info] = {}
         self._delayed: dict[Key, bool] = {}  # True: on hold until put again; False: in backoff
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
@@ -132,8 +137,9 @@ class PendingWorkloads:
         return key not in self._delayed and key not in self._refused
 
     def in_order(self) -> Iterator[Info]:
-        """All Workloads by rank, delayed and refused ones included. O(n log n)."""
-        return iter(sorted(self._where.values(), key=lambda info: info.rank))
+        """All Workloads in order, delayed and refused ones included. O(n log n)."""
+        places = {queue: self._place(queue) for queue in {info.queue for info in self._where.values()}}
+        return iter(sorted(self._where.values(), key=lambda info: (places[info.queue], info.rank)))
 
     # --- changes ---
 
@@ -186,7 +192,11 @@ class PendingWorkloads:
         if shape.parked is not None:
             self._parked += 1
         elif shape.first() is info:  # else the entry of the shape's first member stands
-            heapq.heappush(self._shape_heads, (info.rank, info.shape))
+            self._push_shape(info)
+
+    def _push_shape(self, first: Info) -> None:
+        line = first.queue if self._usage is not None else None
+        heapq.heappush(self._shape_heads.setdefault(line, []), (first.rank, first.shape))
 
     def end_backoffs(self, now: datetime) -> bool:
         """Activate the Workloads whose backoff has ended at `now`. True if there were any."""
@@ -207,15 +217,25 @@ class PendingWorkloads:
         return None if first is None or first.key == self._blocked else first
 
     def _first(self) -> Info | None:
-        while self._shape_heads:
-            rank, key = self._shape_heads[0]
+        firsts = [first for line in list(self._shape_heads) if (first := self._first_in(line)) is not None]
+        return min(firsts, key=lambda info: (self._place(info.queue), info.rank), default=None)
+
+    def _place(self, queue: Key) -> WeightedUsage | None:
+        return self._usage(queue) if self._usage is not None else None
+
+    def _first_in(self, line: Key | None) -> Info | None:
+        """The first active Workload in one heap; drops dead entries on the way."""
+        heap = self._shape_heads[line]
+        while heap:
+            rank, key = heap[0]
             shape = self._shapes.get(key)
             first = shape.first() if shape and shape.parked is None else None
             if first is not None and first.rank == rank:
                 return first
-            heapq.heappop(self._shape_heads)
+            heapq.heappop(heap)
             if first is not None:
-                heapq.heappush(self._shape_heads, (first.rank, key))
+                heapq.heappush(heap, (first.rank, key))
+        del self._shape_heads[line]
         return None
 
     def refused(self, key: Key, retry: Retry, why: PendingReason, *, never: bool = False) -> None:
@@ -245,7 +265,7 @@ class PendingWorkloads:
         shape.parked = shape.refused = None
         first = shape.first()
         if first is not None:
-            heapq.heappush(self._shape_heads, (first.rank, shape.key))
+            self._push_shape(first)
 
     def _unblock(self) -> None:
         self._blocked = self.never = None
@@ -271,6 +291,18 @@ class PendingWorkloads:
         if (strategy, pass_by) != (self.strategy, self.pass_by):
             self.strategy, self.pass_by = strategy, pass_by
             self.requeue_inadmissible(now)
+
+
+    def set_usage(self, usage: Callable[[Key], WeightedUsage] | None) -> None:
+        """`usage`: orders the LocalQueues, before the rank; None: the rank alone decides."""
+        changed = (usage is None) != (self._usage is None)
+        self._usage = usage
+        if changed:
+            self._shape_heads = {}
+            firsts = (shape.first() for shape in self._shapes.values() if shape.parked is None)
+            for first in firsts:
+                if first is not None:
+                    self._push_shape(first)
 
 
 def _same_chances(old: Info, new: Info) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 from job_controller.api_rules import label_selectors
 from job_controller.model import Key
 from job_controller.quantities import exact
-from queue_manager.api import condition_types, messages, reasons
+from queue_manager.api import condition_types, messages, policies, reasons
 from queue_manager.api.types import (
     Admission,
     AdmissionCheck,
@@ -269,6 +269,12 @@ def _loop(cycle: Cycle) -> str:
     """ "a -> b -> a". The names of a long cycle are left out in the middle, for the limit of a condition's message."""
     shown = cycle if len(cycle) <= CYCLE_NAMES else (*cycle[: CYCLE_NAMES - 1], "...", cycle[-1])
     return " -> ".join((*shown, cycle[0]))
+
+
+def is_usage_based(queue: ClusterQueue) -> bool:
+    """Whether the ClusterQueue wants its LocalQueues ordered by past usage."""
+    scope = queue.spec.admission_scope
+    return scope is not None and scope.admission_mode == policies.USAGE_BASED
 
 
 def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:

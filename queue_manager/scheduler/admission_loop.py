@@ -22,7 +22,7 @@ from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.scheduler.quota_cache import QuotaCache, waits
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
-from queue_manager.scheduling.cycle import Admit, Refuse, run_cycle
+from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.quota_state import reserves_quota
 from queue_manager.scheduling.workload_info import Info
 
@@ -93,8 +93,11 @@ class Scheduler:
         self._record_metrics(outcomes, self._loop_time() - started)
         return progress
 
-    def _carry_out(self, outcome: Admit | Refuse) -> bool:
+    def _carry_out(self, outcome: Outcome) -> bool:
         """Carry out an outcome. True if the next cycle has another head to try."""
+        if isinstance(outcome, Preempt):  # victims are not evicted yet: the preemptor waits as if there were none
+            reason, message = outcome.assignment.reason, outcome.assignment.message
+            outcome = Refuse(outcome.info, outcome.cluster_queue, reason, message, Retry.CHANGE)
         if isinstance(outcome, Refuse):
             self._quota_cache.queues.refused(outcome, never=outcome.reason in NEVER_FITS_REASONS)
             self._start_write(self._write_refusal(outcome))
@@ -230,7 +233,7 @@ class Scheduler:
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _record_metrics(self, outcomes: list[Admit | Refuse], seconds: float) -> None:
+    def _record_metrics(self, outcomes: list[Outcome], seconds: float) -> None:
         admitted = sum(isinstance(outcome, Admit) for outcome in outcomes)
         result = {"result": "success" if admitted else "inadmissible"}
         self._runtime.metrics.inc("kueue_admission_attempts_total", result)

@@ -7,8 +7,9 @@ numbers.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from typing import NamedTuple
@@ -41,6 +42,10 @@ from queue_manager.scheduling.workload_info import EPOCH, PODS, Info, PodSetInfo
 CYCLE_NAMES = 50  # that the message of a ClusterQueue lists
 
 
+# Candidates for preemption, the first one first: evicted, lower priority, later reservation, uid.
+Ranking = tuple[bool, int, int, str]
+
+
 class Holding(NamedTuple):
     """The quota that one Workload holds."""
 
@@ -56,6 +61,11 @@ class Holding(NamedTuple):
     queued_at: datetime = EPOCH  # the time by which the Workload was ordered in its queue
     reserved_at: datetime = EPOCH  # when quota was reserved
     evicted: bool = False  # its Job is being stopped, and then the quota is free
+
+    @property
+    def ranking(self) -> Ranking:
+        """Its place among the candidates for preemption in its ClusterQueue."""
+        return not self.evicted, self.priority, -int(self.reserved_at.timestamp()), self.uid
 
 
 class Reservation(NamedTuple):
@@ -73,16 +83,26 @@ class Reservation(NamedTuple):
 
 @dataclass(slots=True)
 class QueueState:
-    """A ClusterQueue with its node in the quota tree, and its holdings by Workload uid."""
+    """A ClusterQueue with its node in the quota tree. `add` and `drop` change the holdings, not the usage."""
 
     queue: ClusterQueue
     node: QuotaNode
-    holdings: dict[str, Holding]
+    holdings: dict[str, Holding] = field(default_factory=dict)  # by Workload uid
+    ranking: list[Ranking] = field(default_factory=list)  # of the holdings, sorted
 
     @property
     def name(self) -> str:
         """The name of the ClusterQueue."""
         return self.queue.metadata.name
+
+    def add(self, holding: Holding) -> None:
+        """Take a holding that is not known."""
+        self.holdings[holding.uid] = holding
+        insort(self.ranking, holding.ranking)
+
+    def drop(self, uid: str) -> None:
+        """Remove a known holding."""
+        del self.ranking[bisect_left(self.ranking, self.holdings.pop(uid).ranking)]
 
 
 class SchedulerState:
@@ -90,7 +110,7 @@ class SchedulerState:
 
     def __init__(self, *, ignore_undeclared: bool = False) -> None:
         self.ignore_undeclared = ignore_undeclared  # resources without quota do not count
-        self.fair_sharing: tuple[str, ...] = ()  # strategies of fair sharing, in order; (): off
+        self.fair_sharing: tuple[str, ...] = ()  # preemption strategies of fair sharing; (): it is off
         self.queues: dict[str, QueueState] = {}
         self.cohorts: dict[str, Cohort] = {}  # the objects; `forest.cohorts` also has those that are only named
         self.forest = QuotaForest()
@@ -116,7 +136,8 @@ class SchedulerState:
         if known is not None:
             known.queue = queue
             return
-        self.queues[name] = QueueState(queue, node, self._holdings_of.setdefault(name, {}))
+        held = self._holdings_of.setdefault(name, {})
+        self.queues[name] = QueueState(queue, node, held, sorted(holding.ranking for holding in held.values()))
         for holding in self.queues[name].holdings.values():
             node.add_all(holding.usage)
 
@@ -217,9 +238,12 @@ class SchedulerState:
             self._count(holding)
 
     def _count(self, holding: Holding) -> None:
-        self._holdings_of.setdefault(holding.cluster_queue, {})[holding.uid] = holding
+        held = self._holdings_of.setdefault(holding.cluster_queue, {})
         state = self.queues.get(holding.cluster_queue)
-        if state is not None:
+        if state is None:
+            held[holding.uid] = holding
+        else:
+            state.add(holding)
             state.node.add_all(holding.usage)
 
     def release(self, uid: str) -> Holding | None:
@@ -229,12 +253,16 @@ class SchedulerState:
 
     def _uncount(self, uid: str) -> Holding | None:
         holding = self.holdings.pop(uid, None)
-        if holding is not None:
-            held, state = self._holdings_of[holding.cluster_queue], self.queues.get(holding.cluster_queue)
+        if holding is None:
+            return None
+        state = self.queues.get(holding.cluster_queue)
+        if state is not None:
+            state.drop(uid)
+            state.node.remove_all(holding.usage)
+        else:
+            held = self._holdings_of[holding.cluster_queue]
             del held[uid]
-            if state is not None:
-                state.node.remove_all(holding.usage)
-            elif not held:
+            if not held:
                 del self._holdings_of[holding.cluster_queue]
         return holding
 
@@ -258,7 +286,13 @@ class SchedulerState:
 
     def _replace(self, holding: Holding) -> None:
         """Take a holding with the same usage."""
-        self.holdings[holding.uid] = self._holdings_of[holding.cluster_queue][holding.uid] = holding
+        self.holdings[holding.uid] = holding
+        state = self.queues.get(holding.cluster_queue)
+        if state is not None:
+            state.drop(holding.uid)
+            state.add(holding)
+        else:
+            self._holdings_of[holding.cluster_queue][holding.uid] = holding
 
 
 def _queues_around(node: QuotaNode) -> list[str]:

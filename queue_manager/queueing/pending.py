@@ -34,7 +34,8 @@ from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import Info, Rank
 
 
-ShapeHeap = list[tuple[Rank, bytes]]  # shapes by their first member; entries may be dead
+Line = Key | None  # a LocalQueue, where past usage orders them; else None
+ShapeId = tuple[Line, bytes]
 
 
 class PendingReason(NamedTuple):
@@ -49,7 +50,7 @@ class _Shape:
 
     __slots__ = ("heap", "key", "live", "parked", "refused")
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: ShapeId) -> None:
         self.key = key
         self.heap: list[tuple[Rank, Key]] = []
         self.live: dict[Key, Info] = {}
@@ -84,9 +85,10 @@ class PendingWorkloads:
         """`strategy`: StrictFIFO or BestEffortFIFO. `pass_by`: a StrictFIFO head that can never fit does not block."""
         self.strategy = strategy
         self.pass_by = pass_by
-        self._shapes: dict[bytes, _Shape] = {}
+        self._shapes: dict[ShapeId, _Shape] = {}
         self._usage: Callable[[Key], WeightedUsage] | None = None
-        self._shape_heads: dict[Key | None, ShapeHeap] = {}  # by LocalQueue if usage decides, else one heap
+        # Heaps of the shapes by their first member; entries may be dead.
+        self._shape_heads: dict[Line, list[tuple[Rank, ShapeId]]] = {}
         self._where: dict[Key, Info] = {}
         self._delayed: dict[Key, bool] = {}  # True: on hold until put again; False: in backoff
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
@@ -125,16 +127,22 @@ class PendingWorkloads:
     def bypassed(self, key: Key) -> PendingReason | None:
         """The refusal for which the shape of this Workload is parked; None if it is not parked."""
         info = self._where.get(key)
-        return self._shapes[info.shape].parked if info is not None and self._in_shape(key) else None
+        return self._shape_of(info).parked if info is not None and self._in_shape(key) else None
 
     def is_inadmissible(self, key: Key) -> bool:
         """Whether this Workload waits for a change (parked, delayed or refused)."""
         return key in self._where and (
-            not self._in_shape(key) or self._shapes[self._where[key].shape].parked is not None
+            not self._in_shape(key) or self._shape_of(self._where[key]).parked is not None
         )
 
     def _in_shape(self, key: Key) -> bool:
         return key not in self._delayed and key not in self._refused
+
+    def _id(self, info: Info) -> ShapeId:
+        return (info.queue if self._usage is not None else None), info.shape
+
+    def _shape_of(self, info: Info) -> _Shape:
+        return self._shapes[self._id(info)]
 
     def in_order(self) -> Iterator[Info]:
         """All Workloads in order, delayed and refused ones included. O(n log n)."""
@@ -163,7 +171,7 @@ class PendingWorkloads:
         """Take newer data about a Workload that keeps its place, and its refusal."""
         self._where[info.key] = info
         if self._in_shape(info.key):
-            self._shapes[known.shape].live[info.key] = info
+            self._shape_of(known).live[info.key] = info
 
     def remove(self, key: Key) -> Info | None:
         """Remove a Workload and return it, or None if it was not pending."""
@@ -173,11 +181,11 @@ class PendingWorkloads:
         if self._blocked == key:
             self._unblock()
         if self._in_shape(key):
-            shape = self._shapes[info.shape]
+            shape = self._shape_of(info)
             shape.remove(key)
             self._parked -= shape.parked is not None
             if not shape.live:
-                del self._shapes[info.shape]
+                del self._shapes[shape.key]
             elif shape.refused == key:  # no other Workload's status says why the shape is parked
                 self._release(shape)
         self._delayed.pop(key, None)
@@ -185,18 +193,18 @@ class PendingWorkloads:
         return info
 
     def _enter(self, info: Info) -> None:
-        shape = self._shapes.get(info.shape)
+        key = self._id(info)
+        shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[info.shape] = _Shape(info.shape)
+            shape = self._shapes[key] = _Shape(key)
         shape.push(info)
         if shape.parked is not None:
             self._parked += 1
         elif shape.first() is info:  # else the entry of the shape's first member stands
-            self._push_shape(info)
+            self._push_shape(key, info)
 
-    def _push_shape(self, first: Info) -> None:
-        line = first.queue if self._usage is not None else None
-        heapq.heappush(self._shape_heads.setdefault(line, []), (first.rank, first.shape))
+    def _push_shape(self, key: ShapeId, first: Info) -> None:
+        heapq.heappush(self._shape_heads.setdefault(key[0], []), (first.rank, key))
 
     def end_backoffs(self, now: datetime) -> bool:
         """Activate the Workloads whose backoff has ended at `now`. True if there were any."""
@@ -223,7 +231,7 @@ class PendingWorkloads:
     def _place(self, queue: Key) -> WeightedUsage | None:
         return self._usage(queue) if self._usage is not None else None
 
-    def _first_in(self, line: Key | None) -> Info | None:
+    def _first_in(self, line: Line) -> Info | None:
         """The first active Workload in one heap; drops dead entries on the way."""
         heap = self._shape_heads[line]
         while heap:
@@ -254,7 +262,7 @@ class PendingWorkloads:
         elif self.strategy == STRICT_FIFO:
             self._blocked, self.never = key, why if never else None
         else:
-            shape = self._shapes[info.shape]
+            shape = self._shape_of(info)
             if shape.parked is None:
                 self._parked += len(shape.live)
             shape.parked, shape.refused = why, key
@@ -265,7 +273,7 @@ class PendingWorkloads:
         shape.parked = shape.refused = None
         first = shape.first()
         if first is not None:
-            self._push_shape(first)
+            self._push_shape(shape.key, first)
 
     def _unblock(self) -> None:
         self._blocked = self.never = None
@@ -294,15 +302,18 @@ class PendingWorkloads:
 
 
     def set_usage(self, usage: Callable[[Key], WeightedUsage] | None) -> None:
-        """`usage`: orders the LocalQueues, before the rank; None: the rank alone decides."""
-        changed = (usage is None) != (self._usage is None)
+        """`usage`: orders the LocalQueues, before the rank; None: the rank alone decides.
+
+        Switching it on or off releases what was refused.
+        """
+        if (usage is None) != (self._usage is None):
+            members = [info for shape in self._shapes.values() for info in shape.live.values()]
+            self._shapes, self._shape_heads, self._parked = {}, {}, 0
+            self._usage = usage
+            self._unblock()
+            for info in members:
+                self._enter(info)
         self._usage = usage
-        if changed:
-            self._shape_heads = {}
-            firsts = (shape.first() for shape in self._shapes.values() if shape.parked is None)
-            for first in firsts:
-                if first is not None:
-                    self._push_shape(first)
 
 
 def _same_chances(old: Info, new: Info) -> bool:

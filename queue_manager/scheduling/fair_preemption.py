@@ -14,7 +14,8 @@ with the preemptor counted:
     LessThanInitialShare          (S2-b)  preemptor's <  victim's before
 
 The first configured strategy is applied to all candidates; S2-b, if it is the second, to those left, once per
-ClusterQueue. Then victims that are not needed are given back, the last taken first.
+ClusterQueue. Workloads that are evicted already are taken before all others, whatever their share. At the end the
+victims that are not needed are given back, the last taken first.
 
 Two rules are Sluice's own, so that no two queues preempt each other in turn. S2-a, too, requires that the preemptor's
 share is below the victim's before it stops. And each victim must satisfy a strategy in the state that results, with
@@ -28,15 +29,15 @@ BEHAVIOUR.md#q61-fair-preemption.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from math import inf
 from typing import NamedTuple
 
-from queue_manager.api import reasons
-from queue_manager.scheduling.fair_sharing import Share, Shares, borrows
-from queue_manager.scheduling.preemption import Preemptor, Victim
-from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.api import policies, reasons
+from queue_manager.scheduling.fair_sharing import Share, Shares
+from queue_manager.scheduling.preemption import Preemptor, Victim, give_back, is_within_quota, may_be_preempted
+from queue_manager.scheduling.quota_state import Holding, QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 
 FINAL_SHARE = "LessThanOrEqualToFinalShare"
@@ -45,37 +46,66 @@ MAX_SEARCHES = 8  # each excludes the victims that turned out unfair in the resu
 
 
 def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tuple[Victim, ...]:
-    """The Workloads to preempt so that the preemptor fits; () if none suffice. The quota tree is left unchanged."""
-    node = preemptor.queue.node
-    candidates = sorted(_candidates(state, preemptor), key=candidate_order(preemptor))
-    node.add_all(preemptor.usage)
+    """The Workloads to preempt so that the preemptor fits; () if none suffice.
+
+    The usage in the quota tree is that of `state`, possibly with planned changes. It is changed during the search.
+    """
+    unfair: set[str] = set()
+    preemptor.node.add_all(preemptor.usage)
     try:
         for _ in range(MAX_SEARCHES):
-            search = _Search(state, preemptor)
+            search = _Search(state, preemptor, _Candidates(state, preemptor, unfair, now))
             try:
-                if not search.run(candidates):
+                if not search.run():
                     return ()
-                unfair = search.unfair()
-                if not unfair:
+                found = search.unfair()
+                if not found:
                     return tuple(search.victims)
+                unfair |= found
             finally:
                 search.restore()
-            candidates = [holding for holding in candidates if holding.uid not in unfair]
         return ()
     finally:
-        node.remove_all(preemptor.usage)
+        preemptor.node.remove_all(preemptor.usage)
 
 
-def _candidates(state: SchedulerState, preemptor: Preemptor) -> Iterable[Holding]:
-    """The holdings that use what the preemptor needs and that the policies of its ClusterQueue allow to preempt."""
-    policies, own = preemptor.queue.queue.spec.preemption, preemptor.queue
-    for name in state.relatives(own.name):
-        queue = state.queues[name]
-        policy = policies.within_cluster_queue if queue is own else policies.reclaim_within_cohort
-        if policy == "Never" or not (queue is own or borrows(queue.node, preemptor.needs)):
-            continue
-        for holding in queue.holdings.values():
-            if any(holding.usage.get(fr) for fr in preemptor.needs) and allows(policy, preemptor.info, holding):
+class _Candidates:
+    """The holdings that use what the preemptor needs, and that the policies of its ClusterQueue allow to preempt."""
+
+    def __init__(self, state: SchedulerState, preemptor: Preemptor, excluded: set[str], now: datetime) -> None:
+        self._state = state
+        self._preemptor = preemptor
+        self._excluded = excluded
+        self._now = now
+
+    def evicted(self) -> Iterator[Holding]:
+        """Those that are being stopped already."""
+        for queue, policy in self._sources():
+            yield from self._of(queue, policy, evicted=True)
+
+    def running(self) -> dict[QuotaNode, Iterator[Holding]]:
+        """By ClusterQueue, those that are not; each in the order in which they may be taken."""
+        return {queue.node: self._of(queue, policy, evicted=False) for queue, policy in self._sources()}
+
+    def _sources(self) -> Iterator[tuple[QueueState, str]]:
+        """The ClusterQueues to take from, with the policy that decides."""
+        own = self._preemptor.queue
+        policy = own.queue.spec.preemption
+        if policy.within_cluster_queue != policies.NEVER:
+            yield own, policy.within_cluster_queue
+        if policy.reclaim_within_cohort == policies.NEVER:
+            return
+        for name in self._state.relatives(own.name):
+            queue = self._state.queues[name]
+            if queue is not own and not is_within_quota(queue.node, self._preemptor.needs):
+                yield queue, policy.reclaim_within_cohort
+
+    def _of(self, queue: QueueState, policy: str, *, evicted: bool) -> Iterator[Holding]:
+        below = inf if policy == policies.ANY else self._preemptor.info.priority + 1
+        for holding in self._state.ranked(queue, evicted=evicted, below=below):
+            if holding.uid in self._excluded:
+                continue
+            if may_be_preempted(holding, self._preemptor, policy, self._now):
                 yield holding
 
 
@@ -87,23 +117,24 @@ class _Comparison(NamedTuple):
     after: Share  # when it has stopped
 
     def satisfies(self, strategy: str) -> bool:
-        if not self.preemptor < self.before:  # its return would preempt the preemptor in turn
+        if not self.preemptor < self.before:  # the victim could preempt the preemptor in turn
             return False
         return strategy == INITIAL_SHARE or self.preemptor <= self.after
 
 
 class _Search:
-    """One search for victims. The preemptor is counted in the quota tree, and `victims` are not."""
+    """One search. The preemptor is counted in the quota tree, and `victims` are not."""
 
-    def __init__(self, state: SchedulerState, preemptor: Preemptor) -> None:
+    def __init__(self, state: SchedulerState, preemptor: Preemptor, candidates: _Candidates) -> None:
         self.victims: list[Victim] = []
+        self.ancestors = list(preemptor.node.path())
         self._state = state
         self._preemptor = preemptor
-        self._own = preemptor.queue.node
+        self._candidates = candidates
+        self._own = preemptor.node
+        self._within_nominal = is_within_quota(preemptor.node, preemptor.needs)
         self._shares = Shares()
         self._known: dict[QuotaNode, Share] = {}
-        self.ancestors = list(self._own.path())
-        self._nominal = not borrows(self._own, preemptor.needs)
 
     # --- the quota tree ---
 
@@ -120,120 +151,108 @@ class _Search:
 
     def is_open(self, node: QuotaNode) -> bool:
         """Whether victims may be taken below this node: it borrows what is needed, or the preemptor is there too."""
-        return node in self.ancestors or borrows(node, self._preemptor.needs)
+        return node in self.ancestors or not is_within_quota(node, self._preemptor.needs)
 
     def fits(self) -> bool:
-        """Whether the preemptor fits now."""
+        """Whether the preemptor, which is counted, fits."""
         return all(self._own.available(fr) >= 0 for fr in self._preemptor.usage)
 
-    def stop(self, holding: Holding) -> None:
-        """Remove the usage of a holding from the tree."""
-        self._forget(holding)
-        self.node(holding).remove_all(holding.usage)
+    def _stop(self, victim: Victim) -> None:
+        self._change(victim.holding, QuotaNode.remove_all)
 
-    def resume(self, holding: Holding) -> None:
-        """Add the usage of a holding to the tree again."""
-        self._forget(holding)
-        self.node(holding).add_all(holding.usage)
+    def _resume(self, victim: Victim) -> None:
+        self._change(victim.holding, QuotaNode.add_all)
 
-    def _forget(self, holding: Holding) -> None:
-        for node in self.node(holding).path():
+    def _change(self, holding: Holding, change: Callable[[QuotaNode, Usage], None]) -> None:
+        queue = self.node(holding)
+        change(queue, holding.usage)
+        for node in queue.path():
             self._known.pop(node, None)
 
     def restore(self) -> None:
         """Count all victims again."""
         for victim in self.victims:
-            self.resume(victim.holding)
+            self._resume(victim)
         self.victims = []
 
     # --- the search ---
 
-    def run(self, candidates: list[Holding]) -> bool:
+    def run(self) -> bool:
         """Take victims until the preemptor fits; False if it does not fit after all."""
         first, *second = self._state.fair_sharing
-        evicted = [holding for holding in candidates if holding.evicted]
-        found = self._take_evicted(evicted)
+        found = any(self._take(holding) for holding in self._candidates.evicted())
         if not found:
-            left = self._by_first_strategy([h for h in candidates if not h.evicted], first)
+            left = self._by_first_strategy(first)
             found = left is None or (bool(second) and self._by_initial_share(left))
         if found:
-            self.victims = fill_back(self.victims, self.stop, self.resume, self.fits)
+            give_back(self.victims, self._resume, self._stop, self.fits)
         return found
 
-    def _take_evicted(self, evicted: list[Holding]) -> bool:
-        """Those that are stopping anyway come first: no further Workload stops while they suffice."""
-        return any(self._take(h, self._reason(h)) for h in evicted)
-
-    def _take(self, holding: Holding, reason: str) -> bool:
-        self.stop(holding)
-        self.victims.append(Victim(holding, reason))
+    def _take(self, holding: Holding) -> bool:
+        """Take a victim. True if the preemptor fits then."""
+        victim = Victim(holding, self._reason(holding))
+        self._stop(victim)
+        self.victims.append(victim)
         return self.fits()
 
     def _reason(self, holding: Holding) -> str:
         if self.node(holding) is self._own:
             return reasons.IN_CLUSTER_QUEUE
-        return reasons.IN_COHORT_RECLAMATION if self._nominal else reasons.IN_COHORT_FAIR_SHARING
+        return reasons.IN_COHORT_RECLAMATION if self._within_nominal else reasons.IN_COHORT_FAIR_SHARING
 
-    def _by_first_strategy(self, candidates: list[Holding], strategy: str) -> list[Holding] | None:
-        """None if the preemptor fits; else the candidates that did not satisfy the strategy."""
-        targets = _Targets(self, candidates)
-        left: list[Holding] = []
+    def _by_first_strategy(self, strategy: str) -> dict[QuotaNode, list[Holding]] | None:
+        """None if the preemptor fits; else, by ClusterQueue, the candidates that did not satisfy the strategy."""
+        targets = _Targets(self, self._candidates.running())
+        left: dict[QuotaNode, list[Holding]] = {}
         while (queue := targets.next()) is not None:
-            if queue is self._own or self._nominal:
+            if queue is self._own or self._within_nominal:
                 chosen = targets.pop(queue)
             else:
-                chosen, passed = self._first_satisfying(targets, queue, strategy)
-                left += passed
-            if chosen is not None and self._take(chosen, self._reason(chosen)):
+                chosen = self._first_satisfying(targets, queue, strategy, left.setdefault(queue, []))
+            if chosen is not None and self._take(chosen):
                 return None
         return left
 
     def _first_satisfying(
-        self, targets: _Targets, queue: QuotaNode, strategy: str
-    ) -> tuple[Holding | None, list[Holding]]:
-        """(the first candidate of this ClusterQueue that satisfies the strategy or None, those passed over)."""
-        passed: list[Holding] = []
-        refused: set[frozenset[tuple[FlavorResource, int]]] = set()
+        self, targets: _Targets, queue: QuotaNode, strategy: str, passed: list[Holding]
+    ) -> Holding | None:
+        """The first candidate of this ClusterQueue that satisfies the strategy; `passed` gets those before it."""
+        refused: set[frozenset[tuple[FlavorResource, int]]] = set()  # the shares depend on the usage only
         while (holding := targets.pop(queue)) is not None:
             usage = frozenset(holding.usage.items())
             if usage not in refused and self._compare(holding).satisfies(strategy):
-                return holding, passed
+                return holding
             refused.add(usage)
             passed.append(holding)
-        return None, passed
+        return None
 
-    def _by_initial_share(self, candidates: list[Holding]) -> bool:
+    def _by_initial_share(self, left: Mapping[QuotaNode, list[Holding]]) -> bool:
         """Apply S2-b to the first candidate of each ClusterQueue. True if the preemptor fits."""
-        targets = _Targets(self, candidates)
+        targets = _Targets(self, {queue: iter(holdings[:1]) for queue, holdings in left.items()})
         while (queue := targets.next()) is not None:
-            holding = targets.drop(queue)
-            if self._compare(holding).satisfies(INITIAL_SHARE) and self._take(holding, self._reason(holding)):
+            holding = targets.pop(queue)
+            if holding is not None and self._compare(holding).satisfies(INITIAL_SHARE) and self._take(holding):
                 return True
         return False
 
     def _compare(self, holding: Holding) -> _Comparison:
         """The shares that decide about a holding that runs."""
-        mine, theirs, freed = self._branches(holding)
-        return _Comparison(self.share(mine), self.share(theirs), self._shares.of(theirs, without=freed))
-
-    def _branches(self, holding: Holding) -> tuple[QuotaNode, QuotaNode, Usage]:
-        """(the two children of the lowest common cohort, the usage of the holding that counts in its own)."""
         theirs, freed = self.node(holding), holding.usage
         while theirs.parent is not None and theirs.parent not in self.ancestors:
-            freed = _counted_above(theirs, freed)
-            theirs = theirs.parent
-        common = theirs.parent
-        mine = next(node for node in self.ancestors if node.parent is common)
-        return mine, theirs, freed
+            theirs, freed = theirs.parent, _counted_above(theirs, freed)
+        mine = next(node for node in self.ancestors if node.parent is theirs.parent)
+        return _Comparison(self.share(mine), self.share(theirs), self._shares.of(theirs, without=freed))
+
+    # --- the result ---
 
     def unfair(self) -> set[str]:
-        """The victims that no strategy allows in the state that results. They must not be candidates again."""
+        """The victims that no strategy allows in the state that results."""
         return {v.holding.uid for v in self.victims if not v.holding.evicted and not self._is_fair(v)}
 
     def _is_fair(self, victim: Victim) -> bool:
         if victim.reason == reasons.IN_CLUSTER_QUEUE:
             return True
-        self.resume(victim.holding)
+        self._resume(victim)
         try:
             if not all(self.is_open(node) for node in self.node(victim.holding).path()):
                 return False
@@ -242,24 +261,28 @@ class _Search:
             comparison = self._compare(victim.holding)
             return any(comparison.satisfies(strategy) for strategy in self._state.fair_sharing)
         finally:
-            self.stop(victim.holding)
+            self._stop(victim)
 
 
 class _Targets:
-    """The candidates of a search by ClusterQueue, and the part of the quota tree above them."""
+    """The candidates that are left, by ClusterQueue, and the part of the quota tree above them."""
 
-    def __init__(self, search: _Search, candidates: Iterable[Holding]) -> None:
+    def __init__(self, search: _Search, candidates: Mapping[QuotaNode, Iterator[Holding]]) -> None:
         self._search = search
-        self._candidates: dict[QuotaNode, deque[Holding]] = {}  # by ClusterQueue, in order
+        self._candidates = candidates
+        self._next: dict[QuotaNode, Holding] = {}  # by ClusterQueue
         self._children: dict[QuotaNode, list[QuotaNode]] = {}
-        self._places: dict[str, int] = {}  # by uid: the order over all ClusterQueues
-        for place, holding in enumerate(candidates):
-            self._places[holding.uid] = place
-            node = search.node(holding)
-            if node not in self._candidates:
-                self._candidates[node] = deque()
-                self._link(node)
-            self._candidates[node].append(holding)
+        for queue in candidates:
+            self._advance(queue)
+            if queue in self._next:
+                self._link(queue)
+
+    def _advance(self, queue: QuotaNode) -> None:
+        found = next(self._candidates[queue], None)
+        if found is None:
+            self._next.pop(queue, None)
+        else:
+            self._next[queue] = found
 
     def _link(self, queue: QuotaNode) -> None:
         for node in queue.path():
@@ -270,8 +293,18 @@ class _Targets:
                 return
             self._children[node.parent] = [node]
 
+    def pop(self, queue: QuotaNode) -> Holding | None:
+        """Remove the next candidate of a ClusterQueue and return it; None if it has none left."""
+        found = self._next.get(queue)
+        if found is not None:
+            self._advance(queue)
+        return found
+
     def next(self) -> QuotaNode | None:
-        """The ClusterQueue to take from: the way from the root with the highest share at each step. None: none left."""
+        """The ClusterQueue to take from: below the root, the child with the highest share at each step.
+
+        None if no ClusterQueue has candidates left.
+        """
         root = self._search.ancestors[-1]
         while self._is_left(root):
             found = self._descend(root)
@@ -280,7 +313,7 @@ class _Targets:
         return None
 
     def _is_left(self, node: QuotaNode) -> bool:
-        return bool(self._candidates.get(node) or self._children.get(node))
+        return node in self._next or bool(self._children.get(node))
 
     def _descend(self, node: QuotaNode) -> QuotaNode | None:
         """None if a cohort on the way has no candidates left; then the way has to be chosen again."""
@@ -293,50 +326,17 @@ class _Targets:
         return node
 
     def _highest(self, nodes: list[QuotaNode]) -> QuotaNode:
-        """The node with the highest share; among equal ones a cohort, then the queue of the first candidate."""
+        """The node with the highest share; among equal ones a cohort, then the queue whose candidate ranks first."""
         highest = max(map(self._search.share, nodes))
         equal = [node for node in nodes if self._search.share(node) == highest]
         cohorts = [node for node in equal if node in self._children]
         if cohorts:
             return min(cohorts, key=lambda node: node.name)
-        return min(equal, key=lambda node: self._places[self._candidates[node][0].uid])
-
-    def pop(self, queue: QuotaNode) -> Holding | None:
-        """Remove the next candidate of a ClusterQueue and return it; None if it has none left."""
-        left = self._candidates[queue]
-        return left.popleft() if left else None
-
-    def drop(self, queue: QuotaNode) -> Holding:
-        """Remove all candidates of a ClusterQueue that has some, and return the first."""
-        return self._candidates.pop(queue)[0]
+        own = self._search.ancestors[0]
+        return min(equal, key=lambda node: (node is own, self._next[node].ranking))
 
 
 def _counted_above(node: QuotaNode, usage: Usage) -> Usage:
     """The part of the node's `usage` that counts in its parent too."""
     beyond = {fr: max(0, node.usage.get(fr, 0) - node.local_quota(fr)) for fr in usage}
     return {fr: min(amount, beyond[fr]) for fr, amount in usage.items()}
-
-
-# --- TEMPORARY until shared with preemption
-
-
-def allows(policy: str, info, holding) -> bool:
-    if policy == "Any":
-        return True
-    if holding.priority < info.priority:
-        return True
-    return policy == "LowerOrNewerEqualPriority" and holding.priority == info.priority and info.queued_at < holding.queued_at
-
-
-def candidate_order(preemptor):
-    return lambda h: (not h.evicted, h.cluster_queue == preemptor.queue.name, h.priority, -h.reserved_at.timestamp(), h.uid)
-
-
-def fill_back(victims, stop, resume, fits):
-    kept = victims[-1:]
-    for victim in reversed(victims[:-1]):
-        resume(victim.holding)
-        if not fits():
-            stop(victim.holding)
-            kept.append(victim)
-    return kept[::-1]

@@ -13,10 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from queue_manager.scheduling import fair_preemption, preemption
 from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, Assignment, Choice, Mode, assign
 from queue_manager.scheduling.partial_admission import largest_fit
 from queue_manager.scheduling.planned_usage import PlannedUsage
-from queue_manager.scheduling.preemption import Preemptor, Victim, find_victims, prospect
+from queue_manager.scheduling.preemption import FindVictims, Preemptor, Victim, prospect
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.workload_info import Info
@@ -69,7 +70,7 @@ class _Judgement:
                 return Nomination(assignment)
             if self.planned.will_fit(self.queue.node, assignment.usage):
                 return Nomination(assignment, will_fit=True)
-            victims = find_victims(self.state, self._preemptor(assignment.usage), self.now)
+            victims = self._find_victims(self.state, self._preemptor(assignment.usage), self.now)
             if victims:
                 return Nomination(assignment, victims)
             lost |= assignment.preempting
@@ -84,6 +85,10 @@ class _Judgement:
             ignore_undeclared=self.state.ignore_undeclared,
             lost=lost,
         )
+
+    @property
+    def _find_victims(self) -> FindVictims:
+        return fair_preemption.find_victims if self.state.fair_sharing else preemption.find_victims
 
     def _preemptor(self, usage: Usage) -> Preemptor:
         node = self.queue.node
@@ -101,4 +106,4 @@ class _Judgement:
         node = self.queue.node
         if value <= node.available(fr):  # when the planned preemptions are done
             return Mode.RECLAIM, node.borrow_level(fr, value)
-        return prospect(self.state, self._preemptor({fr: value}), self.now)
+        return prospect(self.state, self._preemptor({fr: value}), self.now, self._find_victims)

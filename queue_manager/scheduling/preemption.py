@@ -21,8 +21,7 @@ Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q43-preemption.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,13 +29,15 @@ from enum import IntEnum
 from heapq import merge
 from itertools import chain
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from queue_manager.api import policies, reasons
 from queue_manager.scheduling.flavor_assignment import Mode
 from queue_manager.scheduling.quota_state import Holding, QueueState, Ranking, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,9 @@ class Victim(NamedTuple):
     reason: str
 
 
+FindVictims = Callable[[SchedulerState, Preemptor, datetime], tuple[Victim, ...]]
+
+
 def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tuple[Victim, ...]:
     """A minimal set of Workloads without which the preemptor fits, in the order of their choice; () if none suffices.
 
@@ -70,6 +74,18 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
     search = _Search(state, preemptor, now)
     found = (search.attempt(borrowing=borrowing) for borrowing in search.attempts())
     return next((victims for victims in found if victims), ())
+
+
+def give_back(
+    taken: list[T], put_back: Callable[[T], None], take: Callable[[T], None], fits: Callable[[], bool]
+) -> None:
+    """Remove from `taken` what the preemptor does not need: the last one is needed, those before are tried backwards."""
+    for i in reversed(range(len(taken) - 1)):
+        put_back(taken[i])
+        if fits():
+            del taken[i]
+        else:
+            take(taken[i])
 
 
 def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: datetime) -> bool:
@@ -83,7 +99,9 @@ def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: d
     return holding.priority < preemptor.info.priority
 
 
-def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tuple[Mode, int]:
+def prospect(
+    state: SchedulerState, preemptor: Preemptor, now: datetime, victims_of: FindVictims
+) -> tuple[Mode, int]:
     """How well the preemptor would fit after preemption, and the borrow level that it would have then.
 
     Kueue: PreemptionOracle.SimulatePreemption
@@ -91,7 +109,7 @@ def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tupl
     [(fr, value)] = preemptor.usage.items()
     if not _may_fit_after_preemption(state, preemptor.queue, fr, value):
         return Mode.NO_FIT, 0
-    victims = find_victims(state, preemptor, now)
+    victims = victims_of(state, preemptor, now)
     if not victims:
         return Mode.NO_CANDIDATES, preemptor.node.borrow_level(fr, value)
     own = any(victim.holding.cluster_queue == preemptor.queue.name for victim in victims)
@@ -194,6 +212,7 @@ Candidate = tuple[Ranking, _Source, Holding]
 
 class _Search:
     def __init__(self, state: SchedulerState, preemptor: Preemptor, now: datetime) -> None:
+        self._state = state
         self._preemptor = preemptor
         self._now = now
         self._policy = preemptor.queue.queue.spec.preemption
@@ -227,12 +246,9 @@ class _Search:
         own = source.kind is _Kind.OWN_QUEUE
         policy = self._policy.within_cluster_queue if own else self._policy.reclaim_within_cohort
         most = inf if policy == policies.ANY else self._preemptor.info.priority + 1
-        ranking = source.queue.ranking
-        first = bisect_left(ranking, (not evicted,))
-        for rank in ranking[first : bisect_left(ranking, (not evicted, most))]:
-            holding = source.queue.holdings[rank[-1]]
+        for holding in self._state.ranked(source.queue, evicted=evicted, below=most):
             if may_be_preempted(holding, self._preemptor, policy, self._now):
-                yield rank, source, holding
+                yield holding.ranking, source, holding
 
     # --- one attempt ---
 
@@ -242,7 +258,12 @@ class _Search:
         try:
             if not self._remove_until_it_fits(removed, borrowing):
                 return ()
-            self._put_back(removed, borrowing)
+            give_back(
+                removed,
+                lambda one: self._add(one[0], one[1].holding),
+                lambda one: self._remove(one[0], one[1].holding),
+                lambda: self._fits(borrowing),
+            )
             return tuple(victim for _, victim in removed)
         finally:
             for queue, victim in removed:
@@ -262,15 +283,6 @@ class _Search:
             if all(amount <= 0 for amount in missing.values()) and self._fits(borrowing):
                 return True
         return False
-
-    def _put_back(self, removed: list[tuple[QueueState, Victim]], borrowing: bool) -> None:
-        for i in reversed(range(len(removed) - 1)):
-            queue, victim = removed[i]
-            self._add(queue, victim.holding)
-            if self._fits(borrowing):
-                del removed[i]
-            else:
-                self._remove(queue, victim.holding)
 
     def _fits(self, borrowing: bool) -> bool:
         node = self._preemptor.node

@@ -8,7 +8,7 @@ numbers.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
@@ -37,6 +37,7 @@ from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.flavor_assignment import requests_of
 from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
+from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import EPOCH, PODS, Info, PodSetInfo
 
 CYCLE_NAMES = 50  # that the message of a ClusterQueue lists
@@ -111,6 +112,8 @@ class SchedulerState:
     def __init__(self, *, ignore_undeclared: bool = False) -> None:
         self.ignore_undeclared = ignore_undeclared  # resources without quota do not count
         self.fair_sharing: tuple[str, ...] = ()  # preemption strategies of fair sharing; (): it is off
+        # The past usage of LocalQueues, see `usage_decay`; None: admission fair sharing is off.
+        self.usage_order: Callable[[Key], WeightedUsage] | None = None
         self.queues: dict[str, QueueState] = {}
         self.cohorts: dict[str, Cohort] = {}  # the objects; `forest.cohorts` also has those that are only named
         self.forest = QuotaForest()
@@ -275,6 +278,22 @@ class SchedulerState:
     def end_reservation(self, uid: str) -> None:
         """The preemptor was admitted, refused or deleted, or it changed. Without a reservation nothing happens."""
         self.reservations.pop(uid, None)
+
+    def ranked(self, queue: QueueState, *, evicted: bool, below: float) -> Iterator[Holding]:
+        """The evicted or the other holdings of a priority below this one, in the order in which they are preempted.
+
+        Where past usage orders the LocalQueues, those of the LocalQueue with the highest usage come first (KEP-4136).
+        """
+        ranking = queue.ranking
+        first, end = bisect_left(ranking, (not evicted,)), bisect_left(ranking, (not evicted, below))
+        usage = self.usage_order
+        if usage is None or not is_usage_based(queue.queue):
+            for place in range(first, end):
+                yield queue.holdings[ranking[place][-1]]
+            return
+        found = [queue.holdings[rank[-1]] for rank in ranking[first:end]]
+        usages = {local: usage(local) for local in {holding.queue for holding in found}}
+        yield from sorted(found, key=lambda holding: usages[holding.queue], reverse=True)  # stable
 
     def mark_evicted(self, uid: str, *, evicted: bool = True) -> None:
         """The eviction of this Workload is decided, before it is written; `evicted=False`: the write has failed."""

@@ -193,5 +193,5 @@ def _shape(workload: Workload, pod_sets: tuple[PodSetInfo, ...]) -> bytes:
         )
         for p in pod_sets
     ]
-    where = (*workload.local_queue, workload.spec.priority or 0)
+    where = (workload.metadata.namespace, workload.spec.priority or 0)
     return msgspec.json.encode((where, parts), order="sorted")

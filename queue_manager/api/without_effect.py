@@ -17,8 +17,7 @@ from job_controller.json_tree import Json
 from queue_manager.api import keys
 
 NO_PREEMPTION = "Sluice does not preempt yet, a Workload waits until quota is free"
-NO_FAIR_SHARING = "Sluice does not share quota by weight yet, priority and time decide"
-NO_USAGE_ORDER = "Sluice does not order LocalQueues by past usage yet"
+NO_FLAVOR_WEIGHTS = "Sluice does not weigh flavors in fair sharing yet, what is borrowed counts the same in all"
 NO_CONCURRENCY = "Sluice does not try several flavors at the same time yet, they are tried in their order"
 NO_TOPOLOGY = "Sluice does not place pods by topology yet, any node of the flavor may get them"
 NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted anew"
@@ -61,12 +60,6 @@ def _other_than(default: str, *path: str) -> Callable[[Json], bool]:
 
 def _any_of(*predicates: Callable[[Json], bool]) -> Callable[[Json], bool]:
     return lambda obj: any(predicate(obj) for predicate in predicates)
-
-
-def _is_weighted(obj: Json) -> bool:
-    """Whether spec.fairSharing has a weight other than the default, 1."""
-    weight = _at(obj, "spec", "fairSharing", "weight")
-    return weight is not None and quantities.exact(weight) != 1
 
 
 def _is_queued_job_with(*path: str) -> Callable[[Json], bool]:
@@ -117,19 +110,11 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
             _other_than("BorrowingOverPreemption", *_FUNGIBILITY, "preference"),
             NO_PREEMPTION,
         ),
-        Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),
-        Row(
-            "spec.admissionScope",
-            _other_than("NoAdmissionFairSharing", "spec", "admissionScope", "admissionMode"),
-            NO_USAGE_ORDER,
-        ),
         Row("spec.concurrentAdmissionPolicy", _given("spec", "concurrentAdmissionPolicy"), NO_CONCURRENCY),
     ),
-    "cohorts.kueue.x-k8s.io": (Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),),
-    "localqueues.kueue.x-k8s.io": (Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),),
     "resourceflavors.kueue.x-k8s.io": (
         Row("spec.topologyName", _given("spec", "topologyName"), NO_TOPOLOGY),
-        Row("spec.resourceWeights", _given("spec", "resourceWeights"), NO_FAIR_SHARING),
+        Row("spec.resourceWeights", _given("spec", "resourceWeights"), NO_FLAVOR_WEIGHTS),
     ),
     "jobs.batch": (
         *(

@@ -249,14 +249,10 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     resources: Resources = Field(default_factory=Resources)
     """Which requests count against quota, and as what."""
 
-    fair_sharing: Annotated[
-        FairSharing | None, NoEffect("Sluice does not share quota by weight yet; priority and time decide")
-    ] = None
+    fair_sharing: FairSharing | None = None
     """Share unused quota of a cohort by weight. Omitted: off."""
 
-    admission_fair_sharing: Annotated[
-        AdmissionFairSharing | None, NoEffect("Sluice does not order LocalQueues by past usage yet")
-    ] = None
+    admission_fair_sharing: AdmissionFairSharing | None = None
     """Order LocalQueues by past usage. Omitted: off."""
 
     object_retention_policies: ObjectRetentionPolicies = Field(default_factory=ObjectRetentionPolicies)

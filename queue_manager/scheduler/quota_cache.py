@@ -58,7 +58,7 @@ class QuotaCache:
     """Pending Workloads (`queues`) and quota in use (`state`). `changed` is set when a cycle may admit something."""
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
-        self.state = SchedulerState(ignore_undeclared=settings.resources.ignore_undeclared)
+        self.state = SchedulerState()
         self.queues = Queues()
         self.changed = asyncio.Event()
         self._clock = runtime.clock

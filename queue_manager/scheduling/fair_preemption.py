@@ -29,19 +29,22 @@ BEHAVIOUR.md#q61-fair-preemption.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from fractions import Fraction
+from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
 
 from queue_manager.api import policies, reasons
 from queue_manager.scheduling.fair_sharing import Share, Shares
 from queue_manager.scheduling.preemption import Preemptor, Victim, give_back, is_within_quota, may_be_preempted
-from queue_manager.scheduling.quota_state import Holding, QueueState, SchedulerState
+from queue_manager.scheduling.quota_state import Holding, QueueState, Ranking, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 
 FINAL_SHARE = "LessThanOrEqualToFinalShare"
 INITIAL_SHARE = "LessThanInitialShare"
+NO_RANKING: Ranking = (False, 0, 0, "")
 MAX_SEARCHES = 8  # each excludes the victims that turned out unfair in the result of the one before
 
 
@@ -200,35 +203,42 @@ class _Search:
             return reasons.IN_CLUSTER_QUEUE
         return reasons.IN_COHORT_RECLAMATION if self._within_nominal else reasons.IN_COHORT_FAIR_SHARING
 
-    def _by_first_strategy(self, strategy: str) -> dict[QuotaNode, list[Holding]] | None:
-        """None if the preemptor fits; else, by ClusterQueue, the candidates that did not satisfy the strategy."""
+    def _by_first_strategy(self, strategy: str) -> dict[QuotaNode, Holding] | None:
+        """None if the preemptor fits; else, by ClusterQueue, the first candidate that did not satisfy the strategy."""
         targets = _Targets(self, self._candidates.running())
-        left: dict[QuotaNode, list[Holding]] = {}
+        left: dict[QuotaNode, Holding] = {}
         while (queue := targets.next()) is not None:
             if queue is self._own or self._within_nominal:
                 chosen = targets.pop(queue)
             else:
-                chosen = self._first_satisfying(targets, queue, strategy, left.setdefault(queue, []))
+                chosen, passed = self._first_satisfying(targets, queue, strategy)
+                if passed is not None:
+                    left.setdefault(queue, passed)
             if chosen is not None and self._take(chosen):
                 return None
         return left
 
     def _first_satisfying(
-        self, targets: _Targets, queue: QuotaNode, strategy: str, passed: list[Holding]
-    ) -> Holding | None:
-        """The first candidate of this ClusterQueue that satisfies the strategy; `passed` gets those before it."""
+        self, targets: _Targets, queue: QuotaNode, strategy: str
+    ) -> tuple[Holding | None, Holding | None]:
+        """(the first candidate of this ClusterQueue that satisfies the strategy, the first one before it)."""
+        first: Holding | None = None
         refused: set[frozenset[tuple[FlavorResource, int]]] = set()  # the shares depend on the usage only
         while (holding := targets.pop(queue)) is not None:
             usage = frozenset(holding.usage.items())
-            if usage not in refused and self._compare(holding).satisfies(strategy):
-                return holding
+            if usage not in refused:
+                comparison = self._compare(holding)
+                if comparison.satisfies(strategy):
+                    return holding, first
+                if not comparison.preemptor < comparison.before:  # then no other one does
+                    targets.drop(queue)
             refused.add(usage)
-            passed.append(holding)
-        return None
+            first = first or holding
+        return None, first
 
-    def _by_initial_share(self, left: Mapping[QuotaNode, list[Holding]]) -> bool:
-        """Apply S2-b to the first candidate of each ClusterQueue. True if the preemptor fits."""
-        targets = _Targets(self, {queue: iter(holdings[:1]) for queue, holdings in left.items()})
+    def _by_initial_share(self, left: Mapping[QuotaNode, Holding]) -> bool:
+        """Apply S2-b to one candidate of each ClusterQueue. True if the preemptor fits."""
+        targets = _Targets(self, {queue: iter([holding]) for queue, holding in left.items()})
         while (queue := targets.next()) is not None:
             holding = targets.pop(queue)
             if holding is not None and self._compare(holding).satisfies(INITIAL_SHARE) and self._take(holding):
@@ -265,17 +275,23 @@ class _Search:
 
 
 class _Targets:
-    """The candidates that are left, by ClusterQueue, and the part of the quota tree above them."""
+    """The candidates that are left, by ClusterQueue, and the part of the quota tree above them.
+
+    Each cohort has a heap of its children, the one with the highest share first. A child's place depends on its own
+    usage only, so after a victim was taken only those on the way to its ClusterQueue get a new place.
+    """
 
     def __init__(self, search: _Search, candidates: Mapping[QuotaNode, Iterator[Holding]]) -> None:
         self._search = search
         self._candidates = candidates
         self._next: dict[QuotaNode, Holding] = {}  # by ClusterQueue
-        self._children: dict[QuotaNode, list[QuotaNode]] = {}
+        self._children: dict[QuotaNode, list[tuple[_Place, QuotaNode]]] = {}  # heaps, by cohort
+        self._without_place: list[QuotaNode] = []  # the deepest first
         for queue in candidates:
             self._advance(queue)
-            if queue in self._next:
-                self._link(queue)
+        depths = {node: depth for queue in self._next for depth, node in enumerate(reversed(list(queue.path())))}
+        self._without_place = sorted((node for node in depths if node.parent is not None), key=lambda n: -depths[n])
+        self._children = {node.parent: [] for node in self._without_place if node.parent is not None}
 
     def _advance(self, queue: QuotaNode) -> None:
         found = next(self._candidates[queue], None)
@@ -284,15 +300,6 @@ class _Targets:
         else:
             self._next[queue] = found
 
-    def _link(self, queue: QuotaNode) -> None:
-        for node in queue.path():
-            if node.parent is None:
-                return
-            if node.parent in self._children:
-                self._children[node.parent].append(node)
-                return
-            self._children[node.parent] = [node]
-
     def pop(self, queue: QuotaNode) -> Holding | None:
         """Remove the next candidate of a ClusterQueue and return it; None if it has none left."""
         found = self._next.get(queue)
@@ -300,40 +307,54 @@ class _Targets:
             self._advance(queue)
         return found
 
+    def drop(self, queue: QuotaNode) -> None:
+        """Remove all candidates of a ClusterQueue."""
+        self._next.pop(queue, None)
+
     def next(self) -> QuotaNode | None:
         """The ClusterQueue to take from: below the root, the child with the highest share at each step.
 
-        None if no ClusterQueue has candidates left.
+        None if no ClusterQueue has candidates left. The caller pops a candidate before it calls again.
         """
-        root = self._search.ancestors[-1]
-        while self._is_left(root):
-            found = self._descend(root)
-            if found is not None:
-                return found
-        return None
+        for node in self._without_place:
+            if node.parent is not None and self._is_left(node) and self._search.is_open(node):
+                heappush(self._children[node.parent], (self._place(node), node))
+        node = self._search.ancestors[-1]
+        if not self._is_left(node):
+            return None
+        way: list[QuotaNode] = []
+        while node in self._children:
+            node = heappop(self._children[node])[1]
+            way.append(node)
+        self._without_place = way[::-1]
+        return node
 
     def _is_left(self, node: QuotaNode) -> bool:
         return node in self._next or bool(self._children.get(node))
 
-    def _descend(self, node: QuotaNode) -> QuotaNode | None:
-        """None if a cohort on the way has no candidates left; then the way has to be chosen again."""
-        while node in self._children:
-            left = [child for child in self._children[node] if self._is_left(child) and self._search.is_open(child)]
-            self._children[node] = left
-            if not left:
-                return None
-            node = self._highest(left)
-        return node
+    def _place(self, node: QuotaNode) -> _Place:
+        """Highest share first; among equal ones a cohort, then another queue than the own one, then candidates."""
+        share, candidate = self._search.share(node), self._next.get(node)
+        own = node is self._search.ancestors[0]
+        return _Place(
+            not share.infinite,
+            -share.per_mille,
+            candidate is not None,
+            own,
+            candidate.ranking if candidate is not None else NO_RANKING,
+            node.name,
+        )
 
-    def _highest(self, nodes: list[QuotaNode]) -> QuotaNode:
-        """The node with the highest share; among equal ones a cohort, then the queue whose candidate ranks first."""
-        highest = max(map(self._search.share, nodes))
-        equal = [node for node in nodes if self._search.share(node) == highest]
-        cohorts = [node for node in equal if node in self._children]
-        if cohorts:
-            return min(cohorts, key=lambda node: node.name)
-        own = self._search.ancestors[0]
-        return min(equal, key=lambda node: (node is own, self._next[node].ranking))
+
+class _Place(NamedTuple):
+    """Orders the children of a cohort; no two of them have the same."""
+
+    finite: bool
+    minus_share: Fraction
+    is_queue: bool
+    is_own: bool
+    candidate: Ranking
+    name: str
 
 
 def _counted_above(node: QuotaNode, usage: Usage) -> Usage:

@@ -11,7 +11,7 @@ from queue_manager.scheduling.preemption import Preemptor
 from queue_manager.scheduling.quota_state import Holding, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import Info
-from tests.unit.queueing.builders import T0, at, cluster_queue, flavor, pending
+from tests.unit.queueing.builders import at, cluster_queue, flavor, pending
 
 BOTH = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 FINAL, INITIAL = BOTH
@@ -100,5 +100,3 @@ def usages(state: SchedulerState) -> dict[str, dict[FlavorResource, int]]:
     nodes = {node for s in state.queues.values() for node in s.node.path()}
     return {f"{node.name} {node.parent is None}": {fr: v for fr, v in node.usage.items() if v} for node in nodes}
 
-
-__all__ = ["BOTH", "FINAL", "INITIAL", "T0"]

@@ -13,12 +13,11 @@ from queue_manager.scheduling.fair_sharing import Shares, borrows
 from queue_manager.scheduling.preemption import Preemptor
 from queue_manager.scheduling.quota_state import Holding
 from queue_manager.scheduling.quota_tree import FlavorResource
-from tests.unit.queueing.builders import cluster_queue, pending
+from tests.unit.queueing.builders import T0, cluster_queue, pending
 from tests.unit.scheduling.fair_states import (
     BOTH,
     FINAL,
     INITIAL,
-    T0,
     admit,
     admit_all,
     cohort,

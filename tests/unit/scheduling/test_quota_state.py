@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort
+from queue_manager.api.types import AdmissionCheck, ClusterQueue
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import info
-from tests.unit.queueing.builders import cluster_queue, condition, flavor, pending, workload
+from tests.unit.queueing.builders import cluster_queue, cohort, condition, flavor, pending, workload
 
 CPU = FlavorResource("default", "cpu")
 
@@ -84,14 +84,6 @@ def test_relatives_share_a_cohort():
     assert list(s.queues) == ["a", "c"]
 
 
-def cohort(name, parent="", **quotas):
-    """A Cohort with a quota per resource in the flavor `default`."""
-    resources = [{"name": resource, "nominalQuota": amount} for resource, amount in quotas.items()]
-    group = {"coveredResources": list(quotas), "flavors": [{"name": "default", "resources": resources}]}
-    spec = {"parentName": parent, "resourceGroups": [group] if quotas else []}
-    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, Cohort)
-
-
 def test_relatives_are_all_queues_of_a_tree_of_cohorts():
     s = state(cluster_queue("a", cohortName="x"), cluster_queue("b", cohortName="y"), cluster_queue("c"))
     s.set_cohort(cohort("x", parent="all"))
@@ -106,8 +98,8 @@ def test_relatives_are_all_queues_of_a_tree_of_cohorts():
 
 def test_the_quota_of_a_cohort_counts_while_it_exists_and_what_is_held_stays_counted():
     s = state(cluster_queue("a", cohortName="x", quotas={"default": {"cpu": "1"}}))
-    s.set_cohort(cohort("x", parent="all", cpu="2"))
-    s.set_cohort(cohort("all", cpu="4"))
+    s.set_cohort(cohort("x", parent="all", quotas={"default": {"cpu": "2"}}))
+    s.set_cohort(cohort("all", quotas={"default": {"cpu": "4"}}))
     node = s.queues["a"].node
     hold(s, "w", 1500, queue="a")
     assert (node.available(CPU), s.forest.cohorts["all"].usage[CPU]) == (5500, 1500)

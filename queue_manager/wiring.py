@@ -108,14 +108,14 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueMana
     workloads = WorkloadController(runtime, settings, quota_cache, writer, running)
     standing = JobStanding(runtime, settings, running)
     jobs = JobQueueController(runtime, settings, writer, running, standing)
-    QueueStatusController(runtime, quota_cache)
+    queue_status = QueueStatusController(runtime, quota_cache)
     WithoutEffectEvents(runtime)
     metrics = QueueMetrics(runtime, quota_cache, writer, config.metrics)
     submission = _SubmissionContexts(runtime, settings, standing)
 
     def reconfigure(new: KueueConfig) -> None:
         submission.settings = reconfigured(submission.settings, settings_of(new), runtime.clock.now())
-        for controller in (jobs, workloads, scheduler, quota_cache):
+        for controller in (jobs, workloads, scheduler, quota_cache, queue_status):
             controller.reconfigure(submission.settings)
         metrics.config = new.metrics
 

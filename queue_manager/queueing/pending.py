@@ -5,10 +5,14 @@ with the same requests. So there is one heap per *shape* (requests, priority, na
 their first member. A refusal parks a whole shape in O(1), a change of quota releases the parked shapes in O(shapes),
 and 100 000 equal Workloads cost as much as one. Each Workload is in one of these places:
 
-    active    in the heap of its shape, which is not parked          counts as active
-    parked    in the heap of its shape, which is parked              counts as inadmissible
-    delayed   alone: in backoff, or its LocalQueue is on hold        counts as inadmissible
-    refused   alone: namespace not selected, or invalid              counts as inadmissible
+    active       in the heap of its shape, which is not parked          counts as active
+    parked       in the heap of its shape, which is parked              counts as inadmissible
+    delayed      alone: in backoff, or its LocalQueue is on hold        counts as inadmissible
+    refused      alone: namespace not selected, or invalid              counts as inadmissible
+    preempting   alone: its victims are being stopped                   counts as active
+
+A preempting Workload is tried again after the next change, and before all others of its priority: quota is kept for
+it. Equal Workloads have no claim to that quota, so its shape is not parked.
 
 StrictFIFO never parks: its first Workload blocks all others until something changes or another one becomes first. Only
 delayed and refused Workloads are passed over. Removal is lazy: a heap entry is dead once its Workload is gone or has
@@ -93,6 +97,8 @@ class PendingWorkloads:
         self._delayed: dict[Key, bool] = {}  # True: on hold until put again; False: in backoff
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
         self._refused: dict[Key, None] = {}
+        self._preempting: dict[Key, bool] = {}  # True: to be tried
+        self.preempts_newer = False  # withinClusterQueue: an earlier one of equal Workloads may have more victims
         self._parked = 0
         self._blocked: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
@@ -131,12 +137,12 @@ class PendingWorkloads:
 
     def is_inadmissible(self, key: Key) -> bool:
         """Whether this Workload waits for a change (parked, delayed or refused)."""
-        return key in self._where and (
-            not self._in_shape(key) or self._shape_of(self._where[key]).parked is not None
-        )
+        if key not in self._where or key in self._preempting:
+            return False
+        return not self._in_shape(key) or self._shape_of(self._where[key]).parked is not None
 
     def _in_shape(self, key: Key) -> bool:
-        return key not in self._delayed and key not in self._refused
+        return key not in self._delayed and key not in self._refused and key not in self._preempting
 
     def _id(self, info: Info) -> ShapeId:
         return (info.queue if self._usage is not None else None), info.shape
@@ -160,7 +166,9 @@ class PendingWorkloads:
         else:
             self.remove(info.key)
             self._where[info.key] = info
-            if not delayed:
+            if not delayed and info.preempting and self.strategy != STRICT_FIFO:
+                self._preempting[info.key] = True
+            elif not delayed:
                 self._enter(info)
             elif info.requeue_at is not None:
                 heapq.heappush(self._backoff_ends, (info.requeue_at, info.key))
@@ -190,6 +198,7 @@ class PendingWorkloads:
                 self._release(shape)
         self._delayed.pop(key, None)
         self._refused.pop(key, None)
+        self._preempting.pop(key, None)
         return info
 
     def _enter(self, info: Info) -> None:
@@ -200,6 +209,8 @@ class PendingWorkloads:
         shape.push(info)
         if shape.parked is not None:
             self._parked += 1
+            if self.preempts_newer and shape.first() is info:
+                self._release(shape)
         elif shape.first() is info:  # else the entry of the shape's first member stands
             self._push_shape(key, info)
 
@@ -222,6 +233,9 @@ class PendingWorkloads:
     def head(self) -> Info | None:
         """The Workload to try next; it stays pending. None if nothing can be admitted without a change."""
         first = self._first()
+        returning = min((self._where[key] for key, ready in self._preempting.items() if ready), key=_rank, default=None)
+        if returning is not None and (first is None or first.priority <= returning.priority):
+            return returning
         return None if first is None or first.key == self._blocked else first
 
     def _first(self) -> Info | None:
@@ -252,7 +266,7 @@ class PendingWorkloads:
         `never`: it cannot fit unless quota or flavors change.
         """
         info = self._where.get(key)
-        if info is None or not self._in_shape(key) or retry is Retry.NEXT_CYCLE:
+        if info is None or key in self._delayed or key in self._refused or retry is Retry.NEXT_CYCLE:
             return
         passed = never and self.pass_by and self.strategy == STRICT_FIFO
         if passed or retry is Retry.NAMESPACE or (retry is Retry.EDIT and self.strategy != STRICT_FIFO):
@@ -261,7 +275,13 @@ class PendingWorkloads:
             self._refused[key] = None
         elif self.strategy == STRICT_FIFO:
             self._blocked, self.never = key, why if never else None
+        elif retry is Retry.PREEMPTION:
+            self.remove(key)
+            self._where[key] = info
+            self._preempting[key] = False
         else:
+            if self._preempting.pop(key, None) is not None:
+                self._enter(info)
             shape = self._shape_of(info)
             if shape.parked is None:
                 self._parked += len(shape.live)
@@ -283,8 +303,9 @@ class PendingWorkloads:
 
         Kueue: QueueInadmissibleWorkloads (pkg/cache/queue).
         """
-        woken = self._blocked is not None
+        woken = self._blocked is not None or not all(self._preempting.values())
         self._unblock()
+        self._preempting = dict.fromkeys(self._preempting, True)
         for shape in self._shapes.values():
             if shape.parked is not None:
                 self._release(shape)
@@ -298,6 +319,9 @@ class PendingWorkloads:
         """Take a changed queueing strategy; a change releases what was refused under the old one."""
         if (strategy, pass_by) != (self.strategy, self.pass_by):
             self.strategy, self.pass_by = strategy, pass_by
+            preempting, self._preempting = self._preempting, {}
+            for key in preempting:
+                self._enter(self._where[key])
             self.requeue_inadmissible(now)
 
 
@@ -314,6 +338,10 @@ class PendingWorkloads:
             for info in members:
                 self._enter(info)
         self._usage = usage
+
+
+def _rank(info: Info) -> Rank:
+    return info.rank
 
 
 def _same_chances(old: Info, new: Info) -> bool:

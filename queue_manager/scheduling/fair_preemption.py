@@ -38,7 +38,7 @@ from typing import NamedTuple
 
 from queue_manager.api import policies, reasons
 from queue_manager.scheduling.fair_sharing import Share, Shares
-from queue_manager.scheduling.preemption import Preemptor, Victim, give_back, is_within_quota, may_be_preempted
+from queue_manager.scheduling.preemption import Preemptor, Victim, is_within_quota, may_be_preempted
 from queue_manager.scheduling.quota_state import Holding, QueueState, Ranking, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 
@@ -188,8 +188,17 @@ class _Search:
             left = self._by_first_strategy(first)
             found = left is None or (bool(second) and self._by_initial_share(left))
         if found:
-            give_back(self.victims, self._resume, self._stop, self.fits)
+            self._give_back()
         return found
+
+    def _give_back(self) -> None:
+        """Count victims again that the preemptor does not need, from the last but one to the first."""
+        for i in reversed(range(len(self.victims) - 1)):
+            self._resume(self.victims[i])
+            if self.fits():
+                del self.victims[i]
+            else:
+                self._stop(self.victims[i])
 
     def _take(self, holding: Holding) -> bool:
         """Take a victim. True if the preemptor fits then."""

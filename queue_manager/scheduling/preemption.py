@@ -27,17 +27,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 from heapq import merge
-from itertools import chain
 from math import inf
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from queue_manager.api import policies, reasons
 from queue_manager.scheduling.flavor_assignment import Mode
 from queue_manager.scheduling.quota_state import Holding, QueueState, Ranking, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +73,19 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
     return next((victims for victims in found if victims), ())
 
 
-def give_back(
-    taken: list[T], put_back: Callable[[T], None], take: Callable[[T], None], fits: Callable[[], bool]
-) -> None:
-    """Remove from `taken` what the preemptor does not need: the last one is needed, those before are tried backwards."""
-    for i in reversed(range(len(taken) - 1)):
-        put_back(taken[i])
-        if fits():
-            del taken[i]
-        else:
-            take(taken[i])
-
-
 def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: datetime) -> bool:
     """Whether a Workload is a candidate under a policy: withinClusterQueue or reclaimWithinCohort."""
-    if holding.uid in preemptor.spoken_for or not any(holding.usage.get(fr) for fr in preemptor.needs):
+    if holding.uid in preemptor.spoken_for or not _uses(holding, preemptor.needs):
         return False
     if policy == policies.ANY:
         return True
     if holding.priority == preemptor.info.priority:
         return policy == policies.LOWER_OR_NEWER_EQUAL and preemptor.info.queued_at < holding.queued_at
     return holding.priority < preemptor.info.priority
+
+
+def _uses(holding: Holding, needs: frozenset[FlavorResource]) -> bool:
+    return any(holding.usage.get(fr) for fr in needs)
 
 
 def prospect(
@@ -207,7 +196,13 @@ def is_within_quota(node: QuotaNode, needs: frozenset[FlavorResource]) -> bool:
 
 # --- the search --------------------------------------------------------------------------------------------
 
-Candidate = tuple[Ranking, _Source, Holding]
+
+class _Candidate(NamedTuple):
+    """Ordered by `ranking`, which no two share."""
+
+    ranking: Ranking
+    source: _Source
+    holding: Holding
 
 
 class _Search:
@@ -227,81 +222,31 @@ class _Search:
         return (False, True) if only_within_quota and not entitled else (True, False)
 
     def _exists(self, kind: _Kind) -> bool:
-        return any(True for _ in chain(self._of_kind(kind, evicted=True), self._of_kind(kind, evicted=False)))
+        sources = [source for source in self._sources if source.kind is kind]
+        return any(True for evicted in (False, True) for s in sources for _ in self._ranked(s, evicted=evicted))
 
     def _is_below_nominal(self) -> bool:
         node = self._preemptor.node
         return all(node.usage.get(fr, 0) < node.quota(fr).nominal for fr in self._preemptor.needs)
 
-    def _candidates(self) -> Iterator[Candidate]:
+    # --- candidates in order ---
+
+    def _candidates(self) -> Iterator[_Candidate]:
         for evicted in (True, False):
             for kind in _Kind:
                 yield from self._of_kind(kind, evicted=evicted)
 
-    def _of_kind(self, kind: _Kind, *, evicted: bool) -> Iterator[Candidate]:
+    def _of_kind(self, kind: _Kind, *, evicted: bool) -> Iterator[_Candidate]:
         return merge(*(self._ranked(source, evicted=evicted) for source in self._sources if source.kind is kind))
 
-    def _ranked(self, source: _Source, *, evicted: bool) -> Iterator[Candidate]:
+    def _ranked(self, source: _Source, *, evicted: bool) -> Iterator[_Candidate]:
         """The candidates of one ClusterQueue, in order; read as far as the caller wants."""
         own = source.kind is _Kind.OWN_QUEUE
         policy = self._policy.within_cluster_queue if own else self._policy.reclaim_within_cohort
         most = inf if policy == policies.ANY else self._preemptor.info.priority + 1
         for holding in self._state.ranked(source.queue, evicted=evicted, below=most):
             if may_be_preempted(holding, self._preemptor, policy, self._now):
-                yield holding.ranking, source, holding
-
-    # --- one attempt ---
-
-    def attempt(self, *, borrowing: bool) -> tuple[Victim, ...]:
-        """The victims, if the preemptor may borrow or not; () if they do not suffice."""
-        removed: list[tuple[QueueState, Victim]] = []
-        try:
-            if not self._remove_until_it_fits(removed, borrowing):
-                return ()
-            give_back(
-                removed,
-                lambda one: self._add(one[0], one[1].holding),
-                lambda one: self._remove(one[0], one[1].holding),
-                lambda: self._fits(borrowing),
-            )
-            return tuple(victim for _, victim in removed)
-        finally:
-            for queue, victim in removed:
-                self._add(queue, victim.holding)
-
-    def _remove_until_it_fits(self, removed: list[tuple[QueueState, Victim]], borrowing: bool) -> bool:
-        usage, node = self._preemptor.usage, self._preemptor.node
-        missing = {fr: v - node.available(fr) for fr, v in usage.items()}  # at least so much must be removed
-        for _, source, holding in self._candidates():
-            reason = self._reason(source, holding)
-            if not self._is_usable(source, reason, borrowing):
-                continue
-            self._remove(source.queue, holding)
-            removed.append((source.queue, Victim(holding, reason)))
-            for fr in missing:
-                missing[fr] -= holding.usage.get(fr, 0)
-            if all(amount <= 0 for amount in missing.values()) and self._fits(borrowing):
-                return True
-        return False
-
-    def _fits(self, borrowing: bool) -> bool:
-        node = self._preemptor.node
-        return all(
-            v <= node.available(fr) and (borrowing or node.usage.get(fr, 0) + v <= node.subtree.get(fr, 0))
-            for fr, v in self._preemptor.usage.items()
-        )
-
-    def _is_usable(self, source: _Source, reason: str, borrowing: bool) -> bool:
-        if source.kind is _Kind.OWN_QUEUE:
-            return True
-        if borrowing and source.kind is _Kind.OTHER and reason == reasons.IN_COHORT_RECLAMATION:
-            return False
-        node: QuotaNode | None = source.queue.node
-        while node is not None and node is not source.top:
-            if is_within_quota(node, self._preemptor.needs):
-                return False
-            node = node.parent
-        return True
+                yield _Candidate(holding.ranking, source, holding)
 
     def _reason(self, source: _Source, holding: Holding) -> str:
         if source.kind is _Kind.OWN_QUEUE:
@@ -310,16 +255,158 @@ class _Search:
         if source.kind is _Kind.ENTITLED or borrowing is None or borrowing.policy == policies.NEVER:
             return reasons.IN_COHORT_RECLAMATION
         threshold = borrowing.max_priority_threshold
-        below = holding.priority < self._preemptor.info.priority and (
-            threshold is None or holding.priority <= threshold
-        )
+        most = self._preemptor.info.priority - 1 if threshold is None else threshold
+        below = holding.priority <= most and holding.priority < self._preemptor.info.priority
         return reasons.IN_COHORT_RECLAIM_WHILE_BORROWING if below else reasons.IN_COHORT_RECLAMATION
 
-    def _remove(self, queue: QueueState, holding: Holding) -> None:
-        """Remove what matters to the preemptor."""
-        for fr in self._preemptor.usage:
-            queue.node.remove(fr, holding.usage.get(fr, 0))
+    def _only_without_borrowing(self, source: _Source, holding: Holding) -> bool:
+        return source.kind is _Kind.OTHER and self._reason(source, holding) == reasons.IN_COHORT_RECLAMATION
 
-    def _add(self, queue: QueueState, holding: Holding) -> None:
-        for fr in self._preemptor.usage:
-            queue.node.add(fr, holding.usage.get(fr, 0))
+    # --- one attempt ---
+
+    def attempt(self, *, borrowing: bool) -> tuple[Victim, ...]:
+        """The victims, if the preemptor may borrow or not; () if they do not suffice."""
+        removal = _Removal(self._preemptor.usage)
+        try:
+            chosen = self._remove_until_it_fits(removal, borrowing)
+            kept = self._put_back(removal, chosen, borrowing)
+        finally:
+            removal.undo()
+        return tuple(Victim(c.holding, self._reason(c.source, c.holding)) for c in kept)
+
+    def _remove_until_it_fits(self, removal: _Removal, borrowing: bool) -> list[_Candidate]:
+        """The candidates without which the preemptor fits; [] if it does not fit without all of them."""
+        node = self._preemptor.node
+        missing = {fr: v - node.available(fr) for fr, v in self._preemptor.usage.items()}  # what must go at least
+        chosen = []
+        for candidate in self._candidates():
+            if not self._is_usable(removal, candidate, borrowing):
+                continue
+            removal.remove(candidate)
+            chosen.append(candidate)
+            for fr in missing:
+                missing[fr] -= candidate.holding.usage.get(fr, 0)
+            if max(missing.values()) <= 0 and self._slack(removal, borrowing) is not None:
+                return chosen
+        return []
+
+    def _is_usable(self, removal: _Removal, candidate: _Candidate, borrowing: bool) -> bool:
+        """Whether the candidate still borrows, and all subtrees around it, and may go to a preemptor that borrows."""
+        source = candidate.source
+        if source.kind is _Kind.OWN_QUEUE:
+            return True
+        if borrowing and self._only_without_borrowing(source, candidate.holding):
+            return False
+        return removal.is_above_quota(source, self._preemptor.needs)
+
+    def _put_back(self, removal: _Removal, chosen: list[_Candidate], borrowing: bool) -> list[_Candidate]:
+        """The candidates that cannot be spared, tried from the last but one to the first."""
+        kept = chosen[-1:]
+        slack = self._slack(removal, borrowing)
+        for candidate in reversed(chosen[:-1]):
+            if slack is None or self._is_too_much(candidate, slack):
+                kept.append(candidate)
+                continue
+            removal.put_back(candidate)
+            left = self._slack(removal, borrowing)
+            if left is None:
+                removal.remove(candidate)
+                kept.append(candidate)
+            else:
+                slack = left
+        return kept[::-1]
+
+    def _is_too_much(self, candidate: _Candidate, slack: Usage) -> bool:
+        """Whether it is certain, without reading the tree, that the preemptor does not fit beside this candidate."""
+        usage, source = candidate.holding.usage, candidate.source
+        return any(
+            usage.get(fr, 0) > free and _shares_all(source, self._preemptor.node, fr) for fr, free in slack.items()
+        )
+
+    def _slack(self, removal: _Removal, borrowing: bool) -> dict[FlavorResource, int] | None:
+        """What is free beside the preemptor; None if it does not fit."""
+        removal.apply()
+        node = self._preemptor.node
+        slack = {}
+        for fr, value in self._preemptor.usage.items():
+            slack[fr] = node.available(fr) - value
+            if slack[fr] < 0 or not (borrowing or node.usage.get(fr, 0) + value <= node.subtree.get(fr, 0)):
+                return None
+        return slack
+
+
+def _shares_all(source: _Source, preemptor: QuotaNode, fr: FlavorResource) -> bool:
+    """Whether what a Workload uses there is missing for the preemptor in full: no limit is between them."""
+    if source.kind is _Kind.OWN_QUEUE:
+        return True
+    lender: QuotaNode | None = source.queue.node
+    while lender is not None and lender is not source.top:
+        if lender.quota(fr).lending_limit is not None:
+            return False
+        lender = lender.parent
+    borrower: QuotaNode | None = preemptor
+    while borrower is not None and borrower is not source.top:
+        if borrower.quota(fr).borrowing_limit is not None:
+            return False
+        borrower = borrower.parent
+    return True
+
+
+class _Removal:
+    """Workloads taken out of the quota tree. Their usage is added up per node, and applied when the tree is read."""
+
+    def __init__(self, relevant: Usage) -> None:
+        self._relevant = tuple(relevant)  # what the preemptor does not use does not matter to it
+        self._due: dict[QuotaNode, dict[FlavorResource, int]] = {}
+        self._applied: list[tuple[QuotaNode, FlavorResource, int]] = []
+
+    def remove(self, candidate: _Candidate) -> None:
+        """Take a Workload out."""
+        self._change(candidate, 1)
+
+    def put_back(self, candidate: _Candidate) -> None:
+        """Put a Workload back that was taken out."""
+        self._change(candidate, -1)
+
+    def _change(self, candidate: _Candidate, sign: int) -> None:
+        due = self._due.setdefault(candidate.source.queue.node, dict.fromkeys(self._relevant, 0))
+        for fr in self._relevant:
+            due[fr] += sign * candidate.holding.usage.get(fr, 0)
+
+    def apply(self) -> None:
+        """Bring the tree up to date."""
+        for node, amounts in self._due.items():
+            for fr, amount in amounts.items():
+                self._applied.append((node, fr, amount))
+                _remove(node, fr, amount)
+        self._due.clear()
+
+    def undo(self) -> None:
+        """Restore the tree."""
+        self._due.clear()
+        for node, fr, amount in reversed(self._applied):
+            _remove(node, fr, -amount)
+
+    def is_above_quota(self, source: _Source, needs: frozenset[FlavorResource]) -> bool:
+        """Whether a ClusterQueue and all subtrees around it, below `top`, use more than their own quota."""
+        node = source.queue.node
+        due = self._due.get(node, {})
+        if not any(node.usage.get(fr, 0) - due.get(fr, 0) > node.subtree.get(fr, 0) for fr in needs):
+            return False
+        if node.parent is source.top:
+            return True
+        self.apply()
+        around = node.parent
+        while around is not None and around is not source.top:
+            if is_within_quota(around, needs):
+                return False
+            around = around.parent
+        return True
+
+
+def _remove(node: QuotaNode, fr: FlavorResource, amount: int) -> None:
+    """Remove this much, or add it if it is negative."""
+    if amount > 0:
+        node.remove(fr, amount)
+    elif amount < 0:
+        node.add(fr, -amount)

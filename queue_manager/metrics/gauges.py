@@ -117,7 +117,8 @@ def ancestors(node: QuotaNode) -> Iterator[QuotaNode]:
 
 
 def _exported(share: Share) -> float:
-    return float("inf") if share.infinite else float(share.per_mille)
+    """NaN for an infinite share, as Kueue."""
+    return float("nan") if share.infinite else float(share.per_mille)
 
 
 def _place(node: QuotaNode) -> dict[str, str]:

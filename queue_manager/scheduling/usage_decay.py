@@ -149,7 +149,7 @@ def consumption(usages: Iterable[Usage]) -> Consumption:
     return {resource: amount for resource, amount in total.items() if amount}
 
 
-def to_quantities(consumed: Consumption) -> dict[str, str]:
+def to_quantities(consumed: Consumption) -> dict[str, str | int]:
     """consumedResources of the status: "1500m", "10Gi"."""
     return {resource: _text(resource, amount) for resource, amount in consumed.items()}
 

@@ -10,21 +10,21 @@ with the highest dominant resource share that has candidates, down to a ClusterQ
 A strategy compares shares of the two children, on the way to the two ClusterQueues, of their lowest common cohort,
 with the preemptor counted:
 
-    LessThanOrEqualToFinalShare   (S2-a)  preemptor's <= victim's after it has stopped
-    LessThanInitialShare          (S2-b)  preemptor's <  victim's before
+    LessThanOrEqualToFinalShare   preemptor's <= victim's after it has stopped
+    LessThanInitialShare          preemptor's <  victim's before
 
-The first configured strategy is applied to all candidates; S2-b, if it is the second, to those left, once per
-ClusterQueue. Workloads that are evicted already are taken before all others, whatever their share. At the end the
+The first configured strategy is applied to all candidates; LessThanInitialShare, if it is the second, to those left,
+once per ClusterQueue. Workloads that are evicted already are taken before all others, whatever their share. At the end the
 victims that are not needed are given back, the last taken first.
 
-Two rules are Sluice's own, so that no two queues preempt each other in turn. S2-a, too, requires that the preemptor's
-share is below the victim's before it stops. And each victim must satisfy a strategy in the state that results, with
+Two rules are Sluice's own, so that no two queues preempt each other in turn. Both strategies require that the
+preemptor's share is below the victim's before it stops. And each victim must satisfy a strategy in the state that results, with
 the other victims that were given back; one that does not is no candidate in a further search. So each preemption
 lowers the higher of two shares below its former value. A node is only taken from while it, and each cohort between it
 and the common one, borrows a resource that the preemptor needs.
 
 Kueue: fairPreemptions in pkg/scheduler/preemption, pkg/scheduler/preemption/fairsharing;
-BEHAVIOUR.md#q61-fair-preemption.
+BEHAVIOUR.md#q46-fair-preemption.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class _Search:
         return None, first
 
     def _by_initial_share(self, left: Mapping[QuotaNode, Holding]) -> bool:
-        """Apply S2-b to one candidate of each ClusterQueue. True if the preemptor fits."""
+        """Apply LessThanInitialShare to one candidate of each ClusterQueue. True if the preemptor fits."""
         targets = _Targets(self, {queue: iter([holding]) for queue, holding in left.items()})
         while (queue := targets.next()) is not None:
             holding = targets.pop(queue)

@@ -11,18 +11,15 @@ import pytest
 from queue_manager.api import without_effect as table
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, EVENTS, JOBS, PODS, RESOURCE_FLAVORS, Resource
 from queue_manager.engine.transport import MERGE_PATCH, Request
-from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
+from tests.local.queue.cluster import NS, Cluster, cluster, condition
 from tests.local.queue.places import Place, rest, run
 
 PREEMPTION = {"withinClusterQueue": "LowerPriority"}
 NEVER = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never", "borrowWithinCohort": {"policy": "Never"}}
 PREEMPTION_TEXT = f"spec.preemption: has no effect: {table.NO_PREEMPTION}"
-WEIGHT_TEXT = f"spec.fairSharing: has no effect: {table.NO_FAIR_SHARING}"
+FUNGIBILITY = {"preference": "PreemptionOverBorrowing", "whenCanBorrow": "TryNextFlavor"}
+FUNGIBILITY_TEXT = f"spec.flavorFungibility.preference: has no effect: {table.NO_PREEMPTION}"
 RACK = {"kueue.x-k8s.io/podset-required-topology": "rack"}
-GROUP = {
-    "coveredResources": ["cpu"],
-    "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "4"}]}],
-}
 
 
 def queued_pod(name: str, **meta: Any) -> dict[str, Any]:
@@ -64,30 +61,27 @@ def test_a_cluster_queue_names_them_in_an_event_for_each_generation_and_a_condit
             await c.until(c.running, ["a"])
             await rest(60)
             assert await told(c) == [("ClusterQueue", "cq", PREEMPTION_TEXT)]
-            await patch(c, {"fairSharing": {"weight": 2}})
-            both = f"{PREEMPTION_TEXT}; {WEIGHT_TEXT}"
+            await patch(c, {"flavorFungibility": FUNGIBILITY})
+            both = f"{PREEMPTION_TEXT}; {FUNGIBILITY_TEXT}"
             await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", both))
             await c.until(lambda: told(c), [("ClusterQueue", "cq", PREEMPTION_TEXT), ("ClusterQueue", "cq", both)])
-            await patch(c, {"fairSharing": None, "preemption": NEVER})
+            await patch(c, {"flavorFungibility": None, "preemption": NEVER})
             await c.until(lambda: unsupported(c), None)
             assert len(await told(c)) == 2
 
     run(story())
 
 
-def test_cohorts_flavors_jobs_and_pods_name_them_in_one_event_each(place: Place) -> None:
+def test_flavors_jobs_and_pods_name_them_in_one_event_each(place: Place) -> None:
     async def story() -> None:
         async with cluster() as c:
             await c.queues("1")
             await c.flavor("racked", nodeLabels={"a": "b"}, topologyName="racks")
-            spec = {"resourceGroups": [GROUP], "fairSharing": {"weight": 2}}
-            await c.create(COHORTS, {**API, "kind": "Cohort", "metadata": {"name": "all"}, "spec": spec})
             await c.client.create(JOBS, NS, queued_job("tas", RACK))
             await c.client.create(JOBS, NS, queued_job("plain", {}))
             await c.client.create(PODS, NS, queued_pod("single"))
             job = f"spec.template.metadata.annotations[{next(iter(RACK))}]: has no effect: {table.NO_TOPOLOGY}"
             expected = [
-                ("Cohort", "all", WEIGHT_TEXT),
                 ("Job", "tas", job),
                 ("Pod", "single", f"metadata.labels[kueue.x-k8s.io/queue-name]: has no effect: {table.NO_PODS}"),
                 ("ResourceFlavor", "racked", f"spec.topologyName: has no effect: {table.NO_TOPOLOGY}"),
@@ -103,9 +97,9 @@ def test_cohorts_flavors_jobs_and_pods_name_them_in_one_event_each(place: Place)
     ("resource", "body", "says"),
     [
         (CLUSTER_QUEUES, {"spec": {"preemption": PREEMPTION}}, PREEMPTION_TEXT),
-        (CLUSTER_QUEUES, {"spec": {"preemption": NEVER, "fairSharing": {"weight": 1}}}, ""),
+        (CLUSTER_QUEUES, {"spec": {"preemption": NEVER, "fairSharing": {"weight": 2}}}, ""),
         (CLUSTER_QUEUES, {"spec": {}}, ""),
-        (COHORTS, {"spec": {"parentName": "up", "fairSharing": {"weight": 2}}}, WEIGHT_TEXT),
+        (COHORTS, {"spec": {"parentName": "up", "fairSharing": {"weight": 2}}}, ""),
         (
             RESOURCE_FLAVORS,
             {"spec": {"nodeLabels": {"a": "b"}, "topologyName": "t"}},
@@ -131,7 +125,7 @@ def test_the_embedded_server_warns_of_what_an_update_adds_and_not_of_what_was_th
         async with cluster() as c:
             await c.queues("1", preemption=PREEMPTION)
             path = CLUSTER_QUEUES.path("", "cq")
-            assert await warning(c, "PATCH", path, {"spec": {"fairSharing": {"weight": 3}}}) == WEIGHT_TEXT
+            assert await warning(c, "PATCH", path, {"spec": {"flavorFungibility": FUNGIBILITY}}) == FUNGIBILITY_TEXT
             assert await warning(c, "PATCH", path, {"spec": {"stopPolicy": "Hold"}}) == ""
             assert await warning(c, "PATCH", f"{path}/status", {"status": {"pendingWorkloads": 1}}) == ""
 

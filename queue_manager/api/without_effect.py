@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from job_controller import quantities
 from job_controller.json_tree import Json
 from queue_manager.api import keys
 

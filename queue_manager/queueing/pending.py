@@ -37,7 +37,6 @@ from queue_manager.scheduling.cycle import Retry
 from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import Info, Rank
 
-
 Line = Key | None  # a LocalQueue, where past usage orders them; else None
 ShapeId = tuple[Line, bytes]
 
@@ -323,7 +322,6 @@ class PendingWorkloads:
             for key in preempting:
                 self._enter(self._where[key])
             self.requeue_inadmissible(now)
-
 
     def set_usage(self, usage: Callable[[Key], WeightedUsage] | None) -> None:
         """`usage`: orders the LocalQueues, before the rank; None: the rank alone decides.

@@ -4,7 +4,7 @@ The search takes victims one by one until the preemptor fits. It descends from t
 with the highest dominant resource share that has candidates, down to a ClusterQueue:
 
     its own ClusterQueue     the next candidate is taken, as preemption.withinClusterQueue allows
-    another one              if the preemptor's ClusterQueue stays within its nominal quota, the next candidate is taken;
+    another one              the next candidate is taken, if the preemptor's ClusterQueue stays within its nominal quota;
                              else the first candidate that satisfies the strategy
 
 A strategy compares shares of the two children, on the way to the two ClusterQueues, of their lowest common cohort,
@@ -14,17 +14,16 @@ with the preemptor counted:
     LessThanInitialShare          preemptor's <  victim's before
 
 The first configured strategy is applied to all candidates; LessThanInitialShare, if it is the second, to those left,
-once per ClusterQueue. Workloads that are evicted already are taken before all others, whatever their share. At the end the
-victims that are not needed are given back, the last taken first.
+once per ClusterQueue. Workloads that are evicted already are taken before all others, whatever their share. At the end
+the victims that are not needed are given back, the last taken first.
 
 Two rules are Sluice's own, so that no two queues preempt each other in turn. Both strategies require that the
-preemptor's share is below the victim's before it stops. And each victim must satisfy a strategy in the state that results, with
-the other victims that were given back; one that does not is no candidate in a further search. So each preemption
-lowers the higher of two shares below its former value. A node is only taken from while it, and each cohort between it
-and the common one, borrows a resource that the preemptor needs.
+preemptor's share is below the victim's before it stops. And each victim must satisfy a strategy in the state that
+results, with the other victims that were given back; one that does not is excluded, and the search starts again. A node
+is only taken from while it, and each cohort between it and the common one, borrows a resource that the preemptor needs.
 
 Kueue: fairPreemptions in pkg/scheduler/preemption, pkg/scheduler/preemption/fairsharing;
-BEHAVIOUR.md#q46-fair-preemption.
+BEHAVIOUR.md#q45-fair-preemption.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ shares without weight. Shares are exact fractions, so their order does not depen
 The heads of a cycle are ordered by a tournament, one per root. At each cohort the winners of its children compete: the
 first is the one whose child does not borrow a requested flavor from the cohort, then the one whose child has the lower
 share with the Workload counted, then the one with the higher rank. Kueue: dominantResourceShare in
-pkg/cache/scheduler, fairSharingIterator in pkg/scheduler; BEHAVIOUR.md#q45-fair-sharing.
+pkg/cache/scheduler, fairSharingIterator in pkg/scheduler; BEHAVIOUR.md#q44-fair-sharing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from math import ceil
 from typing import Generic, NamedTuple, TypeVar
 
 from job_controller.quantities import INT64_MAX
-from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
+from queue_manager.scheduling.preemption import is_within_quota
+from queue_manager.scheduling.quota_tree import QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Rank
 
 T = TypeVar("T")
@@ -81,11 +82,6 @@ def _lendable(parent: QuotaNode) -> Mapping[str, int]:
     return result
 
 
-def borrows(node: QuotaNode, resources: Iterable[FlavorResource]) -> bool:
-    """Whether the node uses more than its subtree's quota of one of these."""
-    return any(node.usage.get(fr, 0) > node.subtree.get(fr, 0) for fr in resources)
-
-
 # --- the order of heads ---
 
 
@@ -107,10 +103,10 @@ class _Place(NamedTuple):
 
 def _place(node: QuotaNode, claim: Claim, shares: Shares) -> _Place:
     """The place of `node` among its siblings if this head were admitted."""
-    requested = [fr for fr, amount in claim.usage.items() if amount > 0]
+    requested = frozenset(fr for fr, amount in claim.usage.items() if amount > 0)
     claim.node.add_all(claim.usage)
     try:
-        return _Place(borrows(node, requested), shares.of(node), claim.rank)
+        return _Place(not is_within_quota(node, requested), shares.of(node), claim.rank)
     finally:
         claim.node.remove_all(claim.usage)
 

@@ -37,9 +37,7 @@ class Nomination:
         return self.assignment.mode is Mode.FIT
 
 
-def nominate(
-    state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime
-) -> Nomination:
+def nominate(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime) -> Nomination:
     """Flavors for all pods, or with partial admission for as many as fit; with the mode that holds for all together."""
 
     def attempt(some: Info) -> Nomination | None:

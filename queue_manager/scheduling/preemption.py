@@ -88,9 +88,7 @@ def _uses(holding: Holding, needs: frozenset[FlavorResource]) -> bool:
     return any(holding.usage.get(fr) for fr in needs)
 
 
-def prospect(
-    state: SchedulerState, preemptor: Preemptor, now: datetime, victims_of: FindVictims
-) -> tuple[Mode, int]:
+def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime, victims_of: FindVictims) -> tuple[Mode, int]:
     """How well the preemptor would fit after preemption, and the borrow level that it would have then.
 
     Kueue: PreemptionOracle.SimulatePreemption

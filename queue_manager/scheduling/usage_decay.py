@@ -12,7 +12,7 @@ usage.
 The LocalQueue with the lowest *weighted usage* comes first: the sum over resources of usage * resourceWeight, divided
 by the LocalQueue's weight. With weight 0 it comes last. Usage is kept in whole thousandths of a unit and weights are
 exact, so the order does not depend on rounding. Kueue: pkg/util/admissionfairsharing, pkg/cache/queue/afs;
-BEHAVIOUR.md#q47-admission-fair-sharing.
+BEHAVIOUR.md#q46-admission-fair-sharing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class UsageDecay:
     weights: Mapping[str, Fraction] = field(default_factory=dict)  # by resource; absent: 1
 
     def after(self, before: Consumption, running: Consumption, seconds: float) -> Consumption:
-        """The usage `seconds` after it was `before`, while `running` was admitted. Resources without usage are absent."""
+        """The usage `seconds` after it was `before`, while `running` was admitted; without the resources of usage 0."""
         if not self.half_life:
             return NOTHING
         kept = 0.5 ** (max(0.0, seconds) / self.half_life)

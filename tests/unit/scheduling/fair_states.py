@@ -67,7 +67,9 @@ def read(text: str) -> tuple[str, int, int]:
     return name, milli(cpu or "1"), int(priority or 0)
 
 
-def admit(state: SchedulerState, queue_name: str, text: str, flavor_name: str = "default", reserved: int = 0) -> Holding:
+def admit(
+    state: SchedulerState, queue_name: str, text: str, flavor_name: str = "default", reserved: int = 0
+) -> Holding:
     """Let a Workload hold quota."""
     name, cpu, priority = read(text)
     info = pending(name, priority=priority, requests={"cpu": f"{cpu}m"}, uid=name)
@@ -99,4 +101,3 @@ def usages(state: SchedulerState) -> dict[str, dict[FlavorResource, int]]:
     """The usage of every node, without zeros."""
     nodes = {node for s in state.queues.values() for node in s.node.path()}
     return {f"{node.name} {node.parent is None}": {fr: v for fr, v in node.usage.items() if v} for node in nodes}
-

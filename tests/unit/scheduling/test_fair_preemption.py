@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from job_controller.model import Key
+from queue_manager.scheduling import preemption
 from queue_manager.scheduling.fair_preemption import find_victims
-from queue_manager.scheduling.fair_sharing import Shares, borrows
-from queue_manager.scheduling.preemption import Preemptor
+from queue_manager.scheduling.fair_sharing import Shares
+from queue_manager.scheduling.preemption import Preemptor, is_within_quota
 from queue_manager.scheduling.quota_state import Holding
 from queue_manager.scheduling.quota_tree import FlavorResource
+from queue_manager.scheduling.usage_decay import WeightedUsage
 from tests.unit.queueing.builders import T0, cluster_queue, pending
 from tests.unit.scheduling.fair_states import (
     BOTH,
@@ -92,11 +96,12 @@ OWN, RECLAIM, FAIR = "InClusterQueue", "InCohortReclamation", "InCohortFairShari
             {"a1": RECLAIM, "b1": RECLAIM},
         ),
         case(
-            "none if everyone is within nominal quota", {"a": "a1 a2 a3", "b": "b1 b2 b3", "c": "c1 c2 c3"}, ("c", "in"), {}
+            "none if everyone is within nominal quota",
+            {"a": "a1 a2 a3", "b": "b1 b2 b3", "c": "c1 c2 c3"},
+            ("c", "in"),
+            {},
         ),
-        case(
-            "none if it would switch the imbalance", {"a": "a1 a2 a3", "b": "b1 b2 b3 b4 b5"}, ("a", "in:2"), {}
-        ),
+        case("none if it would switch the imbalance", {"a": "a1 a2 a3", "b": "b1 b2 b3 b4 b5"}, ("a", "in:2"), {}),
         case(
             "lower priority in the own queue",
             {"a": "l1@-1 l2@-1 a3 a4", "b": "b1 b2 b3 b4 b5"},
@@ -130,10 +135,13 @@ OWN, RECLAIM, FAIR = "InClusterQueue", "InCohortReclamation", "InCohortFairShari
             ("a", "in:3.5"),
             {"b1": FAIR, "c1": FAIR},
         ),
-        case("the victims of the former do not come back", {"a": "a1:3.5", "b": "b2:2.5", "c": "c2:2.5"}, ("b", "in:2"), {}),
         case(
-            "none that would bring its queue below nominal quota", {"b": "b1:3 b2:3", "c": "c1:3"}, ("a", "in:4"), {}
+            "the victims of the former do not come back",
+            {"a": "a1:3.5", "b": "b2:2.5", "c": "c2:2.5"},
+            ("b", "in:2"),
+            {},
         ),
+        case("none that would bring its queue below nominal quota", {"b": "b1:3 b2:3", "c": "c1:3"}, ("a", "in:4"), {}),
         case(
             "low priority alone is no reason",
             {"a": "a1 a2 a3", "b": "b1 b2 b3", "preemptible": "p1@-3 p2@-3 p3@-3"},
@@ -141,14 +149,14 @@ OWN, RECLAIM, FAIR = "InClusterQueue", "InCohortReclamation", "InCohortFairShari
             {},
         ),
         case(
-            "S2-b alone takes the lower priority, even if big",
+            "LessThanInitialShare alone takes the lower priority, even if big",
             {"a": "a1:3", "b": "low:5@0 high:1@1"},
             ("a", "in"),
             {"low": FAIR},
             strategies=(INITIAL,),
         ),
         case(
-            "S2-a alone takes what does not transfer the imbalance, even of high priority",
+            "LessThanOrEqualToFinalShare alone takes what does not transfer the imbalance, even of high priority",
             {"a": "a1:3", "b": "low:5@0 high:1@1"},
             ("a", "in"),
             {"high": FAIR},
@@ -264,9 +272,7 @@ def test_equal_shares_of_another_resource_are_no_reason_to_preempt():
     """Both queues have the same share of memory, and cpu is short: each could preempt the other for ever."""
     quotas = {"cpu": "0", "memory": "0"}
     queues = [
-        cluster_queue(
-            name, quotas={"default": quotas}, cohortName="all", preemption={"reclaimWithinCohort": "Any"}
-        )
+        cluster_queue(name, quotas={"default": quotas}, cohortName="all", preemption={"reclaimWithinCohort": "Any"})
         for name in "ab"
     ]
     owner = cluster_queue("owner", quotas={"default": {"cpu": "1", "memory": "100"}}, cohortName="all")
@@ -288,6 +294,18 @@ def test_evicted_workloads_are_waited_for_before_others_are_preempted():
     assert [v.holding.uid for v in find_victims(state, wanted, T0)] == ["b1"]
     state.hold(state.holdings["a4"]._replace(evicted=True))
     assert [v.holding.uid for v in find_victims(state, wanted, T0)] == ["a4"]
+
+
+def test_victims_come_from_the_local_queue_that_has_used_most():
+    """Past usage comes before priority, with fair sharing and without it, but only where the ClusterQueue wants it."""
+    for scope, expected in (({}, "low"), ({"admissionMode": "UsageBasedAdmissionFairSharing"}, "high")):
+        for search in (find_victims, preemption.find_victims):
+            state = scheduler_state([queue("a", "2", "", admissionScope=scope)])
+            for name, local, priority in (("low", "modest", 0), ("high", "greedy", 5)):
+                state.hold(admit(state, "a", f"{name}:1@{priority}")._replace(queue=Key("ns", local)))
+            state.usage_order = lambda local: WeightedUsage(False, Fraction(local.name == "greedy"))
+            victims = search(state, preemptor(state, "a", "in:1@9"), T0)
+            assert [victim.holding.uid for victim in victims] == [expected]
 
 
 # --- all states ---
@@ -364,12 +382,14 @@ def test_preemption_helps_the_lower_share(shape, drawn):
             assert node.available(CPU) < 0  # over-admitted: this one had to stop
             other = state.queues[victim.holding.cluster_queue].node
             if other is node:
-                assert victim.reason == OWN and victim.holding.priority < wanted.info.priority
+                assert victim.reason == OWN
+                assert victim.holding.priority < wanted.info.priority
             elif victim.reason == FAIR:
                 mine, theirs = branches(node, other)
                 assert Shares().of(mine) < Shares().of(theirs)
             else:
-                assert not borrows(node, [CPU]) and borrows(other, [CPU])
+                assert is_within_quota(node, {CPU})
+                assert not is_within_quota(other, {CPU})
             state.release(victim.holding.uid)
         state.release(admitted.uid)
         for victim in victims:

@@ -39,10 +39,18 @@ def gauges(
             yield from _quotas(quota_cache, name)
     yield from _of_trees(quota_cache.state)
     yield from _counted(quota_cache, list(workloads), is_exported)
-    holdings = [h for queue in quota_cache.state.queues.values() for h in queue.holdings.values()]
+    holdings = _by_local_queue(quota_cache)
     for key in quota_cache.queues.local_queues:
         if is_exported(key):
-            yield from _of_local_queue(quota_cache, key, [h for h in holdings if h.queue == key], resources=resources)
+            yield from _of_local_queue(quota_cache, key, holdings.get(key, []), resources=resources)
+
+
+def _by_local_queue(quota_cache: QuotaCache) -> dict[Key, list[Holding]]:
+    found: dict[Key, list[Holding]] = {}
+    for queue in quota_cache.state.queues.values():
+        for holding in queue.holdings.values():
+            found.setdefault(holding.queue, []).append(holding)
+    return found
 
 
 def _of_cluster_queue(quota_cache: QuotaCache, name: str) -> Iterator[Gauge]:
@@ -210,7 +218,8 @@ def _cluster_queue(quota_cache: QuotaCache, w: Workload) -> str:
 def _used(holdings: Iterable[Holding]) -> Counter[FlavorResource]:
     total: Counter[FlavorResource] = Counter()
     for holding in holdings:
-        total.update(holding.usage)
+        for fr, amount in holding.usage.items():  # Counter.update takes five times as long
+            total[fr] += amount
     return total
 
 

@@ -18,7 +18,7 @@ from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.lifecycle import steps
 from queue_manager.lifecycle.requeuing import Unscheduled
 from queue_manager.lifecycle.rules import next_step
-from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.settings import Settings, without_future_times
 from queue_manager.lifecycle.unscheduled import unschedulable, unscheduled
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.quota_cache import QuotaCache
@@ -129,7 +129,9 @@ class WorkloadController:
         view = replace(self._quota_cache.view(workload), unscheduled=self._unscheduled(workload))
         if await self._owner_gone(workload):
             view = replace(view, owner_gone=True)
-        step = next_step(workload, replace(view, jitter=self._rng.random()), self._settings, self._runtime.clock.now())
+        now = self._runtime.clock.now()
+        self._settings = without_future_times(self._settings, now)
+        step = next_step(workload, replace(view, jitter=self._rng.random()), self._settings, now)
         try:
             await self._carry_out(workload, step)
         except Gone:

@@ -22,6 +22,8 @@ from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.workload_info import Info
 
+NOBODY: dict[str, int] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
@@ -91,7 +93,8 @@ class _Judgement:
     def _preemptor(self, usage: Usage) -> Preemptor:
         node = self.queue.node
         needs = frozenset(fr for fr, amount in usage.items() if amount > node.available(fr))
-        return Preemptor(self.info, self.queue, usage, needs, self.planned.victims.keys())
+        before = self.state.preempted.get(self.info.uid) or NOBODY
+        return Preemptor(self.info, self.queue, usage, needs, self.planned.victims.keys(), before)
 
     # --- Room ---
 

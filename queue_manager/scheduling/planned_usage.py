@@ -151,10 +151,10 @@ class PlannedUsage:
     # --- the two versions ---
 
     def _differs(self, node: QuotaNode) -> bool:
-        return bool(self._now) and any(each in self._now for each in _path(node))
+        return bool(self._now) and any(each in self._now for each in node.path())
 
     def _keep_original(self, node: QuotaNode) -> None:
-        for each in _path(node):
+        for each in node.path():
             if each not in self._original:
                 self._original[each] = each.usage
                 each.usage = dict(each.usage)
@@ -162,14 +162,14 @@ class PlannedUsage:
     def _separate(self, node: QuotaNode) -> None:
         """Keep both versions of this node and its ancestors, which may become different."""
         self._keep_original(node)
-        for each in _path(node):
+        for each in node.path():
             if each not in self._now:
                 self._now[each] = dict(each.usage)
 
     @contextmanager
     def _as_now(self, node: QuotaNode) -> Iterator[None]:
         """For the time of a `with` block, the node and its ancestors have the usage of now."""
-        path = [each for each in _path(node) if each in self._now]
+        path = [each for each in node.path() if each in self._now]
         self._swap(path)
         try:
             yield
@@ -179,13 +179,6 @@ class PlannedUsage:
     def _swap(self, path: list[QuotaNode]) -> None:
         for each in path:
             each.usage, self._now[each] = self._now[each], each.usage
-
-
-def _path(node: QuotaNode) -> Iterator[QuotaNode]:
-    each: QuotaNode | None = node
-    while each is not None:
-        yield each
-        each = each.parent
 
 
 def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Reservation) -> bool:
@@ -203,4 +196,4 @@ def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Re
     if preemptor is None or preemptor.queue.spec.preemption.reclaim_within_cohort != policies.ANY:
         return True
     safe = smallest_subtree(preemptor.node, 0 if state.fair_sharing else reservation.borrow)
-    return any(each is safe for each in _path(queue.node))
+    return any(each is safe for each in queue.node.path())

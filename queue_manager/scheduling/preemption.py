@@ -15,15 +15,20 @@ The order is total: evicted ones first; then entitled, other, own ClusterQueue; 
 (whole seconds), uid. Workloads are removed in this order until the preemptor fits, and those without which it fits too
 are put back, the last removed first. So no victim can be spared. The tree is the same afterwards.
 
+A preemptor may reclaim from higher priorities (Any), and may be preempted by the same or by third ones. So policies can
+contradict each other, and Workloads would evict each other in turn for ever (KEP-83, Guarantees). Every such circle has
+a step in which quota is reclaimed from an equal or higher priority, so one Workload does that to another one
+MOST_RECLAIMS times and then waits.
+
 Each ClusterQueue keeps its holdings sorted (`QueueState.ranking`), so a search reads little more than it removes.
 Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q43-preemption.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from heapq import merge
@@ -36,6 +41,8 @@ from queue_manager.scheduling.quota_state import Holding, QueueState, Ranking, S
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info
 
+MOST_RECLAIMS = 2  # of one Workload from another one that has no lower priority
+
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
@@ -46,6 +53,7 @@ class Preemptor:
     usage: Usage  # all that it would use
     needs: frozenset[FlavorResource]  # where quota is short
     spoken_for: AbstractSet[str] = frozenset()  # uids of other preemptors' victims; the tree is without them
+    preempted: Mapping[str, int] = field(default_factory=dict)  # by uid, how often by this preemptor
 
     @property
     def node(self) -> QuotaNode:
@@ -77,8 +85,8 @@ def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: d
     """Whether a Workload is a candidate under a policy: withinClusterQueue or reclaimWithinCohort."""
     if holding.uid in preemptor.spoken_for or not _uses(holding, preemptor.needs):
         return False
-    if policy == policies.ANY:
-        return True
+    if policy == policies.ANY and holding.priority >= preemptor.info.priority:
+        return holding.evicted or preemptor.preempted.get(holding.uid, 0) < MOST_RECLAIMS
     if holding.priority == preemptor.info.priority:
         return policy == policies.LOWER_OR_NEWER_EQUAL and preemptor.info.queued_at < holding.queued_at
     return holding.priority < preemptor.info.priority
@@ -169,19 +177,17 @@ def _sources(state: SchedulerState, preemptor: Preemptor) -> Iterator[_Source]:
         remaining = {fr: max(0, v - node.local_available(fr)) for fr, v in remaining.items()}
         kind = _Kind.ENTITLED if entitled else _Kind.OTHER
         for leaf in _borrowers(node.parent, node, preemptor.needs):
-            queue = state.queues.get(leaf.name)
-            if queue is not None and queue.node is leaf:  # else a Cohort without children
-                yield _Source(queue, kind, node.parent)
+            yield _Source(state.queues[leaf.name], kind, node.parent)
         node = node.parent
 
 
 def _borrowers(top: QuotaNode, without: QuotaNode, needs: frozenset[FlavorResource]) -> Iterator[QuotaNode]:
-    """The leaves below `top` that are above their quota, as all subtrees around them are; without one subtree."""
+    """The ClusterQueues below `top` that are above their quota, as all subtrees around them are; without one subtree."""
     found = [top]
     while found:
         for child in found.pop().children:
             if child is not without and not is_within_quota(child, needs):
-                if child.children:
+                if child.is_cohort:
                     found.append(child)
                 else:
                     yield child

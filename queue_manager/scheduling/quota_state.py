@@ -8,8 +8,9 @@ numbers.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from typing import NamedTuple
@@ -84,26 +85,17 @@ class Reservation(NamedTuple):
 
 @dataclass(slots=True)
 class QueueState:
-    """A ClusterQueue with its node in the quota tree. `add` and `drop` change the holdings, not the usage."""
+    """A ClusterQueue with its node in the quota tree, and its holdings by Workload uid."""
 
     queue: ClusterQueue
     node: QuotaNode
-    holdings: dict[str, Holding] = field(default_factory=dict)  # by Workload uid
-    ranking: list[Ranking] = field(default_factory=list)  # of the holdings, sorted
+    holdings: dict[str, Holding]
+    ranking: list[Ranking]  # of the holdings, sorted
 
     @property
     def name(self) -> str:
         """The name of the ClusterQueue."""
         return self.queue.metadata.name
-
-    def add(self, holding: Holding) -> None:
-        """Take a holding that is not known."""
-        self.holdings[holding.uid] = holding
-        insort(self.ranking, holding.ranking)
-
-    def drop(self, uid: str) -> None:
-        """Remove a known holding."""
-        del self.ranking[bisect_left(self.ranking, self.holdings.pop(uid).ranking)]
 
 
 class SchedulerState:
@@ -122,7 +114,9 @@ class SchedulerState:
         self.checks: dict[str, AdmissionCheck] = {}
         self.holdings: dict[str, Holding] = {}  # by Workload uid
         self._holdings_of: dict[str, dict[str, Holding]] = {}  # by ClusterQueue, also deleted ones
+        self._rankings_of: dict[str, list[Ranking]] = {}  # the same, sorted
         self.reservations: dict[str, Reservation] = {}  # by uid of the preemptor
+        self.preempted: dict[str, Counter[str]] = {}  # by uid of the preemptor: how often it has preempted which uid
         self._evicting: set[str] = set()  # uids whose eviction is decided, and may not be in the store yet
 
     # --- ClusterQueues and Cohorts ---
@@ -139,8 +133,8 @@ class SchedulerState:
         if known is not None:
             known.queue = queue
             return
-        held = self._holdings_of.setdefault(name, {})
-        self.queues[name] = QueueState(queue, node, held, sorted(holding.ranking for holding in held.values()))
+        holdings, ranking = self._holdings_of.setdefault(name, {}), self._rankings_of.setdefault(name, [])
+        self.queues[name] = QueueState(queue, node, holdings, ranking)
         for holding in self.queues[name].holdings.values():
             node.add_all(holding.usage)
 
@@ -148,8 +142,7 @@ class SchedulerState:
         """The ClusterQueue is deleted."""
         if self.queues.pop(name, None) is not None:
             self.forest.drop_queue(name)
-            if not self._holdings_of[name]:
-                del self._holdings_of[name]
+            self._forget_if_unused(name)
 
     def set_cohort(self, cohort: Cohort) -> None:
         """Take a new or changed Cohort. Raises ValueError on a malformed quota."""
@@ -241,12 +234,10 @@ class SchedulerState:
             self._count(holding)
 
     def _count(self, holding: Holding) -> None:
-        held = self._holdings_of.setdefault(holding.cluster_queue, {})
+        self._holdings_of.setdefault(holding.cluster_queue, {})[holding.uid] = holding
+        insort(self._rankings_of.setdefault(holding.cluster_queue, []), holding.ranking)
         state = self.queues.get(holding.cluster_queue)
-        if state is None:
-            held[holding.uid] = holding
-        else:
-            state.add(holding)
+        if state is not None:
             state.node.add_all(holding.usage)
 
     def release(self, uid: str) -> Holding | None:
@@ -258,26 +249,38 @@ class SchedulerState:
         holding = self.holdings.pop(uid, None)
         if holding is None:
             return None
-        state = self.queues.get(holding.cluster_queue)
-        if state is not None:
-            state.drop(uid)
+        name = holding.cluster_queue
+        del self._holdings_of[name][uid]
+        del self._rankings_of[name][bisect_left(self._rankings_of[name], holding.ranking)]
+        if (state := self.queues.get(name)) is not None:
             state.node.remove_all(holding.usage)
-        else:
-            held = self._holdings_of[holding.cluster_queue]
-            del held[uid]
-            if not held:
-                del self._holdings_of[holding.cluster_queue]
+        self._forget_if_unused(name)
         return holding
+
+    def _forget_if_unused(self, cluster_queue: str) -> None:
+        if cluster_queue not in self.queues and not self._holdings_of[cluster_queue]:
+            del self._holdings_of[cluster_queue], self._rankings_of[cluster_queue]
 
     # --- preemption ---
 
     def reserve(self, reservation: Reservation) -> None:
         """Keep quota for a preemptor until its reservation ends; replaces the one it had."""
-        self.reservations[reservation.info.uid] = reservation
+        uid = reservation.info.uid
+        known = self.reservations.get(uid)
+        self.preempted.setdefault(uid, Counter()).update(reservation.victims - (known.victims if known else set()))
+        self.reservations[uid] = reservation
 
-    def end_reservation(self, uid: str) -> None:
-        """The preemptor was admitted, refused or deleted, or it changed. Without a reservation nothing happens."""
-        self.reservations.pop(uid, None)
+    def end_reservation(self, uid: str) -> Reservation | None:
+        """The preemptor was admitted, refused or deleted, or it changed. Returns what was kept for it.
+
+        Unless it was admitted, its relatives can be tried again.
+        """
+        return self.reservations.pop(uid, None)
+
+    def forget(self, uid: str) -> Reservation | None:
+        """The Workload is finished or deleted: it preempts no more. Returns what was kept for it."""
+        self.preempted.pop(uid, None)
+        return self.end_reservation(uid)
 
     def ranked(self, queue: QueueState, *, evicted: bool, below: float) -> Iterator[Holding]:
         """The evicted or the other holdings of a priority below this one, in the order in which they are preempted.
@@ -301,17 +304,9 @@ class SchedulerState:
         if holding is None:
             return
         (self._evicting.add if evicted else self._evicting.discard)(uid)
-        self._replace(holding._replace(evicted=evicted))
-
-    def _replace(self, holding: Holding) -> None:
-        """Take a holding with the same usage."""
-        self.holdings[holding.uid] = holding
-        state = self.queues.get(holding.cluster_queue)
-        if state is not None:
-            state.drop(holding.uid)
-            state.add(holding)
-        else:
-            self._holdings_of[holding.cluster_queue][holding.uid] = holding
+        self._uncount(uid)
+        self.holdings[uid] = holding._replace(evicted=evicted)
+        self._count(self.holdings[uid])
 
 
 def _queues_around(node: QuotaNode) -> list[str]:

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_manager.scheduling.preemption import find_victims
-from queue_manager.scheduling.quota_tree import QuotaNode, compute_subtrees, link
 from tests.unit.queueing.builders import T0
+from tests.unit.queueing.builders import cohort as a_cohort
 from tests.unit.scheduling.preemption_cases import CPU, preemptor, queue, run, state, usage_of, victims
 
 OWN, RECLAIMED, BORROWING = "InClusterQueue", "InCohortReclamation", "InCohortReclaimWhileBorrowing"
@@ -174,13 +174,25 @@ def test_above_the_threshold_quota_is_still_reclaimed_without_borrowing():
 
 
 def test_a_queue_with_a_lending_limit_keeps_the_rest():
-    lender = queue(
-        "c", cohort="team", quotas={"default": {"cpu": {"nominalQuota": "4", "lendingLimit": "2"}}}
-    )
+    lender = queue("c", cohort="team", quotas={"default": {"cpu": {"nominalQuota": "4", "lendingLimit": "2"}}})
     s = state(queue("a", "2", "team", reclaim="Any"), queue("b", "0", "team"), lender)
     run(s, "loan", "b", cpu=2), run(s, "own", "c", cpu=4)
     assert victims(s, queue="a", cpu=2) == [("loan", RECLAIMED)]
     assert victims(s, queue="a", cpu=3) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "priority", "evicted", "goes"),
+    [(1, 100, False, True), (2, 100, False, False), (2, 99, False, True), (2, 100, True, True)],
+)
+def test_a_workload_reclaims_from_an_equal_or_higher_priority_twice_and_then_waits(before, priority, evicted, goes):
+    """Else policies that contradict each other could make Workloads evict each other in turn for ever."""
+    s = cohort()
+    loan = run(s, "loan", "b", cpu=4, priority=priority, evicted=evicted)
+    run(s, "own", "c", cpu=2)
+    p = preemptor(s, queue="a")
+    again = type(p)(p.info, p.queue, p.usage, p.needs, preempted={loan.uid: before})
+    assert bool(find_victims(s, again, T0)) is goes
 
 
 # --- in a tree of cohorts ----------------------------------------------------------------------------------
@@ -191,10 +203,8 @@ def halves(*more, borrowing=None):
     a = queue("a", "2", "left", reclaim="Any", borrowing=borrowing)
     left = [a, *(queue(name, "2", "left") for name in ("b", *more))]
     s = state(*left, queue("c", "2", "right"), queue("d", "2", "right"))
-    root = QuotaNode("root")
-    for name in "ac":
-        link(s.queues[name].node.root, root)
-    compute_subtrees([root])
+    for name in ("left", "right"):
+        s.set_cohort(a_cohort(name, "root"))
     return s
 
 
@@ -258,8 +268,14 @@ def random_state(quotas, running, within, reclaim, borrowing, order=1):
 
     s = state(
         *(
-            queue(f"q{i}", cohort="team", within=within, reclaim=reclaim, borrowing=borrowing if reclaim != "Never" else None,
-                  quotas={"default": {"cpu": quota(*each)}})
+            queue(
+                f"q{i}",
+                cohort="team",
+                within=within,
+                reclaim=reclaim,
+                borrowing=borrowing if reclaim != "Never" else None,
+                quotas={"default": {"cpu": quota(*each)}},
+            )
             for i, each in enumerate(quotas)
         )
     )
@@ -270,7 +286,7 @@ def random_state(quotas, running, within, reclaim, borrowing, order=1):
     return s
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(
     queues_of_a_cohort,
     running_workloads,
@@ -308,7 +324,8 @@ def test_victims_suffice_and_none_can_be_spared_and_policies_are_kept(quotas, ru
     if found:
         assert fits(found, True)
         assert any(
-            fits(found, borrowing) and not any(fits([v for v in found if v is not spared], borrowing) for spared in found)
+            fits(found, borrowing)
+            and not any(fits([v for v in found if v is not spared], borrowing) for spared in found)
             for borrowing in (True, False)
         )
     for holding, reason in found:

@@ -4,8 +4,8 @@ The search takes victims one by one until the preemptor fits. It descends from t
 with the highest dominant resource share that has candidates, down to a ClusterQueue:
 
     its own ClusterQueue     the next candidate is taken, as preemption.withinClusterQueue allows
-    another one              the next candidate is taken, if the preemptor's ClusterQueue stays within its nominal quota;
-                             else the first candidate that satisfies the strategy
+    another one              the next candidate is taken, if the preemptor's ClusterQueue stays within its nominal
+                             quota; else the first candidate that satisfies the strategy
 
 A strategy compares shares of the two children, on the way to the two ClusterQueues, of their lowest common cohort,
 with the preemptor counted:

@@ -69,15 +69,18 @@ LABELS = {
     "cohort_subtree_admitted_active_workloads": "cohort",
     "cohort_subtree_quota": "cohort flavor resource",
     "cohort_subtree_resource_reservations": "cohort flavor resource",
+    "cluster_queue_weighted_share": "cluster_queue cohort",
+    "cohort_weighted_share": "cohort",
+    "local_queue_admission_fair_sharing_usage": "cluster_queue name namespace",
     "cohort_info": "cohort parent_cohort root_cohort",
     "cluster_queue_info": "cluster_queue parent_cohort root_cohort",
 }
-"""What one finished, one evicted and one waiting Workload leave behind, with resources reported."""
+"""What one finished, one evicted and one waiting Workload leave behind, with resources reported and both kinds of fair sharing."""
 
 
 async def busy(c: Cluster) -> None:
     """a has ended, b ran and was deactivated, d was timed out, e waits."""
-    await c.queues("1", cohortName="team")
+    await c.queues("1", cohortName="team", admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"})
     await c.submit("a")
     await asyncio.sleep(10)
     await c.submit("b")
@@ -90,7 +93,11 @@ async def busy(c: Cluster) -> None:
     await asyncio.sleep(70)
 
 
-CONFIG = "metrics: {enableClusterQueueResources: true}\nwaitForPodsReady: {timeout: 60s}\n"
+CONFIG = """metrics: {enableClusterQueueResources: true}
+waitForPodsReady: {timeout: 60s}
+fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare]}
+admissionFairSharing: {usageHalfLifeTime: 1h, usageSamplingInterval: 1m}
+"""
 PODS = {"a": PodScript(0.2, 3.0), "d": HANGS}
 
 

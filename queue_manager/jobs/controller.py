@@ -231,8 +231,11 @@ class JobQueueController:
             case actions.UpdateWorkload(workload, patch, event):
                 await self._patch_workload(workload, patch)
                 self._record(job, event)
-            case actions.WriteWorkloadStatus(workload, transition, event):
-                await self._writer.write(workload, transition, event_reasons.WORKLOAD_COMPONENT)
+            case actions.WriteWorkloadStatus(workload, transition, cause, event):
+                if cause.explains:
+                    self._explain(job, workload, transition, cause)
+                    return False
+                await self._writer.write(workload, transition, event_reasons.WORKLOAD_COMPONENT, cause)
                 self._record(job, event)
             case actions.PatchJob(patch, event):
                 job = await client.patch(JOBS, meta.namespace, meta.name, patch, type=Job)
@@ -243,6 +246,16 @@ class JobQueueController:
             case actions.Nothing():
                 return False
         return True
+
+    def _explain(self, job: Job, workload: Workload, transition: Transition, cause: Cause) -> None:
+        """Queue a write for which nothing waits; if it fails, the Job is synced again."""
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, Gone):
+                self.queue.add_rate_limited(job.metadata.key)
+
+        component = event_reasons.WORKLOAD_COMPONENT
+        self._writer.explain(workload, transition, component, cause, slot=EXPLANATIONS, failed=failed)
 
     def _observe_creation(self, job: Job) -> None:
         if job.metadata.creation_timestamp is not None:

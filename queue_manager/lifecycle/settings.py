@@ -52,6 +52,7 @@ class Settings:
     resources: ResourceRules = COUNT_ALL
     retain_finished: float | None = None  # seconds
     retain_deactivated: float | None = None  # seconds
+    pending_reason_period: float = 30.0  # seconds; the longest that numbers in a pending reason stay out of date
 
     @property
     def timestamp(self) -> Timestamp:
@@ -103,6 +104,7 @@ def settings_of(config: KueueConfig) -> Settings:
         resources=_resource_rules(config.resources),
         retain_finished=_seconds(kept.after_finished),
         retain_deactivated=_seconds(kept.after_deactivated_by_kueue),
+        pending_reason_period=config.pending_reason_period.total_seconds(),
     )
 
 

@@ -130,6 +130,12 @@ def pods_ready(draft: Draft, ready: bool) -> None:
         draft.set(condition_types.PODS_READY, "False", reasons.WAIT_FOR_START, messages.WAIT_FOR_START_MESSAGE)
 
 
+def pods_awaited(draft: Draft) -> None:
+    """Set PodsReady=False for a Workload without admission: its pods are still to come."""
+    if not draft.is_true(condition_types.ADMITTED) and not draft.is_true(condition_types.FINISHED):
+        pods_ready(draft, ready=False)
+
+
 # --- eviction and release ----------------------------------------------------------------------------------
 
 

@@ -15,7 +15,8 @@ from enum import Enum
 from queue_manager.api import messages, reasons
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode, assign
 from queue_manager.scheduling.partial_admission import largest_fit
-from queue_manager.scheduling.quota_state import QueueState, SchedulerState
+from queue_manager.scheduling.preemption import Victim
+from queue_manager.scheduling.quota_state import QueueState, Reservation, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
 from queue_manager.scheduling.workload_info import Info
 
@@ -27,6 +28,7 @@ class Retry(Enum):
     CHANGE = "change"  # when quota is freed or raised; applies to every Workload of the shape
     NAMESPACE = "namespace"  # when the namespace's labels or the selector change; does not block StrictFIFO
     EDIT = "edit"  # when the Workload or its queue changes
+    PREEMPTION = "preemption"  # when quota is released; applies to this Workload only
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,29 @@ class Refuse:
     retry: Retry
 
 
-Outcome = Admit | Refuse
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """The Workload fits as soon as its victims have released their quota.
+
+    The caller evicts those that are not evicted yet, keeps the `reservation` and writes reason and message into the
+    QuotaReserved condition. The Workload is tried again when quota is released.
+    """
+
+    info: Info
+    cluster_queue: str
+    assignment: Assignment
+    victims: tuple[Victim, ...]
+    reason: str
+    message: str
+
+    @property
+    def reservation(self) -> Reservation:
+        """The quota to keep for this Workload: `SchedulerState.reserve`."""
+        victims = frozenset(victim.holding.uid for victim in self.victims)
+        return Reservation(self.info, self.cluster_queue, self.assignment.usage, self.assignment.borrow, victims)
+
+
+Outcome = Admit | Preempt | Refuse
 
 
 def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: datetime) -> list[Outcome]:

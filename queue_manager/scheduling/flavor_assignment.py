@@ -25,8 +25,10 @@ class Mode(IntEnum):
     """How well a flavor fits, from worst to best."""
 
     NO_FIT = 0
-    NO_CANDIDATES = 1  # would fit after preemption, which is not implemented
-    FIT = 2
+    NO_CANDIDATES = 1  # would fit after preemption, but no sufficient victims exist
+    PREEMPT = 2  # fits after preemption, also in the own ClusterQueue
+    RECLAIM = 3  # fits after preemption in other ClusterQueues only
+    FIT = 4
 
 
 # Reasons of a flavor that does not fit, from mild to severe.

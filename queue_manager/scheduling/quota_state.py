@@ -50,6 +50,19 @@ class Holding(NamedTuple):
     evicted: bool = False  # its Job is being stopped, and then the quota is free
 
 
+class Reservation(NamedTuple):
+    """The quota that is kept for a Workload while its victims are being stopped.
+
+    `borrow` is the height of the lowest subtree whose quota holds the Workload (`QuotaNode.borrow_level`).
+    """
+
+    info: Info
+    cluster_queue: str
+    usage: Usage
+    borrow: int
+    victims: frozenset[str]  # uids
+
+
 @dataclass(slots=True)
 class QueueState:
     """A ClusterQueue with its node in the quota tree."""
@@ -74,6 +87,8 @@ class SchedulerState:
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels
         self.checks: dict[str, AdmissionCheck] = {}
         self.holdings: dict[str, Holding] = {}  # by Workload uid; also in deleted ClusterQueues
+        self.reservations: dict[str, Reservation] = {}  # by uid of the preemptor
+        self._evicting: set[str] = set()  # uids whose eviction is decided, and may not be in the store yet
 
     # --- queues and flavors ---
 
@@ -168,8 +183,10 @@ class SchedulerState:
 
     def hold(self, holding: Holding) -> None:
         """Count the usage of a Workload; replaces what it held before."""
+        if holding.uid in self._evicting:
+            holding = holding._replace(evicted=True)
         if self.holdings.get(holding.uid) != holding:
-            self.release(holding.uid)
+            self._uncount(holding.uid)
             self.holdings[holding.uid] = holding
             self._count(holding)
 
@@ -181,11 +198,40 @@ class SchedulerState:
 
     def release(self, uid: str) -> Holding | None:
         """Release what a Workload holds and return it; None if it held nothing."""
+        self._evicting.discard(uid)
+        return self._uncount(uid)
+
+    def _uncount(self, uid: str) -> Holding | None:
         holding = self.holdings.pop(uid, None)
         if holding is not None and (state := self.queues.get(holding.cluster_queue)):
             del state.holdings[uid]
             state.node.remove_all(holding.usage)
         return holding
+
+    # --- preemption ---
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Keep quota for a preemptor until its reservation ends; replaces the one it had."""
+        self.reservations[reservation.info.uid] = reservation
+
+    def end_reservation(self, uid: str) -> None:
+        """The preemptor was admitted, refused or deleted, or it changed. Without a reservation nothing happens."""
+        self.reservations.pop(uid, None)
+
+    def mark_evicted(self, uid: str, *, evicted: bool = True) -> None:
+        """The eviction of this Workload is decided, before it is written; `evicted=False`: the write has failed."""
+        holding = self.holdings.get(uid)
+        if holding is None:
+            return
+        (self._evicting.add if evicted else self._evicting.discard)(uid)
+        self._replace(holding._replace(evicted=evicted))
+
+    def _replace(self, holding: Holding) -> None:
+        """Take a holding with the same usage."""
+        self.holdings[holding.uid] = holding
+        state = self.queues.get(holding.cluster_queue)
+        if state is not None:
+            state.holdings[holding.uid] = holding
 
 
 def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:

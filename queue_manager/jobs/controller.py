@@ -29,13 +29,16 @@ from queue_manager.jobs.situation import MAX_ANCESTORS, JobContext
 from queue_manager.jobs.standing import JobStanding
 from queue_manager.jobs.workload_manifest import prebuilt_name, priority_of
 from queue_manager.lifecycle import overrides
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import Event
+from queue_manager.lifecycle.transitions import Transition
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.workload_controller import BY_OWNER
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 
 WORKERS = 10
+EXPLANATIONS = "jobs"  # slot of the writer
 CREATION_LATENCY = "kueue_workload_creation_latency_seconds"
 _BY_CLASS = "workload-priority-class"  # index of Jobs and of Workloads by the WorkloadPriorityClass that each names
 _BY_NAMESPACE = "namespace"

@@ -162,6 +162,22 @@ def evict(
         draft.event("Normal", f"{reasons.EVICTED_DUE_TO}{reason}", message)
 
 
+def preempt(draft: Draft, reason: str, message: str, priorities: str) -> None:
+    """Evict a Workload because another one needs its quota. `priorities` are appended in the Event Preempted.
+
+    Without a Job nothing has to stop, and the quota is released in the same write. BEHAVIOUR.md#q43-preemption.
+    """
+    if not draft.is_true(condition_types.QUOTA_RESERVED) or draft.is_true(condition_types.EVICTED):
+        return
+    if draft.is_true(condition_types.FINISHED):
+        return
+    evict(draft, reasons.PREEMPTED, message)
+    draft.set(condition_types.PREEMPTED, "True", reason, message)
+    draft.event("Normal", reasons.PREEMPTED, f"{message}; {priorities}")
+    if not draft.original.job_uid:
+        unreserve(draft, waits_for_pods=False)
+
+
 def _count_eviction(draft: Draft, reason: str, cause: str) -> None:
     stats = draft.status.scheduling_stats or SchedulingStats()
     rows = {(e.reason or "", e.underlying_cause or ""): e.count or 0 for e in stats.evictions}

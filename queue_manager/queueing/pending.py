@@ -8,7 +8,8 @@ and 100 000 equal Workloads cost as much as one. Each Workload is in one of thes
     active    in the heap of its shape, which is not parked          counts as active
     parked    in the heap of its shape, which is parked              counts as inadmissible
     delayed   alone: in backoff, or its LocalQueue is on hold        counts as inadmissible
-    refused   alone: namespace not selected, or invalid              counts as inadmissible
+    refused   alone: namespace not selected, invalid, or its victims counts as inadmissible
+              are being stopped
 
 StrictFIFO never parks: its first Workload blocks all others until something changes or another one becomes first. Only
 delayed and refused Workloads are passed over. Removal is lazy: a heap entry is dead once its Workload is gone or has
@@ -227,7 +228,8 @@ class PendingWorkloads:
         if info is None or not self._in_shape(key) or retry is Retry.NEXT_CYCLE:
             return
         passed = never and self.pass_by and self.strategy == STRICT_FIFO
-        if passed or retry is Retry.NAMESPACE or (retry is Retry.EDIT and self.strategy != STRICT_FIFO):
+        alone = retry in (Retry.EDIT, Retry.PREEMPTION) and self.strategy != STRICT_FIFO
+        if passed or alone or retry is Retry.NAMESPACE:
             self.remove(key)
             self._where[key] = info
             self._refused[key] = None

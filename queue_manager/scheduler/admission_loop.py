@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from queue_manager.api import event_reasons, messages, policies, reasons
 from queue_manager.api.resources import WORKLOADS
 from queue_manager.api.types import Workload
+from queue_manager.api.workload_names import job_name
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle import admission_checks, transitions
@@ -165,7 +166,7 @@ class Scheduler:
         if not self._quota_cache.is_active(decision.cluster_queue) or self._quota_cache.queues.is_stopped(newest.queue):
             return
         if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decision.info):
-            if self._settings.pods_ready is not None and draft.original.job_uid:
+            if self._settings.pods_ready is not None and _was_made_for_job(draft.original):
                 transitions.pods_awaited(draft)
             transitions.reserve(draft, decision.cluster_queue, decision.assignment)
             flavors = {flavor for pod_set in decision.assignment.pod_sets for flavor in pod_set.flavors.values()}
@@ -206,6 +207,11 @@ class Scheduler:
 def _wait_for_pods(draft: Draft) -> None:
     if waits(draft.workload):
         transitions.block(draft, reasons.WAITING_FOR_PODS_READY, messages.WAITING_FOR_PODS_READY_MESSAGE)
+
+
+def _was_made_for_job(workload: Workload) -> bool:
+    """Whether pods will come. A Workload that its user made may turn out to match no Job."""
+    return bool(job_name(workload.metadata.name, workload.job_uid))
 
 
 def _same(a: Info, b: Info) -> bool:

@@ -8,6 +8,8 @@ from queue_manager.api import reasons
 PENDING_EVALUATION_MESSAGE = "Workload is pending evaluation in the scheduling queue"
 EQUIVALENT_MESSAGE = "Bypassed scheduling evaluation because an equivalent workload recently failed"
 NO_LONGER_FITS_MESSAGE = "Workload no longer fits after processing another workload"
+OVERLAPPING_TARGETS_MESSAGE = "Workload has overlapping preemption targets with another workload"
+WILL_FIT_MESSAGE = f"{OVERLAPPING_TARGETS_MESSAGE}, but will fit after these preemptions complete"
 WAITING_FOR_PODS_READY_MESSAGE = "waiting for all admitted workloads to be in PodsReady condition"
 NAMESPACE_MISMATCH_MESSAGE = "workload namespace doesn't match ClusterQueue selector"
 GATE_CLEARED_MESSAGE = "AdmissionGatedBy cleared, waiting for quota reservation"
@@ -73,6 +75,11 @@ def insufficient_capacity(resource: str, flavor: str, previous: str, current: st
         f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
         f"({previous}) + current podset request ({current}) > maximum capacity ({maximum})"
     )
+
+
+def pending_preemption(message: str, victims: int) -> str:
+    """WaitingForPreemptedWorkloads. `message` is why the Workload does not fit with its victims."""
+    return f"{message}. Pending the preemption of {victims} workload(s)"
 
 
 def pods_ready_timeout(workload: str) -> str:

@@ -5,11 +5,14 @@ with the same requests. So there is one heap per *shape* (requests, priority, na
 their first member. A refusal parks a whole shape in O(1), a change of quota releases the parked shapes in O(shapes),
 and 100 000 equal Workloads cost as much as one. Each Workload is in one of these places:
 
-    active    in the heap of its shape, which is not parked          counts as active
-    parked    in the heap of its shape, which is parked              counts as inadmissible
-    delayed   alone: in backoff, or its LocalQueue is on hold        counts as inadmissible
-    refused   alone: namespace not selected, invalid, or its victims counts as inadmissible
-              are being stopped
+    active       in the heap of its shape, which is not parked          counts as active
+    parked       in the heap of its shape, which is parked              counts as inadmissible
+    delayed      alone: in backoff, or its LocalQueue is on hold        counts as inadmissible
+    refused      alone: namespace not selected, or invalid              counts as inadmissible
+    preempting   alone: its victims are being stopped                   counts as active
+
+A preempting Workload is tried again after the next change, and before all others of its priority: quota is kept for
+it. Equal Workloads have no claim to that quota, so its shape is not parked.
 
 StrictFIFO never parks: its first Workload blocks all others until something changes or another one becomes first. Only
 delayed and refused Workloads are passed over. Removal is lazy: a heap entry is dead once its Workload is gone or has
@@ -87,6 +90,8 @@ class PendingWorkloads:
         self._delayed: dict[Key, bool] = {}  # True: on hold until put again; False: in backoff
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
         self._refused: dict[Key, None] = {}
+        self._preempting: dict[Key, bool] = {}  # True: to be tried
+        self.preempts_newer = False  # withinClusterQueue: an earlier one of equal Workloads may have more victims
         self._parked = 0
         self._blocked: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
@@ -125,12 +130,12 @@ class PendingWorkloads:
 
     def is_inadmissible(self, key: Key) -> bool:
         """Whether this Workload waits for a change (parked, delayed or refused)."""
-        return key in self._where and (
-            not self._in_shape(key) or self._shapes[self._where[key].shape].parked is not None
-        )
+        if key not in self._where or key in self._preempting:
+            return False
+        return not self._in_shape(key) or self._shapes[self._where[key].shape].parked is not None
 
     def _in_shape(self, key: Key) -> bool:
-        return key not in self._delayed and key not in self._refused
+        return key not in self._delayed and key not in self._refused and key not in self._preempting
 
     def in_order(self) -> Iterator[Info]:
         """All Workloads by rank, delayed and refused ones included. O(n log n)."""
@@ -147,7 +152,9 @@ class PendingWorkloads:
         else:
             self.remove(info.key)
             self._where[info.key] = info
-            if not delayed:
+            if not delayed and info.preempting and self.strategy != STRICT_FIFO:
+                self._preempting[info.key] = True
+            elif not delayed:
                 self._enter(info)
             elif info.requeue_at is not None:
                 heapq.heappush(self._backoff_ends, (info.requeue_at, info.key))
@@ -177,6 +184,7 @@ class PendingWorkloads:
                 self._release(shape)
         self._delayed.pop(key, None)
         self._refused.pop(key, None)
+        self._preempting.pop(key, None)
         return info
 
     def _enter(self, info: Info) -> None:
@@ -186,6 +194,8 @@ class PendingWorkloads:
         shape.push(info)
         if shape.parked is not None:
             self._parked += 1
+            if self.preempts_newer and shape.first() is info:
+                self._release(shape)
         elif shape.first() is info:  # else the entry of the shape's first member stands
             heapq.heappush(self._shape_heads, (info.rank, info.shape))
 
@@ -205,6 +215,9 @@ class PendingWorkloads:
     def head(self) -> Info | None:
         """The Workload to try next; it stays pending. None if nothing can be admitted without a change."""
         first = self._first()
+        returning = min((self._where[key] for key, ready in self._preempting.items() if ready), key=_rank, default=None)
+        if returning is not None and (first is None or first.priority <= returning.priority):
+            return returning
         return None if first is None or first.key == self._blocked else first
 
     def _first(self) -> Info | None:
@@ -225,17 +238,22 @@ class PendingWorkloads:
         `never`: it cannot fit unless quota or flavors change.
         """
         info = self._where.get(key)
-        if info is None or not self._in_shape(key) or retry is Retry.NEXT_CYCLE:
+        if info is None or key in self._delayed or key in self._refused or retry is Retry.NEXT_CYCLE:
             return
         passed = never and self.pass_by and self.strategy == STRICT_FIFO
-        alone = retry in (Retry.EDIT, Retry.PREEMPTION) and self.strategy != STRICT_FIFO
-        if passed or alone or retry is Retry.NAMESPACE:
+        if passed or retry is Retry.NAMESPACE or (retry is Retry.EDIT and self.strategy != STRICT_FIFO):
             self.remove(key)
             self._where[key] = info
             self._refused[key] = None
         elif self.strategy == STRICT_FIFO:
             self._blocked, self.never = key, why if never else None
+        elif retry is Retry.PREEMPTION:
+            self.remove(key)
+            self._where[key] = info
+            self._preempting[key] = False
         else:
+            if self._preempting.pop(key, None) is not None:
+                self._enter(info)
             shape = self._shapes[info.shape]
             if shape.parked is None:
                 self._parked += len(shape.live)
@@ -257,8 +275,9 @@ class PendingWorkloads:
 
         Kueue: QueueInadmissibleWorkloads (pkg/cache/queue).
         """
-        woken = self._blocked is not None
+        woken = self._blocked is not None or not all(self._preempting.values())
         self._unblock()
+        self._preempting = dict.fromkeys(self._preempting, True)
         for shape in self._shapes.values():
             if shape.parked is not None:
                 self._release(shape)
@@ -272,7 +291,14 @@ class PendingWorkloads:
         """Take a changed queueing strategy; a change releases what was refused under the old one."""
         if (strategy, pass_by) != (self.strategy, self.pass_by):
             self.strategy, self.pass_by = strategy, pass_by
+            preempting, self._preempting = self._preempting, {}
+            for key in preempting:
+                self._enter(self._where[key])
             self.requeue_inadmissible(now)
+
+
+def _rank(info: Info) -> Rank:
+    return info.rank
 
 
 def _same_chances(old: Info, new: Info) -> bool:

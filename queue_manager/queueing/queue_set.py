@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from job_controller.model import Key
-from queue_manager.api import keys
+from queue_manager.api import keys, policies
 from queue_manager.api.types import ClusterQueue, LocalQueue, stops
 from queue_manager.queueing.pending import PendingReason, PendingWorkloads
-from queue_manager.scheduling.cycle import Refuse
+from queue_manager.scheduling.cycle import Preempt, Refuse
 from queue_manager.scheduling.workload_info import Info
 
 
@@ -100,10 +100,13 @@ class Queues:
         name = queue.metadata.name
         known = self.cluster_queues.get(name)
         pass_by = queue.metadata.annotations.get(keys.PASS_BY) == "true"
+        preempts_newer = queue.spec.preemption.within_cluster_queue == policies.LOWER_OR_NEWER_EQUAL
         if known is not None:
+            known.preempts_newer = preempts_newer
             known.set_strategy(queue.spec.queueing_strategy, now, pass_by=pass_by)
             return
-        self.cluster_queues[name] = PendingWorkloads(queue.spec.queueing_strategy, pass_by=pass_by)
+        added = self.cluster_queues[name] = PendingWorkloads(queue.spec.queueing_strategy, pass_by=pass_by)
+        added.preempts_newer = preempts_newer
         for key in self.local_queues_of(name):
             for info in self._members.get(key, {}).values():
                 self._enqueue(info, now)
@@ -127,8 +130,8 @@ class Queues:
         found = ((name, p.head()) for name, p in self.cluster_queues.items() if is_active(name))
         return [(name, head) for name, head in found if head is not None]
 
-    def refused(self, refusal: Refuse, *, never: bool = False) -> None:
-        """Record the scheduler's refusal of a head. `never`: it cannot fit unless quota or flavors change."""
+    def refused(self, refusal: Refuse | Preempt, *, never: bool = False) -> None:
+        """Record that the scheduler did not admit a head, or not yet. `never`: it cannot fit unless quota or flavors change."""
         pending = self.cluster_queues.get(refusal.cluster_queue)
         if pending is not None:
             why = PendingReason(refusal.reason, refusal.message)

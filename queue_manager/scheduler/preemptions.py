@@ -27,7 +27,7 @@ from queue_manager.scheduler.pending_reasons import PendingReasons
 from queue_manager.scheduler.quota_cache import QuotaCache, waits
 from queue_manager.scheduler.rejections import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
-from queue_manager.scheduling.cycle import Preempt, Refuse, Retry
+from queue_manager.scheduling.cycle import Preempt
 from queue_manager.scheduling.preemption import Victim
 from queue_manager.scheduling.quota_state import SchedulerState
 
@@ -64,10 +64,7 @@ class Preemptions:
         """Assume the evictions, keep the quota for the preemptor, and start the writes."""
         state = self._quota_cache.state
         state.reserve(decision.reservation)
-        info = decision.info
-        self._quota_cache.queues.refused(
-            Refuse(info, decision.cluster_queue, decision.reason, decision.message, Retry.PREEMPTION)
-        )
+        self._quota_cache.queues.refused(decision)
         running = [v for v in decision.victims if not v.holding.evicted]
         for victim in running:
             state.mark_evicted(victim.holding.uid)

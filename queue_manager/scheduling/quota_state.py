@@ -7,6 +7,7 @@ numbers.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,6 +34,10 @@ from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode
 from queue_manager.scheduling.workload_info import EPOCH, PODS, Info, PodSetInfo
 
 
+# Candidates for preemption, the first one first: evicted, lower priority, later reservation, uid.
+Ranking = tuple[bool, int, int, str]
+
+
 class Holding(NamedTuple):
     """The quota that one Workload holds."""
 
@@ -48,6 +53,11 @@ class Holding(NamedTuple):
     queued_at: datetime = EPOCH  # the time by which the Workload was ordered in its queue
     reserved_at: datetime = EPOCH  # when quota was reserved
     evicted: bool = False  # its Job is being stopped, and then the quota is free
+
+    @property
+    def ranking(self) -> Ranking:
+        """Its place among the candidates for preemption in its ClusterQueue."""
+        return not self.evicted, self.priority, -int(self.reserved_at.timestamp()), self.uid
 
 
 class Reservation(NamedTuple):
@@ -65,16 +75,26 @@ class Reservation(NamedTuple):
 
 @dataclass(slots=True)
 class QueueState:
-    """A ClusterQueue with its node in the quota tree."""
+    """A ClusterQueue with its node in the quota tree. `add` and `drop` change the holdings, not the usage."""
 
     queue: ClusterQueue
     node: QuotaNode
     holdings: dict[str, Holding] = field(default_factory=dict)
+    ranking: list[Ranking] = field(default_factory=list)  # of the holdings, sorted
 
     @property
     def name(self) -> str:
         """The name of the ClusterQueue."""
         return self.queue.metadata.name
+
+    def add(self, holding: Holding) -> None:
+        """Take a holding that is not known."""
+        self.holdings[holding.uid] = holding
+        insort(self.ranking, holding.ranking)
+
+    def drop(self, uid: str) -> None:
+        """Remove a known holding."""
+        del self.ranking[bisect_left(self.ranking, self.holdings.pop(uid).ranking)]
 
 
 class SchedulerState:
@@ -82,6 +102,7 @@ class SchedulerState:
 
     def __init__(self, *, ignore_undeclared: bool = False) -> None:
         self.ignore_undeclared = ignore_undeclared  # resources without quota do not count
+        self.fair_sharing: tuple[str, ...] = ()  # preemption strategies of fair sharing; (): it is off
         self.queues: dict[str, QueueState] = {}
         self.flavors: dict[str, ResourceFlavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels
@@ -193,7 +214,7 @@ class SchedulerState:
     def _count(self, holding: Holding) -> None:
         state = self.queues.get(holding.cluster_queue)
         if state is not None:
-            state.holdings[holding.uid] = holding
+            state.add(holding)
             state.node.add_all(holding.usage)
 
     def release(self, uid: str) -> Holding | None:
@@ -204,7 +225,7 @@ class SchedulerState:
     def _uncount(self, uid: str) -> Holding | None:
         holding = self.holdings.pop(uid, None)
         if holding is not None and (state := self.queues.get(holding.cluster_queue)):
-            del state.holdings[uid]
+            state.drop(uid)
             state.node.remove_all(holding.usage)
         return holding
 
@@ -231,7 +252,8 @@ class SchedulerState:
         self.holdings[holding.uid] = holding
         state = self.queues.get(holding.cluster_queue)
         if state is not None:
-            state.holdings[holding.uid] = holding
+            state.drop(holding.uid)
+            state.add(holding)
 
 
 def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:

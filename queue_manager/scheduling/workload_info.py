@@ -67,6 +67,7 @@ class Info(msgspec.Struct, frozen=True, eq=False):
     requeue_at: datetime | None = None
     held: bool = False  # not eligible before a write of the life cycle
     error: str = ""  # why its spec can never be admitted
+    preempting: bool = False  # its status says that it waits for its victims
 
     @property
     def requests(self) -> dict[str, Amounts]:
@@ -116,6 +117,7 @@ def info(
         requeue_at=requeue.requeue_at if requeue else None,
         held=_held(workload),
         error=error,
+        preempting=_preempting(workload),
     )
 
 
@@ -143,6 +145,11 @@ def _held(workload: Workload) -> bool:
     """
     requeued = workload.condition(condition_types.REQUEUED)
     return requeued is not None and requeued.status == "False" and requeued.reason.startswith(reasons.DEACTIVATED)
+
+
+def _preempting(workload: Workload) -> bool:
+    reserved = workload.condition(condition_types.QUOTA_RESERVED)
+    return reserved is not None and not reserved.is_true and reserved.reason == reasons.WAITING_FOR_PREEMPTED
 
 
 def _rank(workload: Workload, queued_at: datetime) -> Rank:

@@ -89,8 +89,8 @@ class PendingReasons:
         if outdated is not None:
             outdated.timer.cancel()
 
-    def report(self, info: Info, transition: Transition) -> None:
-        """`transition` writes why the Workload stays pending, as of now."""
+    def report(self, info: Info, transition: Transition, cause: Cause = Cause.REASON) -> None:
+        """`transition` writes why the Workload stays pending, as of now. `cause` is that of a changed reason."""
         workload = self._workloads.by_uid(info.uid)
         if workload is None or info.uid in self._retry_timers:
             return
@@ -101,7 +101,7 @@ class PendingReasons:
             self._writer.withdraw(info.key, SLOT)
         elif self._period <= 0 or _reason(draft.workload) != _reason(workload):
             self._forget_outdated(info.uid)
-            self._write(info, transition, Cause.REASON)
+            self._write(info, transition, cause)
         else:
             self._write_later(info, transition)
 

@@ -81,7 +81,8 @@ class Preemptions:
             if waits(draft.workload) and info.uid in self._quota_cache.state.reservations:
                 transitions.refuse(draft, decision.reason, decision.message, info.requests)
 
-        self._reasons.report(info, wait)
+        # Not an explanation only: after a restart the preemptor is tried first because of this reason.
+        self._reasons.report(info, wait, Cause.PREEMPTION)
 
     async def _evict(self, decision: Preempt, victim: Victim) -> None:
         holding = victim.holding

@@ -16,7 +16,6 @@ from job_controller import quantities
 from job_controller.json_tree import Json
 from queue_manager.api import keys
 
-NO_PREEMPTION = "Sluice does not preempt yet, a Workload waits until quota is free"
 NO_FAIR_SHARING = "Sluice does not share quota by weight yet, priority and time decide"
 NO_USAGE_ORDER = "Sluice does not order LocalQueues by past usage yet"
 NO_CONCURRENCY = "Sluice does not try several flavors at the same time yet, they are tried in their order"
@@ -61,10 +60,6 @@ def _other_than(default: str, *path: str) -> Callable[[Json], bool]:
     return lambda obj: _at(obj, *path) not in (None, "", default)
 
 
-def _any_of(*predicates: Callable[[Json], bool]) -> Callable[[Json], bool]:
-    return lambda obj: any(predicate(obj) for predicate in predicates)
-
-
 def _is_weighted(obj: Json) -> bool:
     """Whether spec.fairSharing has a weight other than the default, 1."""
     weight = _at(obj, "spec", "fairSharing", "weight")
@@ -94,31 +89,10 @@ def _at(obj: Json, *path: str) -> Any:
     return obj
 
 
-_PREEMPTION = ("spec", "preemption")
-_FUNGIBILITY = ("spec", "flavorFungibility")
 _TEMPLATE_ANNOTATIONS = ("spec", "template", "metadata", "annotations")
 
 ROWS: Mapping[str, tuple[Row, ...]] = {
     "clusterqueues.kueue.x-k8s.io": (
-        Row(
-            "spec.preemption",
-            _any_of(
-                _other_than("Never", *_PREEMPTION, "withinClusterQueue"),
-                _other_than("Never", *_PREEMPTION, "reclaimWithinCohort"),
-                _other_than("Never", *_PREEMPTION, "borrowWithinCohort", "policy"),
-            ),
-            NO_PREEMPTION,
-        ),
-        Row(
-            "spec.flavorFungibility.whenCanPreempt",
-            _other_than("TryNextFlavor", *_FUNGIBILITY, "whenCanPreempt"),
-            NO_PREEMPTION,
-        ),
-        Row(
-            "spec.flavorFungibility.preference",
-            _other_than("BorrowingOverPreemption", *_FUNGIBILITY, "preference"),
-            NO_PREEMPTION,
-        ),
         Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),
         Row(
             "spec.admissionScope",

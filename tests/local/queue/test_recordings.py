@@ -15,7 +15,7 @@ from tests.local.queue.replay import TRACES, differences, load
 
 WAITING_FOR_COHORTS = ("x11", "x12")
 BETTER = (
-    *("d01", "d07", "d11", "e01", "f05", "g02", "g16", "i13", "i14", "i15", "m01", "m02", "m05", "m07"),
+    *("d01", "d07", "d11", "e01", "f05", "g02", "g16", "h08", "i13", "i14", "i15", "m01", "m02", "m05", "m07"),
     *("x02", "x08", "x09", "x13", "x22", "x25", "x26", "x23", "x27"),
 )
 FASTER = ("c04", "c05", "c06", "c07")

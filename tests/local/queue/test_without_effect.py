@@ -14,9 +14,9 @@ from queue_manager.engine.transport import MERGE_PATCH, Request
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
 from tests.local.queue.places import Place, rest, run
 
-PREEMPTION = {"withinClusterQueue": "LowerPriority"}
-NEVER = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never", "borrowWithinCohort": {"policy": "Never"}}
-PREEMPTION_TEXT = f"spec.preemption: has no effect: {table.NO_PREEMPTION}"
+USAGE = {"admissionMode": "UsageBasedAdmissionFairSharing"}
+NO_USAGE = {"admissionMode": "NoAdmissionFairSharing"}
+USAGE_TEXT = f"spec.admissionScope: has no effect: {table.NO_USAGE_ORDER}"
 WEIGHT_TEXT = f"spec.fairSharing: has no effect: {table.NO_FAIR_SHARING}"
 RACK = {"kueue.x-k8s.io/podset-required-topology": "rack"}
 GROUP = {
@@ -58,17 +58,17 @@ async def patch(c: Cluster, spec: Mapping[str, Any]) -> None:
 def test_a_cluster_queue_names_them_in_an_event_for_each_generation_and_a_condition(place: Place) -> None:
     async def story() -> None:
         async with cluster() as c:
-            await c.queues("1", preemption=PREEMPTION)
-            await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", PREEMPTION_TEXT))
+            await c.queues("1", admissionScope=USAGE)
+            await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", USAGE_TEXT))
             await c.submit("a")  # what changes is the status
             await c.until(c.running, ["a"])
             await rest(60)
-            assert await told(c) == [("ClusterQueue", "cq", PREEMPTION_TEXT)]
+            assert await told(c) == [("ClusterQueue", "cq", USAGE_TEXT)]
             await patch(c, {"fairSharing": {"weight": 2}})
-            both = f"{PREEMPTION_TEXT}; {WEIGHT_TEXT}"
+            both = f"{WEIGHT_TEXT}; {USAGE_TEXT}"
             await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", both))
-            await c.until(lambda: told(c), [("ClusterQueue", "cq", PREEMPTION_TEXT), ("ClusterQueue", "cq", both)])
-            await patch(c, {"fairSharing": None, "preemption": NEVER})
+            await c.until(lambda: told(c), [("ClusterQueue", "cq", USAGE_TEXT), ("ClusterQueue", "cq", both)])
+            await patch(c, {"fairSharing": None, "admissionScope": NO_USAGE})
             await c.until(lambda: unsupported(c), None)
             assert len(await told(c)) == 2
 
@@ -102,8 +102,8 @@ def test_cohorts_flavors_jobs_and_pods_name_them_in_one_event_each(place: Place)
 @pytest.mark.parametrize(
     ("resource", "body", "says"),
     [
-        (CLUSTER_QUEUES, {"spec": {"preemption": PREEMPTION}}, PREEMPTION_TEXT),
-        (CLUSTER_QUEUES, {"spec": {"preemption": NEVER, "fairSharing": {"weight": 1}}}, ""),
+        (CLUSTER_QUEUES, {"spec": {"admissionScope": USAGE}}, USAGE_TEXT),
+        (CLUSTER_QUEUES, {"spec": {"admissionScope": NO_USAGE, "fairSharing": {"weight": 1}}}, ""),
         (CLUSTER_QUEUES, {"spec": {}}, ""),
         (COHORTS, {"spec": {"parentName": "up"}}, f"spec.parentName: has no effect: {table.NO_COHORT_TREE}"),
         (
@@ -129,7 +129,7 @@ def test_the_embedded_server_warns_at_creation(resource: Resource, body: dict[st
 def test_the_embedded_server_warns_of_what_an_update_adds_and_not_of_what_was_there() -> None:
     async def story() -> None:
         async with cluster() as c:
-            await c.queues("1", preemption=PREEMPTION)
+            await c.queues("1", admissionScope=USAGE)
             path = CLUSTER_QUEUES.path("", "cq")
             assert await warning(c, "PATCH", path, {"spec": {"fairSharing": {"weight": 3}}}) == WEIGHT_TEXT
             assert await warning(c, "PATCH", path, {"spec": {"stopPolicy": "Hold"}}) == ""

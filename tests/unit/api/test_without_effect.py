@@ -23,26 +23,6 @@ def job(of_pods: dict[str, str], **meta: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("resource", "obj", "path", "why"),
     [
-        (CLUSTER_QUEUES, {"preemption": {"withinClusterQueue": "LowerPriority"}}, "spec.preemption", "NO_PREEMPTION"),
-        (CLUSTER_QUEUES, {"preemption": {"reclaimWithinCohort": "Any"}}, "spec.preemption", "NO_PREEMPTION"),
-        (
-            CLUSTER_QUEUES,
-            {"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}},
-            "spec.preemption",
-            "NO_PREEMPTION",
-        ),
-        (
-            CLUSTER_QUEUES,
-            {"flavorFungibility": {"whenCanPreempt": "MayStopSearch"}},
-            "spec.flavorFungibility.whenCanPreempt",
-            "NO_PREEMPTION",
-        ),
-        (
-            CLUSTER_QUEUES,
-            {"flavorFungibility": {"preference": "PreemptionOverBorrowing"}},
-            "spec.flavorFungibility.preference",
-            "NO_PREEMPTION",
-        ),
         (CLUSTER_QUEUES, {"fairSharing": {"weight": "500m"}}, "spec.fairSharing", "NO_FAIR_SHARING"),
         (
             CLUSTER_QUEUES,
@@ -72,20 +52,10 @@ def test_a_field_of_a_spec_without_effect_is_named(resource: str, obj: Any, path
     ("resource", "spec"),
     [
         (CLUSTER_QUEUES, {}),
-        (CLUSTER_QUEUES, {"preemption": None, "fairSharing": None, "flavorFungibility": None}),
+        (CLUSTER_QUEUES, {"fairSharing": None}),
         (
             CLUSTER_QUEUES,
             {
-                "preemption": {
-                    "withinClusterQueue": "Never",
-                    "reclaimWithinCohort": "Never",
-                    "borrowWithinCohort": {"policy": "Never"},
-                },
-                "flavorFungibility": {
-                    "whenCanBorrow": "TryNextFlavor",
-                    "whenCanPreempt": "TryNextFlavor",
-                    "preference": "BorrowingOverPreemption",
-                },
                 "fairSharing": {"weight": "1"},
                 "admissionScope": {"admissionMode": "NoAdmissionFairSharing"},
             },

@@ -88,7 +88,8 @@ class _Judgement:
     def _preemptor(self, usage: Usage) -> Preemptor:
         node = self.queue.node
         needs = frozenset(fr for fr, amount in usage.items() if amount > node.available(fr))
-        return Preemptor(self.info, self.queue, usage, needs, self.planned.victims.keys())
+        preempted = self.state.preempted.get(self.info.uid, {})
+        return Preemptor(self.info, self.queue, usage, needs, self.planned.victims.keys(), preempted)
 
     # --- Room ---
 

@@ -15,6 +15,11 @@ The order is total: evicted ones first; then entitled, other, own ClusterQueue; 
 (whole seconds), uid. Workloads are removed in this order until the preemptor fits, and those without which it fits too
 are put back, the last removed first. So no victim can be spared. The tree is the same afterwards.
 
+A preemptor may reclaim from higher priorities (Any), and may be preempted by the same or by third ones. So policies can
+contradict each other, and Workloads would evict each other in turn for ever (KEP-83, Guarantees). Every such circle has
+a step in which quota is reclaimed from an equal or higher priority, so one Workload does that to another one
+MOST_RECLAIMS times and then waits.
+
 Each ClusterQueue keeps its holdings sorted (`QueueState.ranking`), so a search reads little more than it removes.
 Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q43-preemption.
 """
@@ -22,9 +27,9 @@ Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q43-preemption.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from heapq import merge
@@ -38,6 +43,9 @@ from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info
 
 
+MOST_RECLAIMS = 2  # of one Workload from another one that has no lower priority
+
+
 @dataclass(frozen=True, slots=True)
 class Preemptor:
     """A pending Workload with the flavors that it would use."""
@@ -47,6 +55,7 @@ class Preemptor:
     usage: Usage  # all that it would use
     needs: frozenset[FlavorResource]  # where quota is short
     spoken_for: AbstractSet[str] = frozenset()  # uids of other preemptors' victims; the tree is without them
+    preempted: Mapping[str, int] = field(default_factory=dict)  # by uid, how often by this preemptor
 
     @property
     def node(self) -> QuotaNode:
@@ -75,8 +84,8 @@ def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: d
     """Whether a Workload is a candidate under a policy: withinClusterQueue or reclaimWithinCohort."""
     if holding.uid in preemptor.spoken_for or not _uses(holding, preemptor.needs):
         return False
-    if policy == policies.ANY:
-        return True
+    if policy == policies.ANY and holding.priority >= preemptor.info.priority:
+        return holding.evicted or preemptor.preempted.get(holding.uid, 0) < MOST_RECLAIMS
     if holding.priority == preemptor.info.priority:
         return policy == policies.LOWER_OR_NEWER_EQUAL and preemptor.info.queued_at < holding.queued_at
     return holding.priority < preemptor.info.priority

@@ -8,6 +8,7 @@ numbers.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -109,6 +110,7 @@ class SchedulerState:
         self.checks: dict[str, AdmissionCheck] = {}
         self.holdings: dict[str, Holding] = {}  # by Workload uid; also in deleted ClusterQueues
         self.reservations: dict[str, Reservation] = {}  # by uid of the preemptor
+        self.preempted: dict[str, Counter[str]] = {}  # by uid of the preemptor: how often it has preempted which uid
         self._evicting: set[str] = set()  # uids whose eviction is decided, and may not be in the store yet
 
     # --- queues and flavors ---
@@ -233,11 +235,22 @@ class SchedulerState:
 
     def reserve(self, reservation: Reservation) -> None:
         """Keep quota for a preemptor until its reservation ends; replaces the one it had."""
-        self.reservations[reservation.info.uid] = reservation
+        uid = reservation.info.uid
+        known = self.reservations.get(uid)
+        self.preempted.setdefault(uid, Counter()).update(reservation.victims - (known.victims if known else set()))
+        self.reservations[uid] = reservation
 
-    def end_reservation(self, uid: str) -> None:
-        """The preemptor was admitted, refused or deleted, or it changed. Without a reservation nothing happens."""
-        self.reservations.pop(uid, None)
+    def end_reservation(self, uid: str) -> Reservation | None:
+        """The preemptor was admitted, refused or deleted, or it changed. Returns what was kept for it.
+
+        Unless it was admitted, its relatives can be tried again.
+        """
+        return self.reservations.pop(uid, None)
+
+    def forget(self, uid: str) -> Reservation | None:
+        """The Workload is finished or deleted: it preempts no more. Returns what was kept for it."""
+        self.preempted.pop(uid, None)
+        return self.end_reservation(uid)
 
     def mark_evicted(self, uid: str, *, evicted: bool = True) -> None:
         """The eviction of this Workload is decided, before it is written; `evicted=False`: the write has failed."""

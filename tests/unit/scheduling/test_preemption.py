@@ -183,6 +183,20 @@ def test_a_queue_with_a_lending_limit_keeps_the_rest():
     assert victims(s, queue="a", cpu=3) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "priority", "evicted", "goes"),
+    [(1, 100, False, True), (2, 100, False, False), (2, 99, False, True), (2, 100, True, True)],
+)
+def test_a_workload_reclaims_from_an_equal_or_higher_priority_twice_and_then_waits(before, priority, evicted, goes):
+    """Else policies that contradict each other could make Workloads evict each other in turn for ever."""
+    s = cohort()
+    loan = run(s, "loan", "b", cpu=4, priority=priority, evicted=evicted)
+    run(s, "own", "c", cpu=2)
+    p = preemptor(s, queue="a")
+    again = type(p)(p.info, p.queue, p.usage, p.needs, preempted={loan.uid: before})
+    assert bool(find_victims(s, again, T0)) is goes
+
+
 # --- in a tree of cohorts ----------------------------------------------------------------------------------
 
 
@@ -270,7 +284,7 @@ def random_state(quotas, running, within, reclaim, borrowing, order=1):
     return s
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(
     queues_of_a_cohort,
     running_workloads,

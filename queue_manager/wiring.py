@@ -101,7 +101,7 @@ def attach_controllers(
 def attach_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager:
     """Attach all controllers of the queue to a runtime that has not started yet."""
     settings = settings_of(config)
-    writer = WorkloadWriter(runtime, runtime.cache(WORKLOADS, Workload))
+    writer = WorkloadWriter(runtime, settings, runtime.cache(WORKLOADS, Workload))
     quota_cache = QuotaCache(runtime, settings)
     scheduler = Scheduler(runtime, settings, quota_cache, writer)
     running = JobPods(runtime, "use nodes", uses_node)
@@ -115,7 +115,7 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueMana
 
     def reconfigure(new: KueueConfig) -> None:
         submission.settings = reconfigured(submission.settings, settings_of(new), runtime.clock.now())
-        for controller in (jobs, workloads, scheduler, quota_cache, queue_status):
+        for controller in (jobs, workloads, writer, scheduler, quota_cache, queue_status):
             controller.reconfigure(submission.settings)
         metrics.config = new.metrics
 

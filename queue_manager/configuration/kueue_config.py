@@ -17,6 +17,7 @@ from pydantic import Field, PrivateAttr, WithJsonSchema
 from queue_manager.configuration.fields import (
     DEFAULT_NAMESPACE,
     MINUTE,
+    SECOND,
     V1BETA1,
     V1BETA2,
     AtStart,
@@ -254,6 +255,10 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
 
     admission_fair_sharing: AdmissionFairSharing | None = None
     """Order LocalQueues by past usage. Omitted: off."""
+
+    pending_reason_period: Duration = 30 * SECOND
+    """How long the numbers in the reason of a pending Workload may be out of date; 0s writes each change at once.
+    Sluice's own field."""
 
     object_retention_policies: ObjectRetentionPolicies = Field(default_factory=ObjectRetentionPolicies)
     """When objects are deleted."""

@@ -21,11 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from job_controller.times import later
 from queue_manager.api import condition_types, event_reasons, keys, messages, policies, reasons
 from queue_manager.api.types import Workload, stops
 from queue_manager.lifecycle import admission_checks, clock_set_back, requeuing, transitions
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import (
@@ -61,7 +63,8 @@ def _orphaned(w: Workload, view: WorkloadContext, settings: Settings, now: datet
         return None
     if w.metadata.deletion_timestamp is not None:
         return _remove_finalizer(w)
-    return WriteStatus(lambda d: transitions.finish(d, reasons.OWNER_NOT_FOUND, messages.OWNER_NOT_FOUND_MESSAGE))
+    finish = partial(transitions.finish, reason=reasons.OWNER_NOT_FOUND, message=messages.OWNER_NOT_FOUND_MESSAGE)
+    return WriteStatus(finish, Cause.FINISH)
 
 
 def _finished(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
@@ -101,7 +104,7 @@ def _expire(since: datetime | None, keep: float | None, now: datetime, *, owner:
 
 def _ahead_of_the_clock(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
     """Times in the future are corrected, before the rules below count from them."""
-    return WriteStatus(clock_set_back.correct) if clock_set_back.is_ahead(w, now) else None
+    return WriteStatus(clock_set_back.correct, Cause.CLOCK) if clock_set_back.is_ahead(w, now) else None
 
 
 # --- spec.active -------------------------------------------------------------------------------------------
@@ -117,7 +120,7 @@ def _to_deactivate(w: Workload, view: WorkloadContext, settings: Settings, now: 
         return None
     announced = target.last_transition_time.isoformat() if target.last_transition_time is not None else ""
     if announced and w.metadata.annotations.get(keys.DEACTIVATED_FOR) == announced:
-        return WriteStatus(transitions.deactivate)
+        return WriteStatus(transitions.deactivate, Cause.DEACTIVATION)
     return Deactivate(announced)
 
 
@@ -128,7 +131,7 @@ def _inactive(w: Workload, view: WorkloadContext, settings: Settings, now: datet
     draft = Draft(w, now)
     transitions.deactivate(draft)
     if draft.changed:
-        return WriteStatus(transitions.deactivate)
+        return WriteStatus(transitions.deactivate, Cause.DEACTIVATION)
     stopped = _ownerless_stop(w)
     if stopped is not None:
         return stopped
@@ -152,7 +155,7 @@ def _gated(w: Workload, view: WorkloadContext, settings: Settings, now: datetime
     if gates:
         return _change_or_idle(w, now, lambda d: _gate(d, gates))
     if reserved is not None and reserved.reason == reasons.ADMISSION_GATED:
-        return WriteStatus(_open_gate)
+        return WriteStatus(_open_gate, Cause.REASON)
     return None
 
 
@@ -189,15 +192,15 @@ def _backoff(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
         return None
     draft = Draft(w, now)
     transitions.requeue(draft)
-    return WriteStatus(transitions.requeue) if draft.changed else None
+    return WriteStatus(transitions.requeue, Cause.REQUEUE) if draft.changed else None
 
 
 def _wait_for_retry(w: Workload, settings: Settings, at: datetime, now: datetime) -> Step:
     """Wait for requeueAt, or for giveUpAfter if that ends first."""
     end = requeuing.ends_instead_of_retry(w, settings)
     if end is not None:
-        return Wait(end) if now < end else WriteStatus(requeuing.give_up)
-    return Wait(at) if now < at else WriteStatus(transitions.end_backoff)
+        return Wait(end) if now < end else WriteStatus(requeuing.give_up, Cause.DEACTIVATION)
+    return Wait(at) if now < at else WriteStatus(transitions.end_backoff, Cause.REQUEUE)
 
 
 # Reasons that the scheduler writes, and replaces itself.
@@ -265,7 +268,7 @@ def _after_a_blocker(reason: str, view: WorkloadContext) -> PendingReason | None
 def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) -> Step:
     draft = Draft(w, now)
     apply(draft)
-    return WriteStatus(apply) if draft.changed else Idle()
+    return WriteStatus(apply, Cause.REASON) if draft.changed else Idle()
 
 
 # --- holding quota -----------------------------------------------------------------------------------------
@@ -274,7 +277,7 @@ def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) 
 def _ownerless_stop(w: Workload) -> Step | None:
     """An evicted Workload without a Job releases its quota at once: there is nothing to stop."""
     if not w.job_uid and w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
-        return WriteStatus(lambda d: transitions.unreserve(d, waits_for_pods=False))
+        return WriteStatus(lambda d: transitions.unreserve(d, waits_for_pods=False), Cause.RELEASE)
     return None
 
 
@@ -297,7 +300,7 @@ def _checked(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
 
     draft = Draft(w, now)
     check(draft)
-    return WriteStatus(check) if draft.changed else None
+    return WriteStatus(check, Cause.ADMISSION_CHECK) if draft.changed else None
 
 
 def _withdrawn(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
@@ -309,7 +312,7 @@ def _withdrawn(w: Workload, view: WorkloadContext, settings: Settings, now: date
     ):
         return None
     why = _unwanted(w, view)
-    return WriteStatus(lambda d: transitions.release(d, *why)) if why is not None else None
+    return WriteStatus(lambda d: transitions.release(d, *why), Cause.RELEASE) if why is not None else None
 
 
 def _unwanted(w: Workload, view: WorkloadContext) -> tuple[str, str] | None:
@@ -330,7 +333,7 @@ def _drained(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
     if not w.is_true(condition_types.ADMITTED) or view.draining is None:
         return None
     reason, message = view.draining
-    return WriteStatus(lambda d: _evict_once(d, reason, message))
+    return WriteStatus(lambda d: _evict_once(d, reason, message), Cause.EVICTION)
 
 
 def _evict_once(draft: Draft, reason: str, message: str) -> None:
@@ -345,9 +348,10 @@ def _running(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
     ready = requeuing.pods_deadline(w, settings, view.unscheduled)
     execution = execution_deadline(w)
     if ready is not None and ready.at <= now:
-        return WriteStatus(lambda d: requeuing.time_out(d, settings, view.jitter, view.unscheduled))
+        time_out = partial(requeuing.time_out, settings=settings, jitter=view.jitter, unscheduled=view.unscheduled)
+        return WriteStatus(time_out, Cause.EVICTION)
     if execution is not None and execution <= now:
-        return WriteStatus(_exceed)
+        return WriteStatus(_exceed, Cause.DEACTIVATION)
     deadlines = [ready.at] if ready is not None else []
     deadlines += [execution] if execution is not None else []
     return Wait(min(deadlines)) if deadlines else None

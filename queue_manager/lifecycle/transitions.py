@@ -130,6 +130,12 @@ def pods_ready(draft: Draft, ready: bool) -> None:
         draft.set(condition_types.PODS_READY, "False", reasons.WAIT_FOR_START, messages.WAIT_FOR_START_MESSAGE)
 
 
+def pods_awaited(draft: Draft) -> None:
+    """Set PodsReady=False for a Workload without admission: its pods are still to come."""
+    if not draft.is_true(condition_types.ADMITTED) and not draft.is_true(condition_types.FINISHED):
+        pods_ready(draft, ready=False)
+
+
 # --- eviction and release ----------------------------------------------------------------------------------
 
 
@@ -154,6 +160,22 @@ def evict(
     draft.put(admission_checks=tuple(_reset(check, draft.now) for check in draft.status.admission_checks))
     if not quiet:
         draft.event("Normal", f"{reasons.EVICTED_DUE_TO}{reason}", message)
+
+
+def preempt(draft: Draft, reason: str, message: str, priorities: str) -> None:
+    """Evict a Workload because another one needs its quota. `priorities` are appended in the Event Preempted.
+
+    Without a Job nothing has to stop, and the quota is released in the same write. BEHAVIOUR.md#q43-preemption.
+    """
+    if not draft.is_true(condition_types.QUOTA_RESERVED) or draft.is_true(condition_types.EVICTED):
+        return
+    if draft.is_true(condition_types.FINISHED):
+        return
+    evict(draft, reasons.PREEMPTED, message)
+    draft.set(condition_types.PREEMPTED, "True", reason, message)
+    draft.event("Normal", reasons.PREEMPTED, f"{message}; {priorities}")
+    if not draft.original.job_uid:
+        unreserve(draft, waits_for_pods=False)
 
 
 def _count_eviction(draft: Draft, reason: str, cause: str) -> None:

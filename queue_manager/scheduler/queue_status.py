@@ -1,13 +1,15 @@
 """The status of ClusterQueues, LocalQueues and Cohorts, and the finalizers of queues and flavors that are in use.
 
 A status is computed from the quota cache and written only when it differs. Changes of Workloads are batched for
-STATUS_BATCH_SECONDS, so that a burst of admissions costs one write per queue (Kueue: UpdatesBatchPeriod). The status of
-a Cohort is its share only, so it is written only with fair sharing. The past usage of a LocalQueue is sampled here.
+STATUS_BATCH_SECONDS, so that a burst of admissions costs one write per queue (Kueue: UpdatesBatchPeriod), and the next
+write of the same queue comes no earlier than that after the last one, whatever has changed meanwhile. The status of a
+Cohort is its share only, so it is written only with fair sharing. The past usage of a LocalQueue is sampled here.
 BEHAVIOUR.md#q30-queue-status.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import UTC
 
@@ -52,7 +54,7 @@ from queue_manager.scheduling.quota_state import Holding, QueueState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.usage_decay import Sample
 
-STATUS_BATCH_SECONDS = 1.0  # from a Workload's change to the status write
+STATUS_BATCH_SECONDS = 1.0  # from a Workload's change to the status write, and between two writes of one queue
 
 
 class QueueStatusController:
@@ -66,6 +68,7 @@ class QueueStatusController:
         self._cohorts = runtime.cache(COHORTS, Cohort)
         self._flavors = runtime.cache(RESOURCE_FLAVORS, ResourceFlavor)
         self.queue: WorkQueue[tuple[str, Key]] = WorkQueue("queue-status", metrics=runtime.metrics)
+        self._written_at: dict[tuple[str, Key], float] = {}  # loop time of the last write of a status
         runtime.cache(WORKLOADS, Workload).subscribe(self._on_workload)
         self._cluster_queues.subscribe(self._on_cluster_queue)
         self._local_queues.subscribe(self._on_local_queue)
@@ -130,6 +133,8 @@ class QueueStatusController:
             return
         if new is not None:
             self.queue.add(("cq", new.metadata.key))
+        else:
+            self._written_at.pop(("cq", queue.metadata.key), None)
         if old is None or new is None or old.spec != new.spec or old.status.conditions != new.status.conditions:
             for key in self._quota_cache.queues.local_queues_of(queue.metadata.name):
                 self.queue.add(("lq", key))
@@ -151,6 +156,8 @@ class QueueStatusController:
         if new is not None:
             self.queue.add(("lq", new.metadata.key))
         queue = new or old
+        if queue is not None and new is None:
+            self._written_at.pop(("lq", queue.metadata.key), None)
         if queue is not None and (old is None or new is None):
             self._enqueue_later("cq", Key("", queue.spec.cluster_queue))
 
@@ -178,6 +185,10 @@ class QueueStatusController:
     async def sync(self, item: tuple[str, Key]) -> None:
         """Bring the status of one queue ("cq", "lq", "co") or the finalizer of one flavor ("rf") up to date."""
         kind, key = item
+        remaining = self._written_at.get(item, float("-inf")) + STATUS_BATCH_SECONDS - asyncio.get_running_loop().time()
+        if remaining > 0:
+            self.queue.add_after(item, remaining)
+            return
         try:
             match kind:
                 case "cq":
@@ -243,6 +254,7 @@ class QueueStatusController:
         new = share_status(self._quota_cache.state, node)
         if new != cohort.status.fair_sharing:
             meta = cohort.metadata
+            self._written_at["co", key] = asyncio.get_running_loop().time()
             patch = {
                 "metadata": {"resourceVersion": meta.resource_version},
                 "status": {"fairSharing": merge_patch(cohort.status.fair_sharing, new)},
@@ -296,6 +308,8 @@ class QueueStatusController:
         if new == old:
             return
         meta = queue.metadata
+        item = "cq" if isinstance(queue, ClusterQueue) else "lq", meta.key
+        self._written_at[item] = asyncio.get_running_loop().time()
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},
             "status": _status_tree(old, new),

@@ -23,26 +23,6 @@ def job(of_pods: dict[str, str], **meta: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("resource", "obj", "path", "why"),
     [
-        (CLUSTER_QUEUES, {"preemption": {"withinClusterQueue": "LowerPriority"}}, "spec.preemption", "NO_PREEMPTION"),
-        (CLUSTER_QUEUES, {"preemption": {"reclaimWithinCohort": "Any"}}, "spec.preemption", "NO_PREEMPTION"),
-        (
-            CLUSTER_QUEUES,
-            {"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}},
-            "spec.preemption",
-            "NO_PREEMPTION",
-        ),
-        (
-            CLUSTER_QUEUES,
-            {"flavorFungibility": {"whenCanPreempt": "MayStopSearch"}},
-            "spec.flavorFungibility.whenCanPreempt",
-            "NO_PREEMPTION",
-        ),
-        (
-            CLUSTER_QUEUES,
-            {"flavorFungibility": {"preference": "PreemptionOverBorrowing"}},
-            "spec.flavorFungibility.preference",
-            "NO_PREEMPTION",
-        ),
         (
             CLUSTER_QUEUES,
             {"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}},
@@ -61,23 +41,8 @@ def test_a_field_of_a_spec_without_effect_is_named(resource: str, obj: Any, path
     ("resource", "spec"),
     [
         (CLUSTER_QUEUES, {}),
-        (CLUSTER_QUEUES, {"preemption": None, "flavorFungibility": None}),
         (CLUSTER_QUEUES, {"fairSharing": {"weight": 2}, "admissionScope": {"admissionMode": "NoAdmissionFairSharing"}}),
-        (
-            CLUSTER_QUEUES,
-            {
-                "preemption": {
-                    "withinClusterQueue": "Never",
-                    "reclaimWithinCohort": "Never",
-                    "borrowWithinCohort": {"policy": "Never"},
-                },
-                "flavorFungibility": {
-                    "whenCanBorrow": "TryNextFlavor",
-                    "whenCanPreempt": "TryNextFlavor",
-                    "preference": "BorrowingOverPreemption",
-                },
-            },
-        ),
+        (CLUSTER_QUEUES, {"preemption": {"withinClusterQueue": "LowerPriority"}}),
         (COHORTS, {"parentName": "all", "resourceGroups": [{}], "fairSharing": {"weight": 2}}),
         (FLAVORS, {"nodeLabels": {"a": "b"}}),
         ("workloads.kueue.x-k8s.io", {"podSets": []}),

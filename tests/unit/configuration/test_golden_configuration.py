@@ -80,7 +80,7 @@ def agrees(ours: Any, recorded: Any, path: str = "") -> list[str]:
 def comparable(config: KueueConfig, recorded: Json) -> Json:
     """Ours without what is only ours, or what Go's output does not show although it is in effect."""
     tree = as_tree(config)
-    del tree["jobController"]
+    del tree["jobController"], tree["pendingReasonPeriod"]
     if "waitForPodsReady" in tree:
         assert tree["waitForPodsReady"]["requeuingStrategy"].pop("backoffFormula") == "Kueue"
     assert tree["webhook"].pop("certDir").endswith(recorded["webhook"]["certDir"])

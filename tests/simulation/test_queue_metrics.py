@@ -75,7 +75,7 @@ LABELS = {
     "cohort_info": "cohort parent_cohort root_cohort",
     "cluster_queue_info": "cluster_queue parent_cohort root_cohort",
 }
-"""What one finished, one evicted and one waiting Workload leave behind, with resources reported and both kinds of fair sharing."""
+"""What one finished, one evicted and one waiting Workload leave behind, with all that can be switched on."""
 
 
 async def busy(c: Cluster) -> None:

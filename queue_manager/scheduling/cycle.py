@@ -84,7 +84,7 @@ class Preempt:
     @property
     def reservation(self) -> Reservation:
         """The quota to keep for this Workload: `SchedulerState.reserve`."""
-        victims = frozenset(victim.holding.uid for victim in self.victims)
+        victims = {victim.holding.uid: victim.reason for victim in self.victims}
         return Reservation(self.info, self.cluster_queue, self.assignment.usage, self.assignment.borrow, victims)
 
 
@@ -204,7 +204,7 @@ def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str]) -> Preempt |
         reasons.WAITING_FOR_PREEMPTED,
         messages.pending_preemption(entry.assignment.message, len(victims)),
     )
-    if not taken.isdisjoint(outcome.reservation.victims):
+    if not taken.isdisjoint(victim.holding.uid for victim in victims):
         return _lost(entry, messages.OVERLAPPING_TARGETS_MESSAGE)
     with planned.without(entry.passed):
         fits = planned.will_fit_without(entry.queue.node, entry.assignment.usage, outcome.reservation.victims)

@@ -80,7 +80,7 @@ class Reservation(NamedTuple):
     cluster_queue: str
     usage: Usage
     borrow: int
-    victims: frozenset[str]  # uids
+    victims: Mapping[str, str]  # by uid, the reason of the preemption
 
 
 @dataclass(slots=True)
@@ -267,7 +267,8 @@ class SchedulerState:
         """Keep quota for a preemptor until its reservation ends; replaces the one it had."""
         uid = reservation.info.uid
         known = self.reservations.get(uid)
-        self.preempted.setdefault(uid, Counter()).update(reservation.victims - (known.victims if known else set()))
+        new = reservation.victims.keys() - (known.victims.keys() if known else ())
+        self.preempted.setdefault(uid, Counter()).update(new)
         self.reservations[uid] = reservation
 
     def end_reservation(self, uid: str) -> Reservation | None:

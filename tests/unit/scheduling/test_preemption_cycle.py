@@ -49,7 +49,7 @@ def test_a_preemptor_says_how_many_it_waits_for(wanted, victims):
     suffix = f". Pending the preemption of {len(victims)} workload(s)"
     assert (outcome.reason, outcome.message) == (WAITS, POD_SET + missing + suffix)
     assert outcome.retry is Retry.PREEMPTION
-    assert outcome.reservation.victims == {f"uid-{name}" for name in victims}
+    assert outcome.reservation.victims == {f"uid-{name}": "InClusterQueue" for name in victims}
 
 
 def test_without_a_policy_a_higher_priority_waits():

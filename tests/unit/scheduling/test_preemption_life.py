@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
-from queue_manager.scheduling.preemption import MOST_RECLAIMS
+from queue_manager.scheduling.preemption import MOST_RECLAIMS, with_new_candidates
 from queue_manager.scheduling.quota_state import Holding
 from tests.unit.queueing.builders import T0, local_queue, pending
 from tests.unit.scheduling.preemption_cases import CPU, queue, state
@@ -51,6 +51,8 @@ class Cluster:
             self.queues.remove(info.key)
             self.state.end_reservation(info.uid)
             self.state.hold(self.holding(outcome))
+            usage = outcome.assignment.usage
+            self.queues.requeue_inadmissible(with_new_candidates(self.state, outcome.cluster_queue, usage), self.now)
             return
         self.queues.refused(outcome)
         if isinstance(outcome, Preempt):
@@ -105,8 +107,7 @@ class Cluster:
             assert each.node.usage.get(CPU, 0) == held
             assert sorted(h.ranking for h in each.holdings.values()) == each.ranking
             assert each.node.available(CPU) >= 0
-        waiting = {uid for uid in self.state.reservations}
-        assert not waiting & set(self.state.holdings)
+        assert not self.state.reservations.keys() & self.state.holdings.keys()
         for reservation in self.state.reservations.values():
             assert self.queues.get(reservation.info.key) is not None
 

@@ -124,9 +124,7 @@ def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: dat
     return outcomes
 
 
-def _entry(
-    state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime
-) -> _Entry:
+def _entry(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime) -> _Entry:
     passed = planned.passed_by(info, queue)
     with planned.without(passed):
         return _Entry(info, queue, nominate(state, planned, queue, info, now), passed)

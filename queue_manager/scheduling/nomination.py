@@ -21,6 +21,8 @@ from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.workload_info import Info
 
+NOBODY: dict[str, int] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
@@ -36,9 +38,7 @@ class Nomination:
         return self.assignment.mode is Mode.FIT
 
 
-def nominate(
-    state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime
-) -> Nomination:
+def nominate(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime) -> Nomination:
     """Flavors for all pods, or with partial admission for as many as fit; with the mode that holds for all together."""
 
     def attempt(some: Info) -> Nomination | None:
@@ -88,8 +88,8 @@ class _Judgement:
     def _preemptor(self, usage: Usage) -> Preemptor:
         node = self.queue.node
         needs = frozenset(fr for fr, amount in usage.items() if amount > node.available(fr))
-        preempted = self.state.preempted.get(self.info.uid, {})
-        return Preemptor(self.info, self.queue, usage, needs, self.planned.victims.keys(), preempted)
+        before = self.state.preempted.get(self.info.uid) or NOBODY
+        return Preemptor(self.info, self.queue, usage, needs, self.planned.victims.keys(), before)
 
     # --- Room ---
 

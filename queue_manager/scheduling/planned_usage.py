@@ -7,6 +7,7 @@ those of others are gone already.
 
 The planned version is in `QuotaNode.usage`; the other version is kept only for nodes where it differs. At the end of
 the cycle the tree gets its own numbers back: the caller counts what the cycle has decided.
+BEHAVIOUR.md#q45-quota-kept-for-preemptors.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class PlannedUsage:
         node.add_all(usage)
 
     def plan(self, reservation: Reservation) -> None:
-        """Take the victims out of the planned version and put their preemptor in, instead of what was planned for it."""
+        """Plan that the victims are gone and their preemptor is admitted. Replaces what was planned for it."""
         self.forget(reservation.info.uid)
         queue = self._state.queues.get(reservation.cluster_queue)
         if queue is None or reservation.info.uid in self._state.holdings:
@@ -151,10 +152,10 @@ class PlannedUsage:
     # --- the two versions ---
 
     def _differs(self, node: QuotaNode) -> bool:
-        return bool(self._now) and any(each in self._now for each in _path(node))
+        return bool(self._now) and any(each in self._now for each in node.path())
 
     def _keep_original(self, node: QuotaNode) -> None:
-        for each in _path(node):
+        for each in node.path():
             if each not in self._original:
                 self._original[each] = each.usage
                 each.usage = dict(each.usage)
@@ -162,14 +163,14 @@ class PlannedUsage:
     def _separate(self, node: QuotaNode) -> None:
         """Keep both versions of this node and its ancestors, which may become different."""
         self._keep_original(node)
-        for each in _path(node):
+        for each in node.path():
             if each not in self._now:
                 self._now[each] = dict(each.usage)
 
     @contextmanager
     def _as_now(self, node: QuotaNode) -> Iterator[None]:
         """For the time of a `with` block, the node and its ancestors have the usage of now."""
-        path = [each for each in _path(node) if each in self._now]
+        path = [each for each in node.path() if each in self._now]
         self._swap(path)
         try:
             yield
@@ -179,13 +180,6 @@ class PlannedUsage:
     def _swap(self, path: list[QuotaNode]) -> None:
         for each in path:
             each.usage, self._now[each] = self._now[each], each.usage
-
-
-def _path(node: QuotaNode) -> Iterator[QuotaNode]:
-    each: QuotaNode | None = node
-    while each is not None:
-        yield each
-        each = each.parent
 
 
 def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Reservation) -> bool:
@@ -203,4 +197,4 @@ def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Re
     if preemptor is None or preemptor.queue.spec.preemption.reclaim_within_cohort != policies.ANY:
         return True
     safe = smallest_subtree(preemptor.node, 0 if state.fair_sharing else reservation.borrow)
-    return any(each is safe for each in _path(queue.node))
+    return any(each is safe for each in queue.node.path())

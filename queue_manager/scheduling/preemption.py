@@ -21,7 +21,7 @@ a step in which quota is reclaimed from an equal or higher priority, so one Work
 MOST_RECLAIMS times and then waits.
 
 Each ClusterQueue keeps its holdings sorted (`QueueState.ranking`), so a search reads little more than it removes.
-Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q43-preemption.
+Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from queue_manager.scheduling.flavor_assignment import Mode
 from queue_manager.scheduling.quota_state import Holding, QueueState, Ranking, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info
-
 
 MOST_RECLAIMS = 2  # of one Workload from another one that has no lower priority
 
@@ -176,19 +175,17 @@ def _sources(state: SchedulerState, preemptor: Preemptor) -> Iterator[_Source]:
         remaining = {fr: max(0, v - node.local_available(fr)) for fr, v in remaining.items()}
         kind = _Kind.ENTITLED if entitled else _Kind.OTHER
         for leaf in _borrowers(node.parent, node, preemptor.needs):
-            queue = state.queues.get(leaf.name)
-            if queue is not None and queue.node is leaf:  # else a Cohort without children
-                yield _Source(queue, kind, node.parent)
+            yield _Source(state.queues[leaf.name], kind, node.parent)
         node = node.parent
 
 
 def _borrowers(top: QuotaNode, without: QuotaNode, needs: frozenset[FlavorResource]) -> Iterator[QuotaNode]:
-    """The leaves below `top` that are above their quota, as all subtrees around them are; without one subtree."""
+    """The ClusterQueues below `top` that are above their quota, and all subtrees around them; without one subtree."""
     found = [top]
     while found:
         for child in found.pop().children:
             if child is not without and not is_within_quota(child, needs):
-                if child.children:
+                if child.is_cohort:
                     found.append(child)
                 else:
                     yield child

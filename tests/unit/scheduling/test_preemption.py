@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_manager.scheduling.preemption import find_victims
-from queue_manager.scheduling.quota_tree import QuotaNode, compute_subtrees, link
 from tests.unit.queueing.builders import T0
+from tests.unit.queueing.builders import cohort as a_cohort
 from tests.unit.scheduling.preemption_cases import CPU, preemptor, queue, run, state, usage_of, victims
 
 OWN, RECLAIMED, BORROWING = "InClusterQueue", "InCohortReclamation", "InCohortReclaimWhileBorrowing"
@@ -174,9 +174,7 @@ def test_above_the_threshold_quota_is_still_reclaimed_without_borrowing():
 
 
 def test_a_queue_with_a_lending_limit_keeps_the_rest():
-    lender = queue(
-        "c", cohort="team", quotas={"default": {"cpu": {"nominalQuota": "4", "lendingLimit": "2"}}}
-    )
+    lender = queue("c", cohort="team", quotas={"default": {"cpu": {"nominalQuota": "4", "lendingLimit": "2"}}})
     s = state(queue("a", "2", "team", reclaim="Any"), queue("b", "0", "team"), lender)
     run(s, "loan", "b", cpu=2), run(s, "own", "c", cpu=4)
     assert victims(s, queue="a", cpu=2) == [("loan", RECLAIMED)]
@@ -201,14 +199,12 @@ def test_a_workload_reclaims_from_an_equal_or_higher_priority_twice_and_then_wai
 
 
 def halves(*more, borrowing=None):
-    """Two cohorts below a root: a and b of two cpus in the left one, c and d in the right one; `more` in the left one."""
+    """Two cohorts below a root, of queues with two cpus: a, b and `more` in the left one, c and d in the right one."""
     a = queue("a", "2", "left", reclaim="Any", borrowing=borrowing)
     left = [a, *(queue(name, "2", "left") for name in ("b", *more))]
     s = state(*left, queue("c", "2", "right"), queue("d", "2", "right"))
-    root = QuotaNode("root")
-    for name in "ac":
-        link(s.queues[name].node.root, root)
-    compute_subtrees([root])
+    for name in ("left", "right"):
+        s.set_cohort(a_cohort(name, "root"))
     return s
 
 
@@ -272,8 +268,14 @@ def random_state(quotas, running, within, reclaim, borrowing, order=1):
 
     s = state(
         *(
-            queue(f"q{i}", cohort="team", within=within, reclaim=reclaim, borrowing=borrowing if reclaim != "Never" else None,
-                  quotas={"default": {"cpu": quota(*each)}})
+            queue(
+                f"q{i}",
+                cohort="team",
+                within=within,
+                reclaim=reclaim,
+                borrowing=borrowing if reclaim != "Never" else None,
+                quotas={"default": {"cpu": quota(*each)}},
+            )
             for i, each in enumerate(quotas)
         )
     )
@@ -322,7 +324,8 @@ def test_victims_suffice_and_none_can_be_spared_and_policies_are_kept(quotas, ru
     if found:
         assert fits(found, True)
         assert any(
-            fits(found, borrowing) and not any(fits([v for v in found if v is not spared], borrowing) for spared in found)
+            fits(found, borrowing)
+            and not any(fits([v for v in found if v is not spared], borrowing) for spared in found)
             for borrowing in (True, False)
         )
     for holding, reason in found:

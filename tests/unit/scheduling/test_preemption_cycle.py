@@ -181,7 +181,8 @@ def test_if_no_victims_suffice_for_all_resources_of_a_flavor_the_next_one_is_tri
     refused = try_one(s, pending("both", requests={"cpu": "2", "memory": "3"}))
     assert isinstance(refused, Refuse)
     assert refused.message == POD_SET + ", ".join(
-        f"insufficient unused quota for cpu in flavor {name}, {missing} more needed" for name, missing in [("f1", 2), ("f2", 1)]
+        f"insufficient unused quota for cpu in flavor {name}, {missing} more needed"
+        for name, missing in [("f1", 2), ("f2", 1)]
     )
     assert isinstance(try_one(s, pending("cpu", requests={"cpu": "2"})), Preempt)
 
@@ -325,7 +326,9 @@ def test_a_borrower_of_higher_priority_does_not_take_what_is_reclaimed_from_it()
 def test_a_head_within_a_subtree_that_the_preemptor_borrows_from_passes_it():
     """The preemptor, which borrows itself, could not evict it."""
     borrowing = {"policy": "LowerPriority"}
-    s = state(queue("a", "1", "team", reclaim="Any", borrowing=borrowing), queue("b", "1", "team"), queue("c", "1", "team"))
+    s = state(
+        queue("a", "1", "team", reclaim="Any", borrowing=borrowing), queue("b", "1", "team"), queue("c", "1", "team")
+    )
     run(s, "loan", "c", cpu=3)
     carry_out(s, try_one(s, pending("p", requests={"cpu": "2"}, priority=5), "a"))
     s.release("uid-loan")

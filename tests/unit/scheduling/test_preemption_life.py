@@ -15,6 +15,7 @@ from queue_manager.scheduling.quota_state import Holding
 from tests.unit.queueing.builders import T0, local_queue, pending
 from tests.unit.scheduling.preemption_cases import CPU, queue, state
 
+
 class Cluster:
     """Queues and quota, and what the shell does with outcomes. Victims stop when `stop` is called."""
 
@@ -104,8 +105,7 @@ class Cluster:
             assert each.node.usage.get(CPU, 0) == held
             assert sorted(h.ranking for h in each.holdings.values()) == each.ranking
             assert each.node.available(CPU) >= 0
-        waiting = {uid for uid in self.state.reservations}
-        assert not waiting & set(self.state.holdings)
+        assert not self.state.reservations.keys() & self.state.holdings.keys()
         for reservation in self.state.reservations.values():
             assert self.queues.get(reservation.info.key) is not None
 
@@ -134,7 +134,9 @@ def build(queues, workloads, seed):
     ]
     total = sum(cpu for cpu, *_ in queues)
     infos = [
-        pending(f"w{i}", requests={"cpu": str(cpu)}, priority=priority, created=created, queue=f"q{where % len(queues)}")
+        pending(
+            f"w{i}", requests={"cpu": str(cpu)}, priority=priority, created=created, queue=f"q{where % len(queues)}"
+        )
         for i, (where, cpu, priority, created) in enumerate(workloads)
         if cpu <= total
     ]
@@ -191,4 +193,6 @@ def test_a_preemptor_is_admitted_as_soon_as_its_victims_have_stopped(queues, wor
     while cluster.advance():
         cluster.settle()
         for reservation in cluster.state.reservations.values():
-            assert any(cluster.state.holdings[uid].evicted for uid in reservation.victims if uid in cluster.state.holdings)
+            assert any(
+                cluster.state.holdings[uid].evicted for uid in reservation.victims if uid in cluster.state.holdings
+            )

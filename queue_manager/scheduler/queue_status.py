@@ -2,7 +2,7 @@
 
 A status is computed from the quota cache and written only when it differs. Changes of Workloads are batched for
 STATUS_BATCH_SECONDS, so that a burst of admissions costs one write per queue (Kueue: UpdatesBatchPeriod), and the next
-write of the same queue comes no earlier than that after the last one, whatever has changed meanwhile.
+write of the same queue comes no earlier than that after the last one. Only a changed condition does not wait.
 BEHAVIOUR.md#q30-queue-status.
 """
 
@@ -143,10 +143,6 @@ class QueueStatusController:
     async def sync(self, item: tuple[str, Key]) -> None:
         """Bring the status of one queue ("cq", "lq") or the finalizer of one flavor ("rf") up to date."""
         kind, key = item
-        remaining = self._written_at.get(item, float("-inf")) + STATUS_BATCH_SECONDS - asyncio.get_running_loop().time()
-        if remaining > 0:
-            self.queue.add_after(item, remaining)
-            return
         try:
             match kind:
                 case "cq":
@@ -235,8 +231,12 @@ class QueueStatusController:
         if new == old:
             return
         meta = queue.metadata
-        item = "cq" if isinstance(queue, ClusterQueue) else "lq", meta.key
-        self._written_at[item] = asyncio.get_running_loop().time()
+        item, time = ("cq" if isinstance(queue, ClusterQueue) else "lq", meta.key), asyncio.get_running_loop().time()
+        remaining = self._written_at.get(item, float("-inf")) + STATUS_BATCH_SECONDS - time
+        if remaining > 0 and new.conditions == old.conditions:
+            self.queue.add_after(item, remaining)
+            return
+        self._written_at[item] = time
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},
             "status": _status_tree(new),

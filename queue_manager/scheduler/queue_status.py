@@ -2,8 +2,8 @@
 
 A status is computed from the quota cache and written only when it differs. Changes of Workloads are batched for
 STATUS_BATCH_SECONDS, so that a burst of admissions costs one write per queue (Kueue: UpdatesBatchPeriod), and the next
-write of the same queue comes no earlier than that after the last one, whatever has changed meanwhile. The status of a
-Cohort is its share only, so it is written only with fair sharing. The past usage of a LocalQueue is sampled here.
+write of the same queue comes no earlier than that after the last one. Only a changed condition does not wait. The
+status of a Cohort is its share only, so it is written only with fair sharing. Past usage of LocalQueues is sampled here.
 BEHAVIOUR.md#q30-queue-status.
 """
 
@@ -148,6 +148,8 @@ class QueueStatusController:
         cohort = new or old
         if cohort is None or (old is not None and new is not None and old.spec == new.spec):
             return
+        if new is None:
+            self._written_at.pop(("co", cohort.metadata.key), None)
         parents = {one.spec.parent_name for one in (old, new) if one is not None}
         for name in {cohort.metadata.name, *parents}:
             self._quotas_changed(name)
@@ -185,10 +187,6 @@ class QueueStatusController:
     async def sync(self, item: tuple[str, Key]) -> None:
         """Bring the status of one queue ("cq", "lq", "co") or the finalizer of one flavor ("rf") up to date."""
         kind, key = item
-        remaining = self._written_at.get(item, float("-inf")) + STATUS_BATCH_SECONDS - asyncio.get_running_loop().time()
-        if remaining > 0:
-            self.queue.add_after(item, remaining)
-            return
         try:
             match kind:
                 case "cq":
@@ -252,16 +250,22 @@ class QueueStatusController:
         if cohort is None or node is None:
             return
         new = share_status(self._quota_cache.state, node)
-        if new != cohort.status.fair_sharing:
-            meta = cohort.metadata
-            self._written_at["co", key] = asyncio.get_running_loop().time()
-            patch = {
-                "metadata": {"resourceVersion": meta.resource_version},
-                "status": {"fairSharing": merge_patch(cohort.status.fair_sharing, new)},
-            }
-            await self._runtime.client.patch(
-                COHORTS, meta.namespace, meta.name, patch, subresource="status", type=Cohort
-            )
+        if new == cohort.status.fair_sharing or self._is_postponed(("co", key)):
+            return
+        meta = cohort.metadata
+        self._written_at["co", key] = asyncio.get_running_loop().time()
+        patch = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": {"fairSharing": merge_patch(cohort.status.fair_sharing, new)},
+        }
+        await self._runtime.client.patch(COHORTS, meta.namespace, meta.name, patch, subresource="status", type=Cohort)
+
+    def _is_postponed(self, item: tuple[str, Key]) -> bool:
+        """Whether the last write of this status is too recent; it is synced again when it is not."""
+        remaining = self._written_at.get(item, float("-inf")) + STATUS_BATCH_SECONDS - asyncio.get_running_loop().time()
+        if remaining > 0:
+            self.queue.add_after(item, remaining)
+        return remaining > 0
 
     def _past_usage(self, key: Key) -> Sample | None:
         """The past usage of a LocalQueue, and a sync for the next sample; None if it is not kept."""
@@ -309,6 +313,8 @@ class QueueStatusController:
             return
         meta = queue.metadata
         item = "cq" if isinstance(queue, ClusterQueue) else "lq", meta.key
+        if new.conditions == old.conditions and self._is_postponed(item):
+            return
         self._written_at[item] = asyncio.get_running_loop().time()
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from queue_manager.queueing.requeue_backoff import JITTER
+from queue_manager.scheduling.cycle import run_cycle
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.simulation.world import World
@@ -24,6 +25,7 @@ from tests.local.queue.facts import template_facts
 Tree = dict[str, Any]
 
 
+BY_SCHEDULER = ("WaitingForQuota", "ExceedsMaxQuota", "NoMatchingFlavor", "WaitingForPreemptedWorkloads")
 MAX_PREEMPTIONS = 2  # of one Workload, in a story with few arrivals
 IN_FLIGHT = 12  # writes that may be on their way when something changes
 
@@ -257,6 +259,7 @@ def at_rest(world: World) -> None:
     """S4, L1, L2, L6 and L9, when nothing happens any more."""
     state, queues = world.queue.quota_cache.state, world.queue.quota_cache.queues
     _recounted(world)
+    _reasoned(world)
     for stored in world.store.scan("workloads.kueue.x-k8s.io"):
         w = msgspec.json.decode(stored.data)
         meta = w["metadata"]
@@ -304,6 +307,21 @@ def _recounted(world: World) -> None:
         used = sum(amount for fr, amount in queue.node.usage.items() if fr.resource == "cpu")
         if used != 1000 * held.get(name, 0):
             raise Broken(f"S2: {name} counts {used} m cpu, and its Workloads hold {held.get(name, 0)}")
+
+
+def _reasoned(world: World) -> None:
+    """S26: judged anew, a Workload that the scheduler refused is refused for the reason that is published."""
+    cache, now = world.queue.quota_cache, world.clock.now()
+    for name, pending in cache.queues.cluster_queues.items():
+        for info in pending.in_order() if cache.is_active(name) else ():
+            w = msgspec.json.decode(world.store.get("workloads.kueue.x-k8s.io", *info.key).data)
+            said = condition(w, "QuotaReserved").get("reason")
+            if said not in BY_SCHEDULER or info.in_backoff(now) or cache.queues.is_stopped(info.queue):
+                continue
+            (outcome,) = run_cycle(cache.state, [(name, info)], now)
+            reason = getattr(outcome, "reason", "admitted")
+            if reason != said:
+                raise Broken(f"S26: {info.key.name} says {said}, and it is {reason}")
 
 
 # --- reading -----------------------------------------------------------------------------------------------

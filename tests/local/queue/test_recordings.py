@@ -1,9 +1,8 @@
 """What the real Kueue did, we do: recorded scenarios played again, compared value by value and event by event.
 
-Three kinds of scenarios are not simply equal. Those that show what we do not have yet wait for it. Those in
-which Kueue is wrong are asserted otherwise, each in a test of its name (`test_better_than_kueue`). Those
-whose course hangs on how long Kueue takes to stop a Job are asserted by what they are about, in
-`test_faster_than_kueue`.
+Two kinds of scenarios are not simply equal. Those in which Kueue is wrong are asserted otherwise, each in a test of
+its name (`test_better_than_kueue`). Those whose course hangs on how long Kueue takes to stop a Job are asserted by
+what they are about, in `test_faster_than_kueue`.
 """
 
 from __future__ import annotations

@@ -68,9 +68,12 @@ class _Judgement:
             assignment = self._assign(lost)
             if assignment.mode not in NEEDS_PREEMPTION:
                 return Nomination(assignment)
+            earlier = self._earlier_victims(assignment.usage)
+            if earlier:  # what they release is kept for this head
+                return Nomination(assignment, earlier)
             if self.planned.will_fit(self.queue.node, assignment.usage):
                 return Nomination(assignment, will_fit=True)
-            victims = self._victims(assignment.usage)
+            victims = self._find_victims(self.state, self._preemptor(assignment.usage), self.now)
             if victims:
                 return Nomination(assignment, victims)
             lost |= assignment.preempting
@@ -96,15 +99,12 @@ class _Judgement:
         before = self.state.preempted.get(self.info.uid) or NOBODY
         return Preemptor(self.info, self.queue, usage, needs, self.planned.victims.keys(), before)
 
-    def _victims(self, usage: Usage) -> tuple[Victim, ...]:
-        """Those of an earlier judgement, if they still suffice: what they release is kept for this head."""
-        return self._earlier_victims(usage) or self._find_victims(self.state, self._preemptor(usage), self.now)
-
     def _earlier_victims(self, usage: Usage) -> tuple[Victim, ...]:
+        """The victims of an earlier judgement that are being stopped, if they still suffice."""
         reservation = self.state.reservations.get(self.info.uid)
         if reservation is None:
             return ()
-        stopping = {uid: h for uid in reservation.victims if (h := self.state.holdings.get(uid)) and h.evicted}
+        stopping = {uid: h for uid in reservation.victims if (h := self.state.counted(uid)) and h.evicted}
         if not self.planned.will_fit_without(self.queue.node, usage, stopping):
             return ()
         return tuple(Victim(holding, reservation.victims[uid]) for uid, holding in stopping.items())

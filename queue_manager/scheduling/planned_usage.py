@@ -132,12 +132,12 @@ class PlannedUsage:
         return reservation
 
     def _change_victim(self, uid: str, *, sign: int) -> None:
-        holding = self._state.holdings.get(uid)
-        queue = self._state.queues.get(holding.cluster_queue) if holding is not None else None
-        if holding is None or queue is None:
+        holding = self._state.counted(uid)
+        if holding is None:
             return
-        self._separate(queue.node)
-        (queue.node.add_all if sign > 0 else queue.node.remove_all)(holding.usage)
+        node = self._state.queues[holding.cluster_queue].node
+        self._separate(node)
+        (node.add_all if sign > 0 else node.remove_all)(holding.usage)
 
     def without(self, concerned: frozenset[str]) -> AbstractContextManager[None]:
         """For the time of a `with` block, plan nothing for these preemptors."""

@@ -200,7 +200,8 @@ class Queues:
         """Quota or rules of these ClusterQueues changed: their Workloads can be tried again. True if there was any."""
         known = {name: pending for name in names if (pending := self.cluster_queues.get(name)) is not None}
         self._eligible |= dict.fromkeys(known)
-        return any([pending.requeue_inadmissible(now) for pending in known.values()])
+        woken = [pending.requeue_inadmissible(now) for pending in known.values()]
+        return any(woken)
 
     # --- queries ---
 

@@ -175,7 +175,7 @@ def _backoff(workload: Workload, around: OutlookContext, now: datetime) -> list[
 
 
 def _evicted(workload: Workload, around: OutlookContext, now: datetime) -> list[Next]:
-    found = [_some("its pods are stopped, then its quota is given back")]
+    found = [_some("its pods are stopped, then its quota is given back"), *_preempted(workload)]
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is not None:
         found += _backoff(workload, around, now)
@@ -183,7 +183,18 @@ def _evicted(workload: Workload, around: OutlookContext, now: datetime) -> list[
 
 
 def _pending(workload: Workload, around: OutlookContext, now: datetime) -> list[Next]:
-    return _obstacles(around) or [_some(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload))]
+    found = _obstacles(around) or [_some(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload))]
+    return [*found, *_preempted(workload)]
+
+
+def _preempted(workload: Workload) -> list[Next]:
+    """Say who needed the quota of a victim, and that it keeps its place in the queue."""
+    evicted, history = workload.condition(condition_types.EVICTED), workload.status.requeue_history
+    if evicted is None or not evicted.is_true or evicted.reason != reasons.PREEMPTED:
+        return []
+    cause = history.attempts[-1].cause if history is not None and history.attempts else ""
+    text = f"made room {cause}" if cause else "made room for another one"
+    return [_some(f"{text}; it is tried again by its priority and creation time, without a backoff")]
 
 
 def _obstacles(around: OutlookContext) -> list[Next]:

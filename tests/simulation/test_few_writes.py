@@ -1,4 +1,4 @@
-"""Status writes are what an admission costs: few per Workload, none in the way of an admission, and all true in the end.
+"""Status writes are what an admission costs: few per Workload, none in the way of an admission, all true in the end.
 
 A crowd of Workloads without Jobs, as Kueue's own benchmark has them (test/performance/scheduler): a played runner ends
 each some time after its admission.

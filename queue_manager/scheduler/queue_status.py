@@ -4,7 +4,7 @@ A status is computed from the quota cache and written only when it differs. Chan
 STATUS_BATCH_SECONDS, so that a burst of admissions costs one write per queue (Kueue: UpdatesBatchPeriod), and the next
 write of the same queue comes no earlier than that after the last one. Only a changed condition does not wait.
 
-The status of a Cohort is its share only: it is written only with fair sharing. Past usage of LocalQueues is sampled here.
+The status of a Cohort is only its share: it is written only with fair sharing. Past usage of LocalQueues is sampled.
 BEHAVIOUR.md#q30-queue-status.
 """
 

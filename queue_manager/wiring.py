@@ -101,21 +101,21 @@ def attach_controllers(
 def attach_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager:
     """Attach all controllers of the queue to a runtime that has not started yet."""
     settings = settings_of(config)
-    writer = WorkloadWriter(runtime, runtime.cache(WORKLOADS, Workload))
+    writer = WorkloadWriter(runtime, settings, runtime.cache(WORKLOADS, Workload))
     quota_cache = QuotaCache(runtime, settings)
     scheduler = Scheduler(runtime, settings, quota_cache, writer)
     job_pods = JobPods(runtime, "use nodes", uses_node)
     workloads = WorkloadController(runtime, settings, quota_cache, writer, job_pods)
     permits = JobPermits(runtime, settings, job_pods)
     jobs = JobQueueController(runtime, settings, writer, job_pods, permits)
-    QueueStatusController(runtime, quota_cache)
+    queue_status = QueueStatusController(runtime, quota_cache)
     WithoutEffectEvents(runtime)
     metrics = QueueMetrics(runtime, quota_cache, writer, config.metrics)
     submission = _SubmissionContexts(runtime, settings, permits)
 
     def reconfigure(new: KueueConfig) -> None:
         submission.settings = reconfigured(submission.settings, settings_of(new), runtime.clock.now())
-        for controller in (jobs, workloads, scheduler, quota_cache):
+        for controller in (jobs, workloads, writer, scheduler, quota_cache, queue_status):
             controller.reconfigure(submission.settings)
         metrics.config = new.metrics
 

@@ -67,6 +67,7 @@ EVENTS_OF_WORKLOADS = (
     ),
     *_of_both("finished_workloads_total", "counter", "priority_class", "Workloads that finished"),
     *_of_both("evicted_workloads_total", "counter", _EVICTION, "Evictions"),
+    _kueue("preempted_workloads_total", "counter", "preempting_cluster_queue reason", "Preemptions."),
     _kueue(
         "evicted_workloads_once_total",
         "counter",
@@ -196,6 +197,24 @@ STATE_OF_QUEUES = (
         "cohort",
         "Workloads that are admitted below the cohort and have not finished.",
     ),
+    _kueue(
+        "cluster_queue_weighted_share",
+        "gauge",
+        "cluster_queue cohort",
+        "With fair sharing: the dominant resource share of the ClusterQueue; NaN if it borrows with weight 0.",
+    ),
+    _kueue(
+        "cohort_weighted_share",
+        "gauge",
+        "cohort",
+        "With fair sharing: the dominant resource share of the cohort; NaN if it borrows with weight 0.",
+    ),
+    _kueue(
+        "local_queue_admission_fair_sharing_usage",
+        "gauge",
+        "name namespace cluster_queue",
+        "With admission fair sharing: the decayed usage of the LocalQueue by its weight; +Inf with weight 0.",
+    ),
     _kueue("cohort_info", "gauge", "cohort parent_cohort root_cohort", "Always 1: the cohort's place in its tree."),
     _kueue(
         "cluster_queue_info",
@@ -290,6 +309,12 @@ JOBS = (
 # --- how any of the controllers works ----------------------------------------------------------------------
 
 ENGINE = (
+    Family(
+        "sluice_workload_status_writes_total",
+        "counter",
+        ("cause",),
+        "Writes of the status of Workloads, by what made the write necessary.",
+    ),
     Family("workqueue_adds_total", "counter", ("name",), "Keys added to the work queue."),
     Family("workqueue_retries_total", "counter", ("name",), "Keys added again after a failed sync."),
     Family("workqueue_depth", "gauge", ("name",), "Keys that wait for a worker."),

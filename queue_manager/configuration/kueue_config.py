@@ -17,6 +17,7 @@ from pydantic import Field, PrivateAttr, WithJsonSchema
 from queue_manager.configuration.config_model import (
     DEFAULT_NAMESPACE,
     MINUTE,
+    SECOND,
     V1BETA1,
     V1BETA2,
     AtStart,
@@ -249,15 +250,15 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     resources: Resources = Field(default_factory=Resources)
     """Which requests count against quota, and as what."""
 
-    fair_sharing: Annotated[
-        FairSharing | None, NoEffect("Sluice does not share quota by weight yet; priority and time decide")
-    ] = None
+    fair_sharing: FairSharing | None = None
     """Share unused quota of a cohort by weight. Omitted: off."""
 
-    admission_fair_sharing: Annotated[
-        AdmissionFairSharing | None, NoEffect("Sluice does not order LocalQueues by past usage yet")
-    ] = None
+    admission_fair_sharing: AdmissionFairSharing | None = None
     """Order LocalQueues by past usage. Omitted: off."""
+
+    pending_reason_period: Duration = 30 * SECOND
+    """How long the numbers in the reason of a pending Workload may be out of date; 0s writes each change at once.
+    Sluice's own field."""
 
     object_retention_policies: ObjectRetentionPolicies = Field(default_factory=ObjectRetentionPolicies)
     """When objects are deleted."""

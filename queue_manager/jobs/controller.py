@@ -37,13 +37,16 @@ from queue_manager.jobs.job_permits import JobPermits
 from queue_manager.jobs.situation import MAX_ANCESTORS, JobContext
 from queue_manager.jobs.workload_manifest import prebuilt_name, priority_of
 from queue_manager.lifecycle import overrides
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import Event
+from queue_manager.lifecycle.transitions import Transition
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.workload_controller import BY_OWNER
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 
 WORKERS = 10
+EXPLANATIONS = "jobs"  # slot of the writer
 CREATION_LATENCY = "kueue_workload_creation_latency_seconds"
 _BY_CLASS = "workload-priority-class"  # index of Jobs and of Workloads by the WorkloadPriorityClass that each names
 _BY_NAMESPACE = "namespace"
@@ -247,8 +250,11 @@ class JobQueueController:
             case actions.UpdateWorkload(workload, patch, event):
                 await self._patch_workload(workload, patch)
                 self._record(job, event)
-            case actions.WriteWorkloadStatus(workload, transition, event):
-                await self._writer.write(workload, transition, event_reasons.WORKLOAD_COMPONENT)
+            case actions.WriteWorkloadStatus(workload, transition, cause, event):
+                if cause.explains:
+                    self._explain(job, workload, transition, cause)
+                    return False
+                await self._writer.write(workload, transition, event_reasons.WORKLOAD_COMPONENT, cause)
                 self._record(job, event)
             case actions.PatchJob(patch, event):
                 job = await client.patch(JOBS, meta.namespace, meta.name, patch, type=Job)
@@ -259,6 +265,16 @@ class JobQueueController:
             case actions.Nothing():
                 return False
         return True
+
+    def _explain(self, job: Job, workload: Workload, transition: Transition, cause: Cause) -> None:
+        """Queue a write for which nothing waits; if it fails, the Job is synced again."""
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, Gone):
+                self.queue.add_rate_limited(job.metadata.key)
+
+        component = event_reasons.WORKLOAD_COMPONENT
+        self._writer.explain(workload, transition, component, cause, slot=EXPLANATIONS, failed=failed)
 
     def _observe_creation(self, job: Job) -> None:
         if job.metadata.creation_timestamp is not None:

@@ -68,6 +68,7 @@ RULES: tuple[Rule, ...] = (
     following_rules.workload_follows_priority_class,
     following_rules.workload_follows_admission_gates,
     following_rules.workload_follows_overrides,
+    following_rules.pods_are_expected,
     # nothing to write
     running_rules.missing_flavor_or_queue_is_reported,
     running_rules.pending_admission_checks_are_reported,

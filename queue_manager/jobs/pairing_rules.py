@@ -34,6 +34,7 @@ from queue_manager.jobs.workload_manifest import (
     reclaimed,
 )
 from queue_manager.lifecycle import transitions
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import Draft, Event
 
 
@@ -134,7 +135,7 @@ def workload_of_ended_job_is_finished(s: JobSituation) -> Action | None:
             if keys.FINALIZER in workload.metadata.finalizers:
                 return ReleaseWorkload(workload)
         elif not workload.is_true(condition_types.FINISHED):
-            return WriteWorkloadStatus(workload, finish, start_stop.finished_event(workload))
+            return WriteWorkloadStatus(workload, finish, Cause.FINISH, start_stop.finished_event(workload))
     return Nothing()
 
 
@@ -273,7 +274,7 @@ def prebuilt_workload_of_edited_job_is_finished(s: JobSituation) -> Action | Non
     if s.workload is None or s.matches or not s.has_prebuilt_workload:
         return None
     return WriteWorkloadStatus(
-        s.workload, lambda d: transitions.finish(d, reasons.OUT_OF_SYNC, messages.OUT_OF_SYNC_MESSAGE)
+        s.workload, lambda d: transitions.finish(d, reasons.OUT_OF_SYNC, messages.OUT_OF_SYNC_MESSAGE), Cause.FINISH
     )
 
 
@@ -291,7 +292,7 @@ def reclaimable_pods_of_edited_job_are_lowered(s: JobSituation) -> Action | None
     left = pod_progress.reclaimable(s.job, pod_set(s.job)["count"])
     if reclaimed(s.workload) <= left:
         return None
-    return WriteWorkloadStatus(s.workload, lambda d: pod_progress.report_reclaimable(d, left))
+    return WriteWorkloadStatus(s.workload, lambda d: pod_progress.report_reclaimable(d, left), Cause.PODS_READY)
 
 
 def pending_workload_follows_edited_job(s: JobSituation) -> Action | None:

@@ -128,7 +128,7 @@ class _Scenario:
                 return False
             case actions.CreateWorkload(manifest):
                 self._write_workload(JOB, place(rule), msgspec.convert(manifest, Workload))
-            case actions.WriteWorkloadStatus(_, transition):
+            case actions.WriteWorkloadStatus(_, transition, _):
                 self._write_workload(JOB, place(rule), self._life().after(transition).workload)
             case actions.PatchJob(patch):
                 self._write_job(WORKLOAD, place(rule), _merged(msgspec.to_builtins(self.job), patch))

@@ -21,11 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from job_controller.times import later
 from queue_manager.api import condition_types, event_reasons, keys, messages, policies, reasons
 from queue_manager.api.types import Workload, stops
 from queue_manager.lifecycle import admission_checks, clock_set_back, requeuing, transitions
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import (
@@ -63,7 +65,8 @@ def workload_without_owner_is_finished(
         return None
     if w.metadata.deletion_timestamp is not None:
         return _remove_finalizer(w)
-    return WriteStatus(lambda d: transitions.finish(d, reasons.OWNER_NOT_FOUND, messages.OWNER_NOT_FOUND_MESSAGE))
+    finish = partial(transitions.finish, reason=reasons.OWNER_NOT_FOUND, message=messages.OWNER_NOT_FOUND_MESSAGE)
+    return WriteStatus(finish, Cause.FINISH)
 
 
 def finished_workload_is_released_and_expires(
@@ -109,7 +112,7 @@ def times_in_the_future_are_corrected(
     w: Workload, context: WorkloadContext, settings: Settings, now: datetime
 ) -> Step | None:
     """Times in the future are corrected, before the rules below count from them."""
-    return WriteStatus(clock_set_back.correct) if clock_set_back.is_ahead(w, now) else None
+    return WriteStatus(clock_set_back.correct, Cause.CLOCK) if clock_set_back.is_ahead(w, now) else None
 
 
 # --- spec.active -------------------------------------------------------------------------------------------
@@ -127,7 +130,7 @@ def announced_deactivation_is_written(
         return None
     announced = target.last_transition_time.isoformat() if target.last_transition_time is not None else ""
     if announced and w.metadata.annotations.get(keys.DEACTIVATED_FOR) == announced:
-        return WriteStatus(transitions.deactivate)
+        return WriteStatus(transitions.deactivate, Cause.DEACTIVATION)
     return Deactivate(announced)
 
 
@@ -140,7 +143,7 @@ def inactive_workload_is_evicted(
     draft = Draft(w, now)
     transitions.deactivate(draft)
     if draft.changed:
-        return WriteStatus(transitions.deactivate)
+        return WriteStatus(transitions.deactivate, Cause.DEACTIVATION)
     release = _release_without_job(w)
     if release is not None:
         return release
@@ -166,7 +169,7 @@ def gated_workload_is_not_enqueued(
     if gates:
         return _change_or_idle(w, now, lambda d: _gate(d, gates))
     if reserved is not None and reserved.reason == reasons.ADMISSION_GATED:
-        return WriteStatus(_open_gate)
+        return WriteStatus(_open_gate, Cause.REASON)
     return None
 
 
@@ -205,15 +208,15 @@ def workload_in_backoff_is_requeued(
         return None
     draft = Draft(w, now)
     transitions.requeue(draft)
-    return WriteStatus(transitions.requeue) if draft.changed else None
+    return WriteStatus(transitions.requeue, Cause.REQUEUE) if draft.changed else None
 
 
 def _wait_for_retry(w: Workload, settings: Settings, at: datetime, now: datetime) -> Step:
     """Wait for requeueAt, or for giveUpAfter if that ends first."""
     end = requeuing.ends_instead_of_retry(w, settings)
     if end is not None:
-        return Wait(end) if now < end else WriteStatus(requeuing.give_up)
-    return Wait(at) if now < at else WriteStatus(transitions.end_backoff)
+        return Wait(end) if now < end else WriteStatus(requeuing.give_up, Cause.DEACTIVATION)
+    return Wait(at) if now < at else WriteStatus(transitions.end_backoff, Cause.REQUEUE)
 
 
 # Reasons that the scheduler writes, and replaces itself.
@@ -283,7 +286,7 @@ def _reason_after_blocker(reason: str, context: WorkloadContext) -> PendingReaso
 def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) -> Step:
     draft = Draft(w, now)
     apply(draft)
-    return WriteStatus(apply) if draft.changed else Idle()
+    return WriteStatus(apply, Cause.REASON) if draft.changed else Idle()
 
 
 # --- holding quota -----------------------------------------------------------------------------------------
@@ -292,7 +295,7 @@ def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) 
 def _release_without_job(w: Workload) -> Step | None:
     """An evicted Workload without a Job releases its quota at once: there is nothing to stop."""
     if not w.job_uid and w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
-        return WriteStatus(lambda d: transitions.unreserve(d, waits_for_pods=False))
+        return WriteStatus(lambda d: transitions.unreserve(d, waits_for_pods=False), Cause.RELEASE)
     return None
 
 
@@ -319,7 +322,7 @@ def admission_checks_take_effect(
 
     draft = Draft(w, now)
     check(draft)
-    return WriteStatus(check) if draft.changed else None
+    return WriteStatus(check, Cause.ADMISSION_CHECK) if draft.changed else None
 
 
 def reservation_of_stopped_queue_is_released(
@@ -333,7 +336,7 @@ def reservation_of_stopped_queue_is_released(
     ):
         return None
     why = _why_released(w, context)
-    return WriteStatus(lambda d: transitions.release(d, *why)) if why is not None else None
+    return WriteStatus(lambda d: transitions.release(d, *why), Cause.RELEASE) if why is not None else None
 
 
 def _why_released(w: Workload, context: WorkloadContext) -> tuple[str, str] | None:
@@ -356,7 +359,7 @@ def workload_of_draining_queue_is_evicted(
     if not w.is_true(condition_types.ADMITTED) or context.draining is None:
         return None
     reason, message = context.draining
-    return WriteStatus(lambda d: _evict_once(d, reason, message))
+    return WriteStatus(lambda d: _evict_once(d, reason, message), Cause.EVICTION)
 
 
 def _evict_once(draft: Draft, reason: str, message: str) -> None:
@@ -373,9 +376,12 @@ def workload_past_deadline_is_evicted(
     ready = requeuing.pods_deadline(w, settings, context.unscheduled)
     execution = execution_deadline(w)
     if ready is not None and ready.at <= now:
-        return WriteStatus(lambda d: requeuing.time_out(d, settings, context.jitter, context.unscheduled))
+        time_out = partial(
+            requeuing.time_out, settings=settings, jitter=context.jitter, unscheduled=context.unscheduled
+        )
+        return WriteStatus(time_out, Cause.EVICTION)
     if execution is not None and execution <= now:
-        return WriteStatus(_exceed_execution_time)
+        return WriteStatus(_exceed_execution_time, Cause.DEACTIVATION)
     deadlines = [ready.at] if ready is not None else []
     deadlines += [execution] if execution is not None else []
     return Wait(min(deadlines)) if deadlines else None

@@ -179,7 +179,7 @@ def _backoff(workload: Workload, context: PredictionContext, now: datetime) -> l
 
 
 def _evicted(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
-    found = [_untimed("its pods are deleted, then its quota is released")]
+    found = [_untimed("its pods are deleted, then its quota is released"), *_preempted(workload)]
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is not None:
         found += _backoff(workload, context, now)
@@ -187,7 +187,20 @@ def _evicted(workload: Workload, context: PredictionContext, now: datetime) -> l
 
 
 def _pending(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
-    return _obstacles(context) or [_untimed(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload))]
+    found = _obstacles(context) or [
+        _untimed(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload))
+    ]
+    return [*found, *_preempted(workload)]
+
+
+def _preempted(workload: Workload) -> list[Prediction]:
+    """Say who needed the quota of a victim, and that it keeps its place in the queue."""
+    evicted, history = workload.condition(condition_types.EVICTED), workload.status.requeue_history
+    if evicted is None or not evicted.is_true or evicted.reason != reasons.PREEMPTED:
+        return []
+    cause = history.attempts[-1].cause if history is not None and history.attempts else ""
+    text = f"made room {cause}" if cause else "made room for another one"
+    return [_untimed(f"{text}; it is tried again by its priority and creation time, without a backoff")]
 
 
 def _obstacles(context: PredictionContext) -> list[Prediction]:

@@ -69,15 +69,18 @@ LABELS = {
     "cohort_subtree_admitted_active_workloads": "cohort",
     "cohort_subtree_quota": "cohort flavor resource",
     "cohort_subtree_resource_reservations": "cohort flavor resource",
+    "cluster_queue_weighted_share": "cluster_queue cohort",
+    "cohort_weighted_share": "cohort",
+    "local_queue_admission_fair_sharing_usage": "cluster_queue name namespace",
     "cohort_info": "cohort parent_cohort root_cohort",
     "cluster_queue_info": "cluster_queue parent_cohort root_cohort",
 }
-"""What one finished, one evicted and one waiting Workload leave behind, with resources reported."""
+"""What one finished, one evicted and one waiting Workload leave behind, with all that can be switched on."""
 
 
 async def busy(c: Cluster) -> None:
     """a has ended, b ran and was deactivated, d timed out, e is pending."""
-    await c.queues("1", cohortName="team")
+    await c.queues("1", cohortName="team", admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"})
     await c.submit("a")
     await asyncio.sleep(10)
     await c.submit("b")
@@ -90,7 +93,11 @@ async def busy(c: Cluster) -> None:
     await asyncio.sleep(70)
 
 
-CONFIG = "metrics: {enableClusterQueueResources: true}\nwaitForPodsReady: {timeout: 60s}\n"
+CONFIG = """metrics: {enableClusterQueueResources: true}
+waitForPodsReady: {timeout: 60s}
+fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare]}
+admissionFairSharing: {usageHalfLifeTime: 1h, usageSamplingInterval: 1m}
+"""
 PODS = {"a": PodScript(0.2, 3.0), "d": HANGS}
 
 
@@ -131,13 +138,14 @@ def test_each_metric_has_the_type_and_the_labels_that_its_family_declares(lines:
 
 
 def test_no_family_is_declared_that_nothing_counts(lines: list[str]) -> None:
-    """All families of the queue are in the exposition, except those of admission checks; the others are named in the
-    code.
+    """All families of the queue are in the exposition, except those of admission checks and preemptions; the others
+    are named in the code.
     """
     seen = {line.split()[2] for line in lines if line.startswith("# TYPE")}
     checks = "admission_checks_wait_time_seconds"
     queue = {family.name for title in list(TABLES)[:2] for family in TABLES[title]}
-    assert queue - seen == {f"kueue_{checks}", f"kueue_local_queue_{checks}"}
+    unseen = {f"kueue_{checks}", f"kueue_local_queue_{checks}", "kueue_preempted_workloads_total"}
+    assert queue - seen == unseen
     packages = (Path(job_controller.__file__).parent, Path(queue_manager.__file__).parent)
     files = {file for package in packages for file in package.rglob("*.py")} - {Path(metric_families.__file__)}
     code = "".join(file.read_text() for file in files)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.control_plane
 
 
 def on_the_embedded_server() -> object:
-    async def story() -> object:
+    async def scenario() -> object:
         async with World(0, lambda pod: QUICK) as world:
             await world.client.create(NAMESPACES, "", {"metadata": {"name": "embedded"}})
 
@@ -35,7 +35,7 @@ def on_the_embedded_server() -> object:
 
             return await one_job(Scenario(world.client, "embedded", wait))
 
-    return run_virtual(story())
+    return run_virtual(scenario())
 
 
 @pytest.mark.usefixtures("running_pods")

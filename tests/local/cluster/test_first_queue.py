@@ -147,7 +147,7 @@ async def test_the_quota_of_the_first_queue_follows_the_nodes_until_a_user_edit(
 
 
 def test_a_conflicting_write_is_retried_and_the_quota_is_set() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with World(script=None) as world:
             await create_first_queue(world.client, "4", "8Gi")
             runtime = Runtime(
@@ -159,7 +159,7 @@ def test_a_conflicting_write_is_retried_and_the_quota_is_set() -> None:
                 assert await first.ensure() == NodeQuota("2", "8Gi")
             assert await quota(world.client) == ["2", "8Gi"]
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_the_quota_message_gives_the_sum(others: dict[str, Any], message: str) -
 def test_each_change_of_the_quota_is_an_event(caplog: pytest.LogCaptureFixture) -> None:
     """Four ClusterQueues of 1 cpu leave nothing of 4 cpu. One of them is inactive: its flavor does not exist."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with World(script=None) as world:
             runtime = Runtime(LocalTransport(world.server, "first"), world.clock, world.rng, silence=None)
             first = FirstQueue(runtime, NodeQuota("4", "8Gi"))
@@ -209,7 +209,7 @@ def test_each_change_of_the_quota_is_an_event(caplog: pytest.LogCaptureFixture) 
         ]
         assert {e["involvedObject"]["name"] for e in found if e["reason"] == "QuotaChanged"} == {"cluster-queue"}
 
-    run_virtual(story())
+    run_virtual(scenario())
     assert [record.getMessage() for record in caplog.records] == ["nothing is left for the first queue"]
 
 

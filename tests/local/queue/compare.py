@@ -101,16 +101,16 @@ def comparable(key: str, table: Facts) -> Any:
         return [{k: v for k, v in check.items() if k != "lastTransitionTime"} for check in value]
     if key == "template.labels" and value != GONE:
         return {k: v for k, v in value.items() if "uid" not in k}
-    return _without_uids(value)
+    return without_uids(value)
 
 
-def _without_uids(value: Any) -> Any:
+def without_uids(value: Any) -> Any:
     if isinstance(value, str):
         return re.sub(r"<uid [^>]*>|[0-9a-f]{8}-[0-9a-f-]{27}", "<uid>", value)
     if isinstance(value, dict):
-        return {k: _without_uids(v) for k, v in value.items()}
+        return {k: without_uids(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_without_uids(v) for v in value)
+        return type(value)(without_uids(v) for v in value)
     return value
 
 
@@ -124,7 +124,7 @@ def recorded(trace: dict[str, Any]) -> Course:
         if "event" in change:
             e = change["event"]
             if e.get("by") != "job-controller":
-                events.add((e["type"], e["reason"], plain(e["note"]), e["regarding"]))
+                events.add((e["type"], e["reason"], without_uids(plain(e["note"])), e["regarding"]))
             continue
         obj = change["obj"]
         if change["op"] == "del":
@@ -145,7 +145,7 @@ def _late_messages(trace: dict[str, Any]) -> frozenset[str]:
     """Messages written in the last MOMENT_SECONDS, whose Events may be missing."""
     end = max(change["t"] for change in trace["history"]) - MOMENT_SECONDS
     values = (v for c in trace["history"] if c["t"] >= end for k, v in (c.get("set") or {}).items() if "cond." in k)
-    return frozenset(plain(value["message"]) for value in values)
+    return frozenset(without_uids(plain(value["message"])) for value in values)
 
 
 def _stale_counters(trace: dict[str, Any]) -> frozenset[str]:
@@ -173,7 +173,7 @@ def played(history: list[bytes], start: datetime) -> Course:
             if tree["source"]["component"] != "job-controller":
                 on = tree["involvedObject"]
                 where = "/".join(filter(None, (on["kind"], on.get("namespace"), plain(on["name"]))))
-                events.add((tree["type"], tree["reason"], plain(tree["message"]), where))
+                events.add((tree["type"], tree["reason"], without_uids(plain(tree["message"])), where))
             continue
         if tree.get("kind") not in (*COURSE, "Pod"):
             continue

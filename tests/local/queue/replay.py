@@ -91,6 +91,7 @@ def compared(trace: dict[str, Any], result: Played, *, in_real_time: bool = Fals
 
 def configuration(trace: dict[str, Any]) -> KueueConfig:
     config = {k: v for k, v in trace["config"].items() if k in CONFIGURED}
+    config["pendingReasonPeriod"] = "0s"  # Kueue writes each change of a message
     if trace["config"].get("featureGates", {}).get("DisableWaitForPodsReady"):
         config = {"apiVersion": "config.kueue.x-k8s.io/v1beta1", **config, "waitForPodsReady": {"enable": False}}
     head = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}

@@ -244,3 +244,14 @@ def test_x25_a_head_that_exceeds_all_quota_is_reported() -> None:
 
 def test_x26_a_head_no_flavor_takes_is_reported() -> None:
     _only_never_fits_events_are_added("x26")
+
+
+# --- preemption --------------------------------------------------------------------------------------------
+
+
+def test_h08_a_refusal_that_the_next_cycle_corrects_is_not_recorded() -> None:
+    found = differences(load("h08"))
+    missing, invented = found.pop("events")
+    text = "Workload no longer fits after processing another workload"
+    assert (missing, invented) == ([("Warning", "WaitingForQuota", text, "Workload/ns/job-a2-HASH")], [])
+    assert found == {}

@@ -1,7 +1,7 @@
 """Scenarios recorded with the real Kueue are replayed and compared value by value and Event by Event.
 
-Three kinds of scenarios are excepted: those that need features which Sluice does not have yet; those in which Kueue is
-wrong (`test_better_than_kueue`); those whose course depends on Kueue's delays (`test_faster_than_kueue`).
+Two kinds of scenarios are excepted: those in which Kueue is wrong (`test_better_than_kueue`), and those whose course
+depends on Kueue's delays (`test_faster_than_kueue`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import pytest
 from tests.local.queue import test_better_than_kueue, test_faster_than_kueue
 from tests.local.queue.replay import TRACES, differences, load
 
-WAITING_FOR_PREEMPTION = ("h01", "h07", "h08", "h09")
 BETTER = (
-    *("d01", "d07", "d11", "e01", "f05", "g02", "g16", "i13", "i14", "i15", "m01", "m02", "m05", "m07"),
+    *("d01", "d07", "d11", "e01", "f05", "g02", "g16", "h08", "i13", "i14", "i15", "m01", "m02", "m05", "m07"),
     *("x02", "x08", "x09", "x12", "x13", "x22", "x25", "x26", "x23", "x27"),
 )
 FASTER = ("c04", "c05", "c06", "c07")
@@ -24,22 +23,12 @@ def short(name: str) -> str:
     return name.split("-")[0]
 
 
-EQUAL = [n for n in NAMES if short(n) not in (*WAITING_FOR_PREEMPTION, *BETTER, *FASTER)]
+EQUAL = [n for n in NAMES if short(n) not in (*BETTER, *FASTER)]
 
 
 @pytest.mark.parametrize("name", EQUAL)
 def test_the_recording_is_reproduced(name: str) -> None:
     assert differences(load(name)) == {}
-
-
-def test_recordings_that_need_missing_features_are_named() -> None:
-    waiting = [n for n in NAMES if short(n) in WAITING_FOR_PREEMPTION]
-    assert waiting == [
-        "h01-preempt-in-clusterqueue",
-        "h07-preempt-minimal-set",
-        "h08-reclaim-while-borrowing",
-        "h09-preempt-victim-slow-pods",
-    ]
 
 
 @pytest.mark.parametrize("name", [*BETTER, *FASTER])
@@ -48,6 +37,6 @@ def test_each_excepted_recording_has_its_own_test(name: str) -> None:
     assert any(test.startswith(f"test_{name}_") for test in tests)
 
 
-@pytest.mark.parametrize("name", [*BETTER, *FASTER, *WAITING_FOR_PREEMPTION])
+@pytest.mark.parametrize("name", [*BETTER, *FASTER])
 def test_no_excepted_recording_is_reproduced(name: str) -> None:
     assert differences(load(name)) != {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -11,18 +10,12 @@ import pytest
 from queue_manager.api import without_effect as table
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, EVENTS, JOBS, PODS, RESOURCE_FLAVORS, Resource
 from queue_manager.engine.transport import MERGE_PATCH, Request
-from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
+from tests.local.queue.cluster import NS, Cluster, cluster, condition
 from tests.local.queue.environments import Environment, rest, run
 
-PREEMPTION = {"withinClusterQueue": "LowerPriority"}
-NEVER = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never", "borrowWithinCohort": {"policy": "Never"}}
-PREEMPTION_TEXT = f"spec.preemption: has no effect: {table.NO_PREEMPTION}"
-WEIGHT_TEXT = f"spec.fairSharing: has no effect: {table.NO_FAIR_SHARING}"
+CONCURRENT = {"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}}
+CONCURRENT_TEXT = f"spec.concurrentAdmissionPolicy: has no effect: {table.NO_CONCURRENCY}"
 RACK = {"kueue.x-k8s.io/podset-required-topology": "rack"}
-GROUP = {
-    "coveredResources": ["cpu"],
-    "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "4"}]}],
-}
 
 
 def queued_pod(name: str, **meta: Any) -> dict[str, Any]:
@@ -51,31 +44,15 @@ async def unsupported(c: Cluster) -> tuple[str, str, str] | None:
     return condition((await c.client.get(CLUSTER_QUEUES, "", "cq")).get("status", {}), "Unsupported")
 
 
-async def patch(c: Cluster, spec: Mapping[str, Any]) -> None:
-    await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": spec})
-
-
 def test_a_cluster_queue_reports_fields_without_effect(environment: Environment) -> None:
-    """In one Event per generation of the object and in a condition."""
-
     async def scenario() -> None:
         async with cluster() as c:
-            await c.queues("1", preemption=PREEMPTION)
-            await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", PREEMPTION_TEXT))
+            await c.queues("1", **CONCURRENT)
+            await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", CONCURRENT_TEXT))
             await c.submit("a")  # what changes is the status
             await c.until(c.running, ["a"])
             await rest(60)
-            assert await events_without_effect(c) == [("ClusterQueue", "cq", PREEMPTION_TEXT)]
-            await patch(c, {"fairSharing": {"weight": 2}})
-            both = f"{PREEMPTION_TEXT}; {WEIGHT_TEXT}"
-            await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", both))
-            await c.until(
-                lambda: events_without_effect(c),
-                [("ClusterQueue", "cq", PREEMPTION_TEXT), ("ClusterQueue", "cq", both)],
-            )
-            await patch(c, {"fairSharing": None, "preemption": NEVER})
-            await c.until(lambda: unsupported(c), None)
-            assert len(await events_without_effect(c)) == 2
+            assert await events_without_effect(c) == [("ClusterQueue", "cq", CONCURRENT_TEXT)]
 
     run(scenario())
 
@@ -85,14 +62,11 @@ def test_fields_of_other_kinds_without_effect_are_one_event_each(environment: En
         async with cluster() as c:
             await c.queues("1")
             await c.flavor("racked", nodeLabels={"a": "b"}, topologyName="racks")
-            spec = {"resourceGroups": [GROUP], "fairSharing": {"weight": 2}}
-            await c.create(COHORTS, {**API, "kind": "Cohort", "metadata": {"name": "all"}, "spec": spec})
             await c.client.create(JOBS, NS, queued_job("tas", RACK))
             await c.client.create(JOBS, NS, queued_job("plain", {}))
             await c.client.create(PODS, NS, queued_pod("single"))
             job = f"spec.template.metadata.annotations[{next(iter(RACK))}]: has no effect: {table.NO_TOPOLOGY}"
             expected = [
-                ("Cohort", "all", WEIGHT_TEXT),
                 ("Job", "tas", job),
                 ("Pod", "single", f"metadata.labels[kueue.x-k8s.io/queue-name]: has no effect: {table.NO_PODS}"),
                 ("ResourceFlavor", "racked", f"spec.topologyName: has no effect: {table.NO_TOPOLOGY}"),
@@ -107,10 +81,10 @@ def test_fields_of_other_kinds_without_effect_are_one_event_each(environment: En
 @pytest.mark.parametrize(
     ("resource", "body", "says"),
     [
-        (CLUSTER_QUEUES, {"spec": {"preemption": PREEMPTION}}, PREEMPTION_TEXT),
-        (CLUSTER_QUEUES, {"spec": {"preemption": NEVER, "fairSharing": {"weight": 1}}}, ""),
+        (CLUSTER_QUEUES, {"spec": CONCURRENT}, CONCURRENT_TEXT),
+        (CLUSTER_QUEUES, {"spec": {"fairSharing": {"weight": 2}}}, ""),
         (CLUSTER_QUEUES, {"spec": {}}, ""),
-        (COHORTS, {"spec": {"parentName": "up", "fairSharing": {"weight": 2}}}, WEIGHT_TEXT),
+        (COHORTS, {"spec": {"parentName": "up", "fairSharing": {"weight": 2}}}, ""),
         (
             RESOURCE_FLAVORS,
             {"spec": {"nodeLabels": {"a": "b"}, "topologyName": "t"}},
@@ -134,10 +108,13 @@ def test_the_embedded_server_warns_at_creation(resource: Resource, body: dict[st
 def test_the_embedded_server_warns_only_of_fields_that_an_update_adds() -> None:
     async def scenario() -> None:
         async with cluster() as c:
-            await c.queues("1", preemption=PREEMPTION)
+            await c.queues("1")
+            path = RESOURCE_FLAVORS.path("", "default")
+            added = {"spec": {"nodeLabels": {"a": "b"}, "topologyName": "t"}}
+            topology = f"spec.topologyName: has no effect: {table.NO_TOPOLOGY}"
+            assert await warning(c, "PATCH", path, added) == topology
+            assert await warning(c, "PATCH", path, {"spec": {"nodeLabels": {"c": "d"}}}) == ""
             path = CLUSTER_QUEUES.path("", "cq")
-            assert await warning(c, "PATCH", path, {"spec": {"fairSharing": {"weight": 3}}}) == WEIGHT_TEXT
-            assert await warning(c, "PATCH", path, {"spec": {"stopPolicy": "Hold"}}) == ""
             assert await warning(c, "PATCH", f"{path}/status", {"status": {"pendingWorkloads": 1}}) == ""
 
     run(scenario())

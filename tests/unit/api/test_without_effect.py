@@ -23,31 +23,14 @@ def job(of_pods: dict[str, str], **meta: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("resource", "obj", "path", "why"),
     [
-        (CLUSTER_QUEUES, {"preemption": {"withinClusterQueue": "LowerPriority"}}, "spec.preemption", "NO_PREEMPTION"),
-        (CLUSTER_QUEUES, {"preemption": {"reclaimWithinCohort": "Any"}}, "spec.preemption", "NO_PREEMPTION"),
-        (
-            CLUSTER_QUEUES,
-            {"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}},
-            "spec.preemption",
-            "NO_PREEMPTION",
-        ),
-        (CLUSTER_QUEUES, {"fairSharing": {"weight": "500m"}}, "spec.fairSharing", "NO_FAIR_SHARING"),
-        (
-            CLUSTER_QUEUES,
-            {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}},
-            "spec.admissionScope",
-            "NO_USAGE_ORDER",
-        ),
         (
             CLUSTER_QUEUES,
             {"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}},
             "spec.concurrentAdmissionPolicy",
             "NO_CONCURRENCY",
         ),
-        (COHORTS, {"fairSharing": {"weight": 0}}, "spec.fairSharing", "NO_FAIR_SHARING"),
-        ("localqueues.kueue.x-k8s.io", {"fairSharing": {"weight": 2}}, "spec.fairSharing", "NO_FAIR_SHARING"),
         (FLAVORS, {"topologyName": "racks"}, "spec.topologyName", "NO_TOPOLOGY"),
-        (FLAVORS, {"resourceWeights": {"cpu": 2}}, "spec.resourceWeights", "NO_FAIR_SHARING"),
+        (FLAVORS, {"resourceWeights": {"cpu": 2}}, "spec.resourceWeights", "NO_FLAVOR_WEIGHTS"),
     ],
 )
 def test_a_field_of_a_spec_without_effect_is_named(resource: str, obj: Any, path: str, why: str) -> None:
@@ -58,25 +41,9 @@ def test_a_field_of_a_spec_without_effect_is_named(resource: str, obj: Any, path
     ("resource", "spec"),
     [
         (CLUSTER_QUEUES, {}),
-        (CLUSTER_QUEUES, {"preemption": None, "fairSharing": None, "flavorFungibility": None}),
-        (
-            CLUSTER_QUEUES,
-            {
-                "preemption": {
-                    "withinClusterQueue": "Never",
-                    "reclaimWithinCohort": "Never",
-                    "borrowWithinCohort": {"policy": "Never"},
-                },
-                "flavorFungibility": {
-                    "whenCanBorrow": "TryNextFlavor",
-                    "whenCanPreempt": "TryNextFlavor",
-                    "preference": "BorrowingOverPreemption",
-                },
-                "fairSharing": {"weight": "1"},
-                "admissionScope": {"admissionMode": "NoAdmissionFairSharing"},
-            },
-        ),
-        (COHORTS, {"parentName": "all", "resourceGroups": [{}], "fairSharing": {"weight": 1}}),
+        (CLUSTER_QUEUES, {"fairSharing": {"weight": 2}, "admissionScope": {"admissionMode": "NoAdmissionFairSharing"}}),
+        (CLUSTER_QUEUES, {"preemption": {"withinClusterQueue": "LowerPriority"}}),
+        (COHORTS, {"parentName": "all", "resourceGroups": [{}], "fairSharing": {"weight": 2}}),
         (FLAVORS, {"nodeLabels": {"a": "b"}}),
         ("workloads.kueue.x-k8s.io", {"podSets": []}),
     ],

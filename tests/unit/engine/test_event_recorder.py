@@ -140,7 +140,7 @@ def test_events_wait_for_other_writes_unless_too_many_are_queued(
 ) -> None:
     monkeypatch.setattr(module, "MAX_DEFERRED", patient)
 
-    async def story() -> int:
+    async def scenario() -> int:
         async with World() as world:
             recorder = EventRecorder(world.client, world.clock, "c", is_backlogged=lambda: rush)
             for number in range(20):
@@ -154,7 +154,7 @@ def test_events_wait_for_other_writes_unless_too_many_are_queued(
             assert len(await world.client.list(EVENTS, "default")) == 20
             return known
 
-    assert run_virtual(story()) in told
+    assert run_virtual(scenario()) in told
 
 
 async def test_the_version_of_the_object_is_not_part_of_an_events_identity(served: Served) -> None:

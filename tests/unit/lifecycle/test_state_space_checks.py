@@ -13,6 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from queue_manager.api import condition_types, policies
 from queue_manager.api.types import RequeueState
 from queue_manager.lifecycle import requeuing, rules, state_space, steps, transitions
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.state_space import LifeState
 from queue_manager.lifecycle.status_draft import Draft
 from tests.unit.lifecycle import test_state_space
@@ -112,7 +113,7 @@ def runs_without_quota(patch: pytest.MonkeyPatch) -> None:
 
 def never_rests(patch: pytest.MonkeyPatch) -> None:
     def again(*_: object) -> steps.Step:
-        return steps.WriteStatus(lambda draft: None)
+        return steps.WriteStatus(lambda draft: None, Cause.CLOCK)
 
     patch.setattr(rules, "RULES", (*rules.RULES, again))
 

@@ -246,3 +246,54 @@ def test_unknown_conditions_of_others_survive_a_patch():
     draft = Draft(workload(conditions=[condition("Theirs", "True")]), at(9))
     transitions.block(draft, "B", "b")
     assert [c["type"] for c in patched(draft)["conditions"]] == ["Theirs", "QuotaReserved", "Admitted"]
+
+
+BECAUSE = "Preempted to accommodate a workload (UID: u, JobUID: j) due to prioritization in the ClusterQueue"
+PRIORITIES = "preemptor effective priority: 9 (base: 9, boost: 0); preemptee effective priority: 1 (base: 1, boost: 0)"
+NEEDED_BY = "for ClusterQueue cq, priority 9"
+
+
+def preempt(draft: Draft) -> None:
+    transitions.preempt(draft, "InClusterQueue", BECAUSE, PRIORITIES, NEEDED_BY)
+
+
+def test_a_preemption_is_one_write_with_two_conditions_and_two_events():
+    job = {"metadata": {"labels": {"kueue.x-k8s.io/job-uid": "j"}}}
+    held = msgspec.convert(
+        {**msgspec.to_builtins(workload(conditions=RESERVED, status={"admission": ADMISSION})), **job}, type(workload())
+    )
+    draft = Draft(held, at(20))
+    preempt(draft)
+    assert said(draft)["Evicted"] == ("True", "Preempted", BECAUSE)
+    assert said(draft)["Preempted"] == ("True", "InClusterQueue", BECAUSE)
+    assert said(draft)["QuotaReserved"][0] == "True", "quota is held until the Job has stopped"
+    assert draft.events == [
+        Event("Normal", "EvictedDueToPreempted", BECAUSE),
+        Event("Normal", "Preempted", f"{BECAUSE}; {PRIORITIES}"),
+    ]
+    assert patched(draft)["schedulingStats"] == {
+        "evictions": [{"reason": "Preempted", "underlyingCause": "", "count": 1}]
+    }
+    assert patched(draft)["requeueHistory"]["attempts"][0]["cause"] == NEEDED_BY
+    again = Draft(draft.workload, at(21))
+    preempt(again)
+    assert not again.changed
+
+
+def test_a_preempted_workload_without_a_job_releases_its_quota_in_the_same_write():
+    draft = Draft(workload(conditions=RESERVED, status={"admission": ADMISSION}), at(20))
+    preempt(draft)
+    assert said(draft)["QuotaReserved"] == ("False", "PendingEvaluation", BECAUSE)
+    assert said(draft)["Requeued"] == ("True", "Preempted", BECAUSE)
+    assert patched(draft)["admission"] is None
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [[], [*RESERVED, condition("Finished", "True")], [*RESERVED, condition("Evicted", "True", "PodsReadyTimeout")]],
+    ids=["pending", "finished", "evicted for another reason"],
+)
+def test_only_what_holds_quota_and_is_not_on_its_way_out_is_preempted(conditions):
+    draft = Draft(workload(conditions=conditions, status={"admission": ADMISSION}), at(20))
+    preempt(draft)
+    assert not draft.changed

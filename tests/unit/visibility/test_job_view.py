@@ -46,6 +46,10 @@ def starts(**more: Any) -> Workload:
 RUNS = job(suspend=False)
 DONE = cond("Complete", reason="CompletionsReached", seconds=50)
 ENDS = "ends when all its pods have succeeded (0 of 1 pods have)"
+AGAIN = "it is tried again by its priority and creation time, without a backoff"
+MADE_ROOM: Tree = {
+    "requeueHistory": {"attempts": [{"reason": "Preempted", "cause": "for ClusterQueue team-b, priority 100"}]}
+}
 STOPS = "its pods are deleted, then its quota is released"
 
 CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tuple[float | None, str]]]] = [
@@ -67,6 +71,20 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
             (100, "the Job is deleted (objectRetentionPolicies)"),
             (None, "stays out until: sluice reactivate j"),
         ],
+    ),
+    (
+        "preempted, and still stopping",
+        RUNS,
+        workload(conditions=[cond("Evicted", reason="Preempted"), *admitted()], status={**HOLDS, **MADE_ROOM}),
+        KNOWN,
+        [(None, STOPS), (None, f"made room for ClusterQueue team-b, priority 100; {AGAIN}")],
+    ),
+    (
+        "preempted by another version, and pending",
+        job(),
+        workload(conditions=[cond("Evicted", reason="Preempted"), cond("QuotaReserved", "False", "WaitingForQuota")]),
+        KNOWN,
+        [(None, "starts when enough quota is free"), (None, f"made room for another one; {AGAIN}")],
     ),
     (
         "deactivated by a user, and still stopping",

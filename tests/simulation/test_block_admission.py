@@ -57,9 +57,7 @@ def test_another_queue_goes_on_with_its_reasons_and_counts_while_admission_is_bl
                 "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, previously "
                 "considered podsets requests (0) + current podset request (9) > maximum capacity (2)"
             )
-            await c.until(
-                lambda: c.condition("huge", "QuotaReserved"), ("False", "ExceedsMaxQuota", never), seconds=5
-            )
+            await c.until(lambda: c.condition("huge", "QuotaReserved"), ("False", "ExceedsMaxQuota", never), seconds=5)
             await c.until(lambda: pending(c, "cq2"), 1, seconds=5)
 
     run_virtual(story())

@@ -258,8 +258,6 @@ class History:
 def at_rest(world: World) -> None:
     """S4, L1, L2, L6 and L9, when nothing happens any more."""
     state, queues = world.queue.quota_cache.state, world.queue.quota_cache.queues
-    _recounted(world)
-    _reasoned(world)
     for stored in world.store.scan("workloads.kueue.x-k8s.io"):
         w = msgspec.json.decode(stored.data)
         meta = w["metadata"]
@@ -278,6 +276,8 @@ def at_rest(world: World) -> None:
         if places["in line"] and not said:
             raise Broken(f"L6: {meta['name']} waits without a reason")
     _recount(state)
+    _recounted(world)
+    _reasoned(world)
 
 
 def _recount(state: SchedulerState) -> None:

@@ -15,6 +15,8 @@ import aiohttp
 
 from queue_manager.engine.transport import ApiError
 from tests.control_plane.conftest import ROOT, SLUICE
+from tests.control_plane.server import LEASH
+from tests.process_figures import peak_resident_bytes
 
 PATIENCE = 60.0  # seconds; how long a test waits for what must happen
 ALL_JOBS = """apiVersion: config.kueue.x-k8s.io/v1beta2
@@ -72,7 +74,7 @@ class Manager:
         log = folder / "manager.log"
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
-                *[*SLUICE, "manager", "--kubeconfig", str(kubeconfig), "--config", str(folder / "config.yaml")],
+                *[*LEASH, *SLUICE, "manager", "--kubeconfig", str(kubeconfig), "--config", str(folder / "config.yaml")],
                 *["--metrics-port", "0", *flags],
                 cwd=ROOT,
                 stdout=asyncio.subprocess.PIPE,
@@ -128,10 +130,7 @@ class Manager:
 
     def memory(self) -> int:
         """Peak, in bytes."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"VmHWM:\s+(\d+) kB", status)
-        assert found is not None
-        return int(found[1]) * 1024
+        return peak_resident_bytes(self.process.pid)
 
     async def end(self) -> int | None:
         """Its exit code, once it has ended by itself."""

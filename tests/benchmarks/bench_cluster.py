@@ -6,7 +6,6 @@ The anchor of the last figure is a bare shell loop that starts the same command 
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 import tempfile

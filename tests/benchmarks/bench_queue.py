@@ -21,6 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from job_controller.model import Object
+from queue_manager.api.resources import EVENTS
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import Request, Transport
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
@@ -40,6 +42,12 @@ QUIET_WITHIN_SECONDS = 120.0
 WRITES = {"POST": "create", "PUT": "update", "PATCH": "patch", "APPLY": "apply", "DELETE": "delete"}
 
 
+class Event(Object):
+    """A core/v1 Event, as far as it is counted."""
+
+    reason: str = ""
+
+
 @dataclass(frozen=True)
 class Spent:
     """CPU seconds by process, and requests by what they were: of the whole server so far, or during one run."""
@@ -57,6 +65,7 @@ class Result:
     record: Record
     spent: Spent
     memory: int = 0  # of the manager, at most, in bytes
+    events: Counter[str] = field(default_factory=Counter)  # Event objects by reason
     load_average: tuple[float, float, float] = field(default_factory=os.getloadavg)
 
 
@@ -113,7 +122,8 @@ async def measure(plane: ControlPlane, shape: Shape, config: str = CONFIG, every
                 spent = (await meter.spent()).since(before)
             memory = peak_resident_bytes(manager.process.pid)
             await manager.stop()
-            return Result(load.record, spent, memory)
+            events = await runtime.client.list(EVENTS, type=Event)
+            return Result(load.record, spent, memory, Counter(event.reason for event in events))
         finally:
             await manager.kill()
 
@@ -161,8 +171,12 @@ def main(arguments: Sequence[str] = ()) -> None:
     shape = Shape().scaled(options.scale, options.duration_scale, options.cohorts)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that all processes are ended
     tune_garbage_collector()
-    with event_loop() as loop:
-        loop.run(bench(shape, options.config.read_text() if options.config else CONFIG))
+    config = options.config.read_text() if options.config else CONFIG
+    try:
+        with event_loop() as loop:
+            loop.run(bench(shape, config))
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

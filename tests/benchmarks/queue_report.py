@@ -68,8 +68,9 @@ def show(shape: Shape, ours: Result, plain: Result) -> None:
     console.print(table)
     console.print(_shares("status and other writes, by cause", ours, dict(ours.record.causes)))
     console.print(_shares("writes that the API server answered", ours, dict(ours.spent.writes)))
+    console.print(_shares("Event objects, by reason", ours, dict(ours.events)))
     console.print(
-        f"Plain client: a create and two status patches of each Workload, {PLAIN_IN_FLIGHT} in flight, on its own server. "
+        f"Plain client: a create and two status patches per Workload, {PLAIN_IN_FLIGHT} in flight, on its own server. "
         "Aims and Kueue: the whole benchmark; Kueue was measured on another day. "
         f"Load average {plain.load_average[0]:.1f} after the plain client, {ours.load_average[0]:.1f} after sluice."
     )
@@ -100,7 +101,11 @@ def rows(shape: Shape, ours: Result, plain: Result) -> list[tuple[str, ...]]:
             for c in reversed(shape.classes)
         ),
         both("status writes per Workload", lambda r: f"{r.record.status_writes / total:.2f}", "status writes"),
-        one("  by us, without the runner's", f"{(record.status_writes - record.causes[BY_RUNNER]) / total:.2f}", "our writes"),
+        one(
+            "  by us, without the runner's",
+            f"{(record.status_writes - record.causes[BY_RUNNER]) / total:.2f}",
+            "our writes",
+        ),
         both("CPU of the API server per Workload", cpu("kube-apiserver"), "server"),
         both("CPU of etcd per Workload", cpu("etcd")),
         one("CPU of the manager per Workload", cpu("manager")(ours), "manager"),

@@ -52,6 +52,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Shape:
+    prefix: str = "queue"  # of the names of queues
     cohorts: int = 5
     queues_per_cohort: int = 6
     nominal: int = 20
@@ -61,7 +62,7 @@ class Shape:
     @property
     def queues(self) -> list[Queue]:
         return [
-            Queue(f"queue-{cohort}-{number}", f"cohort-{cohort}")
+            Queue(f"{self.prefix}-{cohort}-{number}", f"cohort-{cohort}")
             for cohort in range(self.cohorts)
             for number in range(self.queues_per_cohort)
         ]
@@ -138,13 +139,13 @@ def admitted_status(kind: WorkloadClass, queue: str, now: str) -> Json:
     }
     conditions = [
         {
-            "type": type,
+            "type": name,
             "status": "True",
-            "reason": type,
+            "reason": name,
             "message": f"Quota reserved in ClusterQueue {queue}",
             "lastTransitionTime": now,
             "observedGeneration": 1,
         }
-        for type in ("QuotaReserved", "Admitted")
+        for name in ("QuotaReserved", "Admitted")
     ]
     return {"conditions": conditions, "admission": {"clusterQueue": queue, "podSetAssignments": [assignment]}}

@@ -194,9 +194,14 @@ def test_the_head_is_always_the_first_workload_that_was_not_refused_since_the_la
     """A model that looks at everything, against the heaps that do not."""
     queue = PendingWorkloads(strategy)
     model: dict = {}
-    parked: set = set()
+    parked: dict = {}  # by shape: the Workload for which it was refused
     refused: set = set()
     blocked = None
+
+    def leave(old):
+        """A shape is parked as long as the Workload stays for which it was refused."""
+        if old is not None and parked.get(old.shape) == old.key:
+            del parked[old.shape]
 
     def first():
         strict = strategy == "StrictFIFO"
@@ -213,33 +218,28 @@ def test_the_head_is_always_the_first_workload_that_was_not_refused_since_the_la
             if not same:
                 refused.discard(info.key)
                 blocked = None if blocked == info.key else blocked
-                if old is not None and all(i.shape != old.shape for i in model.values() if i is not old):
-                    parked.discard(old.shape)
+                leave(old)
             queue.put(info, T0)
             model[info.key] = info
         elif op == "remove" or (op == "admit" and head is not None):
             key = info.key if op == "remove" else head.key
-            old = model.pop(key, None)
+            leave(model.pop(key, None))
             queue.remove(key)
             refused.discard(key)
             blocked = None if blocked == key else blocked
-            members = [i for i in model.values() if old and i.shape == old.shape and i.key not in refused]
-            if old is not None and not members:
-                parked.discard(old.shape)
         elif op == "refuse" and head is not None:
             queue.refused(head.key, Retry.CHANGE, WHY)
             if strategy == "StrictFIFO":
                 blocked = head.key
             else:
-                parked.add(head.shape)
+                parked[head.shape] = head.key
         elif op == "namespace" and head is not None:
             queue.refused(head.key, Retry.NAMESPACE, WHY)
             refused.add(head.key)
-            if all(i.shape != head.shape or i.key in refused for i in model.values()):
-                parked.discard(head.shape)
         elif op == "wake":
             queue.requeue_inadmissible(T0)
-            parked, refused, blocked = set(), set(), None
+            refused, blocked = set(), None
+            parked.clear()
         expected, got = first(), queue.head()
         assert (got and got.key) == (expected and expected.key)
         assert len(queue) == len(model)

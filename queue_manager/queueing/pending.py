@@ -25,6 +25,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
+from msgspec.structs import force_setattr
+
 from job_controller.model import Key
 from queue_manager.api.policies import STRICT_FIFO
 from queue_manager.scheduling.cycle import Retry
@@ -41,18 +43,25 @@ class PendingReason(NamedTuple):
 class _Shape:
     """The Workloads of one shape, in a heap by rank."""
 
-    __slots__ = ("heap", "key", "live", "parked", "refused")
+    __slots__ = ("heap", "key", "live", "parked", "pod_sets", "refused")
 
-    def __init__(self, key: bytes) -> None:
-        self.key = key
+    def __init__(self, first: Info) -> None:
+        self.key = first.shape
+        self.pod_sets = first.pod_sets
         self.heap: list[tuple[Rank, Key]] = []
         self.live: dict[Key, Info] = {}
         self.parked: PendingReason | None = None
         self.refused: Key | None = None  # the Workload for which the shape is parked: its status carries the reason
 
     def push(self, info: Info) -> None:
-        self.live[info.key] = info
+        self.take(info)
         heapq.heappush(self.heap, (info.rank, info.key))
+
+    def take(self, info: Info) -> None:
+        """Take the newest state of a member. Equal values become one object: half of what a Workload would use."""
+        force_setattr(info, "shape", self.key)
+        force_setattr(info, "pod_sets", self.pod_sets)
+        self.live[info.key] = info
 
     def first(self) -> Info | None:
         """The Workload with the smallest rank, or None; drops dead entries on the way."""
@@ -157,7 +166,7 @@ class PendingWorkloads:
         """Take newer data about a Workload that keeps its place, and its refusal."""
         self._where[info.key] = info
         if self._in_shape(info.key):
-            self._shapes[known.shape].live[info.key] = info
+            self._shapes[known.shape].take(info)
 
     def remove(self, key: Key) -> Info | None:
         """Remove a Workload and return it, or None if it was not pending."""
@@ -181,7 +190,7 @@ class PendingWorkloads:
     def _enter(self, info: Info) -> None:
         shape = self._shapes.get(info.shape)
         if shape is None:
-            shape = self._shapes[info.shape] = _Shape(info.shape)
+            shape = self._shapes[info.shape] = _Shape(info)
         shape.push(info)
         if shape.parked is not None:
             self._parked += 1

@@ -223,7 +223,7 @@ def _try(
     assumed: Mapping[FlavorResource, int],
 ) -> FlavorAttempt:
     known = flavors.get(flavor)
-    why = f"flavor {flavor} not found" if known is None else refusal(known, pod_set.pod_spec)
+    why = f"flavor {flavor} not found" if known is None else refusal(known, pod_set.placement)
     if why:
         return FlavorAttempt(flavor, Mode.NO_FIT, reason=reasons.NO_MATCHING_FLAVOR, texts=[why])
     attempt = FlavorAttempt(flavor, Mode.FIT)

@@ -20,8 +20,6 @@ NO_PREEMPTION = "Sluice does not preempt yet, a Workload waits until quota is fr
 NO_FAIR_SHARING = "Sluice does not share quota by weight yet, priority and time decide"
 NO_USAGE_ORDER = "Sluice does not order LocalQueues by past usage yet"
 NO_CONCURRENCY = "Sluice does not try several flavors at the same time yet, they are tried in their order"
-NO_COHORT_QUOTA = "Sluice does not count the quota of Cohorts yet, only that of their ClusterQueues"
-NO_COHORT_TREE = "Sluice does not build trees of Cohorts yet, only ClusterQueues of the same cohortName share quota"
 NO_TOPOLOGY = "Sluice does not place pods by topology yet, any node of the flavor may get them"
 NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted anew"
 NO_PODS = "Sluice queues Jobs, not single pods: this pod starts at once and uses no quota"
@@ -127,11 +125,7 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
         ),
         Row("spec.concurrentAdmissionPolicy", _given("spec", "concurrentAdmissionPolicy"), NO_CONCURRENCY),
     ),
-    "cohorts.kueue.x-k8s.io": (
-        Row("spec.resourceGroups", _given("spec", "resourceGroups"), NO_COHORT_QUOTA),
-        Row("spec.parentName", _given("spec", "parentName"), NO_COHORT_TREE),
-        Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),
-    ),
+    "cohorts.kueue.x-k8s.io": (Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),),
     "localqueues.kueue.x-k8s.io": (Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),),
     "resourceflavors.kueue.x-k8s.io": (
         Row("spec.topologyName", _given("spec", "topologyName"), NO_TOPOLOGY),

@@ -71,9 +71,10 @@ def _finished(w: Workload, view: WorkloadContext, settings: Settings, now: datet
         return None
     if keys.FINALIZER in w.metadata.finalizers:
         return RemoveFinalizer()
-    if w.metadata.deletion_timestamp is not None:
+    if w.metadata.deletion_timestamp is not None or settings.retain_finished is None:
         return Idle()
-    return _expire(finished.last_transition_time, settings.retain_finished, now, owner=False)
+    ahead = _ahead_of_the_clock(w, view, settings, now)
+    return ahead or _expire(finished.last_transition_time, settings.retain_finished, now, owner=False)
 
 
 def _deleted(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from job_controller.times import effective_start
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import Overrides, Resources
 from queue_manager.configuration.selector import LabelSelector
@@ -74,6 +75,15 @@ def reconfigured(old: Settings, new: Settings, now: datetime) -> Settings:
         return new
     since = now.replace(microsecond=0) if old.pods_ready is None else old.pods_ready.since
     return replace(new, pods_ready=replace(new.pods_ready, since=since))
+
+
+def without_future_times(settings: Settings, now: datetime) -> Settings:
+    """The settings, with a reload that lies in the future, because the clock was set back, moved to `now`."""
+    waiting = settings.pods_ready
+    if waiting is None or waiting.since is None:
+        return settings
+    since = effective_start(waiting.since, None, now)
+    return settings if since == waiting.since else replace(settings, pods_ready=replace(waiting, since=since))
 
 
 def settings_of(config: KueueConfig) -> Settings:

@@ -68,9 +68,9 @@ class Controllers:
         """Return the runtime of the current term."""
         return self._term.runtime
 
-    def exposed(self, accept: str) -> Exposed:
+    async def exposed(self, accept: str) -> Exposed:
         """Return the metrics of the current term. Counters restart at 0 with each term, as in a new process."""
-        return self.runtime.metrics.exposed(accept)
+        return await self.runtime.metrics.exposed(accept)
 
     def reconfigure(self, config: KueueConfig) -> None:
         """Apply a new configuration. The caller has checked that no field changed that needs a restart."""

@@ -59,9 +59,9 @@ class RivalsAreReported(Relay):
         answer = await super().request(request)
         now = _date(answer)
         if now is not None:
-            self._began = self._began or now
+            self._began = min(self._began or now, now)  # the clock may have been set back
             found = _JOB(request.path) if request.method in _WRITES and answer.status == 200 else None
-            if found is not None and (self._reported is None or now - self._reported >= REPORT_AGAIN):
+            if found is not None and (self._reported is None or abs(now - self._reported) >= REPORT_AGAIN):
                 self._look(found[1], found[2], answer.body, now)
         return answer
 

@@ -64,6 +64,7 @@ class QueueStatusController:
         self._flavors.subscribe(self._on_flavor)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
         quota_cache.recount_listeners.append(self._on_recount)
+        quota_cache.cycle_listeners.append(self._on_cycle)
         runtime.worker(self.queue, self.sync)
 
     # --- events ---
@@ -84,6 +85,10 @@ class QueueStatusController:
         """No event of the Workload follows: its admission failed, or a LimitRange or RuntimeClass changed its usage."""
         self._enqueue_later("lq", holding.queue)
         self._enqueue_later("cq", Key("", holding.cluster_queue))
+
+    def _on_cycle(self, cluster_queues: Iterable[str]) -> None:
+        for name in cluster_queues:
+            self.queue.add(("cq", Key("", name)))
 
     def _enqueue_later(self, kind: str, key: Key) -> None:
         self.queue.add_after((kind, key), STATUS_BATCH_SECONDS)

@@ -10,7 +10,7 @@ QueueInadmissibleWorkloads of pkg/cache/queue. BEHAVIOUR.md#q9-requeue-of-inadmi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -20,6 +20,7 @@ from queue_manager.api import condition_types, keys, messages
 from queue_manager.api.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
+    COHORTS,
     LIMIT_RANGES,
     LOCAL_QUEUES,
     NAMESPACES,
@@ -30,6 +31,7 @@ from queue_manager.api.resources import (
 from queue_manager.api.types import (
     AdmissionCheck,
     ClusterQueue,
+    Cohort,
     LimitRange,
     LocalQueue,
     Namespace,
@@ -45,10 +47,11 @@ from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.pod_surroundings import PodSurroundings
+from queue_manager.scheduling.quota_forest import Cycle
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
 from queue_manager.scheduling.workload_info import Info, info
 
-SECOND_TRY_SECONDS = 1.0  # after a ClusterQueue's spec has changed
+SECOND_TRY_SECONDS = 1.0  # after the spec of a ClusterQueue or Cohort has changed
 
 
 class QuotaCache:
@@ -63,9 +66,12 @@ class QuotaCache:
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         # Called with each holding that changed while its Workload did not: a failed assumption, other defaults of pods.
         self.recount_listeners: list[Callable[[Holding], None]] = []
+        # Called with the ClusterQueues that are below a cycle of Cohorts since now, or no longer, or below another one.
+        self.cycle_listeners: list[Callable[[Sequence[str]], None]] = []
         self._assumed: set[str] = set()  # uids whose admission is being written
         runtime.cache(NAMESPACES, Namespace).subscribe(self._on_namespace)
         runtime.cache(RESOURCE_FLAVORS, ResourceFlavor).subscribe(self._on_flavor)
+        runtime.cache(COHORTS, Cohort).subscribe(self._on_cohort)
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
         runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
@@ -241,9 +247,35 @@ class QuotaCache:
         self.changed.set()
         if old is None or old.spec != new.spec:
             concerned = list(dict.fromkeys([*before, *self.state.relatives(new.metadata.name)]))
-            self.requeue_inadmissible(concerned)
-            if old is not None:  # the admissions that follow change the messages of those that stay pending
-                asyncio.get_running_loop().call_later(SECOND_TRY_SECONDS, self.requeue_inadmissible, concerned)
+            self._quotas_changed(concerned, again=old is not None)
+
+    def _on_cohort(self, old: Cohort | None, new: Cohort | None) -> None:
+        cohort = new or old
+        if cohort is None or (old is not None and new is not None and old.spec == new.spec):
+            return
+        name = cohort.metadata.name
+        before = self._cycles_around(name)
+        if new is not None:
+            self.state.set_cohort(new)
+        else:
+            self.state.drop_cohort(name)
+        after = self._cycles_around(name)
+        concerned = list(dict.fromkeys([*before, *after]))
+        self._quotas_changed(concerned, again=old is not None)
+        changed = [queue for queue in concerned if before.get(queue, ()) != after.get(queue, ())]
+        for listener in self.cycle_listeners if changed else ():
+            listener(changed)
+
+    def _cycles_around(self, cohort: str) -> dict[str, Cycle]:
+        """The ClusterQueues of the cohort's tree, with the cycle of Cohorts above each."""
+        names = self.state.relatives_of_cohort(cohort)
+        return {name: self.state.cycle_above(name) for name in names}
+
+    def _quotas_changed(self, concerned: Sequence[str], *, again: bool) -> None:
+        """`again`: the admissions that follow change the messages of those that stay pending."""
+        self.requeue_inadmissible(concerned)
+        if again:
+            asyncio.get_running_loop().call_later(SECOND_TRY_SECONDS, self.requeue_inadmissible, concerned)
 
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         if new is not None:

@@ -1,4 +1,4 @@
-"""The scheduler's state: ClusterQueues, flavors, namespaces, and the quota that each Workload holds.
+"""The scheduler's state: ClusterQueues, Cohorts, flavors, namespaces, and the quota that each Workload holds.
 
 Usage is counted once per Workload UID: from its pod sets and the flavors in status.admission or, between the decision
 and the response to its write, from the scheduler's assumption. Rebuilding the state from the API gives the same
@@ -8,7 +8,7 @@ numbers.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -22,15 +22,20 @@ from queue_manager.api.types import (
     AdmissionCheck,
     AdmissionCheckRule,
     ClusterQueue,
+    Cohort,
     PodSetAssignment,
     ResourceFlavor,
+    ResourceGroup,
     Workload,
     stops,
 )
 from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.flavor_assignment import requests_of
-from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage, compute_subtrees, link
+from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
+from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import EPOCH, PODS, Info, PodSetInfo
+
+CYCLE_NAMES = 50  # that the message of a ClusterQueue lists
 
 
 class Holding(NamedTuple):
@@ -52,11 +57,11 @@ class Holding(NamedTuple):
 
 @dataclass(slots=True)
 class QueueState:
-    """A ClusterQueue with its node in the quota tree."""
+    """A ClusterQueue with its node in the quota tree, and its holdings by Workload uid."""
 
     queue: ClusterQueue
     node: QuotaNode
-    holdings: dict[str, Holding] = field(default_factory=dict)
+    holdings: dict[str, Holding]
 
     @property
     def name(self) -> str:
@@ -65,57 +70,67 @@ class QueueState:
 
 
 class SchedulerState:
-    """ClusterQueues with their quota tree and its usage; flavors, namespaces and checks by name."""
+    """ClusterQueues and Cohorts with their quota trees and the usage; flavors, namespaces and checks by name."""
 
     def __init__(self, *, ignore_undeclared: bool = False) -> None:
         self.ignore_undeclared = ignore_undeclared  # resources without quota do not count
         self.queues: dict[str, QueueState] = {}
+        self.cohorts: dict[str, Cohort] = {}  # the objects; `forest.cohorts` also has those that are only named
+        self.forest = QuotaForest()
         self.flavors: dict[str, ResourceFlavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels
         self.checks: dict[str, AdmissionCheck] = {}
-        self.holdings: dict[str, Holding] = {}  # by Workload uid; also in deleted ClusterQueues
+        self.holdings: dict[str, Holding] = {}  # by Workload uid
+        self._holdings_of: dict[str, dict[str, Holding]] = {}  # by ClusterQueue, also deleted ones
 
-    # --- queues and flavors ---
+    # --- ClusterQueues and Cohorts ---
 
     def set_queue(self, queue: ClusterQueue) -> None:
         """Take a new or changed ClusterQueue. Raises ValueError on a malformed quota."""
-        known = self.queues.get(queue.metadata.name)
+        name = queue.metadata.name
+        known = self.queues.get(name)
         if known is not None and known.queue.spec == queue.spec:
             known.queue = queue
             return
-        self._rebuild([*(s.queue for s in self.queues.values() if s.name != queue.metadata.name), queue])
+        node = self.forest.set_queue(name, quotas_of(queue.spec.resource_groups), queue.spec.cohort_name)
+        if known is not None:
+            known.queue = queue
+            return
+        self.queues[name] = QueueState(queue, node, self._holdings_of.setdefault(name, {}))
+        for holding in self.queues[name].holdings.values():
+            node.add_all(holding.usage)
 
     def drop_queue(self, name: str) -> None:
         """The ClusterQueue is deleted."""
-        self._rebuild([s.queue for s in self.queues.values() if s.name != name])
+        if self.queues.pop(name, None) is not None:
+            self.forest.drop_queue(name)
+            if not self._holdings_of[name]:
+                del self._holdings_of[name]
 
-    def _rebuild(self, queues: Iterable[ClusterQueue]) -> None:
-        """Build the quota tree again and restore the usage from the holdings. Specs change rarely."""
-        cohorts: dict[str, QuotaNode] = {}
-        self.queues = {}
-        roots: list[QuotaNode] = []
-        for queue in sorted(queues, key=lambda q: q.metadata.name):
-            node = QuotaNode(queue.metadata.name, quotas_of(queue))
-            cohort = queue.spec.cohort_name
-            if cohort:
-                if cohort not in cohorts:
-                    cohorts[cohort] = QuotaNode(cohort)
-                    roots.append(cohorts[cohort])
-                link(node, cohorts[cohort])
-            else:
-                roots.append(node)
-            self.queues[queue.metadata.name] = QueueState(queue, node)
-        compute_subtrees(roots)
-        for holding in self.holdings.values():
-            self._count(holding)
+    def set_cohort(self, cohort: Cohort) -> None:
+        """Take a new or changed Cohort. Raises ValueError on a malformed quota."""
+        name = cohort.metadata.name
+        self.forest.set_cohort(name, quotas_of(cohort.spec.resource_groups), cohort.spec.parent_name)
+        self.cohorts[name] = cohort
+
+    def drop_cohort(self, name: str) -> None:
+        """The Cohort is deleted: ClusterQueues that name it still share their quota."""
+        if self.cohorts.pop(name, None) is not None:
+            self.forest.drop_cohort(name)
 
     def relatives(self, name: str) -> list[str]:
         """The ClusterQueues that share quota with this one, itself included."""
         state = self.queues.get(name)
-        if state is None or state.node.parent is None:
-            return [name]
-        root = state.node.root
-        return [s.name for s in self.queues.values() if s.node.root is root]
+        return _queues_around(state.node) if state is not None else [name]
+
+    def relatives_of_cohort(self, name: str) -> list[str]:
+        """The ClusterQueues of the tree in which this cohort is; none if nothing names the cohort."""
+        node = self.forest.cohorts.get(name)
+        return _queues_around(node) if node is not None else []
+
+    def cycle_above(self, name: str) -> Cycle:
+        """The cycle of Cohorts that the ClusterQueue is below, () if there is none. Such a ClusterQueue is inactive."""
+        return self.forest.cycle_above(self.queues[name].node)
 
     def missing_flavors(self, name: str) -> list[str]:
         """The flavors that the ClusterQueue names and that do not exist, without duplicates."""
@@ -145,6 +160,10 @@ class SchedulerState:
         if idle:
             causes.append(reasons.ADMISSION_CHECK_INACTIVE)
             texts.append(f"references inactive AdmissionCheck(s): {','.join(idle)}")
+        cycle = self.cycle_above(name)
+        if cycle:
+            causes.append(reasons.COHORT_CYCLE_DETECTED)
+            texts.append(f'Cohort "{queue.spec.cohort_name}" has a cycle in hierarchy: {_loop(cycle)}')
         return (causes[0], f"Can't admit new workloads: {', '.join(texts)}.") if causes else None
 
     def checks_of(self, name: str, flavors: Collection[str] | None = None) -> tuple[str, ...]:
@@ -174,18 +193,32 @@ class SchedulerState:
             self._count(holding)
 
     def _count(self, holding: Holding) -> None:
+        self._holdings_of.setdefault(holding.cluster_queue, {})[holding.uid] = holding
         state = self.queues.get(holding.cluster_queue)
         if state is not None:
-            state.holdings[holding.uid] = holding
             state.node.add_all(holding.usage)
 
     def release(self, uid: str) -> Holding | None:
         """Release what a Workload holds and return it; None if it held nothing."""
         holding = self.holdings.pop(uid, None)
-        if holding is not None and (state := self.queues.get(holding.cluster_queue)):
-            del state.holdings[uid]
-            state.node.remove_all(holding.usage)
+        if holding is not None:
+            held, state = self._holdings_of[holding.cluster_queue], self.queues.get(holding.cluster_queue)
+            del held[uid]
+            if state is not None:
+                state.node.remove_all(holding.usage)
+            elif not held:
+                del self._holdings_of[holding.cluster_queue]
         return holding
+
+
+def _queues_around(node: QuotaNode) -> list[str]:
+    return [one.name for one in node.root.below() if not one.is_cohort]
+
+
+def _loop(cycle: Cycle) -> str:
+    """ "a -> b -> a". The names of a long cycle are left out in the middle, for the limit of a condition's message."""
+    shown = cycle if len(cycle) <= CYCLE_NAMES else (*cycle[: CYCLE_NAMES - 1], "...", cycle[-1])
+    return " -> ".join((*shown, cycle[0]))
 
 
 def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:
@@ -194,10 +227,10 @@ def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:
     return strategy.admission_checks if strategy is not None else ()
 
 
-def quotas_of(queue: ClusterQueue) -> dict[FlavorResource, Quota]:
-    """The quotas of a ClusterQueue as exact amounts."""
+def quotas_of(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Quota]:
+    """The quotas of a ClusterQueue or Cohort as exact amounts. Raises ValueError on a malformed quantity."""
     result = {}
-    for group in queue.spec.resource_groups:
+    for group in groups:
         for flavor in group.flavors:
             for quota in flavor.resources:
                 limits = (quota.borrowing_limit, quota.lending_limit)

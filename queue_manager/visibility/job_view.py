@@ -119,7 +119,7 @@ def job_view(
         raise ValueError("neither a Job nor a Workload")
     told = sorted(events, key=lambda e: e.sort_key)
     pods = [believed(pod, name) for pod in pods]
-    indexes = index_map(job, pods, around.options) if job is not None else None
+    indexes = index_map(job, pods, around.options, now) if job is not None else None
     refusal = _refusal(told) if workload is None and state == JobState.PENDING else None
     reason, message = (
         (refusal.reason, refusal.message) if refusal is not None else why(job, workload, state, now, alike)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from job_controller.api_rules import label_selectors
 from job_controller.model import Job, Key, ObjectMeta
 from queue_manager.api import condition_types, keys, reasons
-from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
+from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.consequences import queue_obstacle
@@ -53,17 +53,16 @@ class Obstacle(NamedTuple):
 class Queues:
     """The objects that decide whether a Job can start. None: the user may not read them, or the kind does not exist.
 
-    `namespaces`: the labels of each readable namespace. `cohorts`: whether Cohort objects exist, whose quotas are
-    unknown here. `installed`: whether the cluster serves the queue's kinds.
+    `namespaces`: the labels of each readable namespace. `installed`: whether the cluster serves the queue's kinds.
     `rules`: the configuration's `resources`.
     """
 
     local: Mapping[Key, LocalQueue] | None = None
     cluster: Mapping[str, ClusterQueue] | None = None
     flavors: Mapping[str, ResourceFlavor] | None = None
+    cohorts: Mapping[str, Cohort] | None = None
     classes: frozenset[str] | None = None
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    cohorts: bool = False
     installed: bool = True
     rules: ResourceRules | None = None
 
@@ -118,9 +117,10 @@ def _of_specs(job: Job, above: ClusterQueue | None, queues: Queues) -> Obstacle 
     if not _selects(above, job.metadata.namespace, queues):
         text = f"cannot start: ClusterQueue {above.metadata.name} takes no Jobs of namespace {job.metadata.namespace}"
         return Obstacle(f"{text} (namespaceSelector)", "use another queue, or have an admin change it", never=True)
-    if queues.cluster is None or queues.flavors is None or (queues.cohorts and above.spec.cohort_name):
+    if queues.cluster is None or queues.flavors is None or (queues.cohorts is None and above.spec.cohort_name):
         return None
-    text = never(job, above, queues.cluster.values(), queues.flavors, queues.rules or COUNT_ALL)
+    cohorts = (queues.cohorts or {}).values()
+    text = never(job, above, queues.cluster.values(), queues.flavors, queues.rules or COUNT_ALL, cohorts)
     return Obstacle(text, "ask for less, or have an admin change the queue", never=True) if text else None
 
 

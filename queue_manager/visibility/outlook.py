@@ -15,7 +15,7 @@ import msgspec
 from job_controller import conditions
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
-from job_controller.times import later
+from job_controller.times import effective_start, later
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Condition, Workload
@@ -73,17 +73,17 @@ def outlook(
 ) -> list[Next]:
     """Return the next events, soonest first; never empty. `refused`: an Event says why the Job has no Workload."""
     if job is None:
-        found = _without_job(workload, state, around)
+        found = _without_job(workload, state, around, now)
     elif state == JobState.DELETING:
         found = [_some("goes when its finalizers are off and its pods have ended")]
     elif state in (JobState.SUCCEEDED, JobState.FAILED):
-        found = _after_the_end(job, workload, around)
+        found = _after_the_end(job, workload, around, now)
     elif state == JobState.REFUSED:
         found = [_some(REFUSED)]
     elif workload is not None and state in _HELD_BY_QUEUE:
-        found = _HELD_BY_QUEUE[state](workload, around)
+        found = _HELD_BY_QUEUE[state](workload, around, now)
     elif state in (JobState.RUNNING, JobState.STARTING):
-        found = _while_it_runs(job, workload, pods, indexes, around)
+        found = _while_it_runs(job, workload, pods, indexes, around, now)
     elif state == JobState.SUSPENDED:
         found = [_some(_unqueued(job))]
     else:
@@ -100,23 +100,26 @@ def _unqueued(job: Job) -> str:
     return text
 
 
-def _without_job(workload: Workload | None, state: JobState, around: OutlookContext) -> list[Next]:
+def _without_job(workload: Workload | None, state: JobState, around: OutlookContext, now: datetime) -> list[Next]:
     if workload is None or state == JobState.ORPHANED:
         return [_some("its Job is gone: its Workload is finished, and goes")]
     if state == JobState.FINISHED:
-        return _after_the_end(None, workload, around)
+        return _after_the_end(None, workload, around, now)
     if workload.is_true(condition_types.ADMITTED) and state == JobState.RESERVED:
         held = _deadlines_of_the_queue(workload, (), around)
         return [*held, _some("holds its quota until it is finished or deleted: it stands for no Job")]
-    return _HELD_BY_QUEUE[state](workload, around)
+    return _HELD_BY_QUEUE[state](workload, around, now)
 
 
 def _some(what: str) -> Next:
     return Next(at=None, what=what)
 
 
-def _after(since: datetime | None, seconds: float | None) -> datetime | None:
-    return later(since, seconds) if since is not None and seconds is not None and seconds < NEVER else None
+def _after(since: datetime | None, seconds: float | None, now: datetime) -> datetime | None:
+    """Return when a wait ends that counts from `since`, or from `now` if the clock was set back since then."""
+    if since is None or seconds is None or seconds >= NEVER:
+        return None
+    return later(effective_start(since, None, now), seconds)
 
 
 def _unseen(job: Job, now: datetime) -> str:
@@ -130,22 +133,22 @@ def _unseen(job: Job, now: datetime) -> str:
 # --- states ------------------------------------------------------------------------------------------------
 
 
-def _after_the_end(job: Job | None, workload: Workload | None, around: OutlookContext) -> list[Next]:
+def _after_the_end(job: Job | None, workload: Workload | None, around: OutlookContext, now: datetime) -> list[Next]:
     end = conditions.finished(job.status) if job is not None else None
     found = []
     ttl = job.spec.ttl_seconds_after_finished if job is not None else None
-    at = _after(end.last_transition_time if end is not None else None, ttl)
+    at = _after(end.last_transition_time if end is not None else None, ttl, now)
     if at is not None:
         found.append(Next(at=at, what="is deleted with its pods (ttlSecondsAfterFinished)"))
     finished = workload.condition(condition_types.FINISHED) if workload is not None else None
     if finished is not None and around.settings is not None:
-        at = _after(finished.last_transition_time, around.settings.retain_finished)
+        at = _after(finished.last_transition_time, around.settings.retain_finished, now)
         if at is not None:
             found.append(Next(at=at, what="its Workload is deleted (objectRetentionPolicies)"))
     return found or [_some("nothing: it has ended")]
 
 
-def _deactivated(workload: Workload, around: OutlookContext) -> list[Next]:
+def _deactivated(workload: Workload, around: OutlookContext, now: datetime) -> list[Next]:
     found = []
     if workload.is_true(condition_types.QUOTA_RESERVED):
         found.append(_some("its pods are stopped, then its quota is given back"))
@@ -153,13 +156,13 @@ def _deactivated(workload: Workload, around: OutlookContext) -> list[Next]:
     # Retention deletes only what Sluice deactivated, not what a user did.
     ours = evicted is not None and evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO)
     if evicted is not None and ours and around.settings is not None:
-        at = _after(evicted.last_transition_time, around.settings.retain_deactivated)
+        at = _after(evicted.last_transition_time, around.settings.retain_deactivated, now)
         if at is not None:
             found.append(Next(at=at, what="the Job is deleted (objectRetentionPolicies)"))
     return [*found, _some(f"stays out until: sluice reactivate {typed(workload, around.home)}")]
 
 
-def _backoff(workload: Workload, around: OutlookContext) -> list[Next]:
+def _backoff(workload: Workload, around: OutlookContext, now: datetime) -> list[Next]:
     state = workload.status.requeue_state
     count = (state.count or 0) if state is not None else 0
     limit = _limit(workload, around.settings)
@@ -171,15 +174,15 @@ def _backoff(workload: Workload, around: OutlookContext) -> list[Next]:
     return [Next(at=at, what=f"back in line of {workload.spec.queue_name} ({tried})"), *_obstacles(around)]
 
 
-def _evicted(workload: Workload, around: OutlookContext) -> list[Next]:
+def _evicted(workload: Workload, around: OutlookContext, now: datetime) -> list[Next]:
     found = [_some("its pods are stopped, then its quota is given back")]
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is not None:
-        found += _backoff(workload, around)
+        found += _backoff(workload, around, now)
     return found
 
 
-def _pending(workload: Workload, around: OutlookContext) -> list[Next]:
+def _pending(workload: Workload, around: OutlookContext, now: datetime) -> list[Next]:
     return _obstacles(around) or [_some(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload))]
 
 
@@ -208,7 +211,7 @@ def _why_pending(reserved: Condition | None, workload: Workload) -> str:
     return _PENDING.get(reason, f"is tried when it is its turn in {workload.spec.queue_name}")
 
 
-def _reserved(workload: Workload, around: OutlookContext) -> list[Next]:
+def _reserved(workload: Workload, around: OutlookContext, now: datetime) -> list[Next]:
     open_checks = [check.name for check in workload.status.admission_checks if check.state != CheckState.READY]
     if open_checks and not workload.is_true(condition_types.ADMITTED):
         return [_some(f"starts when its admission checks are ready: {', '.join(open_checks)}")]
@@ -228,16 +231,21 @@ _HELD_BY_QUEUE = {
 
 
 def _while_it_runs(
-    job: Job, workload: Workload | None, pods: Sequence[Pod], indexes: IndexMap | None, around: OutlookContext
+    job: Job,
+    workload: Workload | None,
+    pods: Sequence[Pod],
+    indexes: IndexMap | None,
+    around: OutlookContext,
+    now: datetime,
 ) -> list[Next]:
     found = []
-    at = next_pod_at(job, pods, around.options)
+    at = next_pod_at(job, pods, around.options, now)
     if at is not None:
         found.append(Next(at=at, what="the next pod, in place of a failed one"))
     elif indexes is not None:
         due = [(row.next_retry, row.index) for row in indexes.troubled if row.next_retry is not None]
         found += [Next(at=at, what=f"the next pod of index {index}") for at, index in sorted(due)[:1]]
-    at = _after(job.status.start_time, job.spec.active_deadline_seconds)
+    at = _after(job.status.start_time, job.spec.active_deadline_seconds, now)
     if at is not None:
         found.append(Next(at=at, what="fails if it still runs (activeDeadlineSeconds)"))
     if workload is not None:

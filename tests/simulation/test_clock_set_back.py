@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from job_controller.ports import Clock
 from job_controller.times import SKEW
-from queue_manager.api.resources import JOBS
+from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.simulation import world as simulated
 from queue_manager.simulation.kubelet import PodScript
@@ -108,6 +108,45 @@ def test_an_execution_time_takes_no_longer_than_its_maximum() -> None:
 async def _evicted(c: Cluster) -> tuple[str, str] | None:
     found = await c.condition("a", "Evicted")
     return found[:2] if found else None
+
+
+def test_a_timeout_that_a_reload_switches_on_takes_no_longer_than_its_seconds() -> None:
+    async def story() -> None:
+        with clock() as settable:
+            async with World(1, lambda pod: HANGS, loads(KIND), separate_queue=True) as world:
+                c = Cluster(world, {})
+                await c.queues()
+                await c.submit("a")
+                await c.until(lambda: _admitted(c), True, seconds=5)
+                world.queue.reconfigure(loads(f"{KIND}waitForPodsReady: {{timeout: 60s}}\n"))
+                settable.by = timedelta(days=1)
+                await c.until(lambda: _evicted(c), ("True", "PodsReadyTimeout"), seconds=60 + 60 + 2)
+
+    run_virtual(story())
+
+
+def test_a_finished_workload_is_deleted_after_its_retention() -> None:
+    async def story() -> None:
+        with clock() as settable:
+            kept = f"{KIND}objectRetentionPolicies: {{workloads: {{afterFinished: 60s}}}}\n"
+            async with World(1, lambda pod: PodScript(0.1, 0.2), loads(kept), separate_queue=True) as world:
+                c = Cluster(world, {})
+                await c.queues()
+                await c.submit("a")
+                await c.until(lambda: _finished(c), True, seconds=5)
+                settable.by = timedelta(days=31)
+                await asyncio.sleep(60 + 60 + 2)
+                assert await c.client.list(WORKLOADS, NS) == []
+
+    run_virtual(story())
+
+
+async def _admitted(c: Cluster) -> bool:
+    return await c.condition("a", "Admitted") is not None
+
+
+async def _finished(c: Cluster) -> bool:
+    return await c.condition("a", "Finished") is not None
 
 
 def test_nothing_is_written_again_once_the_times_are_corrected() -> None:

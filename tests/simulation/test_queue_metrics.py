@@ -65,13 +65,19 @@ LABELS = {
     "cluster_queue_lending_limit": "cluster_queue cohort flavor resource",
     "local_queue_resource_reservation": "flavor name namespace resource",
     "local_queue_resource_usage": "flavor name namespace resource",
+    "cohort_subtree_admitted_workloads_total": "cohort priority_class",
+    "cohort_subtree_admitted_active_workloads": "cohort",
+    "cohort_subtree_quota": "cohort flavor resource",
+    "cohort_subtree_resource_reservations": "cohort flavor resource",
+    "cohort_info": "cohort parent_cohort root_cohort",
+    "cluster_queue_info": "cluster_queue parent_cohort root_cohort",
 }
 """What one finished, one evicted and one waiting Workload leave behind, with resources reported."""
 
 
 async def busy(c: Cluster) -> None:
     """a has ended, b ran and was deactivated, d was timed out, e waits."""
-    await c.queues("1")
+    await c.queues("1", cohortName="team")
     await c.submit("a")
     await asyncio.sleep(10)
     await c.submit("b")
@@ -156,6 +162,8 @@ def test_the_table_in_the_documentation_is_that_of_the_code() -> None:
         'kueue_pods_ready_to_evicted_time_seconds_count{cluster_queue="cq",reason="Deactivated",'
         'replica_role="standalone",underlying_cause=""} 1.0',
         'kueue_workload_creation_latency_seconds_count{job_kind="Job",replica_role="standalone"} 4.0',
+        'kueue_cohort_subtree_admitted_workloads_total{cohort="team",priority_class="",replica_role="standalone"} 4.0',
+        'kueue_cohort_info{cohort="team",parent_cohort="",replica_role="standalone",root_cohort="team"} 1.0',
         'kueue_pending_scheduling_hashes{cluster_queue="cq",replica_role="standalone",status="active"} 0.0',
     ],
 )

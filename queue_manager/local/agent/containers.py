@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from job_controller.json_tree import Json
+from job_controller.times import WaitStart, wait_start
 
 CRASH_BACKOFF = timedelta(seconds=10)
 CRASH_BACKOFF_CAP = timedelta(seconds=300)
@@ -66,6 +67,7 @@ class Container:
     previous: ContainerRun | None = None
     refusal: StartFailure | None = None
     backoff: timedelta | None = None  # wait after the next exit; None: restart at once
+    backoff_start: WaitStart | None = None  # of the wait after the last exit
 
     @property
     def name(self) -> str:
@@ -117,6 +119,23 @@ class Container:
         delay = CRASH_BACKOFF if self.refusal is None else grown(self.refusal.delay)
         self.refusal = StartFailure(reason, message, now + delay if retry else None, delay)
 
+    def observe(self, now: datetime) -> None:
+        """Cap both waits at their own length from now: the clock may have been set back since they started."""
+        if self.exit is not None:
+            self.backoff_start = wait_start(self.exit.finished_at, self.backoff_start, now)
+        refusal = self.refusal
+        if refusal is not None and refusal.retry_at is not None:
+            self.refusal = replace(refusal, retry_at=min(refusal.retry_at, now + refusal.delay))
+
+    @property
+    def backoff_until(self) -> datetime | None:
+        """When the wait after the last exit ends; None if there is none."""
+        if self.exit is None or self.backoff is None:
+            return None
+        start = self.backoff_start
+        known = start is not None and start.time == self.exit.finished_at
+        return (start.effective if start is not None and known else self.exit.finished_at) + self.backoff
+
 
 @dataclass(slots=True)
 class ContainerPlan:
@@ -159,10 +178,8 @@ def plan(containers: Sequence[Container], restart_policy: str, now: datetime) ->
 
 def waiting_since_crash(container: Container, restart_policy: str, now: datetime) -> datetime | None:
     """When a crashed container may start again; None if it may start now."""
-    if container.exit is None or not _restarts(container, restart_policy) or container.backoff is None:
-        return None
-    due = container.exit.finished_at + container.backoff
-    return due if due > now else None
+    due = container.backoff_until
+    return due if due is not None and due > now and _restarts(container, restart_policy) else None
 
 
 def failed_for_good(container: Container, restart_policy: str) -> bool:

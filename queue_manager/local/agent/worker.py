@@ -24,7 +24,7 @@ import logging
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
@@ -32,6 +32,7 @@ import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.model import Object
+from job_controller.times import WaitStart, later, wait_start
 from queue_manager.local.agent import environment as env
 from queue_manager.local.agent import orders, supervisor
 from queue_manager.local.agent.cgroups import Cgroups, was_oom_killed
@@ -150,6 +151,7 @@ class PodWorker:
         self._told: set[tuple[str, str, int]] = set()
         since = pod.status.get("startTime")
         self._start_time = datetime.fromisoformat(since) if since else self._now()
+        self._deadline_start: WaitStart | None = None
         for container in self.containers:
             self._recover(container)
 
@@ -168,6 +170,7 @@ class PodWorker:
             self.pod = pod
             self.tree["metadata"], self.tree["status"] = msgspec.to_builtins(pod.metadata), pod.status
         self._collect_exits()
+        self._observe_clock()
         self._look_for_a_stop(pod, shutdown)
         if shutdown is None and self._is_interrupted and not self.running:
             self._resume()
@@ -421,6 +424,13 @@ class PodWorker:
 
     # --- processes ---
 
+    def _observe_clock(self) -> None:
+        """No backoff or deadline becomes longer because the clock was set back."""
+        now = self._now()
+        self._deadline_start = wait_start(self._start_time, self._deadline_start, now)
+        for container in self.containers:
+            container.observe(now)
+
     def _collect_exits(self) -> None:
         for container in self.containers:
             process = self._processes.get(container.name)
@@ -492,10 +502,10 @@ class PodWorker:
         return DEFAULT_GRACE if grace is None else int(grace)
 
     def _left_until_deadline(self) -> float | None:
-        seconds = self.tree["spec"].get("activeDeadlineSeconds")
-        if seconds is None:
+        seconds, start = self.tree["spec"].get("activeDeadlineSeconds"), self._deadline_start
+        if seconds is None or start is None:
             return None
-        return (self._start_time + timedelta(seconds=int(seconds)) - self._now()).total_seconds()
+        return (later(start.effective, int(seconds)) - self._now()).total_seconds()
 
     # --- events ---
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import orjson
@@ -69,7 +69,7 @@ class ApiServer:
         clock: Clock,
         admission: Sequence[AdmissionPlugin] = (),
         logs: LogSource | None = None,
-        exposed: Callable[[str], Exposed] | None = None,
+        exposed: Callable[[str], Awaitable[Exposed]] | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> None:
         """`exposed` answers GET /metrics by its Accept header; if it is None, the path does not exist.
@@ -113,7 +113,7 @@ class ApiServer:
         target = parse_path(request.path)
         kind = self.registry.find(target.group, target.version, target.plural) if target else None
         if target is None or kind is None:
-            return self._outside(request, target)
+            return await self._metrics(request) or self._outside(request, target)
         if target.namespace and not kind.resource.namespaced:
             raise errors.no_such_path()
         form = negotiate(request.headers.get("accept", ""))
@@ -146,6 +146,14 @@ class ApiServer:
             call.warnings[:], call.created = warnings, False
         raise errors.conflict(call.resource, call.name)
 
+    async def _metrics(self, request: ServerRequest) -> Response | None:
+        if request.path != "/metrics" or self._exposed is None:
+            return None
+        if request.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed()
+        content_type, body = await self._exposed(request.headers.get("accept", ""))
+        return Response(200, {"Content-Type": content_type}, body)
+
     def _outside(self, request: ServerRequest, target: CallTarget | None) -> Response:
         """Answer the paths that name no stored resource."""
         if target is not None and request.method == "POST":
@@ -154,11 +162,6 @@ class ApiServer:
                 return respond(201, orjson.dumps(answer))
         if target is None and (health := healthy(request)) is not None:
             return Response(200, {"Content-Type": "text/plain; charset=utf-8"}, health)
-        if request.path == "/metrics" and self._exposed is not None:
-            if request.method not in ("GET", "HEAD"):
-                raise errors.method_not_allowed()
-            content_type, body = self._exposed(request.headers.get("accept", ""))
-            return Response(200, {"Content-Type": content_type}, body)
         found = discovery(self.registry, request.path, request.headers.get("accept", ""))
         if found is not None:
             if request.method not in ("GET", "HEAD"):

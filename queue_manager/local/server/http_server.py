@@ -26,11 +26,11 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 from aiohttp.web_protocol import RequestHandler
 
+from queue_manager.engine.connections import BACKLOG, Connections
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.connections import Connections
 from queue_manager.local.server.exchange import ServerRequest, Stream, refuse
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,6 @@ SHUTDOWN_SECONDS = 2.0
 USER = "admin"
 _HEADERS = ("Accept", "Content-Type", "User-Agent")  # the headers that the API reads
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
-BACKLOG = 512
 
 
 def _brief(record: logging.LogRecord) -> bool:
@@ -97,7 +96,6 @@ async def serve(
     )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    listener.setblocking(False)
     taken = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     door.hosts = frozenset(f"{name}:{taken}" for name in (shown, "localhost", "127.0.0.1", "[::1]"))

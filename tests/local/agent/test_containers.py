@@ -46,6 +46,26 @@ def test_a_crashing_container_restarts_at_once_and_then_after_10_20_40_to_300_se
     assert waits == [0, 10, 20, 40, 80, 160, 300, 300, 300]
 
 
+def test_a_crashed_container_waits_no_longer_when_the_clock_is_set_back() -> None:
+    (container,) = pod = a_pod("main")
+    run(container, 1, T0)
+    run(container, 1, T0 + timedelta(seconds=1))
+    back = T0 - timedelta(days=31)
+    container.observe(back)
+    assert plan(pod, "OnFailure", back).wake == back + timedelta(seconds=10)
+    container.observe(back + timedelta(seconds=9))
+    assert plan(pod, "OnFailure", back + timedelta(seconds=9)).wake == back + timedelta(seconds=10)
+
+
+def test_a_refused_start_is_tried_again_in_time_when_the_clock_is_set_back() -> None:
+    (container,) = pod = a_pod("main")
+    container.refused("CreateContainerError", "no such file", T0)
+    back = T0 - timedelta(days=31)
+    container.observe(back)
+    container.observe(back + timedelta(seconds=9))
+    assert plan(pod, "OnFailure", back + timedelta(seconds=9)).wake == back + timedelta(seconds=10)
+
+
 def test_a_long_healthy_run_resets_the_backoff() -> None:
     (container,) = pod = a_pod("main")
     now = T0

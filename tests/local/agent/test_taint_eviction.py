@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from job_controller.times import WaitStart
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH
 from queue_manager.local.controllers.taint_eviction import Tainted, evicted_at, no_execute
@@ -21,6 +23,10 @@ BEARS = {"key": "broken", "operator": "Exists", "effect": "NoExecute"}
 
 def at(seconds: float) -> datetime:
     return T0 + timedelta(seconds=seconds)
+
+
+def since(taint: dict[str, Any], seconds: float) -> Tainted:
+    return Tainted(taint, WaitStart(at(seconds), at(seconds)))
 
 
 @pytest.mark.parametrize(
@@ -49,20 +55,28 @@ def at(seconds: float) -> datetime:
     ],
 )
 def test_a_pod_stays_as_long_as_it_tolerates(tolerations: list[Any], bound: float, due: float | None) -> None:
-    assert evicted_at(tolerations, [Tainted(BROKEN, at(5))], at(bound)) == (None if due is None else at(due))
+    assert evicted_at(tolerations, [since(BROKEN, 5)], at(bound)) == (None if due is None else at(due))
 
 
 def test_of_several_taints_the_first_that_is_not_borne_counts() -> None:
     other = {"key": "other", "effect": "NoExecute"}
     tolerations = [BEARS | {"tolerationSeconds": 100}, {"key": "other", "operator": "Exists", "tolerationSeconds": 30}]
-    assert evicted_at(tolerations, [Tainted(BROKEN, at(0)), Tainted(other, at(50))], at(0)) == at(80)
+    assert evicted_at(tolerations, [since(BROKEN, 0), since(other, 50)], at(0)) == at(80)
 
 
 def test_a_taint_counts_from_its_time_or_from_when_it_was_first_seen() -> None:
     timed = BROKEN | {"timeAdded": "2026-01-01T00:00:07Z"}
-    assert no_execute([timed], [], at(90)) == [Tainted(timed, at(7))]
+    assert no_execute([timed], [], at(90)) == [since(timed, 7)]
     first = no_execute([BROKEN, {"key": "a", "effect": "NoSchedule"}], [], at(10))
-    assert no_execute([BROKEN], first, at(90)) == [Tainted(BROKEN, at(10))]
+    assert no_execute([BROKEN], first, at(90)) == [since(BROKEN, 10)]
+
+
+@pytest.mark.parametrize("timed", [{}, {"timeAdded": "2026-01-02T00:00:00Z"}], ids=["first seen", "timeAdded"])
+def test_a_taint_counts_from_now_when_the_clock_was_set_back(timed: dict[str, Any]) -> None:
+    before = no_execute([BROKEN | timed], [], at(86_400))
+    (back,) = no_execute([BROKEN | timed], before, at(0))
+    assert back.start.effective == at(0)
+    assert no_execute([BROKEN | timed], [back], at(30)) == [back]
 
 
 async def taint(world: World, *taints: dict[str, Any]) -> None:
@@ -118,6 +132,19 @@ async def test_a_pod_stays_for_its_toleration_seconds(world: World) -> None:
         await taint(world, BROKEN)
         await world.gone()
         assert world.clock.now() - before >= timedelta(seconds=1)
+
+
+async def test_a_pod_stays_no_longer_than_its_toleration_seconds_when_the_clock_is_set_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.running():
+        await world.create(FOREVER, tolerations=[BEARS | {"tolerationSeconds": 1}], terminationGracePeriodSeconds=1)
+        await world.when(running)
+        back = world.clock.now() - timedelta(days=31)
+        monkeypatch.setattr(world.clock, "now", lambda: back + timedelta(seconds=time.monotonic() - began))
+        began = time.monotonic()
+        await taint(world, BROKEN)
+        await world.gone()
 
 
 async def test_a_taint_that_goes_in_time_takes_nobody_along(world: World) -> None:

@@ -89,3 +89,17 @@ async def test_backoffs_take_no_longer_than_they_should_when_the_clock_is_set_ba
         monkeypatch.setattr(JumpingClock, "slept", timedelta(days=-31))
         await ended(client, "fails", "Failed")
         await until(lambda: evicted(2), "the other one was tried again")
+
+
+async def test_a_pod_ends_at_its_deadline_when_the_clock_is_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queue_manager.local.cluster.SystemClock", JumpingClock)
+    monkeypatch.setattr(clock_jumps, "CHECK_SECONDS", 0.05)
+    async with LocalCluster(ClusterOptions(data_dir=tmp_path), KueueConfig()) as cluster:
+        limited = job("limited", "sleep 600", backoffLimit=0)
+        limited["spec"]["template"]["spec"]["activeDeadlineSeconds"] = 4  # type: ignore[index]
+        await cluster.client.create(JOBS, "default", limited)
+        await running(cluster.client, "limited")
+        monkeypatch.setattr(JumpingClock, "slept", timedelta(days=-31))
+        await ended(cluster.client, "limited", "Failed")

@@ -8,8 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from queue_manager.simulation.virtual import run_virtual
+from tests.local.queue import compare
 from tests.local.queue.compare import Course
 from tests.local.queue.replay import differences, load, play, played
+
+CYCLE = 'Can\'t admit new workloads: Cohort "a" has a cycle in hierarchy: a -> b -> a.'
 
 
 def reasons(course: Course, job: str, condition: str) -> list[tuple[str, str]]:
@@ -187,6 +190,16 @@ def test_i15_a_job_whose_quota_was_taken_away_does_not_run_on() -> None:
     course = played(load("i15"))
     assert course.values["Job/ns/a", "spec.suspend"] == [True, False, True, False]
     assert admitted_at_the_end(course, "a")
+
+
+def test_x12_a_cycle_of_cohorts_is_named_and_mended_at_once() -> None:
+    course = played(load("x12"))
+    broken = ("False", "CohortCycleDetected", CYCLE)
+    assert course.values["ClusterQueue/cq", "cond.Active"] == [broken]
+    result = run_virtual(play(load("x12")))
+    later = compare.played(result.later, result.start)
+    assert later.values["ClusterQueue/cq", "cond.Active"] == [broken, ("True", "Ready", "Can admit new workloads")]
+    assert later.values["Job/ns/j", "spec.suspend"] == [True, False]
 
 
 # --- down --------------------------------------------------------------------------------------------------

@@ -80,14 +80,14 @@ def test_cohorts_flavors_jobs_and_pods_name_them_in_one_event_each(place: Place)
         async with cluster() as c:
             await c.queues("1")
             await c.flavor("racked", nodeLabels={"a": "b"}, topologyName="racks")
-            meta = {"name": "all"}
-            await c.create(COHORTS, {**API, "kind": "Cohort", "metadata": meta, "spec": {"resourceGroups": [GROUP]}})
+            spec = {"resourceGroups": [GROUP], "fairSharing": {"weight": 2}}
+            await c.create(COHORTS, {**API, "kind": "Cohort", "metadata": {"name": "all"}, "spec": spec})
             await c.client.create(JOBS, NS, queued_job("tas", RACK))
             await c.client.create(JOBS, NS, queued_job("plain", {}))
             await c.client.create(PODS, NS, queued_pod("single"))
             job = f"spec.template.metadata.annotations[{next(iter(RACK))}]: has no effect: {table.NO_TOPOLOGY}"
             expected = [
-                ("Cohort", "all", f"spec.resourceGroups: has no effect: {table.NO_COHORT_QUOTA}"),
+                ("Cohort", "all", WEIGHT_TEXT),
                 ("Job", "tas", job),
                 ("Pod", "single", f"metadata.labels[kueue.x-k8s.io/queue-name]: has no effect: {table.NO_PODS}"),
                 ("ResourceFlavor", "racked", f"spec.topologyName: has no effect: {table.NO_TOPOLOGY}"),
@@ -105,7 +105,7 @@ def test_cohorts_flavors_jobs_and_pods_name_them_in_one_event_each(place: Place)
         (CLUSTER_QUEUES, {"spec": {"preemption": PREEMPTION}}, PREEMPTION_TEXT),
         (CLUSTER_QUEUES, {"spec": {"preemption": NEVER, "fairSharing": {"weight": 1}}}, ""),
         (CLUSTER_QUEUES, {"spec": {}}, ""),
-        (COHORTS, {"spec": {"parentName": "up"}}, f"spec.parentName: has no effect: {table.NO_COHORT_TREE}"),
+        (COHORTS, {"spec": {"parentName": "up", "fairSharing": {"weight": 2}}}, WEIGHT_TEXT),
         (
             RESOURCE_FLAVORS,
             {"spec": {"nodeLabels": {"a": "b"}, "topologyName": "t"}},

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from queue_manager.engine import descriptors
-from queue_manager.local.server import connections
+from queue_manager.engine import connections, descriptors
 from queue_manager.local.server.http_server import Listening, serve
 from tests.local.server.world import World
 from tests.local.tls import tls

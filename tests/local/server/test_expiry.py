@@ -26,6 +26,17 @@ async def test_an_event_goes_an_hour_after_it_last_happened(world: World) -> Non
     assert [item.name for item in world.store.scan("events")] == ["again", "series"]
 
 
+async def test_an_event_of_the_future_goes_within_an_hour_of_the_clock_being_set_back(world: World) -> None:
+    put(world, "ahead", lastTimestamp="2026-02-01T00:00:00Z")
+    expiry = EventExpiry(world.store, world.clock)
+    for _ in range(13):
+        assert world.store.count("events") == 1
+        await expiry.sweep()
+        world.clock.pass_seconds(300)
+    await expiry.sweep()
+    assert world.store.count("events") == 0
+
+
 async def test_nothing_else_expires(world: World) -> None:
     before = world.store.revision
     world.clock.pass_seconds(10**6)

@@ -6,9 +6,11 @@ import asyncio
 import io
 import logging
 import random
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from prometheus_client import generate_latest
 from tenacity import RetryCallState, Retrying
 
 from queue_manager.api.metric_families import Family
@@ -55,10 +57,10 @@ def test_the_exposition_is_what_prometheus_reads() -> None:
     assert (registry.value("kueue_wait_seconds", {"queue": "q"}), registry.value("kueue_pending", {})) == (4, 0.5)
 
 
-def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
+async def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
     registry = MetricRegistry([ADMITTED])
     registry.inc("kueue_admitted_total", {"queue": "q"})
-    found = registry.exposed("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
+    found = await registry.exposed("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
     assert found.content_type.startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
     assert found.body.decode() == (
         "# HELP kueue_admitted How many\\nwere admitted.\n"
@@ -66,6 +68,22 @@ def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
         'kueue_admitted_total{queue="q"} 1.0\n'
         "# EOF\n"
     )
+
+
+async def test_a_scrape_is_encoded_in_a_thread_and_measured_on_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry, threads = MetricRegistry([ADMITTED]), []
+    registry.before_exposition(lambda: threads.append(threading.current_thread()))
+
+    def encode(collector: MetricRegistry) -> bytes:
+        threads.append(threading.current_thread())
+        return generate_latest(collector)
+
+    monkeypatch.setattr("queue_manager.engine.metric_registry.choose_encoder", lambda accept: (encode, "text/plain"))
+    registry.inc("kueue_admitted_total", {"queue": "q"})
+    assert b'kueue_admitted_total{queue="q"} 1.0\n' in (await registry.exposed()).body
+    assert [thread is threading.main_thread() for thread in threads] == [True, False]
 
 
 def test_a_label_of_all_series_is_added_when_they_are_served_and_its_last_value_holds() -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from queue_manager.lifecycle import clock_set_back, rules
-from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.settings import PodsReadySettings, Settings, reconfigured, without_future_times
 from queue_manager.lifecycle.status_draft import Draft
-from queue_manager.lifecycle.steps import Wait, WorkloadContext, WriteStatus
+from queue_manager.lifecycle.steps import DeleteExpired, Idle, Wait, WorkloadContext, WriteStatus
 from tests.unit.queueing.builders import at, condition, wire, workload
 
 DAY = 86400
@@ -77,3 +77,29 @@ def test_the_first_and_the_last_of_all_times_are_borne():
         status={"requeueState": {"requeueAt": "0001-01-01T00:00:00Z"}},
     )
     assert corrected(last).status.requeue_state.requeue_at == at(0)
+
+
+FINISHED = workload(conditions=[condition("Finished", "True", seconds=DAY)])
+
+
+def test_a_finished_workload_is_kept_no_longer_than_its_retention():
+    kept = Settings(retain_finished=60)
+    step = rules.next_step(FINISHED, WorkloadContext(), kept, at(0))
+    assert isinstance(step, WriteStatus)
+    draft = Draft(FINISHED, at(0))
+    step.apply(draft)
+    assert rules.next_step(draft.workload, WorkloadContext(), kept, at(0)) == Wait(at(60))
+    assert isinstance(rules.next_step(draft.workload, WorkloadContext(), kept, at(60)), DeleteExpired)
+
+
+def test_a_finished_workload_keeps_its_times_while_nothing_counts_from_them():
+    assert rules.next_step(FINISHED, WorkloadContext(), Settings(), at(0)) == Idle()
+
+
+def test_a_deadline_counts_from_a_reload_no_later_than_now():
+    """waitForPodsReady was switched on a day ahead of the clock, while the Workload was running."""
+    w = workload(conditions=[condition("QuotaReserved", "True"), condition("Admitted", "True", seconds=-DAY)])
+    ahead = reconfigured(Settings(pods_ready=None), Settings(pods_ready=PodsReadySettings(timeout=60)), at(DAY))
+    known = without_future_times(ahead, at(0))
+    assert rules.next_step(w, WorkloadContext(), known, at(0)) == Wait(at(60))
+    assert without_future_times(known, at(30)) is known

@@ -5,7 +5,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from job_controller.times import LAST
 from queue_manager.api.keys import ADMISSION_GATED_BY, DEACTIVATED_FOR
 from queue_manager.api.messages import UNSATISFIED_CHECKS_MESSAGE
 from queue_manager.api.reasons import UNSATISFIED_CHECKS
@@ -426,4 +425,8 @@ def test_a_time_at_the_end_of_all_times_has_deadlines_too():
     assert draft.workload.condition("Admitted").last_transition_time == at(0)
     assert isinstance(step(draft.workload, seconds=0), Wait)
     finished = make([condition("Finished", "True", "Succeeded") | last], meta={"ownerReferences": []})
-    assert step(finished, settings=replace(SETTINGS, retain_finished=60.0)) == Wait(LAST)
+    change = step(finished, settings=replace(SETTINGS, retain_finished=60.0))
+    assert isinstance(change, WriteStatus)
+    draft = Draft(finished, at(0))
+    change.apply(draft)
+    assert step(draft.workload, seconds=0, settings=replace(SETTINGS, retain_finished=60.0)) == Wait(at(60))

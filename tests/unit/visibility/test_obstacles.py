@@ -8,12 +8,14 @@ import pytest
 
 from job_controller.model import Job
 from queue_manager.api import keys, messages
-from queue_manager.api.types import Workload
+from queue_manager.api.types import Cohort, Workload
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.obstacles import NOT_INSTALLED, Obstacle, Queues, obstacle
+from tests.unit.queueing.builders import cohort
 from tests.unit.visibility.build import cluster_queue, cond, flavor, job, local_queue, workload
 
 OPEN = cluster_queue(namespaceSelector={})
+IN_COHORT = cluster_queue(namespaceSelector={}, cohortName="c")
 PICKY = cluster_queue(namespaceSelector={"matchLabels": {"team": "a"}})
 CLASS = {keys.PRIORITY_CLASS: "urgnt"}
 
@@ -28,6 +30,10 @@ def queues(above=OPEN, stop: str = "None", **more) -> Queues:
         namespaces={"default": {"kubernetes.io/metadata.name": "default"}},
     )
     return replace(base, **more)
+
+
+def has(cpu: str) -> dict[str, Cohort]:
+    return {"c": cohort("c", quotas={"f": {"cpu": cpu}})}
 
 
 def labelled(name: str) -> Job:
@@ -65,7 +71,15 @@ HELD = "waits: LocalQueue q is held (sluice release q)"
         (job(), None, queues(PICKY, namespaces={"default": {"team": "a"}}), None),
         (HUGE, None, queues(stop="Hold"), TOO_LARGE),
         (HUGE, None, queues(flavors=None), None),
-        (HUGE, None, queues(cluster_queue(namespaceSelector={}, cohortName="c"), cohorts=True), None),
+        (HUGE, None, queues(IN_COHORT), None),
+        (HUGE, None, queues(IN_COHORT, cohorts={}), TOO_LARGE),
+        (HUGE, None, queues(IN_COHORT, cohorts={"c": cohort("c", quotas={"f": {"cpu": "60"}})}), None),
+        (
+            HUGE,
+            None,
+            queues(IN_COHORT, cohorts={"c": cohort("c", quotas={"f": {"cpu": "59"}})}),
+            TOO_LARGE.replace("limit 4", "limit 63"),
+        ),
         (GPU, None, queues(stop="Hold"), HELD),
         (job(), None, queues(cluster=None, stop="Hold"), HELD),
         (job(), None, queues(cluster={}), "waits: there is no ClusterQueue cq"),

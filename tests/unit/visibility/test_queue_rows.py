@@ -7,6 +7,7 @@ from typing import Any
 from queue_manager.api.types import ClusterQueue, Workload
 from queue_manager.cli import queues as cells
 from queue_manager.visibility.queue_rows import QueueRow, QuotaRow, queue_rows
+from tests.unit.queueing.builders import cohort
 from tests.unit.visibility.build import ADMISSION, admitted, at, cluster_queue, cond, local_queue, workload
 
 
@@ -82,6 +83,16 @@ def test_what_is_borrowed_was_lent_by_the_only_one_that_had_it_to_spare() -> Non
 def test_which_of_several_lent_it_is_known_only_between_bounds() -> None:
     rows = quotas(shared("a", "8"), shared("b", "1"), shared("c", lendingLimit="2"))
     assert rows == [("a", "4", "0-0"), ("b", "0", "2-3"), ("c", "0", "1-2")]
+
+
+def test_a_tree_of_cohorts_is_shown_as_a_path_and_its_own_quota_may_be_what_is_borrowed() -> None:
+    members = [shared("a", "7"), shared("b", "2")]
+    cohorts = [cohort("c", "all"), cohort("all", quotas={"f": {"cpu": "2"}})]
+    rows = queue_rows([queue for queue, _ in members], [], [holds for _, holds in members], at(0), cohorts)
+    assert [row.cohort_path for row in rows] == [["all", "c"]] * 2
+    assert [cells.quotas(row) for row in rows] == ["cpu ██████████ 7/4, borrowed 3", "cpu █████░░░░░ 2/4, lent 1-2"]
+    (column,) = [column for column in cells.columns(rows) if column.heading == "COHORT"]
+    assert column.cell(rows[0]) == "all/c"
 
 
 def test_a_quota_tells_its_shares_and_limits_where_there_are_any() -> None:

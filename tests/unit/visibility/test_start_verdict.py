@@ -10,18 +10,25 @@ from hypothesis import strategies as st
 
 from job_controller.model import Job
 from queue_manager.api import keys, reasons
-from queue_manager.api.types import ClusterQueue, ResourceFlavor
+from queue_manager.api.types import ClusterQueue, Cohort, ResourceFlavor
 from queue_manager.scheduling.flavor_assignment import assign
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.workload_info import info
 from queue_manager.visibility.start_verdict import never, without_quota
+from tests.unit.queueing.builders import cohort
 from tests.unit.visibility.build import Tree, cluster_queue, flavor, job, workload
 
 TWO = {"a": {"cpu": "2", "memory": "8Gi"}, "b": {"cpu": "8", "memory": "1Gi"}}
 
 
-def verdict(asked: Job, queue: ClusterQueue, *others: ClusterQueue, flavors: tuple[ResourceFlavor, ...] = ()) -> str:
-    return never(asked, queue, others, {f.metadata.name: f for f in flavors})
+def verdict(
+    asked: Job,
+    queue: ClusterQueue,
+    *others: ClusterQueue,
+    flavors: tuple[ResourceFlavor, ...] = (),
+    cohorts: tuple[Cohort, ...] = (),
+) -> str:
+    return never(asked, queue, others, {f.metadata.name: f for f in flavors}, cohorts=cohorts)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +83,15 @@ def test_what_a_cohort_may_lend_counts() -> None:
     own, other, stranger = (cluster_queue(name, cohortName=cohort) for name, cohort in ("ac", "bc", "sx"))
     assert verdict(job(requests={"cpu": "8"}), own, other, stranger) == ""
     assert verdict(job(requests={"cpu": "9"}), own, other, stranger) == "can never start: asks 9 cpu, queue limit 8"
+
+
+def test_what_cohorts_have_and_lend_counts_and_nothing_is_said_while_they_are_in_a_cycle() -> None:
+    own, other = cluster_queue(name="a", cohortName="x"), cluster_queue(name="b", cohortName="y")
+    tree = (cohort("x", "all", {"f": {"cpu": "1"}}), cohort("y", "all"), cohort("all"))
+    assert verdict(job(requests={"cpu": "9"}), own, other, cohorts=tree) == ""
+    says = "can never start: asks 10 cpu, queue limit 9"
+    assert verdict(job(requests={"cpu": "10"}), own, other, cohorts=tree) == says
+    assert verdict(job(requests={"cpu": "10"}), own, other, cohorts=(*tree[:2], cohort("all", "x"))) == ""
 
 
 def test_a_flavor_that_its_pods_may_not_use_does_not_count() -> None:

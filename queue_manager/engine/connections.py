@@ -1,10 +1,11 @@
-"""Accept connections on the API server's socket, and limit how long a client may keep one without authenticating.
+"""Accept connections on a server's socket, and limit how long a client may keep one without being trusted.
 
-Every process of this machine can connect, and each connection costs a file descriptor. A connection is *anonymous* from
-the moment it is accepted until a request on it has carried the token:
+Anybody who reaches the socket can connect, and each connection costs a file descriptor. A connection is *anonymous*
+from the moment it is accepted until the server trusts it: the API server when a request on it has carried the token,
+the server of probes and metrics, which knows no token, when a request on it is complete:
 
-    accept -> TLS handshake -> head of a request -> trusted
-    |<----------------- anonymous --------------->|
+    accept -> TLS handshake -> request -> trusted
+    |<------------- anonymous ---------->|
 
 | limit | what happens beyond it |
 |---|---|
@@ -12,8 +13,8 @@ the moment it is accepted until a request on it has carried the token:
 | `MAX_ANONYMOUS` anonymous connections at once | the next one waits; the oldest is closed after `GRACE_SECONDS` |
 | `descriptors.for_connections()` connections in all | the new one is closed, and pods keep the descriptors they need |
 
-Clients that authenticate need a few milliseconds each, so a burst of them is served in turn, and silent connections
-cannot occupy the socket for long. A connection is closed by shutting down its socket: its transport then reads end of
+Honest clients need a few milliseconds each, so a burst of them is served in turn, and silent connections cannot occupy
+the socket for long. A connection is closed by shutting down its socket: its transport then reads end of
 stream, whatever state it is in.
 """
 
@@ -38,6 +39,7 @@ MAX_ANONYMOUS = 128
 GRACE_SECONDS = 0.25
 POLL_SECONDS = 0.01
 CLOSE_SECONDS = 2.0  # for a client to answer the end of a TLS connection
+BACKLOG = 512  # connections that the kernel keeps until they are accepted
 RETRY_SECONDS = 0.1  # after a connection could not be accepted
 
 
@@ -48,9 +50,10 @@ class _Anonymous(NamedTuple):
 
 
 class Connections:
-    """Accepts the connections of `listener` and hands them to `web_server` over TLS."""
+    """Accepts the connections of `listener` and hands them to `web_server`, over TLS if there is a `context`."""
 
-    def __init__(self, listener: socket.socket, web_server: web.Server, context: ssl.SSLContext) -> None:
+    def __init__(self, listener: socket.socket, web_server: web.Server, context: ssl.SSLContext | None = None) -> None:
+        listener.setblocking(False)
         self._listener = listener
         self._web = web_server
         self._context = context
@@ -61,7 +64,7 @@ class Connections:
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     def trust(self, handler: RequestHandler) -> None:
-        """Mark the connection as authenticated: a request on it carried the token."""
+        """Mark the connection as trusted: from now on, the server decides how long it stays."""
         if (known := self._anonymous.pop(handler, None)) is not None:
             known.deadline.cancel()
 
@@ -127,8 +130,8 @@ class Connections:
                 lambda: handler,
                 accepted,
                 ssl=self._context,
-                ssl_handshake_timeout=ANONYMOUS_SECONDS,
-                ssl_shutdown_timeout=CLOSE_SECONDS,
+                ssl_handshake_timeout=ANONYMOUS_SECONDS if self._context is not None else None,
+                ssl_shutdown_timeout=CLOSE_SECONDS if self._context is not None else None,
             )
         except OSError as error:  # no TLS, another CA, or too slow
             log.debug("a connection was closed in its TLS handshake: %s", error)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from random import Random
-from typing import Any
 
 from queue_manager.api import condition_types
 from queue_manager.api.resources import WORKLOADS
@@ -89,15 +88,15 @@ class Load:
             self._forget(uid)
         elif uid not in self._ends:
             seconds = self._run_seconds[new.metadata.name.partition("-")[0]]
-            self._ends[uid] = asyncio.get_running_loop().call_later(seconds, self._start, self._end(uid))
+            self._ends[uid] = asyncio.get_running_loop().call_later(seconds, self._start_end, uid)
 
     def _forget(self, uid: str) -> None:
         timer = self._ends.pop(uid, None)
         if timer is not None:
             timer.cancel()
 
-    def _start(self, write: Coroutine[Any, Any, None]) -> None:
-        self._writes.add(asyncio.get_running_loop().create_task(write))
+    def _start_end(self, uid: str) -> None:
+        self._writes.add(asyncio.get_running_loop().create_task(self._end(uid)))
 
     async def _end(self, uid: str) -> None:
         """Set Finished, unless the Workload has been evicted meanwhile."""

@@ -28,21 +28,17 @@ from queue_manager.engine.interning import sharer
 from queue_manager.engine.tuning import tune_garbage_collector
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit, run_cycle
-from queue_manager.scheduling.preemption import Preemptor, find_victims
 from queue_manager.scheduling.quota_state import Holding, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource
-from queue_manager.scheduling.workload_info import Info, info
+from queue_manager.scheduling.workload_info import info
 from tests.process_figures import resident_bytes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-CPU = FlavorResource("default", "cpu")
 QUEUES, COHORTS = 1000, 100
 TREE = 15  # Cohorts in each tree: 1 + 2 + 4 + 8, so 4 deep
 RUNNING = 5  # Workloads of 1 cpu that fit into a ClusterQueue
 ADMISSIONS = 20_000
 CYCLES = 5
 MILLION = 1_000_000
-CANDIDATES = 10_000
 PRIORITIES = 3
 
 Row = tuple[str, str, str]  # what, figure, aim
@@ -63,7 +59,7 @@ class Cluster:
 
     def add_queue(self, number: int, cohort: str, cpu: int) -> None:
         queue = msgspec.convert(
-            {"metadata": {"name": f"queue-{number}"}, "spec": _spec(cohort, cpu)}, ClusterQueue, strict=False
+            {"metadata": {"name": f"queue-{number}"}, "spec": queue_spec(cohort, cpu)}, ClusterQueue, strict=False
         )
         meta = {"name": "main", "namespace": f"team-{number}"}
         local = {"metadata": meta, "spec": {"clusterQueue": queue.metadata.name}}
@@ -95,7 +91,7 @@ class Cluster:
         self.queues.requeue_inadmissible(self.state.relatives(holding.cluster_queue), NOW)
 
 
-def _spec(cohort: str, cpu: int) -> Json:
+def queue_spec(cohort: str, cpu: int) -> Json:
     quota = {"name": "cpu", "nominalQuota": str(cpu)}
     return {
         "cohortName": cohort,
@@ -226,53 +222,8 @@ def _cycles(cluster: Cluster, count: int) -> list[Row]:
     ]
 
 
-def victims() -> list[Row]:
-    """One tree of 10 other queues that borrow with 1 000 Workloads each, and a queue of 10 000 of its own."""
-    rows = []
-    for where, own in (("in its own queue", True), ("in 10 queues that borrow", False)):
-        for needed in (1, 100, CANDIDATES):
-            seconds, count = min(_search(own, needed) for _ in range(3))
-            what = f"search among {CANDIDATES:,} candidates {where}: {count:,} victims"
-            rows.append((what, f"{seconds * 1e3:.1f} ms", "< 20 ms"))
-    return rows
-
-
-def _search(own: bool, needed: int) -> tuple[float, int]:
-    state = SchedulerState()
-    state.flavors["default"] = msgspec.convert({"metadata": {"name": "default"}}, ResourceFlavor)
-    for number in range(11):
-        nominal = CANDIDATES if number == 0 else 0
-        meta = {"name": f"queue-{number}"}
-        state.set_queue(msgspec.convert({"metadata": meta, "spec": _spec("cohort", nominal)}, ClusterQueue))
-    for number in range(CANDIDATES):
-        queue = "queue-0" if own else f"queue-{1 + number % 10}"
-        pending = info(msgspec.json.decode(body(number, distinct=False), type=Workload))
-        state.hold(_holding(pending, queue, number))
-    preemptor = info(msgspec.json.decode(body(CANDIDATES, distinct=False), type=Workload))
-    preemptor = msgspec.structs.replace(preemptor, rank=preemptor.rank._replace(minus_priority=-9))
-    usage = {CPU: needed * 1000}
-    started = process_time()
-    found = find_victims(state, Preemptor(preemptor, state.queues["queue-0"], usage, frozenset(usage)), NOW)
-    return process_time() - started, len(found)
-
-
-def _holding(pending: Info, queue: str, number: int) -> Holding:
-    return Holding(
-        uid=pending.uid,
-        key=pending.key,
-        cluster_queue=queue,
-        queue=pending.queue,
-        usage={CPU: 1000},
-        admitted=True,
-        priority=pending.priority,
-        queued_at=pending.queued_at,
-        reserved_at=pending.queued_at,
-    )
-
-
 MEASUREMENTS: tuple[tuple[Callable[..., list[Row]], tuple[Any, ...]], ...] = (
     (admissions, ()),
-    (victims, ()),
     (crowd, (10_000, False, False)),
     (crowd, (100_000, False, False)),
     (crowd, (MILLION, False, False)),

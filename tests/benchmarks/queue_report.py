@@ -110,12 +110,18 @@ def rows(shape: Shape, ours: Result, plain: Result) -> list[tuple[str, ...]]:
         both("CPU of etcd per Workload", cpu("etcd")),
         one("CPU of the manager per Workload", cpu("manager")(ours), "manager"),
         both("CPU of the clients per Workload", cpu("clients")),
+        both("all of this CPU, of what the machine has", _share_of_machine),
         one("memory of the manager, at most", f"{ours.memory / 2**20:.0f} MiB"),
         one("pending at most / on average", f"{record.most_pending:,} / {record.mean_pending:,.0f}"),
         one("cpus in use in one cohort, at most", f"{record.most_in_use} of {shape.quota_of_cohort}"),
         one("preemptions", ", ".join(f"{n:,} {reason}" for reason, n in record.preemptions.items()) or "none"),
     ]
     return found
+
+
+def _share_of_machine(result: Result) -> str:
+    """If this is low, other programs have slowed down the run, or it waited for its own limits."""
+    return f"{sum(result.spent.cpu.values()) / (result.record.makespan * (os.cpu_count() or 1)):.0%}"
 
 
 def _shares(title: str, ours: Result, counts: Mapping[str, int]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
@@ -209,6 +210,48 @@ def test_after_any_changes_all_numbers_equal_a_recount(changes: list[tuple[objec
                     min(INT64_MAX, model.available(*own, fr)),
                     min(INT64_MAX, model.potential(*own, fr)),
                 )
+
+
+LIMITS = st.none() | st.integers(0, 9)
+NODES = st.lists(st.tuples(st.integers(0, 9), LIMITS, LIMITS, st.integers(0, 99)), min_size=1, max_size=5)
+
+
+@settings(max_examples=300, deadline=None)
+@given(NODES, NODES, st.lists(st.tuples(st.integers(0, 4), st.integers(1, 12)), max_size=20))
+def test_what_fits_exceeds_no_limit_of_any_subtree_and_giving_it_back_leaves_nothing(cohorts, queues, requests) -> None:
+    """A subtree uses at most its quota and borrowingLimit, the rest of the tree its own and the lendingLimit."""
+    forest = QuotaForest()
+    for i, (nominal, borrowing, lending, above) in enumerate(cohorts):
+        forest.set_cohort(f"c{i}", {CPU: Quota(nominal, borrowing, lending)}, f"c{above % i}" if i else "")
+    for i, (nominal, borrowing, lending, above) in enumerate(queues):
+        forest.set_queue(f"q{i}", {CPU: Quota(nominal, borrowing, lending)}, f"c{above % len(cohorts)}")
+    taken = []
+    for i, amount in requests:
+        node = forest.queues[f"q{i % len(queues)}"]
+        assert node.available(CPU) <= node.potential(CPU)
+        if amount <= node.available(CPU):
+            node.add(CPU, amount)
+            taken.append((node, amount))
+    everything = list(forest.cohorts["c0"].below())
+    for node in everything:
+        inside = set(node.below())
+        outside = [other for other in everything if other not in inside]
+        quota = node.quotas[CPU]
+        if node.parent is None or quota.borrowing_limit is not None:
+            assert used(inside) <= nominal_of(inside) + (quota.borrowing_limit or 0)
+        if quota.lending_limit is not None:
+            assert used(outside) <= nominal_of(outside) + quota.lending_limit
+    for node, amount in taken:
+        node.remove(CPU, amount)
+    assert all(node.usage.get(CPU, 0) == 0 for node in everything)
+
+
+def used(nodes: Iterable[QuotaNode]) -> int:
+    return sum(node.usage.get(CPU, 0) for node in nodes if not node.is_cohort)
+
+
+def nominal_of(nodes: Iterable[QuotaNode]) -> int:
+    return sum(node.quotas[CPU].nominal for node in nodes)
 
 
 def test_loading_queues_one_by_one_costs_a_few_steps_for_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from tests.benchmarks.queue_load import IN_FLIGHT, PLAIN_IN_FLIGHT, Load, PlainC
 from tests.benchmarks.queue_record import Record
 from tests.benchmarks.queue_shape import Shape
 from tests.control_plane.conftest import install_kinds
-from tests.control_plane.jobs.rivals import parse_metrics
+from tests.control_plane.jobs.controller_processes import parse_metrics
 from tests.control_plane.manager.process import Manager
 from tests.control_plane.server import ControlPlane
 from tests.process_figures import cpu_seconds, peak_resident_bytes

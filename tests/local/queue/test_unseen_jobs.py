@@ -183,7 +183,7 @@ def test_a_reason_that_the_server_refuses_is_tried_no_more_often_because_the_que
     """Each change of the queue was one more attempt, and one more that slept to try again."""
 
     def tries() -> int:
-        return sum(record.message == "a refusal could not be written" for record in caplog.records)
+        return sum(record.message == "the reason of a pending Workload could not be written" for record in caplog.records)
 
     async def quota(c: Cluster, cpu: str) -> None:
         group = {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [_cpu(cpu)]}]}

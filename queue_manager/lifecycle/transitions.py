@@ -169,7 +169,7 @@ def preempt(draft: Draft, reason: str, message: str, priorities: str, needed_by:
     `needed_by` goes into status.requeueHistory, for the user: it names a ClusterQueue and a priority, no Workload.
 
     Without a Job nothing has to stop, and the quota is released in the same write.
-    BEHAVIOUR.md#q46-carrying-out-a-preemption.
+    BEHAVIOUR.md#q49-carrying-out-a-preemption.
     """
     if not draft.is_true(condition_types.QUOTA_RESERVED) or draft.is_true(condition_types.EVICTED):
         return

@@ -8,7 +8,7 @@
 A victim counts as evicted from the decision on, so that no second preemption is issued for it while the write is under
 way. A write that fails is undone after a delay: the victim counts as running again, and the preemptor is judged anew.
 After a crash the store has the record: evictions that name the preemptor, and its reason.
-BEHAVIOUR.md#q46-carrying-out-a-preemption.
+BEHAVIOUR.md#q49-carrying-out-a-preemption.
 """
 
 from __future__ import annotations

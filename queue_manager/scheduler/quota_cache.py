@@ -49,6 +49,8 @@ from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.pod_surroundings import PodSurroundings
 from queue_manager.scheduling.quota_forest import Cycle
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
+from queue_manager.scheduling.quota_tree import Usage
+from queue_manager.scheduling.usage_decay import Sample, consumption, from_quantities
 from queue_manager.scheduling.workload_info import Info, info
 
 SECOND_TRY_SECONDS = 1.0  # after the spec of a ClusterQueue or Cohort has changed
@@ -58,11 +60,11 @@ class QuotaCache:
     """Pending Workloads (`queues`) and quota in use (`state`). `changed` is set when a cycle may admit something."""
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
-        self.state = SchedulerState(ignore_undeclared=settings.resources.ignore_undeclared)
+        self.state = SchedulerState()
         self.queues = Queues()
         self.changed = asyncio.Event()
         self._clock = runtime.clock
-        self._settings = settings
+        self._take_settings(settings)
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         # Called with each holding that changed while its Workload did not: a failed assumption, other defaults of pods.
         self.recount_listeners: list[Callable[[Holding], None]] = []
@@ -85,10 +87,18 @@ class QuotaCache:
 
     def reconfigure(self, settings: Settings) -> None:
         """Use these settings from now on: every Workload is read again, and refused ones are eligible again."""
-        self._settings = settings
-        self.state.ignore_undeclared = settings.resources.ignore_undeclared
+        self._take_settings(settings)
+        for local in self.queues.local_queues.values():
+            self._restore_usage(local)
         self._reread(lambda workload: True)
         self.requeue_inadmissible(list(self.queues.cluster_queues))
+
+    def _take_settings(self, settings: Settings) -> None:
+        self._settings = settings
+        self.state.ignore_undeclared = settings.resources.ignore_undeclared
+        self.state.fair_sharing = settings.fair_sharing
+        self.queues.set_usage_decay(settings.usage_decay)
+        self.state.usage_order = self.queues.weighted_usage if settings.usage_decay is not None else None
 
     # --- used by the scheduler ---
 
@@ -103,6 +113,7 @@ class QuotaCache:
     def assume(self, decision: Admit) -> None:
         """Count an admission before it is written; the Workload is not pending. `resolve_assumption` must follow."""
         candidate = decision.info
+        self._charge(candidate.queue, decision.cluster_queue, decision.assignment.usage)
         self.queues.remove(candidate.key)
         self.state.end_reservation(candidate.uid)
         self._assumed.add(candidate.uid)
@@ -131,6 +142,8 @@ class QuotaCache:
         if written or (latest is not None and reserves_quota(latest)):
             return
         released = self.state.release(candidate.uid)
+        if released is not None:
+            self._charge(released.queue, released.cluster_queue, released.usage, undo=True)
         if latest is not None:
             self._enqueue(latest, retry_after)
         self._released(released)
@@ -150,6 +163,38 @@ class QuotaCache:
         if latest is not None and self.queues.get(latest.metadata.key) is delayed:
             self._enqueue(latest)
         self.requeue_inadmissible([cluster_queue])
+
+    # --- past usage of LocalQueues ---
+
+    def _charge(self, queue: Key, cluster_queue: str, usage: Usage, *, undo: bool = False) -> None:
+        """Count the entry penalty of an admission, where past usage orders the LocalQueues."""
+        if self.queues.is_ordered_by_usage(cluster_queue):
+            self.queues.ledger.admit(queue, consumption([usage]), self._clock.now(), undo=undo)
+
+    def sample_usage(self, queue: Key) -> Sample | None:
+        """The past usage of a LocalQueue, brought up to date if the sampling interval is over; None if it is not kept.
+
+        The order of the LocalQueues may be another one then.
+        """
+        local, ledger, now = self.queues.local_queues.get(queue), self.queues.ledger, self._clock.now()
+        if local is None or not self.queues.is_ordered_by_usage(local.spec.cluster_queue):
+            return None
+        if ledger.is_due(queue, now):
+            state = self.state.queues.get(local.spec.cluster_queue)
+            holdings = state.holdings.values() if state is not None else ()
+            running = consumption(h.usage for h in holdings if h.queue == queue and h.admitted)
+            self.queues.sample_usage(queue, running, now)
+            self.changed.set()
+        return ledger.get(queue)
+
+    def _restore_usage(self, local: LocalQueue) -> None:
+        """Take the past usage in the status, which another process may have written."""
+        status = local.status.fair_sharing
+        past = status.admission_fair_sharing_status if status is not None else None
+        if past is not None and past.last_update is not None:
+            self.queues.ledger.restore(
+                local.metadata.key, from_quantities(past.consumed_resources or {}), past.last_update
+            )
 
     # --- queries ---
 
@@ -293,6 +338,7 @@ class QuotaCache:
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         if new is not None:
             self.queues.set_local_queue(new, self._clock.now())
+            self._restore_usage(new)
         elif old is not None:
             self.queues.drop_local_queue(old.metadata.key)
         self.changed.set()

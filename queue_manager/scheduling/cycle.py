@@ -25,6 +25,7 @@ from datetime import datetime
 from enum import Enum
 
 from queue_manager.api import messages, policies, reasons
+from queue_manager.scheduling.fair_sharing import Claim, fair_order
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode
 from queue_manager.scheduling.nomination import Nomination, nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage, passes
@@ -131,13 +132,21 @@ def _entry(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info
 
 
 def _in_order(state: SchedulerState, entries: list[_Entry]) -> Iterator[_Entry]:
-    """The entries as they are to be processed."""
+    """The entries as they are to be processed. With fair sharing the usage decides that those before have got."""
 
-    def place(entry: _Entry) -> tuple[bool, int, Rank]:
-        waits = entry.info.preempting or entry.info.uid in state.reservations
-        return not waits, entry.assignment.borrow, entry.info.rank
+    def waits(entry: _Entry) -> bool:
+        return entry.info.preempting or entry.info.uid in state.reservations
 
-    yield from sorted(entries, key=place)
+    def place(entry: _Entry) -> tuple[int, Rank]:
+        return entry.assignment.borrow, entry.info.rank
+
+    yield from sorted(filter(waits, entries), key=place)
+    others = [entry for entry in entries if not waits(entry)]
+    yield from fair_order(others, _claim) if state.fair_sharing else sorted(others, key=place)
+
+
+def _claim(entry: _Entry) -> Claim:
+    return Claim(entry.queue.node, entry.assignment.usage, entry.info.rank)
 
 
 def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -> Refuse | None:

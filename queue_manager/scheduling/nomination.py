@@ -13,10 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from queue_manager.scheduling import fair_preemption, preemption
 from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, Assignment, Choice, Mode, assign
 from queue_manager.scheduling.partial_admission import largest_fit
 from queue_manager.scheduling.planned_usage import PlannedUsage
-from queue_manager.scheduling.preemption import Preemptor, Victim, after, find_victims, prospect
+from queue_manager.scheduling.preemption import FindVictims, Preemptor, Victim, after, prospect
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.workload_info import Info
@@ -72,7 +73,7 @@ class _Judgement:
                 return Nomination(assignment, earlier)
             if self.planned.will_fit(self.queue.node, assignment.usage):
                 return Nomination(assignment, will_fit=True)
-            victims = find_victims(self.state, self._preemptor(assignment.usage), self.now)
+            victims = self._find_victims(self.state, self._preemptor(assignment.usage), self.now)
             if victims:
                 return Nomination(assignment, victims)
             lost |= assignment.preempting
@@ -87,6 +88,10 @@ class _Judgement:
             ignore_undeclared=self.state.ignore_undeclared,
             lost=lost,
         )
+
+    @property
+    def _find_victims(self) -> FindVictims:
+        return fair_preemption.find_victims if self.state.fair_sharing else preemption.find_victims
 
     def _preemptor(self, usage: Usage) -> Preemptor:
         node = self.queue.node
@@ -117,4 +122,6 @@ class _Judgement:
             return Mode.RECLAIM, node.borrow_level(fr, value)
         preemptor = self._preemptor({fr: value})
         earlier = self._earlier_victims(preemptor.usage)
-        return after(self.state, earlier, preemptor) if earlier else prospect(self.state, preemptor, self.now)
+        if earlier:
+            return after(self.state, earlier, preemptor)
+        return prospect(self.state, preemptor, self.now, self._find_victims)

@@ -26,8 +26,7 @@ Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -68,6 +67,9 @@ class Victim(NamedTuple):
 
     holding: Holding
     reason: str
+
+
+FindVictims = Callable[[SchedulerState, Preemptor, datetime], tuple[Victim, ...]]
 
 
 def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tuple[Victim, ...]:
@@ -111,7 +113,7 @@ def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: d
     return holding.priority < preemptor.info.priority
 
 
-def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tuple[Mode, int]:
+def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime, victims_of: FindVictims) -> tuple[Mode, int]:
     """How well the preemptor would fit after preemption, and the borrow level that it would have then.
 
     Kueue: PreemptionOracle.SimulatePreemption
@@ -119,7 +121,7 @@ def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tupl
     [(fr, value)] = preemptor.usage.items()
     if not _may_fit_after_preemption(state, preemptor.queue, fr, value):
         return Mode.NO_FIT, 0
-    return after(state, find_victims(state, preemptor, now), preemptor)
+    return after(state, victims_of(state, preemptor, now), preemptor)
 
 
 def after(state: SchedulerState, victims: tuple[Victim, ...], preemptor: Preemptor) -> tuple[Mode, int]:
@@ -231,6 +233,7 @@ class _Candidate(NamedTuple):
 
 class _Search:
     def __init__(self, state: SchedulerState, preemptor: Preemptor, now: datetime) -> None:
+        self._state = state
         self._preemptor = preemptor
         self._now = now
         self._policy = preemptor.queue.queue.spec.preemption
@@ -267,12 +270,9 @@ class _Search:
         own = source.kind is _Kind.OWN_QUEUE
         policy = self._policy.within_cluster_queue if own else self._policy.reclaim_within_cohort
         most = inf if policy == policies.ANY else self._preemptor.info.priority + 1
-        ranking = source.queue.ranking
-        first = bisect_left(ranking, (not evicted,))
-        for rank in ranking[first : bisect_left(ranking, (not evicted, most))]:
-            holding = source.queue.holdings[rank[-1]]
+        for holding in self._state.ranked(source.queue, evicted=evicted, below=most):
             if may_be_preempted(holding, self._preemptor, policy, self._now):
-                yield _Candidate(rank, source, holding)
+                yield _Candidate(holding.ranking, source, holding)
 
     def _reason(self, source: _Source, holding: Holding) -> str:
         if source.kind is _Kind.OWN_QUEUE:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -19,13 +20,15 @@ import msgspec
 
 from job_controller.api_rules import label_selectors
 from job_controller.model import Key
-from queue_manager.api import condition_types, messages, reasons
+from job_controller.quantities import exact
+from queue_manager.api import condition_types, messages, policies, reasons
 from queue_manager.api.types import (
     Admission,
     AdmissionCheck,
     AdmissionCheckRule,
     ClusterQueue,
     Cohort,
+    FairSharing,
     PodSetAssignment,
     ResourceFlavor,
     ResourceGroup,
@@ -36,6 +39,7 @@ from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.flavor_assignment import requests_of
 from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
+from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import EPOCH, Info, PodSetInfo
 
 CYCLE_NAMES = 50  # that the message of a ClusterQueue lists
@@ -102,6 +106,8 @@ class SchedulerState:
     def __init__(self, *, ignore_undeclared: bool = False) -> None:
         self.ignore_undeclared = ignore_undeclared  # resources without quota do not count
         self.fair_sharing: tuple[str, ...] = ()  # preemption strategies of fair sharing; (): it is off
+        # The past usage of LocalQueues, see `usage_decay`; None: admission fair sharing is off.
+        self.usage_order: Callable[[Key], WeightedUsage] | None = None
         self.queues: dict[str, QueueState] = {}
         self.cohorts: dict[str, Cohort] = {}  # the objects; `forest.cohorts` also has those that are only named
         self.forest = QuotaForest()
@@ -125,6 +131,7 @@ class SchedulerState:
             known.queue = queue
             return
         node = self.forest.set_queue(name, quotas_of(queue.spec.resource_groups), queue.spec.cohort_name)
+        node.weight = weight_of(queue.spec.fair_sharing)
         if known is not None:
             known.queue = queue
             self._recount(known)
@@ -144,11 +151,13 @@ class SchedulerState:
         """Take a new or changed Cohort. Raises ValueError on a malformed quota."""
         name = cohort.metadata.name
         self.forest.set_cohort(name, quotas_of(cohort.spec.resource_groups), cohort.spec.parent_name)
+        self.forest.cohorts[name].weight = weight_of(cohort.spec.fair_sharing)
         self.cohorts[name] = cohort
 
     def drop_cohort(self, name: str) -> None:
         """The Cohort is deleted: ClusterQueues that name it still share their quota."""
         if self.cohorts.pop(name, None) is not None:
+            self.forest.cohorts[name].weight = weight_of(None)
             self.forest.drop_cohort(name)
 
     def relatives(self, name: str) -> list[str]:
@@ -296,6 +305,22 @@ class SchedulerState:
         self.preempted.pop(uid, None)
         return self.end_reservation(uid)
 
+    def ranked(self, queue: QueueState, *, evicted: bool, below: float) -> Iterator[Holding]:
+        """The evicted or the other holdings of a priority below this one, in the order in which they are preempted.
+
+        Where past usage orders the LocalQueues, those of the LocalQueue with the highest usage come first (KEP-4136).
+        """
+        ranking = queue.ranking
+        first, end = bisect_left(ranking, (not evicted,)), bisect_left(ranking, (not evicted, below))
+        usage = self.usage_order
+        if usage is None or not is_usage_based(queue.queue):
+            for place in range(first, end):
+                yield queue.holdings[ranking[place][-1]]
+            return
+        found = [queue.holdings[rank[-1]] for rank in ranking[first:end]]
+        usages = {local: usage(local) for local in {holding.queue for holding in found}}
+        yield from sorted(found, key=lambda holding: usages[holding.queue], reverse=True)  # stable
+
     def mark_evicted(self, uid: str, *, evicted: bool = True) -> None:
         """The eviction of this Workload is decided, before it is written; `evicted=False`: the write has failed."""
         holding = self.holdings.get(uid)
@@ -317,10 +342,21 @@ def _loop(cycle: Cycle) -> str:
     return " -> ".join((*shown, cycle[0]))
 
 
+def is_usage_based(queue: ClusterQueue) -> bool:
+    """Whether the ClusterQueue wants its LocalQueues ordered by past usage."""
+    scope = queue.spec.admission_scope
+    return scope is not None and scope.admission_mode == policies.USAGE_BASED
+
+
 def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:
     """The required admission checks of the ClusterQueue, with the flavors to which each applies."""
     strategy = queue.spec.admission_checks_strategy
     return strategy.admission_checks if strategy is not None else ()
+
+
+def weight_of(sharing: FairSharing | None) -> Fraction:
+    """spec.fairSharing.weight, 1 if absent."""
+    return Fraction(1) if sharing is None or sharing.weight is None else exact(sharing.weight)
 
 
 def quotas_of(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Quota]:

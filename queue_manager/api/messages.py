@@ -6,6 +6,9 @@ from __future__ import annotations
 PENDING_EVALUATION_MESSAGE = "Workload is pending evaluation in the scheduling queue"
 EQUIVALENT_MESSAGE = "Bypassed scheduling evaluation because an equivalent workload recently failed"
 NO_LONGER_FITS_MESSAGE = "Workload no longer fits after processing another workload"
+KEPT_FOR_HEAD_MESSAGE = (  # Sluice's own
+    "Free quota is kept for a workload that has waited longer. Declare a shorter maximum execution time to pass it"
+)
 WAITING_FOR_PODS_READY_MESSAGE = "waiting for all admitted workloads to be in PodsReady condition"
 NAMESPACE_MISMATCH_MESSAGE = "workload namespace doesn't match ClusterQueue selector"
 GATE_CLEARED_MESSAGE = "AdmissionGatedBy cleared, waiting for quota reservation"

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from queue_manager.configuration import KueueConfig
-from queue_manager.configuration.kueue_config import Overrides, Resources
+from queue_manager.configuration.kueue_config import Backfill, Overrides, Resources
 from queue_manager.configuration.selector import LabelSelector
 from queue_manager.queueing.requeue_backoff import Formula
+from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules, Transformation
 from queue_manager.scheduling.workload_info import Timestamp
 
@@ -50,6 +51,7 @@ class Settings:
     namespaces: LabelSelector = field(default_factory=LabelSelector)
     label_keys_to_copy: tuple[str, ...] = ()
     resources: ResourceRules = COUNT_ALL
+    backfill: BackfillRules | None = None  # None: off
     retain_finished: float | None = None  # seconds
     retain_deactivated: float | None = None  # seconds
 
@@ -101,6 +103,7 @@ def settings_of(config: KueueConfig) -> Settings:
         namespaces=config.managed_jobs_namespace_selector,
         label_keys_to_copy=config.integrations.label_keys_to_copy,
         resources=_resource_rules(config.resources),
+        backfill=_backfill_rules(config.backfill),
         retain_finished=_seconds(kept.after_finished),
         retain_deactivated=_seconds(kept.after_deactivated_by_kueue),
     )
@@ -115,6 +118,12 @@ def _resource_rules(resources: Resources) -> ResourceRules:
         },
         ignore_undeclared=resources.quota_check_strategy == "IgnoreUndeclared",
     )
+
+
+def _backfill_rules(backfill: Backfill | None) -> BackfillRules | None:
+    if backfill is None:
+        return None
+    return BackfillRules(backfill.head_age, shortest_first=backfill.order == "ShortestFirst")
 
 
 def _bounds(overrides: Overrides | None) -> Bounds | None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from datetime import datetime
+from math import inf
 from typing import NamedTuple
 
 from job_controller.model import Key
@@ -80,7 +81,7 @@ class PendingWorkloads:
         self.pass_by = pass_by
         self._shapes: dict[bytes, _Shape] = {}
         self._shape_heads: list[
-            tuple[Rank, bytes]
+            tuple[tuple[int, float, Rank], bytes]
         ] = []  # heap of the shapes by their first member; entries may be dead
         self._where: dict[Key, Info] = {}
         self._delayed: dict[Key, bool] = {}  # True: on hold until put again; False: in backoff
@@ -89,6 +90,8 @@ class PendingWorkloads:
         self._parked = 0
         self._blocked: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
+        self.waiting_head: Info | None = None  # BestEffortFIFO: the first that found no quota since the last change
+        self._shortest_first = False  # behind the waiting head, the shortest declared run is first
 
     # --- queries ---
 
@@ -166,6 +169,8 @@ class PendingWorkloads:
             return None
         if self._blocked == key:
             self._unblock()
+        if self.waiting_head is not None and self.waiting_head.key == key:
+            self._forget_waiting_head()
         if self._in_shape(key):
             shape = self._shapes[info.shape]
             shape.remove(key)
@@ -186,7 +191,7 @@ class PendingWorkloads:
         if shape.parked is not None:
             self._parked += 1
         elif shape.first() is info:  # else the entry of the shape's first member stands
-            heapq.heappush(self._shape_heads, (info.rank, info.shape))
+            heapq.heappush(self._shape_heads, (self._order(info), info.shape))
 
     def end_backoffs(self, now: datetime) -> bool:
         """Activate the Workloads whose backoff has ended at `now`. True if there were any."""
@@ -208,20 +213,50 @@ class PendingWorkloads:
 
     def _first(self) -> Info | None:
         while self._shape_heads:
-            rank, key = self._shape_heads[0]
+            order, key = self._shape_heads[0]
             shape = self._shapes.get(key)
             first = shape.first() if shape and shape.parked is None else None
-            if first is not None and first.rank == rank:
+            if first is not None and self._order(first) == order:
                 return first
             heapq.heappop(self._shape_heads)
             if first is not None:
-                heapq.heappush(self._shape_heads, (first.rank, key))
+                heapq.heappush(self._shape_heads, (self._order(first), key))
         return None
 
-    def refused(self, key: Key, retry: Retry, why: PendingReason, *, never: bool = False) -> None:
+    def _order(self, info: Info) -> tuple[int, float, Rank]:
+        """By rank; behind an aged head, within one priority, the shortest declared run first."""
+        longest = inf if info.longest_run is None else info.longest_run
+        return info.rank.minus_priority, longest if self._shortest_first else 0, info.rank
+
+    def _set_shortest_first(self, shortest_first: bool) -> None:
+        if shortest_first != self._shortest_first:
+            self._shortest_first = shortest_first
+            firsts = (shape.first() for shape in self._shapes.values() if shape.parked is None)
+            self._shape_heads = [(self._order(first), first.shape) for first in firsts if first is not None]
+            heapq.heapify(self._shape_heads)
+
+    def _forget_waiting_head(self) -> None:
+        """The head is admitted or gone: those that it kept waiting are tried again."""
+        self.waiting_head = None
+        self._set_shortest_first(False)
+        for shape in self._shapes.values():
+            if shape.parked is not None:
+                self._release(shape)
+
+    def refused(
+        self,
+        key: Key,
+        retry: Retry,
+        why: PendingReason,
+        *,
+        never: bool = False,
+        promised: bool = False,
+        shortest_first: bool = False,
+    ) -> None:
         """Record that the scheduler did not admit this head: park its shape, block the queue, or set it aside.
 
-        `never`: it cannot fit unless quota or flavors change.
+        `never`: it cannot fit unless quota or flavors change. `promised`: with backfilling, those behind it may not
+        delay it. `shortest_first`: their order.
         """
         info = self._where.get(key)
         if info is None or not self._in_shape(key) or retry is Retry.NEXT_CYCLE:
@@ -238,6 +273,9 @@ class PendingWorkloads:
             if shape.parked is None:
                 self._parked += len(shape.live)
             shape.parked, shape.refused = why, key
+            if promised and not never and (self.waiting_head is None or info.rank < self.waiting_head.rank):
+                self.waiting_head = info
+                self._set_shortest_first(shortest_first)
 
     def _release(self, shape: _Shape) -> None:
         """Have the first Workload of a parked shape tried again."""
@@ -245,7 +283,7 @@ class PendingWorkloads:
         shape.parked = shape.refused = None
         first = shape.first()
         if first is not None:
-            heapq.heappush(self._shape_heads, (first.rank, shape.key))
+            heapq.heappush(self._shape_heads, (self._order(first), shape.key))
 
     def _unblock(self) -> None:
         self._blocked = self.never = None
@@ -257,6 +295,8 @@ class PendingWorkloads:
         """
         woken = self._blocked is not None
         self._unblock()
+        self.waiting_head = None
+        self._set_shortest_first(False)
         for shape in self._shapes.values():
             if shape.parked is not None:
                 self._release(shape)

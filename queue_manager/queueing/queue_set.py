@@ -127,12 +127,20 @@ class Queues:
         found = ((name, p.head()) for name, p in self.cluster_queues.items() if is_active(name))
         return [(name, head) for name, head in found if head is not None]
 
-    def refused(self, refusal: Refuse, *, never: bool = False) -> None:
-        """Record the scheduler's refusal of a head. `never`: it cannot fit unless quota or flavors change."""
+    def waiting_heads(self) -> dict[str, Info]:
+        """By ClusterQueue, the first Workload that found no quota since the last change."""
+        return {n: p.waiting_head for n, p in self.cluster_queues.items() if p.waiting_head is not None}
+
+    def refused(
+        self, refusal: Refuse, *, never: bool = False, promised: bool = False, shortest_first: bool = False
+    ) -> None:
+        """Record the scheduler's refusal of a head, see PendingWorkloads.refused."""
         pending = self.cluster_queues.get(refusal.cluster_queue)
         if pending is not None:
             why = PendingReason(refusal.reason, refusal.message)
-            pending.refused(refusal.info.key, refusal.retry, why, never=never)
+            pending.refused(
+                refusal.info.key, refusal.retry, why, never=never, promised=promised, shortest_first=shortest_first
+            )
 
     def requeue_inadmissible(self, names: Iterable[str], now: datetime) -> bool:
         """Quota or rules of these ClusterQueues changed: their Workloads can be tried again. True if there was any."""

@@ -22,6 +22,7 @@ from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.scheduler.quota_cache import QuotaCache, waits
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
+from queue_manager.scheduling.backfill import Backfilling
 from queue_manager.scheduling.cycle import Admit, Refuse, run_cycle
 from queue_manager.scheduling.quota_state import reserves_quota
 from queue_manager.scheduling.workload_info import Info
@@ -41,6 +42,7 @@ class Scheduler:
         self.cycles = 0
         self._runtime = runtime
         self._settings = settings
+        self._backfilling = _backfilling(settings)
         self._quota_cache = quota_cache
         self._writer = writer
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
@@ -54,6 +56,7 @@ class Scheduler:
     def reconfigure(self, settings: Settings) -> None:
         """Use these settings from the next cycle on."""
         self._settings = settings
+        self._backfilling = _backfilling(settings)
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is None and old is not None:
@@ -86,7 +89,8 @@ class Scheduler:
             return False
         self.cycles += 1
         started = self._loop_time()
-        outcomes = run_cycle(self._quota_cache.state, heads, now)
+        waiting = self._quota_cache.queues.waiting_heads() if self._backfilling is not None else {}
+        outcomes = run_cycle(self._quota_cache.state, heads, now, waiting, self._backfilling)
         progress = False
         for outcome in outcomes:
             progress = self._carry_out(outcome) or progress
@@ -96,7 +100,7 @@ class Scheduler:
     def _carry_out(self, outcome: Admit | Refuse) -> bool:
         """Carry out an outcome. True if the next cycle has another head to try."""
         if isinstance(outcome, Refuse):
-            self._quota_cache.queues.refused(outcome, never=outcome.reason in NEVER_FITS_REASONS)
+            self._record_refused(outcome)
             self._start_write(self._write_refusal(outcome))
             return True
         if self._is_blocked_by_pods():
@@ -105,6 +109,15 @@ class Scheduler:
         self._quota_cache.assume(outcome)
         self._start_write(self._write_admission(outcome))
         return True
+
+    def _record_refused(self, refusal: Refuse) -> None:
+        backfilling, now = self._backfilling, self._runtime.clock.now()
+        self._quota_cache.queues.refused(
+            refusal,
+            never=refusal.reason in NEVER_FITS_REASONS,
+            promised=backfilling is not None,
+            shortest_first=backfilling is not None and backfilling.is_shortest_first(refusal.info, now),
+        )
 
     def _is_blocked_by_pods(self) -> bool:
         """Whether blockAdmission holds back admissions: an admitted Workload is not PodsReady.
@@ -235,6 +248,10 @@ class Scheduler:
         result = {"result": "success" if admitted else "inadmissible"}
         self._runtime.metrics.inc("kueue_admission_attempts_total", result)
         self._runtime.metrics.observe("kueue_admission_attempt_duration_seconds", result, seconds)
+
+
+def _backfilling(settings: Settings) -> Backfilling | None:
+    return Backfilling(settings.backfill) if settings.backfill is not None else None
 
 
 def _report(error: Exception, text: str, info: Info) -> None:

@@ -7,12 +7,14 @@ is left unchanged: the caller counts what it admits. Kueue: pkg/scheduler, BEHAV
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from functools import partial
 
 from queue_manager.api import messages, reasons
+from queue_manager.scheduling.backfill import Backfilling, Candidate
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode, assign
 from queue_manager.scheduling.partial_admission import largest_fit
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
@@ -52,8 +54,19 @@ class Refuse:
 Outcome = Admit | Refuse
 
 
-def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: datetime) -> list[Outcome]:
-    """Decide about one head per ClusterQueue. `heads` are (ClusterQueue name, Workload)."""
+def run_cycle(
+    state: SchedulerState,
+    heads: Iterable[tuple[str, Info]],
+    now: datetime,
+    waiting: Mapping[str, Info] | None = None,
+    backfilling: Backfilling | None = None,
+) -> list[Outcome]:
+    """Decide about one head per ClusterQueue. `heads` are (ClusterQueue name, Workload).
+
+    `waiting`: the first Workload of each ClusterQueue that found no quota since the last change. With `backfilling`
+    others pass it only if they do not delay it.
+    """
+    guard = partial(_passes, state, waiting or {}, backfilling, now)
     outcomes: list[Outcome] = []
     entries: list[Admit] = []
     for name, info in heads:
@@ -67,7 +80,7 @@ def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: dat
     counted: list[tuple[QuotaNode, dict[FlavorResource, int]]] = []
     try:
         for entry in entries:
-            outcomes.append(_process(state, entry, counted))
+            outcomes.append(_process(state, entry, counted, guard))
     finally:
         for node, usage in reversed(counted):
             node.remove_all(usage)
@@ -76,10 +89,7 @@ def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: dat
 
 def _nominate(state: SchedulerState, queue: QueueState, info: Info) -> Assignment:
     """Flavors for all pods, or with partial admission for as many as fit."""
-
-    def attempt(some: Info) -> Assignment:
-        return assign(some, queue.queue.spec, queue.node, state.flavors, ignore_undeclared=state.ignore_undeclared)
-
+    attempt = partial(_assign, state, queue)
     full = attempt(info)
     return full if full.mode is Mode.FIT else largest_fit(info, attempt) or full
 
@@ -101,7 +111,10 @@ def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -
 
 
 def _process(
-    state: SchedulerState, entry: Admit, counted: list[tuple[QuotaNode, dict[FlavorResource, int]]]
+    state: SchedulerState,
+    entry: Admit,
+    counted: list[tuple[QuotaNode, dict[FlavorResource, int]]],
+    passes: Callable[[Admit], bool],
 ) -> Outcome:
     node = state.queues[entry.cluster_queue].node
     assignment = entry.assignment
@@ -111,8 +124,28 @@ def _process(
         return refusal(entry, assignment.reason, assignment.message, Retry.CHANGE)
     if any(amount > node.available(fr) for fr, amount in assignment.usage.items()):
         return refusal(entry, reasons.WAITING_FOR_QUOTA, messages.NO_LONGER_FITS_MESSAGE, Retry.NEXT_CYCLE)
+    if not passes(entry):
+        return refusal(entry, reasons.WAITING_FOR_QUOTA, messages.KEPT_FOR_HEAD_MESSAGE, Retry.CHANGE)
     _count(node, assignment.usage, counted)
     return entry
+
+
+def _passes(
+    state: SchedulerState,
+    waiting: Mapping[str, Info],
+    backfilling: Backfilling | None,
+    now: datetime,
+    entry: Admit,
+) -> bool:
+    """Whether no head that waits for quota is delayed by the admission of this Workload, which fits."""
+    if backfilling is None or not waiting:
+        return True
+    candidate = Candidate(state.queues[entry.cluster_queue], entry.info, entry.assignment)
+    return not backfilling.delays_a_head(state, waiting, candidate, now, partial(_assign, state))
+
+
+def _assign(state: SchedulerState, queue: QueueState, info: Info) -> Assignment:
+    return assign(info, queue.queue.spec, queue.node, state.flavors, ignore_undeclared=state.ignore_undeclared)
 
 
 def _count(

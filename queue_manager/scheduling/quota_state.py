@@ -28,6 +28,7 @@ from queue_manager.api.types import (
     stops,
 )
 from queue_manager.scheduling.amounts import amount
+from queue_manager.scheduling.execution_time import execution_deadline
 from queue_manager.scheduling.flavor_assignment import requests_of
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage, compute_subtrees, link
 from queue_manager.scheduling.workload_info import EPOCH, PODS, Info, PodSetInfo
@@ -48,6 +49,7 @@ class Holding(NamedTuple):
     queued_at: datetime = EPOCH  # the time by which the Workload was ordered in its queue
     reserved_at: datetime = EPOCH  # when quota was reserved
     evicted: bool = False  # its Job is being stopped, and then the quota is free
+    ends_by: datetime | None = None  # when maximumExecutionTimeSeconds ends its run at the latest; None: not declared
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class SchedulerState:
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels
         self.checks: dict[str, AdmissionCheck] = {}
         self.holdings: dict[str, Holding] = {}  # by Workload uid; also in deleted ClusterQueues
+        self.changes = 0  # counts the changes of quotas and holdings
 
     # --- queues and flavors ---
 
@@ -91,6 +94,7 @@ class SchedulerState:
 
     def _rebuild(self, queues: Iterable[ClusterQueue]) -> None:
         """Build the quota tree again and restore the usage from the holdings. Specs change rarely."""
+        self.changes += 1
         cohorts: dict[str, QuotaNode] = {}
         self.queues = {}
         roots: list[QuotaNode] = []
@@ -170,6 +174,7 @@ class SchedulerState:
         """Count the usage of a Workload; replaces what it held before."""
         if self.holdings.get(holding.uid) != holding:
             self.release(holding.uid)
+            self.changes += 1
             self.holdings[holding.uid] = holding
             self._count(holding)
 
@@ -182,6 +187,7 @@ class SchedulerState:
     def release(self, uid: str) -> Holding | None:
         """Release what a Workload holds and return it; None if it held nothing."""
         holding = self.holdings.pop(uid, None)
+        self.changes += holding is not None
         if holding is not None and (state := self.queues.get(holding.cluster_queue)):
             del state.holdings[uid]
             state.node.remove_all(holding.usage)
@@ -235,6 +241,7 @@ def holding_of(workload: Workload, info: Info) -> Holding | None:
         queued_at=info.queued_at,
         reserved_at=_reserved_at(workload),
         evicted=workload.is_true(condition_types.EVICTED),
+        ends_by=execution_deadline(workload),
     )
 
 

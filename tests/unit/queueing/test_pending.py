@@ -255,3 +255,42 @@ def test_many_workloads_drain_in_order():
     for info in infos:
         queue.put(info, T0)
     assert drain(queue) == [i.key.name for i in sorted(infos, key=lambda i: i.rank)]
+
+
+def test_behind_an_aged_head_the_shortest_declared_run_is_tried_first():
+    """Within one priority. Those that declare nothing are last; without the setting the order is that of time."""
+
+    def crowd():
+        runs = {"long": 900, "short": 60, "none": None}
+        return line(
+            "BestEffortFIFO",
+            pending("head", requests={"cpu": "9"}),
+            *(
+                pending(name, created=10 + i, spec={"maximumExecutionTimeSeconds": runs[name]} if runs[name] else {})
+                for i, name in enumerate(runs)
+            ),
+            pending("low", created=99, priority=-1, spec={"maximumExecutionTimeSeconds": 1}),
+        )
+
+    def behind(queue):
+        names = []
+        while (head := queue.head()) is not None:
+            names.append(head.key.name)
+            queue.refused(head.key, Retry.CHANGE, WHY, promised=True)
+        return names
+
+    for shortest_first, order in ((True, ["short", "long", "none", "low"]), (False, ["long", "short", "none", "low"])):
+        queue = crowd()
+        queue.refused(queue.head().key, Retry.CHANGE, WHY, promised=True, shortest_first=shortest_first)
+        assert queue.waiting_head.key.name == "head"
+        assert behind(queue) == order
+
+
+def test_those_that_a_promised_head_kept_waiting_are_tried_when_it_leaves():
+    queue = line("BestEffortFIFO", pending("head", requests={"cpu": "9"}), pending("small", created=1))
+    for _ in range(2):
+        queue.refused(queue.head().key, Retry.CHANGE, WHY, promised=True)
+    assert queue.head() is None
+    queue.remove(pending("head").key)
+    assert queue.head().key.name == "small"
+    assert queue.waiting_head is None

@@ -81,9 +81,11 @@ Missing = Mapping[str, datetime]  # node name -> when it was first missing
 
 
 def missing_nodes(before: Missing, pods: Iterable[Pod], nodes: Collection[str], now: datetime) -> Missing:
-    """The nodes that pods are bound to and that are not in the cache, with the time when each was first missing."""
+    """The nodes that pods are bound to and that are not in the cache, with the time when each was first missing: not
+    later than `now`, to which the clock may have been set back.
+    """
     named = dict.fromkeys(pod.spec.node_name for pod in pods if pod.spec.node_name)
-    return {name: before.get(name, now) for name in named if name not in nodes}
+    return {name: min(before.get(name, now), now) for name in named if name not in nodes}
 
 
 def out_of_quarantine(missing: Missing, now: datetime) -> list[str]:
@@ -155,7 +157,7 @@ def failed_patch(removal: Removal, now: datetime) -> dict[str, Any] | None:
     return {"metadata": {"uid": pod.metadata.uid}, "status": status}
 
 
-class PodKeeper(Protocol):
+class PodCluster(Protocol):
     """The port of this file and stale_disruption.py: cached reads, live writes whose errors have a `status`."""
 
     def pods(self) -> Sequence[Pod]:
@@ -187,7 +189,7 @@ class PodGc:
     """The collector. The host runs `run` as a task."""
 
     def __init__(
-        self, cluster: PodKeeper, clock: Clock, metrics: Metrics, *, threshold: int = TERMINATED_THRESHOLD
+        self, cluster: PodCluster, clock: Clock, metrics: Metrics, *, threshold: int = TERMINATED_THRESHOLD
     ) -> None:
         self._cluster = cluster
         self._clock = clock

@@ -51,6 +51,7 @@ def _of_both(
 
 _QUOTA = "cluster_queue cohort flavor resource"
 _LOCAL_QUOTA = "name namespace flavor resource"
+_COHORT_QUOTA = "cohort flavor resource"
 _EVICTION = "priority_class reason underlying_cause"
 
 EVENTS_OF_WORKLOADS = (
@@ -58,8 +59,15 @@ EVENTS_OF_WORKLOADS = (
     _kueue("admission_attempt_duration_seconds", "histogram", "result", "Duration of an admission cycle."),
     *_of_both("quota_reserved_workloads_total", "counter", "priority_class", "Quota reservations"),
     *_of_both("admitted_workloads_total", "counter", "priority_class", "Admissions"),
+    _kueue(
+        "cohort_subtree_admitted_workloads_total",
+        "counter",
+        "cohort priority_class",
+        "Admissions in the ClusterQueues below the cohort.",
+    ),
     *_of_both("finished_workloads_total", "counter", "priority_class", "Workloads that finished"),
     *_of_both("evicted_workloads_total", "counter", _EVICTION, "Evictions"),
+    _kueue("preempted_workloads_total", "counter", "preempting_cluster_queue reason", "Preemptions."),
     _kueue(
         "evicted_workloads_once_total",
         "counter",
@@ -171,6 +179,49 @@ STATE_OF_QUEUES = (
     _kueue("cluster_queue_lending_limit", "gauge", _QUOTA, "What the ClusterQueue may lend; +Inf without a limit."),
     _kueue("local_queue_resource_reservation", "gauge", _LOCAL_QUOTA, "Reserved quota, per LocalQueue."),
     _kueue("local_queue_resource_usage", "gauge", _LOCAL_QUOTA, "Quota of the admitted Workloads, per LocalQueue."),
+    _kueue(
+        "cohort_subtree_quota",
+        "gauge",
+        _COHORT_QUOTA,
+        "Nominal quota of the cohort, and what its children may lend to it.",
+    ),
+    _kueue(
+        "cohort_subtree_resource_reservations",
+        "gauge",
+        _COHORT_QUOTA,
+        "Reserved quota, of all ClusterQueues below the cohort.",
+    ),
+    _kueue(
+        "cohort_subtree_admitted_active_workloads",
+        "gauge",
+        "cohort",
+        "Workloads that are admitted below the cohort and have not finished.",
+    ),
+    _kueue(
+        "cluster_queue_weighted_share",
+        "gauge",
+        "cluster_queue cohort",
+        "With fair sharing: the dominant resource share of the ClusterQueue; NaN if it borrows with weight 0.",
+    ),
+    _kueue(
+        "cohort_weighted_share",
+        "gauge",
+        "cohort",
+        "With fair sharing: the dominant resource share of the cohort; NaN if it borrows with weight 0.",
+    ),
+    _kueue(
+        "local_queue_admission_fair_sharing_usage",
+        "gauge",
+        "name namespace cluster_queue",
+        "With admission fair sharing: the decayed usage of the LocalQueue by its weight; +Inf with weight 0.",
+    ),
+    _kueue("cohort_info", "gauge", "cohort parent_cohort root_cohort", "Always 1: the cohort's place in its tree."),
+    _kueue(
+        "cluster_queue_info",
+        "gauge",
+        "cluster_queue parent_cohort root_cohort",
+        "Always 1: the ClusterQueue's place in its tree of cohorts; empty labels without one.",
+    ),
     Family(
         "sluice_cluster_queue_blocked_by_never_fitting_head",
         "gauge",
@@ -258,6 +309,12 @@ JOBS = (
 # --- how any of the controllers works ----------------------------------------------------------------------
 
 ENGINE = (
+    Family(
+        "sluice_workload_status_writes_total",
+        "counter",
+        ("cause",),
+        "Writes of the status of Workloads, by what made the write necessary.",
+    ),
     Family("workqueue_adds_total", "counter", ("name",), "Keys added to the work queue."),
     Family("workqueue_retries_total", "counter", ("name",), "Keys added again after a failed sync."),
     Family("workqueue_depth", "gauge", ("name",), "Keys that wait for a worker."),

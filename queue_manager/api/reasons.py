@@ -42,6 +42,12 @@ FAILED_TO_START = "FailedToStart"
 OUT_OF_SYNC = "OutOfSync"
 OWNER_NOT_FOUND = "OwnerNotFound"
 
+# --- Preempted: which rule chose the victim ----------------------------------------------------------------
+IN_CLUSTER_QUEUE = "InClusterQueue"
+IN_COHORT_RECLAMATION = "InCohortReclamation"
+IN_COHORT_RECLAIM_WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
+IN_COHORT_FAIR_SHARING = "InCohortFairSharing"
+
 # --- Active condition of queues ----------------------------------------------------------------------------
 READY = "Ready"
 TERMINATING = "Terminating"
@@ -49,6 +55,7 @@ STOPPED = "Stopped"
 FLAVOR_NOT_FOUND = "FlavorNotFound"
 ADMISSION_CHECK_NOT_FOUND = "AdmissionCheckNotFound"
 ADMISSION_CHECK_INACTIVE = "AdmissionCheckInactive"
+COHORT_CYCLE_DETECTED = "CohortCycleDetected"
 CLUSTER_QUEUE_MISSING = "ClusterQueueDoesNotExist"
 CLUSTER_QUEUE_INACTIVE = "ClusterQueueIsInactive"
 HEAD_NEVER_FITS = "HeadNeverFits"

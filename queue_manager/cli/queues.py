@@ -1,6 +1,7 @@
 """`sluice queues`: prints one line per ClusterQueue and quota.
 
-`cpu ██████████ 3/2, borrowed 1 of 4` means: usage 3, nominal quota 2, 1 borrowed, borrowing limit 4.
+`cpu ██████████ 3/2, borrowed 1 of 4` means: usage 3, nominal quota 2, 1 borrowed, borrowing limit 4. COHORT is the path
+of cohorts from the root: `all/team`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import asyncio
 from collections.abc import Sequence
 
 from job_controller.quantities import parse
-from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
-from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
+from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.queue_view import seen
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.visibility.queue_rows import QueueRow, QuotaRow, queue_rows
@@ -47,7 +49,7 @@ def quotas(row: QueueRow) -> str:
 
 
 def local_queues(row: QueueRow) -> str:
-    return "\n".join(f"{name} (held)" if name in row.stopped_queues else name for name in row.local_queues) or "-"
+    return "\n".join(f"{name} (stopped)" if name in row.stopped_queues else name for name in row.local_queues) or "-"
 
 
 def columns(rows: Sequence[QueueRow]) -> list[output.TableColumn]:
@@ -57,7 +59,7 @@ def columns(rows: Sequence[QueueRow]) -> list[output.TableColumn]:
 
 COLUMNS = (
     output.TableColumn("CLUSTERQUEUE", lambda row: row.name),
-    output.TableColumn("COHORT", lambda row: row.cohort or "-"),
+    output.TableColumn("COHORT", lambda row: "/".join(row.cohort_path) or "-"),
     output.TableColumn("STRATEGY", lambda row: row.strategy),
     output.TableColumn("STATE", lambda row: row.state, style=lambda row: "" if row.state == "Active" else "red"),
     output.TableColumn("PENDING", lambda row: str(row.pending), right=True),
@@ -89,4 +91,5 @@ async def queue_table(client: Client) -> list[QueueRow]:
     workloads = await client.list(WORKLOADS, type=Workload)
     local_queues = await client.list(LOCAL_QUEUES, type=LocalQueue)
     cluster_queues = await client.list(CLUSTER_QUEUES, type=ClusterQueue)
-    return queue_rows(cluster_queues, local_queues, workloads, now)
+    cohorts = await seen(client, COHORTS, Cohort) or ()
+    return queue_rows(cluster_queues, local_queues, workloads, now, cohorts)

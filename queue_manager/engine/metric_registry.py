@@ -4,12 +4,14 @@ prometheus_client counts, and writes both text formats. This module adds what it
 
 - names and labels are checked against the table; a family without any value is not served;
 - a label that is the same for all series (`replica_role`) is added when they are served, so that no caller passes it;
-- gauges that are computed only for a scrape are set by callbacks before it;
+- gauges that are computed only for a scrape are set by callbacks before it, on the event loop;
+- a scrape is encoded in a thread, one scrape at a time: 10 000 series take a tenth of a second;
 - times of creation are not served: they would add one series to each counter and histogram.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, cast
 
@@ -22,7 +24,7 @@ from queue_manager.api.metric_families import FAMILIES, Family, Kind
 Labels = tuple[tuple[str, str], ...]
 
 
-class Exposed(NamedTuple):
+class Exposition(NamedTuple):
     """The answer to a scrape."""
 
     content_type: str
@@ -67,6 +69,7 @@ class MetricRegistry(Collector):
         self._series: dict[str, _Series] = {}
         self._callbacks: list[Callable[[], None]] = []
         self._added: dict[str, dict[str, str]] = {}
+        self._encoding = asyncio.Lock()
 
     def inc(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
         """Add `by` to a counter. Raises ValueError if it is negative."""
@@ -101,22 +104,29 @@ class MetricRegistry(Collector):
         """Call `callback` before each scrape, to set gauges that are computed only for it."""
         self._callbacks.append(callback)
 
-    def exposed(self, accept: str = "") -> Exposed:
+    async def expose(self, accept: str = "") -> Exposition:
         """All metrics in the format of OpenMetrics if the Accept header asks for it, else in Prometheus' own."""
         encode, content_type = choose_encoder(accept)
-        return Exposed(content_type, encode(self))
+        async with self._encoding:
+            self._measure()
+            return Exposition(content_type, await asyncio.to_thread(encode, self))
 
     def exposition(self) -> str:
         """All metrics in Prometheus' text format, as text."""
+        self._measure()
         return generate_latest(self).decode()
 
-    def collect(self) -> Iterator[Metric]:
-        """Families by name; the series of each in the order of their first values."""
+    def _measure(self) -> None:
         for callback in self._callbacks:
             callback()
+
+    def collect(self) -> Iterator[Metric]:
+        """Families by name; the series of each in the order of their first values. May run beside writers: every step
+        takes a copy, or a lock of prometheus_client.
+        """
         for name in sorted(self._series):
             added: dict[str, str] = {}
-            for beginning, labels in self._added.items():
+            for beginning, labels in list(self._added.items()):
                 if name.startswith(beginning):
                     added |= labels
             for metric in self._series[name].metric.collect():

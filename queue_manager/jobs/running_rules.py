@@ -5,6 +5,8 @@ While a stop waits for the last pods these rules give no answer, so that the Wor
 
 from __future__ import annotations
 
+from functools import partial
+
 from queue_manager.api import condition_types, event_reasons, messages, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Workload
@@ -12,6 +14,7 @@ from queue_manager.jobs import start_stop
 from queue_manager.jobs.actions import Action, Nothing, PatchJob, RecordEvent, WriteWorkloadStatus
 from queue_manager.jobs.situation import JobSituation
 from queue_manager.lifecycle import transitions
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import Event
 
 
@@ -30,15 +33,19 @@ def quota_of_stopped_job_is_released(s: JobSituation) -> Action | None:
         return None
     if not start_stop.is_stopped(s, w):
         return None
-    return WriteWorkloadStatus(w, lambda d: transitions.unreserve(d, waits_for_pods=s.context.waits_for_pods))
+    unreserve = partial(transitions.unreserve, waits_for_pods=s.context.waits_for_pods)
+    return WriteWorkloadStatus(w, unreserve, Cause.RELEASE)
 
 
 def admitted_job_is_started(s: JobSituation) -> Action | None:
     """One write unsuspends the Job and injects what flavors and admission checks ask for.
 
-    A Workload whose template contradicts that can never run and is finished. A missing flavor is awaited.
+    A Workload whose template contradicts that can never run and is finished. A missing flavor or ClusterQueue is
+    awaited: what runs there would count against no quota.
     """
     if s.workload is None or not _may_run(s, s.workload) or not s.job.spec.suspend:
+        return None
+    if not s.context.cluster_queue_exists:
         return None
     try:
         patch = start_stop.start(s.job, s.workload, s.context.flavors)
@@ -47,7 +54,8 @@ def admitted_job_is_started(s: JobSituation) -> Action | None:
     except start_stop.TemplateConflict as conflict:
         text = str(conflict)
         event = start_stop.finished_event(s.workload)
-        return WriteWorkloadStatus(s.workload, lambda d: transitions.finish(d, reasons.FAILED_TO_START, text), event)
+        finish = partial(transitions.finish, reason=reasons.FAILED_TO_START, message=text)
+        return WriteWorkloadStatus(s.workload, finish, Cause.FINISH, event)
     admission = s.workload.status.admission
     queue = admission.cluster_queue if admission is not None else ""
     return PatchJob(patch, Event("Normal", event_reasons.JOB_STARTED, f"Admitted by clusterQueue {queue}"))
@@ -60,10 +68,14 @@ def job_that_is_not_admitted_is_stopped(s: JobSituation) -> Action | None:
     return _unless_waiting(start_stop.stop_step(s, s.workload, messages.STOP_NOT_ADMITTED))
 
 
-def missing_flavor_is_reported(s: JobSituation) -> Action | None:
-    """The Workload was admitted to a ResourceFlavor that does not exist: the Job starts once it does."""
+def missing_flavor_or_queue_is_reported(s: JobSituation) -> Action | None:
+    """A Job admitted to a ResourceFlavor or ClusterQueue that does not exist waits: it starts once it does."""
     if s.workload is None or not _may_run(s, s.workload) or not s.job.spec.suspend:
         return None
+    admission = s.workload.status.admission
+    if admission is not None and not s.context.cluster_queue_exists:
+        text = f"Cannot be started: ClusterQueue {admission.cluster_queue} doesn't exist"
+        return RecordEvent(Event("Warning", reasons.MISCONFIGURED, text))
     try:
         start_stop.start(s.job, s.workload, s.context.flavors)
     except start_stop.FlavorMissing as missing:

@@ -2,12 +2,14 @@
 written.
 
 Every deadline and backoff of a Workload counts from a time in its status: the PodsReady timeout from Admitted, the
-retention from Evicted, requeueAt and giveUpAfter from the eviction and the first failed attempt. Without a correction
-each of them would last until the clock has caught up, a day or a month later. So these times are set to now, once, and
-requeueAt is moved together with the eviction that it counts from. After that no wait is longer than its maximum.
+retention from Evicted or Finished, requeueAt and giveUpAfter from the eviction and the first failed attempt. Without a
+correction each of them would last until the clock has caught up, a day or a month later. So these times are set to now,
+once, and requeueAt is moved together with the eviction that it counts from. After that no wait is longer than its
+maximum.
 
-A finished Workload keeps its times; only its retention ends late. DeactivationTarget keeps its time too: nothing
-counts from it, and it identifies the announcement (keys.DEACTIVATED_FOR). See BEHAVIOUR.md#q35-clock-set-back.
+From a finished Workload only its retention counts, so without a retention it keeps its times. DeactivationTarget keeps
+its time always: nothing counts from it, and it identifies the announcement (keys.DEACTIVATED_FOR). See
+BEHAVIOUR.md#q35-clock-set-back.
 """
 
 from __future__ import annotations
@@ -16,12 +18,17 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from job_controller.times import SKEW
+from job_controller.times import CLOCK_SKEW
 from queue_manager.api import condition_types
 from queue_manager.api.types import Condition, RequeueState, Workload
 from queue_manager.lifecycle.status_draft import Draft
 
-COUNTED_FROM = (condition_types.ADMITTED, condition_types.PODS_READY, condition_types.EVICTED)
+COUNTED_FROM = (
+    condition_types.ADMITTED,
+    condition_types.PODS_READY,
+    condition_types.EVICTED,
+    condition_types.FINISHED,
+)
 
 
 def is_ahead(workload: Workload, now: datetime) -> bool:
@@ -29,7 +36,7 @@ def is_ahead(workload: Workload, now: datetime) -> bool:
     history = workload.status.requeue_history
     times = [c.last_transition_time for c in workload.status.conditions if c.type in COUNTED_FROM]
     times.append(history.since if history is not None else None)
-    return any(time is not None and time > now + SKEW for time in times)
+    return any(time is not None and time > now + CLOCK_SKEW for time in times)
 
 
 def correct(draft: Draft) -> None:

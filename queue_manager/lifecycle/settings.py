@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from fractions import Fraction
 
+from job_controller.times import effective_start
 from queue_manager.configuration import KueueConfig
-from queue_manager.configuration.kueue_config import Backfill, Overrides, Resources
+from queue_manager.configuration.kueue_config import AdmissionFairSharing, Backfill, Overrides, Resources
 from queue_manager.configuration.selector import LabelSelector
 from queue_manager.queueing.requeue_backoff import Formula
 from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules, Transformation
+from queue_manager.scheduling.usage_decay import UsageDecay
 from queue_manager.scheduling.workload_info import Timestamp
 
 
@@ -52,8 +55,11 @@ class Settings:
     label_keys_to_copy: tuple[str, ...] = ()
     resources: ResourceRules = COUNT_ALL
     backfill: BackfillRules | None = None  # None: off
+    fair_sharing: tuple[str, ...] = ()  # preemption strategies (KEP-1714); (): off
+    usage_decay: UsageDecay | None = None  # admission fair sharing (KEP-4136); None: off
     retain_finished: float | None = None  # seconds
     retain_deactivated: float | None = None  # seconds
+    pending_reason_period: float = 30.0  # seconds; the longest that numbers in a pending reason stay out of date
 
     @property
     def timestamp(self) -> Timestamp:
@@ -76,6 +82,15 @@ def reconfigured(old: Settings, new: Settings, now: datetime) -> Settings:
         return new
     since = now.replace(microsecond=0) if old.pods_ready is None else old.pods_ready.since
     return replace(new, pods_ready=replace(new.pods_ready, since=since))
+
+
+def without_future_times(settings: Settings, now: datetime) -> Settings:
+    """The settings, with a reload that lies in the future, because the clock was set back, moved to `now`."""
+    waiting = settings.pods_ready
+    if waiting is None or waiting.since is None:
+        return settings
+    since = effective_start(waiting.since, None, now)
+    return settings if since == waiting.since else replace(settings, pods_ready=replace(waiting, since=since))
 
 
 def settings_of(config: KueueConfig) -> Settings:
@@ -104,8 +119,11 @@ def settings_of(config: KueueConfig) -> Settings:
         label_keys_to_copy=config.integrations.label_keys_to_copy,
         resources=_resource_rules(config.resources),
         backfill=_backfill_rules(config.backfill),
+        fair_sharing=config.fair_sharing.preemption_strategies if config.fair_sharing is not None else (),
+        usage_decay=_usage_decay(config.admission_fair_sharing),
         retain_finished=_seconds(kept.after_finished),
         retain_deactivated=_seconds(kept.after_deactivated_by_kueue),
+        pending_reason_period=config.pending_reason_period.total_seconds(),
     )
 
 
@@ -124,6 +142,16 @@ def _backfill_rules(backfill: Backfill | None) -> BackfillRules | None:
     if backfill is None:
         return None
     return BackfillRules(backfill.head_age, shortest_first=backfill.order == "ShortestFirst")
+
+
+def _usage_decay(sharing: AdmissionFairSharing | None) -> UsageDecay | None:
+    if sharing is None:
+        return None
+    return UsageDecay(
+        half_life=sharing.usage_half_life_time.total_seconds(),
+        interval=sharing.usage_sampling_interval.total_seconds(),
+        weights={resource: Fraction(str(weight)) for resource, weight in sharing.resource_weights.items()},
+    )
 
 
 def _bounds(overrides: Overrides | None) -> Bounds | None:

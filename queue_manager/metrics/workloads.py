@@ -54,6 +54,7 @@ class QueueMetrics:
             self._observe("quota_reserved_wait_time_seconds", new, _queued_at(new), reserved)
         if admitted := _became_true(old, new, condition_types.ADMITTED):
             self._count("admitted_workloads_total", new)
+            self._count_admission_in_cohorts(new)
             self._observe("admission_wait_time_seconds", new, _queued_at(new), admitted)
             if new.status.admission_checks:
                 self._observe(
@@ -79,9 +80,15 @@ class QueueMetrics:
         for full, own in self._series(name, workload):
             self._metrics.observe(full, own, seconds)
 
+    def _count_admission_in_cohorts(self, workload: Workload) -> None:
+        admission = workload.status.admission
+        queue = self._quota_cache.state.queues.get(admission.cluster_queue) if admission is not None else None
+        for cohort in gauges.ancestors(queue.node) if queue is not None else ():
+            own = {"cohort": cohort.name, **_priority_class(workload)}
+            self._metrics.inc("kueue_cohort_subtree_admitted_workloads_total", own)
+
     def _series(self, name: str, workload: Workload) -> Iterator[tuple[str, dict[str, str]]]:
-        admission, reference = workload.status.admission, workload.spec.priority_class_ref
-        own = {"priority_class": reference.name if reference is not None else ""}
+        admission, own = workload.status.admission, _priority_class(workload)
         yield f"kueue_{name}", {"cluster_queue": admission.cluster_queue if admission else "", **own}
         key = workload.local_queue
         if self._is_exported(key):
@@ -123,6 +130,11 @@ class QueueMetrics:
             return wanted.enable
         local = self._quota_cache.queues.local_queues.get(queue)
         return local is not None and wanted.local_queue_selector.matches(local.metadata.labels)
+
+
+def _priority_class(workload: Workload) -> dict[str, str]:
+    reference = workload.spec.priority_class_ref
+    return {"priority_class": reference.name if reference is not None else ""}
 
 
 def _became_true(old: Workload, new: Workload, kind: str) -> Condition | None:

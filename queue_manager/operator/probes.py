@@ -5,6 +5,9 @@
   503 with what is missing.
 - /metrics returns Prometheus text, or OpenMetrics if the Accept header asks for it.
 
+Everybody who reaches the port may ask. So each connection serves one request and is then closed, and one without a
+complete request is closed after seconds (`engine.connections`): idle connections cannot use up the file descriptors.
+
 kopf's own probe server is not used: it always returns 200, so it cannot express "not ready"; it caches a result for
 ten seconds, longer than the start takes; and it serves one path on one address. Metrics over TLS with authorization by
 the API server are not implemented: in a cluster, restrict access to the port by a NetworkPolicy.
@@ -12,6 +15,8 @@ the API server are not implemented: in a cluster, restrict access to the port by
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Protocol
@@ -20,11 +25,13 @@ from aiohttp import web
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import OFF, Address, parse
-from queue_manager.engine.metric_registry import Exposed
+from queue_manager.engine.connections import BACKLOG, Connections
+from queue_manager.engine.metric_registry import Exposition
 from queue_manager.operator.preflight import CannotStart
 
-Answer = Callable[[web.Request], web.Response]
+Answer = Callable[[web.Request], Awaitable[web.Response]]
 SHUTDOWN_SECONDS = 0.2  # for responses in flight
+ANSWER_SECONDS = 10.0  # for a client to read its response
 
 
 def addresses(config: KueueConfig, metrics_port: int | None) -> dict[Address, list[str]]:
@@ -44,7 +51,7 @@ def addresses(config: KueueConfig, metrics_port: int | None) -> dict[Address, li
     return served
 
 
-def named(config: KueueConfig) -> dict[Address, list[str]]:
+def explicit_addresses(config: KueueConfig) -> dict[Address, list[str]]:
     """Like `addresses`, for `sluice up`: only endpoints whose configured address differs from the default.
 
     The embedded API server serves /metrics in any case. Raises CannotStart for an address that cannot be parsed.
@@ -65,26 +72,26 @@ def _address(field: str, text: str) -> Address:
         raise CannotStart(f"{field}: {error}") from error
 
 
-class Exposes(Protocol):
+class MetricsSource(Protocol):
     """A source of metrics."""
 
-    def exposed(self, accept: str) -> Exposed:
+    async def expose(self, accept: str) -> Exposition:
         """Return all metrics in the format that this Accept header asks for."""
         ...
 
 
-def routes(config: KueueConfig, registry: Exposes, unready: Callable[[], str]) -> Mapping[str, dict[str, Answer]]:
+def routes(config: KueueConfig, registry: MetricsSource, unready: Callable[[], str]) -> Mapping[str, dict[str, Answer]]:
     """Return the handlers by path for "health" and "metrics". `unready` returns what is missing, "" if ready."""
 
-    def healthz(request: web.Request) -> web.Response:
+    async def healthz(request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    def readyz(request: web.Request) -> web.Response:
+    async def readyz(request: web.Request) -> web.Response:
         missing = unready()
         return web.Response(status=503, text=f"{missing}\n") if missing else web.Response(text="ok\n")
 
-    def metrics(request: web.Request) -> web.Response:
-        exposed = registry.exposed(request.headers.get("Accept", ""))
+    async def metrics(request: web.Request) -> web.Response:
+        exposed = await registry.expose(request.headers.get("Accept", ""))
         return web.Response(body=exposed.body, headers={"Content-Type": exposed.content_type})
 
     health = config.health
@@ -104,25 +111,48 @@ async def serve(
     """Serve until the stack is closed; returns the URLs of all paths. Raises CannotStart if a port is taken."""
     urls = []
     for address, parts in served.items():
-        app = web.Application()
         paths = {path: answer for part in parts for path, answer in answers[part].items()}
-        for path, answer in paths.items():
-            app.router.add_get(path, _handler(answer))
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
         try:
-            await web.TCPSite(runner, address.host, address.port).start()
+            listener = _listen(address)
         except OSError as error:
             where = f"{address.host or ''}:{address.port}"
             raise CannotStart(f"cannot serve {', '.join(parts)} on {where}: {error.strerror or error}") from error
-        port = runner.addresses[0][1]
+        port = listener.getsockname()[1]
+        await _serve(stack, listener, paths)
         urls += [f"http://{address.host or 'localhost'}:{port}{path}" for path in paths]
     return urls
 
 
-def _handler(answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def handle(request: web.Request) -> web.Response:
-        return answer(request)
+def _listen(address: Address) -> socket.socket:
+    """A socket on the address, without a host on all addresses of both families. Raises OSError."""
+    if address.host is None and socket.has_dualstack_ipv6():
+        every = ("", address.port)
+        return socket.create_server(every, family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
+    family, *_, where = socket.getaddrinfo(address.host or "0.0.0.0", address.port, type=socket.SOCK_STREAM)[0]
+    return socket.create_server(where[:2], family=family, backlog=BACKLOG)
 
-    return handle
+
+async def _serve(stack: AsyncExitStack, listener: socket.socket, paths: Mapping[str, Answer]) -> None:
+    app = web.Application()
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
+
+    def once(answer: Answer) -> Answer:
+        """The handler of one request, after whose response the connection is closed."""
+
+        async def handle(request: web.Request) -> web.Response:
+            connections.trust(request.protocol)
+            response = await answer(request)
+            response.force_close()
+            if request.transport is not None:
+                asyncio.get_running_loop().call_later(ANSWER_SECONDS, request.transport.abort)
+            return response
+
+        return handle
+
+    for path, answer in paths.items():
+        app.router.add_get(path, once(answer))
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    assert runner.server is not None
+    connections = Connections(listener, runner.server)
+    stack.callback(connections.close)

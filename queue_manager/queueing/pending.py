@@ -5,31 +5,45 @@ with the same requests. So there is one heap per *shape* (requests, priority, na
 their first member. A refusal parks a whole shape in O(1), a change of quota releases the parked shapes in O(shapes),
 and 100 000 equal Workloads cost as much as one. Each Workload is in one of these places:
 
-    active    in the heap of its shape, which is not parked          counts as active
-    parked    in the heap of its shape, which is parked              counts as inadmissible
-    delayed   alone: in backoff, or its LocalQueue is on hold        counts as inadmissible
-    refused   alone: namespace not selected, or invalid              counts as inadmissible
+    active       in the heap of its shape, which is not parked          counts as active
+    parked       in the heap of its shape, which is parked              counts as inadmissible
+    delayed      alone: in backoff, or its LocalQueue is on hold        counts as inadmissible
+    refused      alone: namespace not selected, or invalid              counts as inadmissible
+    preempting   alone: its victims are being stopped                   counts as active
+
+A preempting Workload is tried again after the next change, and before all others of its priority: quota is kept for
+it. Equal Workloads have no claim to that quota, so its shape is not parked.
 
 StrictFIFO never parks: its first Workload blocks all others until something changes or another one becomes first. Only
 delayed and refused Workloads are passed over. Removal is lazy: a heap entry is dead once its Workload is gone or has
 another rank.
 
-The order is that of Rank alone, so it is total, and the same after a restart. See BEHAVIOUR.md#q7-queue-order to
-BEHAVIOUR.md#q10-equivalent-workloads.
+The order is that of Rank alone, so it is total, and the same after a restart. Under admission fair sharing the past
+usage of the LocalQueue comes before the rank. Usage changes with every admission; so each LocalQueue has a heap of
+shapes of its own, in which the order is that of Rank, and the heaps are compared when a head is requested. See
+BEHAVIOUR.md#q7-queue-order to BEHAVIOUR.md#q10-equivalent-workloads.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from math import inf
 from typing import NamedTuple
 
+from msgspec.structs import force_setattr
+
 from job_controller.model import Key
 from queue_manager.api.policies import STRICT_FIFO
+from queue_manager.scheduling.backfill import HeadOrder
 from queue_manager.scheduling.cycle import Retry
+from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import Info, Rank
+
+Line = Key | None  # a LocalQueue, where past usage orders them; else None
+ShapeId = tuple[Line, bytes]
+Order = tuple[int, float, Rank]  # of shapes by their first member, see PendingWorkloads._order
 
 
 class PendingReason(NamedTuple):
@@ -42,18 +56,25 @@ class PendingReason(NamedTuple):
 class _Shape:
     """The Workloads of one shape, in a heap by rank."""
 
-    __slots__ = ("heap", "key", "live", "parked", "refused")
+    __slots__ = ("heap", "key", "live", "parked", "pod_sets", "refused", "shape")
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: ShapeId, first: Info) -> None:
         self.key = key
+        self.shape, self.pod_sets = first.shape, first.pod_sets
         self.heap: list[tuple[Rank, Key]] = []
         self.live: dict[Key, Info] = {}
         self.parked: PendingReason | None = None
         self.refused: Key | None = None  # the Workload for which the shape is parked: its status carries the reason
 
     def push(self, info: Info) -> None:
-        self.live[info.key] = info
+        self.take(info)
         heapq.heappush(self.heap, (info.rank, info.key))
+
+    def take(self, info: Info) -> None:
+        """Take the newest state of a member. Equal values become one object: half of what a Workload would use."""
+        force_setattr(info, "shape", self.shape)
+        force_setattr(info, "pod_sets", self.pod_sets)
+        self.live[info.key] = info
 
     def first(self) -> Info | None:
         """The Workload with the smallest rank, or None; drops dead entries on the way."""
@@ -79,18 +100,20 @@ class PendingWorkloads:
         """`strategy`: StrictFIFO or BestEffortFIFO. `pass_by`: a StrictFIFO head that can never fit does not block."""
         self.strategy = strategy
         self.pass_by = pass_by
-        self._shapes: dict[bytes, _Shape] = {}
-        self._shape_heads: list[
-            tuple[tuple[int, float, Rank], bytes]
-        ] = []  # heap of the shapes by their first member; entries may be dead
+        self._shapes: dict[ShapeId, _Shape] = {}
+        self._usage: Callable[[Key], WeightedUsage] | None = None
+        # Heaps of the shapes by their first member; entries may be dead.
+        self._shape_heads: dict[Line, list[tuple[Order, ShapeId]]] = {}
         self._where: dict[Key, Info] = {}
         self._delayed: dict[Key, bool] = {}  # True: on hold until put again; False: in backoff
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
         self._refused: dict[Key, None] = {}
+        self._preempting: dict[Key, bool] = {}  # True: to be tried
+        self.preempts_newer = False  # withinClusterQueue: an earlier one of equal Workloads may have more victims
         self._parked = 0
         self._blocked: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
-        self.waiting_head: Info | None = None  # BestEffortFIFO: the first that found no quota since the last change
+        self.waiting_head: Info | None = None  # BestEffortFIFO, backfilling: the first that found no quota
         self._shortest_first = False  # behind the waiting head, the shortest declared run is first
 
     # --- queries ---
@@ -123,20 +146,27 @@ class PendingWorkloads:
     def bypassed(self, key: Key) -> PendingReason | None:
         """The refusal for which the shape of this Workload is parked; None if it is not parked."""
         info = self._where.get(key)
-        return self._shapes[info.shape].parked if info is not None and self._in_shape(key) else None
+        return self._shape_of(info).parked if info is not None and self._in_shape(key) else None
 
     def is_inadmissible(self, key: Key) -> bool:
         """Whether this Workload waits for a change (parked, delayed or refused)."""
-        return key in self._where and (
-            not self._in_shape(key) or self._shapes[self._where[key].shape].parked is not None
-        )
+        if key not in self._where or key in self._preempting:
+            return False
+        return not self._in_shape(key) or self._shape_of(self._where[key]).parked is not None
 
     def _in_shape(self, key: Key) -> bool:
-        return key not in self._delayed and key not in self._refused
+        return key not in self._delayed and key not in self._refused and key not in self._preempting
+
+    def _id(self, info: Info) -> ShapeId:
+        return (info.queue if self._usage is not None else None), info.shape
+
+    def _shape_of(self, info: Info) -> _Shape:
+        return self._shapes[self._id(info)]
 
     def in_order(self) -> Iterator[Info]:
-        """All Workloads by rank, delayed and refused ones included. O(n log n)."""
-        return iter(sorted(self._where.values(), key=lambda info: info.rank))
+        """All Workloads in order, delayed and refused ones included. O(n log n)."""
+        places = {queue: self._place(queue) for queue in {info.queue for info in self._where.values()}}
+        return iter(sorted(self._where.values(), key=lambda info: (places[info.queue], info.rank)))
 
     # --- changes ---
 
@@ -149,7 +179,9 @@ class PendingWorkloads:
         else:
             self.remove(info.key)
             self._where[info.key] = info
-            if not delayed:
+            if not delayed and info.preempting and self.strategy != STRICT_FIFO:
+                self._preempting[info.key] = True
+            elif not delayed:
                 self._enter(info)
             elif info.requeue_at is not None:
                 heapq.heappush(self._backoff_ends, (info.requeue_at, info.key))
@@ -160,7 +192,7 @@ class PendingWorkloads:
         """Take newer data about a Workload that keeps its place, and its refusal."""
         self._where[info.key] = info
         if self._in_shape(info.key):
-            self._shapes[known.shape].live[info.key] = info
+            self._shape_of(known).take(info)
 
     def remove(self, key: Key) -> Info | None:
         """Remove a Workload and return it, or None if it was not pending."""
@@ -170,28 +202,40 @@ class PendingWorkloads:
         if self._blocked == key:
             self._unblock()
         if self.waiting_head is not None and self.waiting_head.key == key:
-            self._forget_waiting_head()
+            self._release_all()
         if self._in_shape(key):
-            shape = self._shapes[info.shape]
+            shape = self._shape_of(info)
             shape.remove(key)
             self._parked -= shape.parked is not None
             if not shape.live:
-                del self._shapes[info.shape]
+                del self._shapes[shape.key]
             elif shape.refused == key:  # no other Workload's status says why the shape is parked
                 self._release(shape)
         self._delayed.pop(key, None)
         self._refused.pop(key, None)
+        self._preempting.pop(key, None)
         return info
 
     def _enter(self, info: Info) -> None:
-        shape = self._shapes.get(info.shape)
+        key = self._id(info)
+        shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[info.shape] = _Shape(info.shape)
+            shape = self._shapes[key] = _Shape(key, info)
         shape.push(info)
         if shape.parked is not None:
             self._parked += 1
+            if self.preempts_newer and shape.first() is info:
+                self._release(shape)
         elif shape.first() is info:  # else the entry of the shape's first member stands
-            heapq.heappush(self._shape_heads, (self._order(info), info.shape))
+            self._push_shape(key, info)
+
+    def _push_shape(self, key: ShapeId, first: Info) -> None:
+        heapq.heappush(self._shape_heads.setdefault(key[0], []), (self._order(first), key))
+
+    def _order(self, info: Info) -> Order:
+        """By rank; behind an aged head, within one priority, the shortest declared run first."""
+        longest = inf if info.longest_run is None else info.longest_run
+        return info.rank.minus_priority, longest if self._shortest_first else 0, info.rank
 
     def end_backoffs(self, now: datetime) -> bool:
         """Activate the Workloads whose backoff has ended at `now`. True if there were any."""
@@ -209,57 +253,43 @@ class PendingWorkloads:
     def head(self) -> Info | None:
         """The Workload to try next; it stays pending. None if nothing can be admitted without a change."""
         first = self._first()
+        returning = min((self._where[key] for key, ready in self._preempting.items() if ready), key=_rank, default=None)
+        if returning is not None and (first is None or first.priority <= returning.priority):
+            return returning
         return None if first is None or first.key == self._blocked else first
 
     def _first(self) -> Info | None:
-        while self._shape_heads:
-            order, key = self._shape_heads[0]
+        firsts = [first for line in list(self._shape_heads) if (first := self._first_in(line)) is not None]
+        return min(firsts, key=lambda info: (self._place(info.queue), self._order(info)), default=None)
+
+    def _place(self, queue: Key) -> WeightedUsage | None:
+        return self._usage(queue) if self._usage is not None else None
+
+    def _first_in(self, line: Line) -> Info | None:
+        """The first active Workload in one heap; drops dead entries on the way."""
+        heap = self._shape_heads[line]
+        while heap:
+            order, key = heap[0]
             shape = self._shapes.get(key)
             first = shape.first() if shape and shape.parked is None else None
             if first is not None and self._order(first) == order:
                 return first
-            heapq.heappop(self._shape_heads)
+            heapq.heappop(heap)
             if first is not None:
-                heapq.heappush(self._shape_heads, (self._order(first), key))
+                heapq.heappush(heap, (self._order(first), key))
+        del self._shape_heads[line]
         return None
 
-    def _order(self, info: Info) -> tuple[int, float, Rank]:
-        """By rank; behind an aged head, within one priority, the shortest declared run first."""
-        longest = inf if info.longest_run is None else info.longest_run
-        return info.rank.minus_priority, longest if self._shortest_first else 0, info.rank
-
-    def _set_shortest_first(self, shortest_first: bool) -> None:
-        if shortest_first != self._shortest_first:
-            self._shortest_first = shortest_first
-            firsts = (shape.first() for shape in self._shapes.values() if shape.parked is None)
-            self._shape_heads = [(self._order(first), first.shape) for first in firsts if first is not None]
-            heapq.heapify(self._shape_heads)
-
-    def _forget_waiting_head(self) -> None:
-        """The head is admitted or gone: those that it kept waiting are tried again."""
-        self.waiting_head = None
-        self._set_shortest_first(False)
-        for shape in self._shapes.values():
-            if shape.parked is not None:
-                self._release(shape)
-
     def refused(
-        self,
-        key: Key,
-        retry: Retry,
-        why: PendingReason,
-        *,
-        never: bool = False,
-        promised: bool = False,
-        shortest_first: bool = False,
+        self, key: Key, retry: Retry, why: PendingReason, *, never: bool = False, behind: HeadOrder | None = None
     ) -> None:
         """Record that the scheduler did not admit this head: park its shape, block the queue, or set it aside.
 
-        `never`: it cannot fit unless quota or flavors change. `promised`: with backfilling, those behind it may not
-        delay it. `shortest_first`: their order.
+        `never`: it cannot fit unless quota or flavors change. `behind`: with backfilling, the order of the Workloads
+        that may not delay it.
         """
         info = self._where.get(key)
-        if info is None or not self._in_shape(key) or retry is Retry.NEXT_CYCLE:
+        if info is None or key in self._delayed or key in self._refused or retry is Retry.NEXT_CYCLE:
             return
         passed = never and self.pass_by and self.strategy == STRICT_FIFO
         if passed or retry is Retry.NAMESPACE or (retry is Retry.EDIT and self.strategy != STRICT_FIFO):
@@ -268,14 +298,38 @@ class PendingWorkloads:
             self._refused[key] = None
         elif self.strategy == STRICT_FIFO:
             self._blocked, self.never = key, why if never else None
+        elif retry is Retry.PREEMPTION:
+            self.remove(key)
+            self._where[key] = info
+            self._preempting[key] = False
         else:
-            shape = self._shapes[info.shape]
+            if self._preempting.pop(key, None) is not None:
+                self._enter(info)
+            shape = self._shape_of(info)
             if shape.parked is None:
                 self._parked += len(shape.live)
             shape.parked, shape.refused = why, key
-            if promised and not never and (self.waiting_head is None or info.rank < self.waiting_head.rank):
+            if behind is not None and not never and (self.waiting_head is None or info.rank < self.waiting_head.rank):
                 self.waiting_head = info
-                self._set_shortest_first(shortest_first)
+                self._set_shortest_first(behind is HeadOrder.SHORTEST)
+
+    def _set_shortest_first(self, shortest_first: bool) -> None:
+        if shortest_first == self._shortest_first:
+            return
+        self._shortest_first, self._shape_heads = shortest_first, {}
+        for shape in self._shapes.values():
+            first = shape.first() if shape.parked is None else None
+            if first is not None:
+                self._push_shape(shape.key, first)
+
+    def _release_all(self) -> bool:
+        """Have every parked shape tried again. True if there was any."""
+        self.waiting_head = None
+        self._set_shortest_first(False)
+        parked = [shape for shape in self._shapes.values() if shape.parked is not None]
+        for shape in parked:
+            self._release(shape)
+        return bool(parked)
 
     def _release(self, shape: _Shape) -> None:
         """Have the first Workload of a parked shape tried again."""
@@ -283,7 +337,7 @@ class PendingWorkloads:
         shape.parked = shape.refused = None
         first = shape.first()
         if first is not None:
-            heapq.heappush(self._shape_heads, (self._order(first), shape.key))
+            self._push_shape(shape.key, first)
 
     def _unblock(self) -> None:
         self._blocked = self.never = None
@@ -293,14 +347,10 @@ class PendingWorkloads:
 
         Kueue: QueueInadmissibleWorkloads (pkg/cache/queue).
         """
-        woken = self._blocked is not None
+        woken = self._blocked is not None or not all(self._preempting.values())
         self._unblock()
-        self.waiting_head = None
-        self._set_shortest_first(False)
-        for shape in self._shapes.values():
-            if shape.parked is not None:
-                self._release(shape)
-                woken = True
+        self._preempting = dict.fromkeys(self._preempting, True)
+        woken = self._release_all() or woken
         refused, self._refused = self._refused, {}
         for key in refused:
             self._enter(self._where[key])
@@ -310,7 +360,29 @@ class PendingWorkloads:
         """Take a changed queueing strategy; a change releases what was refused under the old one."""
         if (strategy, pass_by) != (self.strategy, self.pass_by):
             self.strategy, self.pass_by = strategy, pass_by
+            preempting, self._preempting = self._preempting, {}
+            for key in preempting:
+                self._enter(self._where[key])
             self.requeue_inadmissible(now)
+
+    def set_usage(self, usage: Callable[[Key], WeightedUsage] | None) -> None:
+        """`usage`: orders the LocalQueues, before the rank; None: the rank alone decides.
+
+        Switching it on or off releases what was refused.
+        """
+        if (usage is None) != (self._usage is None):
+            members = [info for shape in self._shapes.values() for info in shape.live.values()]
+            self._shapes, self._shape_heads, self._parked = {}, {}, 0
+            self.waiting_head, self._shortest_first = None, False
+            self._usage = usage
+            self._unblock()
+            for info in members:
+                self._enter(info)
+        self._usage = usage
+
+
+def _rank(info: Info) -> Rank:
+    return info.rank
 
 
 def _same_chances(old: Info, new: Info) -> bool:

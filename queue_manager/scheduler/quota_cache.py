@@ -10,7 +10,7 @@ QueueInadmissibleWorkloads of pkg/cache/queue. BEHAVIOUR.md#q9-requeue-of-inadmi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -20,6 +20,7 @@ from queue_manager.api import condition_types, keys, messages
 from queue_manager.api.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
+    COHORTS,
     LIMIT_RANGES,
     LOCAL_QUEUES,
     NAMESPACES,
@@ -30,6 +31,7 @@ from queue_manager.api.resources import (
 from queue_manager.api.types import (
     AdmissionCheck,
     ClusterQueue,
+    Cohort,
     LimitRange,
     LocalQueue,
     Namespace,
@@ -45,27 +47,33 @@ from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.pod_surroundings import PodSurroundings
+from queue_manager.scheduling.quota_forest import Cycle
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
+from queue_manager.scheduling.quota_tree import Usage
+from queue_manager.scheduling.usage_decay import Sample, consumption, from_quantities
 from queue_manager.scheduling.workload_info import Info, info
 
-SECOND_TRY_SECONDS = 1.0  # after a ClusterQueue's spec has changed
+SECOND_TRY_SECONDS = 1.0  # after the spec of a ClusterQueue or Cohort has changed
 
 
 class QuotaCache:
     """Pending Workloads (`queues`) and quota in use (`state`). `changed` is set when a cycle may admit something."""
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
-        self.state = SchedulerState(ignore_undeclared=settings.resources.ignore_undeclared)
+        self.state = SchedulerState()
         self.queues = Queues()
         self.changed = asyncio.Event()
         self._clock = runtime.clock
-        self._settings = settings
+        self._take_settings(settings)
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         # Called with each holding that changed while its Workload did not: a failed assumption, other defaults of pods.
         self.recount_listeners: list[Callable[[Holding], None]] = []
+        # Called with the ClusterQueues that are below a cycle of Cohorts since now, or no longer, or below another one.
+        self.cycle_listeners: list[Callable[[Sequence[str]], None]] = []
         self._assumed: set[str] = set()  # uids whose admission is being written
         runtime.cache(NAMESPACES, Namespace).subscribe(self._on_namespace)
         runtime.cache(RESOURCE_FLAVORS, ResourceFlavor).subscribe(self._on_flavor)
+        runtime.cache(COHORTS, Cohort).subscribe(self._on_cohort)
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
         runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
@@ -79,10 +87,18 @@ class QuotaCache:
 
     def reconfigure(self, settings: Settings) -> None:
         """Use these settings from now on: every Workload is read again, and refused ones are eligible again."""
-        self._settings = settings
-        self.state.ignore_undeclared = settings.resources.ignore_undeclared
+        self._take_settings(settings)
+        for local in self.queues.local_queues.values():
+            self._restore_usage(local)
         self._reread(lambda workload: True)
         self.requeue_inadmissible(list(self.queues.cluster_queues))
+
+    def _take_settings(self, settings: Settings) -> None:
+        self._settings = settings
+        self.state.ignore_undeclared = settings.resources.ignore_undeclared
+        self.state.fair_sharing = settings.fair_sharing
+        self.queues.set_usage_decay(settings.usage_decay)
+        self.state.usage_order = self.queues.weighted_usage if settings.usage_decay is not None else None
 
     # --- used by the scheduler ---
 
@@ -97,7 +113,9 @@ class QuotaCache:
     def assume(self, decision: Admit) -> None:
         """Count an admission before it is written; the Workload is not pending. `resolve_assumption` must follow."""
         candidate = decision.info
+        self._charge(candidate.queue, decision.cluster_queue, decision.assignment.usage)
         self.queues.remove(candidate.key)
+        self.state.end_reservation(candidate.uid)
         self._assumed.add(candidate.uid)
         self.state.hold(
             Holding(
@@ -124,6 +142,8 @@ class QuotaCache:
         if written or (latest is not None and reserves_quota(latest)):
             return
         released = self.state.release(candidate.uid)
+        if released is not None:
+            self._charge(released.queue, released.cluster_queue, released.usage, undo=True)
         if latest is not None:
             self._enqueue(latest, retry_after)
         self._released(released)
@@ -143,6 +163,38 @@ class QuotaCache:
         if latest is not None and self.queues.get(latest.metadata.key) is delayed:
             self._enqueue(latest)
         self.requeue_inadmissible([cluster_queue])
+
+    # --- past usage of LocalQueues ---
+
+    def _charge(self, queue: Key, cluster_queue: str, usage: Usage, *, undo: bool = False) -> None:
+        """Count the entry penalty of an admission, where past usage orders the LocalQueues."""
+        if self.queues.is_ordered_by_usage(cluster_queue):
+            self.queues.ledger.admit(queue, consumption([usage]), self._clock.now(), undo=undo)
+
+    def sample_usage(self, queue: Key) -> Sample | None:
+        """The past usage of a LocalQueue, brought up to date if the sampling interval is over; None if it is not kept.
+
+        The order of the LocalQueues may be another one then.
+        """
+        local, ledger, now = self.queues.local_queues.get(queue), self.queues.ledger, self._clock.now()
+        if local is None or not self.queues.is_ordered_by_usage(local.spec.cluster_queue):
+            return None
+        if ledger.is_due(queue, now):
+            state = self.state.queues.get(local.spec.cluster_queue)
+            holdings = state.holdings.values() if state is not None else ()
+            running = consumption(h.usage for h in holdings if h.queue == queue and h.admitted)
+            self.queues.sample_usage(queue, running, now)
+            self.changed.set()
+        return ledger.get(queue)
+
+    def _restore_usage(self, local: LocalQueue) -> None:
+        """Take the past usage in the status, which another process may have written."""
+        status = local.status.fair_sharing
+        past = status.admission_fair_sharing_status if status is not None else None
+        if past is not None and past.last_update is not None:
+            self.queues.ledger.restore(
+                local.metadata.key, from_quantities(past.consumed_resources or {}), past.last_update
+            )
 
     # --- queries ---
 
@@ -191,6 +243,7 @@ class QuotaCache:
         if new is None:
             if old is not None:
                 self.queues.remove(old.metadata.key)
+                self._end_reservation(old.metadata.uid)
                 self._released(self.state.release(old.metadata.uid))
         elif reserves_quota(new):
             self.queues.remove(new.metadata.key)
@@ -215,12 +268,23 @@ class QuotaCache:
 
     def _enqueue(self, workload: Workload, retry_after: float = 0.0) -> None:
         now = self._clock.now()
+        reservation = self.state.reservations.get(workload.metadata.uid)
         if waits(workload):
             found = self.read(workload)
+            if reservation is not None and reservation.info.shape != found.shape:
+                self._end_reservation(workload.metadata.uid)
             until = max(now + timedelta(seconds=retry_after), found.requeue_at or now)
             self.queues.put(msgspec.structs.replace(found, requeue_at=until) if retry_after else found, now)
         else:
+            self._end_reservation(workload.metadata.uid)
             self.queues.remove(workload.metadata.key)
+
+    def _end_reservation(self, uid: str) -> None:
+        """The Workload cannot use the quota that is kept for it: others may."""
+        reservation = self.state.reservations.get(uid)
+        if reservation is not None:
+            self.state.end_reservation(uid)
+            self.requeue_inadmissible(self.state.relatives(reservation.cluster_queue))
 
     def _released(self, holding: Holding | None) -> None:
         if holding is not None:
@@ -241,13 +305,40 @@ class QuotaCache:
         self.changed.set()
         if old is None or old.spec != new.spec:
             concerned = list(dict.fromkeys([*before, *self.state.relatives(new.metadata.name)]))
-            self.requeue_inadmissible(concerned)
-            if old is not None:  # the admissions that follow change the messages of those that stay pending
-                asyncio.get_running_loop().call_later(SECOND_TRY_SECONDS, self.requeue_inadmissible, concerned)
+            self._quotas_changed(concerned, again=old is not None)
+
+    def _on_cohort(self, old: Cohort | None, new: Cohort | None) -> None:
+        cohort = new or old
+        if cohort is None or (old is not None and new is not None and old.spec == new.spec):
+            return
+        name = cohort.metadata.name
+        before = self._cycles_around(name)
+        if new is not None:
+            self.state.set_cohort(new)
+        else:
+            self.state.drop_cohort(name)
+        after = self._cycles_around(name)
+        concerned = list(dict.fromkeys([*before, *after]))
+        self._quotas_changed(concerned, again=old is not None)
+        changed = [queue for queue in concerned if before.get(queue, ()) != after.get(queue, ())]
+        for listener in self.cycle_listeners if changed else ():
+            listener(changed)
+
+    def _cycles_around(self, cohort: str) -> dict[str, Cycle]:
+        """The ClusterQueues of the cohort's tree, with the cycle of Cohorts above each."""
+        names = self.state.relatives_of_cohort(cohort)
+        return {name: self.state.cycle_above(name) for name in names}
+
+    def _quotas_changed(self, concerned: Sequence[str], *, again: bool) -> None:
+        """`again`: the admissions that follow change the messages of those that stay pending."""
+        self.requeue_inadmissible(concerned)
+        if again:
+            asyncio.get_running_loop().call_later(SECOND_TRY_SECONDS, self.requeue_inadmissible, concerned)
 
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         if new is not None:
             self.queues.set_local_queue(new, self._clock.now())
+            self._restore_usage(new)
         elif old is not None:
             self.queues.drop_local_queue(old.metadata.key)
         self.changed.set()

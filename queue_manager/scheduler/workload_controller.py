@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from random import Random
 
@@ -15,9 +16,11 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.lifecycle import steps
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.requeuing import Unscheduled
 from queue_manager.lifecycle.rules import next_step
-from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.settings import Settings, without_future_times
+from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.unscheduled import unschedulable, unscheduled
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.quota_cache import QuotaCache
@@ -25,6 +28,7 @@ from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 
 WORKERS = 10  # concurrent syncs
 ORPHAN = "orphan"  # finalizer of a Job that is deleted with propagationPolicy Orphan
+EXPLANATIONS = "lifecycle"  # slot of the writer
 BY_OWNER = "owner"  # index of Workloads by the uid of their Job; `jobs` uses it too
 
 
@@ -49,6 +53,7 @@ class WorkloadController:
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
         runtime.cache(LOCAL_QUEUES, LocalQueue).subscribe(self._on_local_queue)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
+        quota_cache.cycle_listeners.append(self._enqueue_cluster_queues)
         self._unschedulable = JobPods(runtime, "no node can take", lambda pod: unschedulable(pod) is not None)
         self._unschedulable.subscribe(self._on_unschedulable)
         self._running = running
@@ -82,14 +87,13 @@ class WorkloadController:
         queue = new or old
         if queue is None or (old is not None and new is not None and not _matters(old, new)):
             return
-        self._enqueue_cluster_queue(queue.metadata.name)
+        self._enqueue_cluster_queues([queue.metadata.name])
 
     def _on_check(self, old: AdmissionCheck | None, new: AdmissionCheck | None) -> None:
         check = new or old
         if check is not None and (old is None or new is None or old.active != new.active):
-            for name in self._quota_cache.state.queues:
-                if check.metadata.name in self._quota_cache.state.checks_of(name):
-                    self._enqueue_cluster_queue(name)
+            state = self._quota_cache.state
+            self._enqueue_cluster_queues([q for q in state.queues if check.metadata.name in state.checks_of(q)])
 
     def _on_unschedulable(self, job_uid: str) -> None:
         """unschedulableTimeout may apply now, or no longer."""
@@ -106,11 +110,12 @@ class WorkloadController:
             for workload in self._workloads.lookup(BY_OWNER, job_uid):
                 self.queue.add(workload.metadata.key)
 
-    def _enqueue_cluster_queue(self, name: str) -> None:
-        """Enqueue the Workloads pending in a ClusterQueue, and those that hold its quota through any LocalQueue."""
-        self._enqueue_members(self._quota_cache.queues.local_queues_of(name))
+    def _enqueue_cluster_queues(self, names: Collection[str]) -> None:
+        """Enqueue the Workloads pending in these ClusterQueues, and those that hold quota through any LocalQueue."""
+        chosen, local_queues = set(names), self._quota_cache.queues.local_queues
+        self._enqueue_members([key for key, local in local_queues.items() if local.spec.cluster_queue in chosen])
         for holding in self._quota_cache.state.holdings.values():
-            if holding.cluster_queue == name:
+            if holding.cluster_queue in chosen:
                 self.queue.add(holding.key)
 
     def _enqueue_members(self, queues: list[Key]) -> None:
@@ -127,7 +132,9 @@ class WorkloadController:
         view = replace(self._quota_cache.view(workload), unscheduled=self._unscheduled(workload))
         if await self._owner_gone(workload):
             view = replace(view, owner_gone=True)
-        step = next_step(workload, replace(view, jitter=self._rng.random()), self._settings, self._runtime.clock.now())
+        now = self._runtime.clock.now()
+        self._settings = without_future_times(self._settings, now)
+        step = next_step(workload, replace(view, jitter=self._rng.random()), self._settings, now)
         try:
             await self._carry_out(workload, step)
         except Gone:
@@ -155,8 +162,11 @@ class WorkloadController:
                 return
             case steps.Idle():
                 return
-            case steps.WriteStatus(apply):
-                await self._writer.write(workload, apply, event_reasons.WORKLOAD_COMPONENT)
+            case steps.WriteStatus(apply, cause) if cause.explains:
+                self._explain(workload, apply, cause)
+                return
+            case steps.WriteStatus(apply, cause):
+                await self._writer.write(workload, apply, event_reasons.WORKLOAD_COMPONENT, cause)
             case steps.Deactivate(announced):
                 own = {"resourceVersion": meta.resource_version, "annotations": {keys.DEACTIVATED_FOR: announced}}
                 patch = {"metadata": own, "spec": {"active": False}}
@@ -166,6 +176,16 @@ class WorkloadController:
             case steps.DeleteExpired(owner, message):
                 await self._delete(workload, owner, message)
         self.queue.add(key)
+
+    def _explain(self, workload: Workload, apply: Transition, cause: Cause) -> None:
+        """Queue a write for which nothing waits; if it fails, the Workload is synced again."""
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, Gone):
+                self.queue.add_rate_limited(workload.metadata.key)
+
+        component = event_reasons.WORKLOAD_COMPONENT
+        self._writer.explain(workload, apply, component, cause, slot=EXPLANATIONS, failed=failed)
 
     async def _remove_finalizer(self, workload: Workload) -> None:
         """Remove our finalizer, and no other."""

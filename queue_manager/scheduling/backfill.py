@@ -12,24 +12,31 @@ head if it
 So a Workload that passes never moves the promised start back, and each promise is kept or improved until the head
 starts. A running Workload without a declared maximum counts as running for ever: if the head needs its quota, the
 promised start is unknown, and only Workloads with a declared maximum pass; each delays the head by at most that
-maximum once the quota is free. See BEHAVIOUR.md#q43-backfilling.
+maximum once the quota is free. See BEHAVIOUR.md#q50-backfilling.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import Enum
 
-from job_controller.times import LAST, later
-from queue_manager.scheduling.flavor_assignment import Assignment, Mode
+from job_controller.times import LATEST, later
+from queue_manager.scheduling.flavor_assignment import Assignment, Mode, assign
 from queue_manager.scheduling.quota_state import Holding, QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import QuotaNode, Usage
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info
 
-NEVER = LAST  # no start can be promised
-Assign = Callable[[QueueState, Info], Assignment]
+NEVER = LATEST  # no start can be promised
+
+
+class HeadOrder(Enum):
+    """The order of the Workloads behind a head that they may not delay."""
+
+    RANK = "Queue"
+    SHORTEST = "ShortestFirst"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +78,9 @@ class Backfilling:
         """Whether a head has waited so long that others may not delay it."""
         return now - head.queued_at >= self.rules.head_age
 
-    def is_shortest_first(self, head: Info, now: datetime) -> bool:
-        """Whether those behind this head are tried by their declared run instead of their rank."""
-        return self.rules.shortest_first and self.is_aged(head, now)
+    def order_behind(self, head: Info, now: datetime) -> HeadOrder:
+        """The order in which the Workloads behind a head that waits are tried."""
+        return HeadOrder.SHORTEST if self.rules.shortest_first and self.is_aged(head, now) else HeadOrder.RANK
 
     def delays_a_head(
         self,
@@ -81,39 +88,41 @@ class Backfilling:
         waiting: Mapping[str, Info],
         candidate: Candidate,
         now: datetime,
-        assign: Assign,
+        gone: Collection[str] = (),
     ) -> bool:
         """Whether the admission of this Workload, which fits now, would break a promise.
 
         `waiting`: by ClusterQueue the first Workload that found no quota. Only those count that are ordered before the
-        candidate and share quota with it.
+        candidate and share quota with it. `gone`: uids of the Workloads without whose usage the quota tree is now.
         """
         for name in state.relatives(candidate.queue.name) if waiting else ():
             head = waiting.get(name)
             if head is None or candidate.info.rank <= head.rank or not self.is_aged(head, now):
                 continue
-            if not may_pass(state, self._promise(state, name, head, now, assign), candidate, now):
+            if not may_pass(state, self._promise(state, name, head, now, gone), candidate, now):
                 return True
         return False
 
-    def _promise(self, state: SchedulerState, name: str, head: Info, now: datetime, assign: Assign) -> Promise:
+    def _promise(self, state: SchedulerState, name: str, head: Info, now: datetime, gone: Collection[str]) -> Promise:
         changes, known = self._promises.get(name, (-1, None))
         if known is None or changes != state.changes or known.head is not head:
-            known = promise(state, state.queues[name], head, now, assign)
+            known = promise(state, state.queues[name], head, now, gone)
             self._promises[name] = (state.changes, known)
         return known
 
 
-def promise(state: SchedulerState, queue: QueueState, head: Info, now: datetime, assign: Assign) -> Promise:
-    """The promise to a head that does not fit now. The quota tree is unchanged afterwards."""
-    running = sorted(
-        (h for h in _sharing(state, queue) if h.ends_by is not None or h.evicted), key=lambda h: _end(h, now)
-    )
+def promise(state: SchedulerState, queue: QueueState, head: Info, now: datetime, gone: Collection[str] = ()) -> Promise:
+    """The promise to a head that does not fit now. The quota tree is unchanged afterwards.
+
+    `gone`: uids of the Workloads without whose usage the quota tree is now.
+    """
+    ending = (h for h in _sharing(state, queue) if (h.ends_by is not None or h.evicted) and h.uid not in gone)
+    running = sorted(ending, key=lambda h: _end(h, now))
     least, most, found = 1, len(running), None
     while least <= most:  # what fits after n ends fits after more, so binary search
         middle = (least + most) // 2
         with _without(state, running[:middle]):
-            assignment = assign(queue, head)
+            assignment = _assign(state, queue, head)
         if assignment.mode is Mode.FIT:
             found, most = (middle, assignment), middle - 1
         else:
@@ -137,6 +146,25 @@ def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now
         return False
     with _without(state, promised.ended), _added(promised.queue.node, promised.usage):
         return all(amount <= queue.node.available(fr) for fr, amount in assignment.usage.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _FreeQuota:
+    """The `Room` of a flavor assignment without preemption."""
+
+    node: QuotaNode
+
+    def free(self, fr: FlavorResource) -> int:
+        return self.node.available(fr)
+
+    def after_preemption(self, fr: FlavorResource, value: int) -> tuple[Mode, int]:
+        return Mode.NO_FIT, 0
+
+
+def _assign(state: SchedulerState, queue: QueueState, info: Info) -> Assignment:
+    ignore = state.ignore_undeclared
+    room = _FreeQuota(queue.node)
+    return assign(info, queue.queue.spec, queue.node, state.flavors, room, ignore_undeclared=ignore)
 
 
 def _sharing(state: SchedulerState, queue: QueueState) -> Iterator[Holding]:

@@ -1,25 +1,40 @@
 """One admission cycle: the heads of the ClusterQueues against the quota that is free now.
 
-At most one Workload per ClusterQueue is tried. Each is assigned flavors. Then they are processed in order: those that
-need not borrow first, then by priority, then by queue time; each must still fit after those before it. The quota tree
-is left unchanged: the caller counts what it admits. Kueue: pkg/scheduler, BEHAVIOUR.md#q11-admission-cycle.
+At most one Workload per ClusterQueue is tried. Each is *nominated*: assigned flavors, and victims if it fits only
+without them. Then they are processed in order: preemptors whose victims are being stopped first, then those that need
+not borrow, then by priority, then by queue time; each must still fit after those before it.
+
+    fits                                                   Admit
+    fits without its victims, and nobody else's            Preempt
+    fits when the preemptions of others are done           Preempt, without victims of its own
+    its choice was taken by another one in this cycle      Refuse; tried again in the next cycle, from scratch
+    would fit after preemption, but no victims suffice     Refuse; its own quota is not lent to others in this cycle,
+                                                           unless it can always reclaim it
+    does not fit                                           Refuse
+
+What a preemptor waits for is kept for it (`planned_usage`): with its victims gone and the preemptor admitted, all
+others must still fit. The quota tree is left unchanged: the caller counts what it admits. Each cycle settles its first
+entry for good, so cycles without a change end. Kueue: pkg/scheduler, BEHAVIOUR.md#q11-admission-cycle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
-from functools import partial
+from types import MappingProxyType
 
-from queue_manager.api import messages, reasons
+from queue_manager.api import messages, policies, reasons
 from queue_manager.scheduling.backfill import Backfilling, Candidate
-from queue_manager.scheduling.flavor_assignment import Assignment, Mode, assign
-from queue_manager.scheduling.partial_admission import largest_fit
-from queue_manager.scheduling.quota_state import QueueState, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
-from queue_manager.scheduling.workload_info import Info
+from queue_manager.scheduling.fair_sharing import Claim, fair_order
+from queue_manager.scheduling.flavor_assignment import Assignment, Mode
+from queue_manager.scheduling.nomination import Nomination, nominate
+from queue_manager.scheduling.planned_usage import PlannedUsage, passes
+from queue_manager.scheduling.preemption import Victim, with_new_candidates
+from queue_manager.scheduling.quota_state import QueueState, Reservation, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource, Usage
+from queue_manager.scheduling.workload_info import Info, Rank
 
 
 class Retry(Enum):
@@ -29,6 +44,7 @@ class Retry(Enum):
     CHANGE = "change"  # when quota is freed or raised; applies to every Workload of the shape
     NAMESPACE = "namespace"  # when the namespace's labels or the selector change; does not block StrictFIFO
     EDIT = "edit"  # when the Workload or its queue changes
+    PREEMPTION = "preemption"  # when quota is released; applies to this Workload only
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,47 +67,102 @@ class Refuse:
     retry: Retry
 
 
-Outcome = Admit | Refuse
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """The Workload fits as soon as its victims, or those of others, have released their quota.
+
+    The caller evicts those that are not evicted yet, keeps the `reservation` and writes reason and message into the
+    QuotaReserved condition. The Workload is tried again when quota is released.
+    """
+
+    info: Info
+    cluster_queue: str
+    assignment: Assignment
+    victims: tuple[Victim, ...]
+    reason: str
+    message: str
+    retry: Retry = Retry.PREEMPTION
+
+    @property
+    def reservation(self) -> Reservation:
+        """The quota to keep for this Workload: `SchedulerState.reserve`."""
+        victims = {victim.holding.uid: victim.reason for victim in self.victims}
+        return Reservation(self.info, self.cluster_queue, self.assignment.usage, self.assignment.borrow, victims)
+
+
+Outcome = Admit | Preempt | Refuse
+
+
+NO_HEADS: Mapping[str, Info] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A nominated head. `passed`: uids of the preemptors whose reservations do not concern it, its own among them."""
+
+    info: Info
+    queue: QueueState
+    nomination: Nomination
+    passed: frozenset[str]
+
+    @property
+    def assignment(self) -> Assignment:
+        return self.nomination.assignment
 
 
 def run_cycle(
     state: SchedulerState,
     heads: Iterable[tuple[str, Info]],
     now: datetime,
-    waiting: Mapping[str, Info] | None = None,
     backfilling: Backfilling | None = None,
+    waiting: Mapping[str, Info] = NO_HEADS,
 ) -> list[Outcome]:
     """Decide about one head per ClusterQueue. `heads` are (ClusterQueue name, Workload).
 
     `waiting`: the first Workload of each ClusterQueue that found no quota since the last change. With `backfilling`
     others pass it only if they do not delay it.
     """
-    guard = partial(_passes, state, waiting or {}, backfilling, now)
+    guard = _HeadGuard(state, now, backfilling, waiting) if backfilling is not None and waiting else None
     outcomes: list[Outcome] = []
-    entries: list[Admit] = []
-    for name, info in heads:
-        refused = _inadmissible(state, name, info, now)
-        if refused is not None:
-            outcomes.append(refused)
-            continue
-        queue = state.queues[name]
-        entries.append(Admit(info, name, _nominate(state, queue, info)))
-    entries.sort(key=lambda e: (e.assignment.borrow, e.info.rank))
-    counted: list[tuple[QuotaNode, dict[FlavorResource, int]]] = []
-    try:
-        for entry in entries:
-            outcomes.append(_process(state, entry, counted, guard))
-    finally:
-        for node, usage in reversed(counted):
-            node.remove_all(usage)
+    entries: list[_Entry] = []
+    with PlannedUsage(state) as planned:
+        for name, info in heads:
+            refused = _inadmissible(state, name, info, now)
+            if refused is not None:
+                outcomes.append(refused)
+            else:
+                entries.append(_entry(state, planned, state.queues[name], info, now))
+        taken: set[str] = set()  # victims of this cycle
+        for entry in _in_order(state, entries):
+            outcome = _process(planned, entry, taken, guard)
+            if isinstance(outcome, Preempt):
+                taken.update(outcome.reservation.victims)
+            outcomes.append(outcome)
     return outcomes
 
 
-def _nominate(state: SchedulerState, queue: QueueState, info: Info) -> Assignment:
-    """Flavors for all pods, or with partial admission for as many as fit."""
-    attempt = partial(_assign, state, queue)
-    full = attempt(info)
-    return full if full.mode is Mode.FIT else largest_fit(info, attempt) or full
+def _entry(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime) -> _Entry:
+    passed = planned.passed_by(info, queue)
+    with planned.without(passed):
+        return _Entry(info, queue, nominate(state, planned, queue, info, now), passed)
+
+
+def _in_order(state: SchedulerState, entries: list[_Entry]) -> Iterator[_Entry]:
+    """The entries as they are to be processed. With fair sharing the usage decides that those before have got."""
+
+    def waits(entry: _Entry) -> bool:
+        return entry.info.preempting or entry.info.uid in state.reservations
+
+    def place(entry: _Entry) -> tuple[int, Rank]:
+        return entry.assignment.borrow, entry.info.rank
+
+    yield from sorted(filter(waits, entries), key=place)
+    others = [entry for entry in entries if not waits(entry)]
+    yield from fair_order(others, _claim) if state.fair_sharing else sorted(others, key=place)
+
+
+def _claim(entry: _Entry) -> Claim:
+    return Claim(entry.queue.node, entry.assignment.usage, entry.info.rank)
 
 
 def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -> Refuse | None:
@@ -110,56 +181,109 @@ def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -
     return None
 
 
-def _process(
-    state: SchedulerState,
-    entry: Admit,
-    counted: list[tuple[QuotaNode, dict[FlavorResource, int]]],
-    passes: Callable[[Admit], bool],
-) -> Outcome:
-    node = state.queues[entry.cluster_queue].node
-    assignment = entry.assignment
-    if assignment.mode is not Mode.FIT:
-        if assignment.mode is Mode.NO_CANDIDATES:
-            _count(node, _reservable(node, assignment.usage), counted)
-        return refusal(entry, assignment.reason, assignment.message, Retry.CHANGE)
-    if any(amount > node.available(fr) for fr, amount in assignment.usage.items()):
-        return refusal(entry, reasons.WAITING_FOR_QUOTA, messages.NO_LONGER_FITS_MESSAGE, Retry.NEXT_CYCLE)
-    if not passes(entry):
-        return refusal(entry, reasons.WAITING_FOR_QUOTA, messages.KEPT_FOR_HEAD_MESSAGE, Retry.CHANGE)
-    _count(node, assignment.usage, counted)
-    return entry
+def concerned_by(state: SchedulerState, admitted: Admit) -> set[str]:
+    """The ClusterQueues to try again because of an admission that counts now.
+
+    In some of them it makes candidates for preemption; in others a preemptor waits for quota that the admitted Workload
+    was allowed to take. To be called when all outcomes of the cycle are carried out.
+    """
+    queue = state.queues.get(admitted.cluster_queue)
+    if queue is None:
+        return set()
+    around = (r for r in state.reservations.values() if _shares_quota(state, r, queue))
+    overtaken = {r.cluster_queue for r in around if passes(state, admitted.info, queue, r)}
+    return overtaken.union(with_new_candidates(state, queue.name, admitted.assignment.usage))
 
 
-def _passes(
-    state: SchedulerState,
-    waiting: Mapping[str, Info],
-    backfilling: Backfilling | None,
-    now: datetime,
-    entry: Admit,
-) -> bool:
-    """Whether no head that waits for quota is delayed by the admission of this Workload, which fits."""
-    if backfilling is None or not waiting:
-        return True
-    candidate = Candidate(state.queues[entry.cluster_queue], entry.info, entry.assignment)
-    return not backfilling.delays_a_head(state, waiting, candidate, now, partial(_assign, state))
+def _shares_quota(state: SchedulerState, reservation: Reservation, queue: QueueState) -> bool:
+    preemptor = state.queues.get(reservation.cluster_queue)
+    return preemptor is not None and preemptor.node.root is queue.node.root
 
 
-def _assign(state: SchedulerState, queue: QueueState, info: Info) -> Assignment:
-    return assign(info, queue.queue.spec, queue.node, state.flavors, ignore_undeclared=state.ignore_undeclared)
+# --- processing --------------------------------------------------------------------------------------------
 
 
-def _count(
-    node: QuotaNode, usage: dict[FlavorResource, int], counted: list[tuple[QuotaNode, dict[FlavorResource, int]]]
-) -> None:
-    node.add_all(usage)
-    counted.append((node, usage))
+@dataclass(frozen=True, slots=True)
+class _HeadGuard:
+    """Decides with backfilling whether an admission would delay a head that waits."""
+
+    state: SchedulerState
+    now: datetime
+    backfilling: Backfilling
+    waiting: Mapping[str, Info]
+
+    def delays(self, entry: _Entry, planned: PlannedUsage) -> bool:
+        candidate = Candidate(entry.queue, entry.info, entry.assignment)
+        return self.backfilling.delays_a_head(self.state, self.waiting, candidate, self.now, planned.victims.keys())
 
 
-def _reservable(node: QuotaNode, usage: dict[FlavorResource, int]) -> dict[FlavorResource, int]:
-    """What a refused Workload withholds from its cohort until the cycle ends: its request, up to its nominal quota."""
-    return {fr: max(0, min(amount, node.quota(fr).nominal - node.usage.get(fr, 0))) for fr, amount in usage.items()}
+def _process(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _HeadGuard | None) -> Outcome:
+    """The outcome of an entry, after those before it. What it is promised counts for those after it."""
+    if entry.nomination.fits:
+        if guard is not None and guard.delays(entry, planned):
+            planned.forget(entry.info.uid)
+            return _refuse(entry, reasons.WAITING_FOR_QUOTA, messages.KEPT_FOR_HEAD_MESSAGE, Retry.CHANGE)
+        return _admit(planned, entry)
+    if entry.nomination.victims or entry.nomination.will_fit:
+        return _preempt(planned, entry, taken)
+    planned.forget(entry.info.uid)
+    if entry.assignment.mode is Mode.NO_CANDIDATES and not _can_always_reclaim(entry.queue):
+        planned.withhold(entry.queue.node, _reservable(entry))
+    return _refuse(entry, entry.assignment.reason, entry.assignment.message, Retry.CHANGE)
 
 
-def refusal(entry: Admit, reason: str, message: str, retry: Retry) -> Refuse:
-    """The outcome of a nominated Workload that gets no quota."""
-    return Refuse(entry.info, entry.cluster_queue, reason, message, retry)
+def _admit(planned: PlannedUsage, entry: _Entry) -> Admit | Refuse:
+    usage = entry.assignment.usage
+    with planned.without(entry.passed):
+        fits = planned.fits(entry.queue.node, usage)
+    if not fits:
+        return _lost(entry, messages.NO_LONGER_FITS_MESSAGE)
+    planned.forget(entry.info.uid)
+    planned.count(entry.queue.node, usage)
+    return Admit(entry.info, entry.queue.name, entry.assignment)
+
+
+def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str]) -> Preempt | Refuse:
+    victims = entry.nomination.victims
+    message = messages.WILL_FIT_MESSAGE
+    if victims:
+        message = messages.pending_preemption(entry.assignment.message, len(victims))
+    outcome = Preempt(entry.info, entry.queue.name, entry.assignment, victims, reasons.WAITING_FOR_PREEMPTED, message)
+    if not taken.isdisjoint(victim.holding.uid for victim in victims):
+        return _lost(entry, messages.OVERLAPPING_TARGETS_MESSAGE)
+    with planned.without(entry.passed):
+        fits = planned.will_fit_without(entry.queue.node, entry.assignment.usage, outcome.reservation.victims)
+    if not fits:
+        return _lost(entry, messages.NO_LONGER_FITS_MESSAGE)
+    planned.plan(outcome.reservation)
+    return outcome
+
+
+def _can_always_reclaim(queue: QueueState) -> bool:
+    """Whether quota that is lent comes back on demand. Kueue: CanAlwaysReclaim"""
+    return queue.queue.spec.preemption.reclaim_within_cohort == policies.ANY
+
+
+def _reservable(entry: _Entry) -> Usage:
+    """What a refused Workload withholds from its cohort until the cycle ends: its request, as far as its ClusterQueue
+    may use it. That is its nominal quota or, if the Workload would borrow, the quota with its borrowing limit.
+    """
+    node = entry.queue.node
+
+    def most(fr: FlavorResource, amount: int) -> int:
+        quota = node.quota(fr)
+        if entry.assignment.borrow and quota.borrowing_limit is None:
+            return amount
+        limit = quota.borrowing_limit if entry.assignment.borrow else 0
+        return max(0, min(amount, quota.nominal + (limit or 0) - node.usage.get(fr, 0)))
+
+    return {fr: most(fr, amount) for fr, amount in entry.assignment.usage.items()}
+
+
+def _lost(entry: _Entry, message: str) -> Refuse:
+    """The quota or the victims of a nominated Workload went to another one in this cycle."""
+    return _refuse(entry, reasons.WAITING_FOR_QUOTA, message, Retry.NEXT_CYCLE)
+
+
+def _refuse(entry: _Entry, reason: str, message: str, retry: Retry) -> Refuse:
+    return Refuse(entry.info, entry.queue.name, reason, message, retry)

@@ -1,20 +1,26 @@
 """Which flavor provides which resource of a Workload.
 
-Resources of one resource group share a flavor. The flavors of a group are tried in order; the first in which the pod
-set fits is taken, unless the ClusterQueue prefers the next flavor over borrowing (whenCanBorrow: TryNextFlavor). Each
-flavor that does not fit has a reason: the mildest reason over the flavors of a group is that of the group, the most
-severe over groups and pod sets is that of the Workload. Kueue: pkg/scheduler/flavorassigner,
+Resources of one resource group share a flavor. The flavors of a group are tried in order. A flavor in which the pod set
+fits is taken, unless it would borrow and the ClusterQueue prefers the next flavor (whenCanBorrow: TryNextFlavor); one
+in which it fits after preemption is taken if whenCanPreempt is MayStopSearch. Otherwise all flavors are tried, and the
+best is taken: by default the best mode and then the lowest borrow level, with preference PreemptionOverBorrowing the
+lowest borrow level first.
+
+Each flavor that does not fit has a reason: the mildest reason over the flavors of a group is that of the group, the
+most severe over groups and pod sets is that of the Workload. Kueue: pkg/scheduler/flavorassigner,
 BEHAVIOUR.md#q13-flavor-assignment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Protocol
 
-from queue_manager.api import messages, reasons
-from queue_manager.api.types import ClusterQueueSpec, ResourceFlavor, ResourceGroup
+from queue_manager.api import messages, policies, reasons
+from queue_manager.api.types import ClusterQueueSpec, FlavorFungibility, ResourceFlavor, ResourceGroup
 from queue_manager.scheduling.amounts import Amounts, text
 from queue_manager.scheduling.flavor_matching import refusal
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
@@ -25,8 +31,32 @@ class Mode(IntEnum):
     """How well a flavor fits, from worst to best."""
 
     NO_FIT = 0
-    NO_CANDIDATES = 1  # would fit after preemption, which is not implemented
-    FIT = 2
+    NO_CANDIDATES = 1  # would fit after preemption, but no sufficient victims exist
+    PREEMPT = 2  # fits after preemption, also in the own ClusterQueue
+    RECLAIM = 3  # fits after preemption in other ClusterQueues only
+    FIT = 4
+
+
+NEEDS_PREEMPTION = (Mode.PREEMPT, Mode.RECLAIM)
+MODE_TEXTS = {
+    Mode.NO_FIT: "NoFit",
+    Mode.NO_CANDIDATES: "preemptionMode=NoCandidates",
+    Mode.PREEMPT: "preemptionMode=Preempt",
+    Mode.RECLAIM: "preemptionMode=Reclaim",
+    Mode.FIT: "Fit",
+}
+
+
+class Room(Protocol):
+    """What the ClusterQueue of the Workload has free, and could have free after preemption."""
+
+    def free(self, fr: FlavorResource) -> int:
+        """The amount that is available."""
+        ...
+
+    def after_preemption(self, fr: FlavorResource, value: int) -> tuple[Mode, int]:
+        """How well an amount that is not free would fit after preemption, and the borrow level then."""
+        ...
 
 
 # Reasons of a flavor that does not fit, from mild to severe.
@@ -54,10 +84,16 @@ class FlavorAttempt:
     texts: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        kind = "NoFit" if self.mode is Mode.NO_FIT else "preemptionMode=NoCandidates"
-        parts = ["Fit" if self.mode is Mode.FIT else kind]
+        parts = [MODE_TEXTS[self.mode]]
         parts += [f"borrow={self.borrow}"] if self.borrow else []
-        return f"{self.flavor}({';'.join(parts + self.texts)})"
+        return f"{self.flavor}({';'.join(parts + sorted(self.texts))})"
+
+    def worsen(self, mode: Mode, reason: str, message: str) -> None:
+        """Lower the mode, and replace the reason by a more severe one."""
+        self.mode = min(self.mode, mode)
+        if not self.reason or SEVERITY[reason] > SEVERITY[self.reason]:
+            self.reason = reason
+        self.texts.append(message)
 
 
 @dataclass(slots=True)
@@ -73,6 +109,7 @@ class PodSetResult:
     reason: str = ""
     texts: list[str] = field(default_factory=list)
     attempts: list[FlavorAttempt] = field(default_factory=list)
+    chosen: list[FlavorAttempt] = field(default_factory=list)  # one for each resource group
 
     def blame(self, mode: Mode, reason: str, texts: Sequence[str]) -> None:
         """Lower the mode, and replace the reason by a more severe one."""
@@ -80,6 +117,9 @@ class PodSetResult:
         if not self.reason or SEVERITY[reason] > SEVERITY[self.reason]:
             self.reason = reason
         self.texts += texts
+
+
+Choice = tuple[str, str]  # pod set, flavor
 
 
 @dataclass(slots=True)
@@ -115,6 +155,11 @@ class Assignment:
         )
 
     @property
+    def preempting(self) -> frozenset[Choice]:
+        """The chosen flavors that need preemption."""
+        return frozenset((p.name, a.flavor) for p in self.pod_sets for a in p.chosen if a.mode in NEEDS_PREEMPTION)
+
+    @property
     def considered(self) -> str:
         """The flavors passed over, for the QuotaReserved Event; "" if the first flavor fit without borrowing."""
         parts = []
@@ -138,119 +183,135 @@ def assign(
     queue: ClusterQueueSpec,
     node: QuotaNode,
     flavors: Mapping[str, ResourceFlavor],
+    room: Room,
     *,
     ignore_undeclared: bool = False,
+    lost: AbstractSet[Choice] = frozenset(),
 ) -> Assignment:
-    """The best flavors for a Workload in this ClusterQueue, given the usage in the quota tree.
+    """The best flavors for a Workload in this ClusterQueue.
 
-    `ignore_undeclared`: resources without quota in the ClusterQueue do not count.
+    `ignore_undeclared`: resources without quota in the ClusterQueue do not count. `lost`: flavors for which no victims
+    suffice, although some do for each resource alone.
     """
-    groups = {resource: group for group in queue.resource_groups for resource in group.covered_resources}
-    assumed: dict[FlavorResource, int] = {}
-    results = []
-    for pod_set in info.pod_sets:
-        requests = requests_of(pod_set, PODS in groups)
-        if ignore_undeclared:
-            requests = {resource: amount for resource, amount in requests.items() if resource in groups}
-        result = PodSetResult(pod_set.name, pod_set.count, requests)
-        _assign_pod_set(result, pod_set, queue, node, flavors, groups, assumed)
-        results.append(result)
-        if result.mode is Mode.NO_FIT:
-            break
-    return Assignment(results, assumed)
+    return _Assigner(queue, node, flavors, room, lost, ignore_undeclared).assign(info)
 
 
-def _assign_pod_set(
-    result: PodSetResult,
-    pod_set: PodSetInfo,
-    queue: ClusterQueueSpec,
-    node: QuotaNode,
-    flavors: Mapping[str, ResourceFlavor],
-    groups: Mapping[str, ResourceGroup],
-    assumed: dict[FlavorResource, int],
-) -> None:
-    for resource in sorted(result.requests):
-        if resource not in groups and result.requests[resource] != 0:
-            result.blame(Mode.NO_FIT, reasons.NO_MATCHING_FLAVOR, [f"resource {resource} unavailable in ClusterQueue"])
-            return
-    for group in queue.resource_groups:
-        wanted = [resource for resource in group.covered_resources if resource in result.requests]
-        if not wanted:
-            continue
-        best = _try_flavors(result, pod_set, queue, node, flavors, group, wanted, assumed)
-        if best.mode is Mode.NO_FIT:
-            return
-        result.borrow = max(result.borrow, best.borrow)
+class _Assigner:
+    """The assignment of one Workload: what its pod sets use adds up."""
+
+    def __init__(
+        self,
+        queue: ClusterQueueSpec,
+        node: QuotaNode,
+        flavors: Mapping[str, ResourceFlavor],
+        room: Room,
+        lost: AbstractSet[Choice],
+        ignore_undeclared: bool,
+    ) -> None:
+        self._queue = queue
+        self._node = node
+        self._flavors = flavors
+        self._room = room
+        self._lost = lost
+        self._ignore_undeclared = ignore_undeclared
+        self._groups = {resource: group for group in queue.resource_groups for resource in group.covered_resources}
+        self._assumed: dict[FlavorResource, int] = {}
+
+    def assign(self, info: Info) -> Assignment:
+        results = []
+        for pod_set in info.pod_sets:
+            requests = requests_of(pod_set, PODS in self._groups)
+            if self._ignore_undeclared:
+                requests = {resource: amount for resource, amount in requests.items() if resource in self._groups}
+            result = PodSetResult(pod_set.name, pod_set.count, requests)
+            self._assign_pod_set(result, pod_set)
+            results.append(result)
+            if result.mode is Mode.NO_FIT:
+                break
+        return Assignment(results, self._assumed)
+
+    def _assign_pod_set(self, result: PodSetResult, pod_set: PodSetInfo) -> None:
+        for resource in sorted(result.requests):
+            if resource not in self._groups and result.requests[resource] != 0:
+                text = f"resource {resource} unavailable in ClusterQueue"
+                result.blame(Mode.NO_FIT, reasons.NO_MATCHING_FLAVOR, [text])
+                return
+        for group in self._queue.resource_groups:
+            wanted = [resource for resource in group.covered_resources if resource in result.requests]
+            if not wanted:
+                continue
+            best = self._try_flavors(result, pod_set, group, wanted)
+            if best.mode is Mode.NO_FIT:
+                return
+            result.chosen.append(best)
+            result.borrow = max(result.borrow, best.borrow)
+            for resource in wanted:
+                result.flavors[resource] = best.flavor
+                fr = FlavorResource(best.flavor, resource)
+                self._assumed[fr] = self._assumed.get(fr, 0) + result.requests[resource]
+
+    def _try_flavors(
+        self, result: PodSetResult, pod_set: PodSetInfo, group: ResourceGroup, wanted: Sequence[str]
+    ) -> FlavorAttempt:
+        tried: list[FlavorAttempt] = []
+        for quotas in group.flavors:
+            tried.append(self._try(quotas.name, result, pod_set, wanted))
+            if not _tries_next(self._queue.flavor_fungibility, tried[-1]):
+                best = tried[-1]
+                break
+        else:
+            best = _best(self._queue.flavor_fungibility, tried)
+        result.attempts += tried
+        if best.mode is not Mode.FIT:
+            mildest = min((a.reason for a in tried if a.reason), key=SEVERITY.__getitem__)
+            result.blame(best.mode, mildest, [t for a in tried for t in a.texts])
+        return best
+
+    def _try(self, flavor: str, result: PodSetResult, pod_set: PodSetInfo, wanted: Sequence[str]) -> FlavorAttempt:
+        known = self._flavors.get(flavor)
+        why = f"flavor {flavor} not found" if known is None else refusal(known, pod_set.placement)
+        if why:
+            return FlavorAttempt(flavor, Mode.NO_FIT, reason=reasons.NO_MATCHING_FLAVOR, texts=[why])
+        attempt = FlavorAttempt(flavor, Mode.FIT)
         for resource in wanted:
-            result.flavors[resource] = best.flavor
-            fr = FlavorResource(best.flavor, resource)
-            assumed[fr] = assumed.get(fr, 0) + result.requests[resource]
+            self._weigh(attempt, FlavorResource(flavor, resource), result.requests[resource])
+        if attempt.mode in NEEDS_PREEMPTION and (pod_set.name, flavor) in self._lost:
+            attempt.mode = Mode.NO_CANDIDATES
+        return attempt
+
+    def _weigh(self, attempt: FlavorAttempt, fr: FlavorResource, request: int) -> None:
+        before = self._assumed.get(fr, 0)
+        value = request + before
+        most = self._node.potential(fr)
+        free = self._room.free(fr)
+        if value > most:
+            shown = (text(fr.resource, n) for n in (before, request, most))
+            message = messages.insufficient_capacity(fr.resource, fr.flavor, *shown)
+            attempt.worsen(Mode.NO_FIT, reasons.EXCEEDS_MAX_QUOTA, message)
+        elif value > free:
+            message = messages.insufficient_unused(fr.resource, fr.flavor, text(fr.resource, value - free))
+            mode, borrow = self._room.after_preemption(fr, value) if attempt.mode > Mode.NO_FIT else (Mode.NO_FIT, 0)
+            attempt.worsen(mode, reasons.WAITING_FOR_QUOTA, message)
+            attempt.borrow = max(attempt.borrow, borrow)
+        else:
+            attempt.borrow = max(attempt.borrow, self._node.borrow_level(fr, value))
 
 
-def _try_flavors(
-    result: PodSetResult,
-    pod_set: PodSetInfo,
-    queue: ClusterQueueSpec,
-    node: QuotaNode,
-    flavors: Mapping[str, ResourceFlavor],
-    group: ResourceGroup,
-    wanted: Sequence[str],
-    assumed: Mapping[FlavorResource, int],
-) -> FlavorAttempt:
-    tried: list[FlavorAttempt] = []
-    for quotas in group.flavors:
-        attempt = _try(quotas.name, result, pod_set, node, flavors, wanted, assumed)
-        tried.append(attempt)
-        if attempt.mode is Mode.FIT and not (
-            attempt.borrow and queue.flavor_fungibility.when_can_borrow == "TryNextFlavor"
-        ):
-            break
-    result.attempts += tried
-    best = max(tried, key=lambda a: (a.mode, -a.borrow))
-    if best.mode is not Mode.FIT:
-        mildest = min((a.reason for a in tried), key=SEVERITY.__getitem__)
-        result.blame(best.mode, mildest, [t for a in tried for t in a.texts])
-    return best
+def _tries_next(fungibility: FlavorFungibility, attempt: FlavorAttempt) -> bool:
+    """Whether the search goes on after this flavor. Kueue: shouldTryNextFlavor"""
+    if attempt.mode in NEEDS_PREEMPTION and fungibility.when_can_preempt == policies.TRY_NEXT_FLAVOR:
+        return True
+    borrows = attempt.borrow > 0 and fungibility.when_can_borrow == policies.TRY_NEXT_FLAVOR
+    return borrows or attempt.mode <= Mode.NO_CANDIDATES
 
 
-def _try(
-    flavor: str,
-    result: PodSetResult,
-    pod_set: PodSetInfo,
-    node: QuotaNode,
-    flavors: Mapping[str, ResourceFlavor],
-    wanted: Sequence[str],
-    assumed: Mapping[FlavorResource, int],
-) -> FlavorAttempt:
-    known = flavors.get(flavor)
-    why = f"flavor {flavor} not found" if known is None else refusal(known, pod_set.pod_spec)
-    if why:
-        return FlavorAttempt(flavor, Mode.NO_FIT, reason=reasons.NO_MATCHING_FLAVOR, texts=[why])
-    attempt = FlavorAttempt(flavor, Mode.FIT)
-    for resource in wanted:
-        fr = FlavorResource(flavor, resource)
-        _weigh(attempt, node, fr, result.requests[resource], assumed.get(fr, 0))
-    return attempt
+def _best(fungibility: FlavorFungibility, tried: Sequence[FlavorAttempt]) -> FlavorAttempt:
+    """The first of the best flavors. Kueue: isPreferred"""
 
+    def preference(attempt: FlavorAttempt) -> tuple[int, int, int]:
+        usable = min(attempt.mode, Mode.PREEMPT)
+        if fungibility.preference == policies.PREEMPTION_OVER_BORROWING:
+            return usable, -attempt.borrow, attempt.mode
+        return usable, attempt.mode, -attempt.borrow
 
-def _weigh(attempt: FlavorAttempt, node: QuotaNode, fr: FlavorResource, request: int, before: int) -> None:
-    value = request + before
-    most = node.potential(fr)
-    free = node.available(fr)
-    if value > most:
-        shown = (text(fr.resource, n) for n in (before, request, most))
-        message = messages.insufficient_capacity(fr.resource, fr.flavor, *shown)
-        _worsen(attempt, Mode.NO_FIT, reasons.EXCEEDS_MAX_QUOTA, message)
-    elif value > free:
-        mode = Mode.NO_CANDIDATES if node.quota(fr).nominal >= value else Mode.NO_FIT
-        message = messages.insufficient_unused(fr.resource, fr.flavor, text(fr.resource, value - free))
-        _worsen(attempt, mode, reasons.WAITING_FOR_QUOTA, message)
-    else:
-        attempt.borrow = max(attempt.borrow, node.borrow_level(fr, value))
-
-
-def _worsen(attempt: FlavorAttempt, mode: Mode, reason: str, message: str) -> None:
-    attempt.mode = min(attempt.mode, mode)
-    if not attempt.reason or SEVERITY[reason] > SEVERITY[attempt.reason]:
-        attempt.reason = reason
-    attempt.texts.append(message)
+    return max(tried, key=preference)

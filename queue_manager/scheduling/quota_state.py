@@ -1,4 +1,4 @@
-"""The scheduler's state: ClusterQueues, flavors, namespaces, and the quota that each Workload holds.
+"""The scheduler's state: ClusterQueues, Cohorts, flavors, namespaces, and the quota that each Workload holds.
 
 Usage is counted once per Workload UID: from its pod sets and the flavors in status.admission or, between the decision
 and the response to its write, from the scheduler's assumption. Rebuilding the state from the API gives the same
@@ -7,31 +7,47 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
 from job_controller.api_rules import label_selectors
 from job_controller.model import Key
-from queue_manager.api import condition_types, messages, reasons
+from job_controller.quantities import exact
+from queue_manager.api import condition_types, messages, policies, reasons
 from queue_manager.api.types import (
     Admission,
     AdmissionCheck,
     AdmissionCheckRule,
     ClusterQueue,
+    Cohort,
+    FairSharing,
     PodSetAssignment,
     ResourceFlavor,
+    ResourceGroup,
     Workload,
     stops,
 )
 from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.execution_time import execution_deadline
 from queue_manager.scheduling.flavor_assignment import requests_of
-from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage, compute_subtrees, link
-from queue_manager.scheduling.workload_info import EPOCH, PODS, Info, PodSetInfo
+from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
+from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
+from queue_manager.scheduling.usage_decay import WeightedUsage
+from queue_manager.scheduling.workload_info import EPOCH, Info, PodSetInfo
+
+CYCLE_NAMES = 50  # that the message of a ClusterQueue lists
+
+
+# Candidates for preemption, the first one first: evicted, lower priority, later reservation, uid.
+Ranking = tuple[bool, int, int, str]
 
 
 class Holding(NamedTuple):
@@ -50,15 +66,35 @@ class Holding(NamedTuple):
     reserved_at: datetime = EPOCH  # when quota was reserved
     evicted: bool = False  # its Job is being stopped, and then the quota is free
     ends_by: datetime | None = None  # when maximumExecutionTimeSeconds ends its run at the latest; None: not declared
+    unassigned: Mapping[str, int] = MappingProxyType({})  # requests to which the status assigns no flavor, by resource
+
+    @property
+    def ranking(self) -> Ranking:
+        """Its place among the candidates for preemption in its ClusterQueue."""
+        return not self.evicted, self.priority, -int(self.reserved_at.timestamp()), self.uid
+
+
+class Reservation(NamedTuple):
+    """The quota that is kept for a Workload while its victims are being stopped.
+
+    `borrow` is the height of the lowest subtree whose quota holds the Workload (`QuotaNode.borrow_level`).
+    """
+
+    info: Info
+    cluster_queue: str
+    usage: Usage
+    borrow: int
+    victims: Mapping[str, str]  # by uid, the reason of the preemption
 
 
 @dataclass(slots=True)
 class QueueState:
-    """A ClusterQueue with its node in the quota tree."""
+    """A ClusterQueue with its node in the quota tree, and its holdings by Workload uid."""
 
     queue: ClusterQueue
     node: QuotaNode
-    holdings: dict[str, Holding] = field(default_factory=dict)
+    holdings: dict[str, Holding]
+    ranking: list[Ranking]  # of the holdings, sorted
 
     @property
     def name(self) -> str:
@@ -67,59 +103,83 @@ class QueueState:
 
 
 class SchedulerState:
-    """ClusterQueues with their quota tree and its usage; flavors, namespaces and checks by name."""
+    """ClusterQueues and Cohorts with their quota trees and the usage; flavors, namespaces and checks by name."""
 
     def __init__(self, *, ignore_undeclared: bool = False) -> None:
         self.ignore_undeclared = ignore_undeclared  # resources without quota do not count
+        self.fair_sharing: tuple[str, ...] = ()  # preemption strategies of fair sharing; (): it is off
+        # The past usage of LocalQueues, see `usage_decay`; None: admission fair sharing is off.
+        self.usage_order: Callable[[Key], WeightedUsage] | None = None
         self.queues: dict[str, QueueState] = {}
+        self.cohorts: dict[str, Cohort] = {}  # the objects; `forest.cohorts` also has those that are only named
+        self.forest = QuotaForest()
         self.flavors: dict[str, ResourceFlavor] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}  # labels
         self.checks: dict[str, AdmissionCheck] = {}
-        self.holdings: dict[str, Holding] = {}  # by Workload uid; also in deleted ClusterQueues
-        self.changes = 0  # counts the changes of quotas and holdings
+        self.holdings: dict[str, Holding] = {}  # by Workload uid
+        self._holdings_of: dict[str, dict[str, Holding]] = {}  # by ClusterQueue, also deleted ones
+        self._rankings_of: dict[str, list[Ranking]] = {}  # the same, sorted
+        self.reservations: dict[str, Reservation] = {}  # by uid of the preemptor
+        self.preempted: dict[str, Counter[str]] = {}  # by uid of the preemptor: how often it has preempted which uid
+        self.changes = 0  # of quotas, holdings and reservations
+        self._evicting: set[str] = set()  # uids whose eviction is decided, and may not be in the store yet
 
-    # --- queues and flavors ---
+    # --- ClusterQueues and Cohorts ---
 
     def set_queue(self, queue: ClusterQueue) -> None:
         """Take a new or changed ClusterQueue. Raises ValueError on a malformed quota."""
-        known = self.queues.get(queue.metadata.name)
+        self.changes += 1
+        name = queue.metadata.name
+        known = self.queues.get(name)
         if known is not None and known.queue.spec == queue.spec:
             known.queue = queue
             return
-        self._rebuild([*(s.queue for s in self.queues.values() if s.name != queue.metadata.name), queue])
+        node = self.forest.set_queue(name, quotas_of(queue.spec.resource_groups), queue.spec.cohort_name)
+        node.weight = weight_of(queue.spec.fair_sharing)
+        if known is not None:
+            known.queue = queue
+            self._recount(known)
+            return
+        holdings, ranking = self._holdings_of.setdefault(name, {}), self._rankings_of.setdefault(name, [])
+        self.queues[name] = QueueState(queue, node, holdings, ranking)
+        for uid in holdings:
+            self._add_usage(self.holdings[uid])
 
     def drop_queue(self, name: str) -> None:
         """The ClusterQueue is deleted."""
-        self._rebuild([s.queue for s in self.queues.values() if s.name != name])
-
-    def _rebuild(self, queues: Iterable[ClusterQueue]) -> None:
-        """Build the quota tree again and restore the usage from the holdings. Specs change rarely."""
         self.changes += 1
-        cohorts: dict[str, QuotaNode] = {}
-        self.queues = {}
-        roots: list[QuotaNode] = []
-        for queue in sorted(queues, key=lambda q: q.metadata.name):
-            node = QuotaNode(queue.metadata.name, quotas_of(queue))
-            cohort = queue.spec.cohort_name
-            if cohort:
-                if cohort not in cohorts:
-                    cohorts[cohort] = QuotaNode(cohort)
-                    roots.append(cohorts[cohort])
-                link(node, cohorts[cohort])
-            else:
-                roots.append(node)
-            self.queues[queue.metadata.name] = QueueState(queue, node)
-        compute_subtrees(roots)
-        for holding in self.holdings.values():
-            self._count(holding)
+        if self.queues.pop(name, None) is not None:
+            self.forest.drop_queue(name)
+            self._forget_if_unused(name)
+
+    def set_cohort(self, cohort: Cohort) -> None:
+        """Take a new or changed Cohort. Raises ValueError on a malformed quota."""
+        self.changes += 1
+        name = cohort.metadata.name
+        self.forest.set_cohort(name, quotas_of(cohort.spec.resource_groups), cohort.spec.parent_name)
+        self.forest.cohorts[name].weight = weight_of(cohort.spec.fair_sharing)
+        self.cohorts[name] = cohort
+
+    def drop_cohort(self, name: str) -> None:
+        """The Cohort is deleted: ClusterQueues that name it still share their quota."""
+        self.changes += 1
+        if self.cohorts.pop(name, None) is not None:
+            self.forest.cohorts[name].weight = weight_of(None)
+            self.forest.drop_cohort(name)
 
     def relatives(self, name: str) -> list[str]:
         """The ClusterQueues that share quota with this one, itself included."""
         state = self.queues.get(name)
-        if state is None or state.node.parent is None:
-            return [name]
-        root = state.node.root
-        return [s.name for s in self.queues.values() if s.node.root is root]
+        return _queues_around(state.node) if state is not None else [name]
+
+    def relatives_of_cohort(self, name: str) -> list[str]:
+        """The ClusterQueues of the tree in which this cohort is; none if nothing names the cohort."""
+        node = self.forest.cohorts.get(name)
+        return _queues_around(node) if node is not None else []
+
+    def cycle_above(self, name: str) -> Cycle:
+        """The cycle of Cohorts that the ClusterQueue is below, () if there is none. Such a ClusterQueue is inactive."""
+        return self.forest.cycle_above(self.queues[name].node)
 
     def missing_flavors(self, name: str) -> list[str]:
         """The flavors that the ClusterQueue names and that do not exist, without duplicates."""
@@ -149,6 +209,10 @@ class SchedulerState:
         if idle:
             causes.append(reasons.ADMISSION_CHECK_INACTIVE)
             texts.append(f"references inactive AdmissionCheck(s): {','.join(idle)}")
+        cycle = self.cycle_above(name)
+        if cycle:
+            causes.append(reasons.COHORT_CYCLE_DETECTED)
+            texts.append(f'Cohort "{queue.spec.cohort_name}" has a cycle in hierarchy: {_loop(cycle)}')
         return (causes[0], f"Can't admit new workloads: {', '.join(texts)}.") if causes else None
 
     def checks_of(self, name: str, flavors: Collection[str] | None = None) -> tuple[str, ...]:
@@ -172,26 +236,127 @@ class SchedulerState:
 
     def hold(self, holding: Holding) -> None:
         """Count the usage of a Workload; replaces what it held before."""
+        if holding.uid in self._evicting:
+            holding = holding._replace(evicted=True)
         if self.holdings.get(holding.uid) != holding:
-            self.release(holding.uid)
-            self.changes += 1
+            self._uncount(holding.uid)
             self.holdings[holding.uid] = holding
             self._count(holding)
 
+    def counted(self, uid: str) -> Holding | None:
+        """What a Workload holds as it counts in its ClusterQueue; None if it holds nothing in one that exists."""
+        holding = self.holdings.get(uid)
+        state = self.queues.get(holding.cluster_queue) if holding is not None else None
+        return state.holdings[uid] if state is not None else None
+
     def _count(self, holding: Holding) -> None:
+        self.changes += 1
+        insort(self._rankings_of.setdefault(holding.cluster_queue, []), holding.ranking)
+        self._add_usage(holding)
+
+    def _add_usage(self, holding: Holding) -> None:
         state = self.queues.get(holding.cluster_queue)
+        counted = holding if state is None else _with_all_requests(holding, state.node.quotas)
+        self._holdings_of.setdefault(holding.cluster_queue, {})[holding.uid] = counted
         if state is not None:
-            state.holdings[holding.uid] = holding
-            state.node.add_all(holding.usage)
+            state.node.add_all(counted.usage)
+
+    def _recount(self, state: QueueState) -> None:
+        """Quotas have changed, and with them the flavors in which requests without a flavor count."""
+        for uid, counted in state.holdings.items():
+            state.holdings[uid] = new = _with_all_requests(self.holdings[uid], state.node.quotas)
+            state.node.remove_all(counted.usage)
+            state.node.add_all(new.usage)
 
     def release(self, uid: str) -> Holding | None:
         """Release what a Workload holds and return it; None if it held nothing."""
+        self._evicting.discard(uid)
+        return self._uncount(uid)
+
+    def _uncount(self, uid: str) -> Holding | None:
+        self.changes += 1
         holding = self.holdings.pop(uid, None)
-        self.changes += holding is not None
-        if holding is not None and (state := self.queues.get(holding.cluster_queue)):
-            del state.holdings[uid]
-            state.node.remove_all(holding.usage)
+        if holding is None:
+            return None
+        name = holding.cluster_queue
+        counted = self._holdings_of[name].pop(uid)
+        del self._rankings_of[name][bisect_left(self._rankings_of[name], holding.ranking)]
+        if (state := self.queues.get(name)) is not None:
+            state.node.remove_all(counted.usage)
+        self._forget_if_unused(name)
         return holding
+
+    def _forget_if_unused(self, cluster_queue: str) -> None:
+        if cluster_queue not in self.queues and not self._holdings_of[cluster_queue]:
+            del self._holdings_of[cluster_queue], self._rankings_of[cluster_queue]
+
+    # --- preemption ---
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Keep quota for a preemptor until its reservation ends; replaces the one it had.
+
+        To be called before its victims are marked as evicted: those that are not yet are counted as preempted.
+        """
+        self.changes += 1
+        uid = reservation.info.uid
+        running = (h for victim in reservation.victims if (h := self.holdings.get(victim)) and not h.evicted)
+        self.preempted.setdefault(uid, Counter()).update(holding.uid for holding in running)
+        self.reservations[uid] = reservation
+
+    def end_reservation(self, uid: str) -> Reservation | None:
+        """The preemptor was admitted, refused or deleted, or it changed. Returns what was kept for it.
+
+        Unless it was admitted, its relatives can be tried again.
+        """
+        self.changes += 1
+        return self.reservations.pop(uid, None)
+
+    def forget(self, uid: str) -> Reservation | None:
+        """The Workload is finished or deleted: it preempts no more. Returns what was kept for it."""
+        self.preempted.pop(uid, None)
+        return self.end_reservation(uid)
+
+    def ranked(self, queue: QueueState, *, evicted: bool, below: float) -> Iterator[Holding]:
+        """The evicted or the other holdings of a priority below this one, in the order in which they are preempted.
+
+        Where past usage orders the LocalQueues, those of the LocalQueue with the highest usage come first (KEP-4136).
+        """
+        ranking = queue.ranking
+        first, end = bisect_left(ranking, (not evicted,)), bisect_left(ranking, (not evicted, below))
+        usage = self.usage_order
+        if usage is None or not is_usage_based(queue.queue):
+            for place in range(first, end):
+                yield queue.holdings[ranking[place][-1]]
+            return
+        found = [queue.holdings[rank[-1]] for rank in ranking[first:end]]
+        usages = {local: usage(local) for local in {holding.queue for holding in found}}
+        yield from sorted(found, key=lambda holding: usages[holding.queue], reverse=True)  # stable
+
+    def mark_evicted(self, uid: str, *, evicted: bool = True) -> None:
+        """The eviction of this Workload is decided, before it is written; `evicted=False`: the write has failed."""
+        holding = self.holdings.get(uid)
+        if holding is None:
+            return
+        (self._evicting.add if evicted else self._evicting.discard)(uid)
+        self._uncount(uid)
+        self.holdings[uid] = holding._replace(evicted=evicted)
+        self._count(self.holdings[uid])
+
+
+def _queues_around(node: QuotaNode) -> list[str]:
+    return [one.name for one in node.root.below() if not one.is_cohort]
+
+
+def _loop(cycle: Cycle) -> str:
+    """ "a -> b -> a". The names of a long cycle are left out in the middle, for the limit of a condition's message."""
+    shown = cycle if len(cycle) <= CYCLE_NAMES else (*cycle[: CYCLE_NAMES - 1], "...", cycle[-1])
+    return " -> ".join((*shown, cycle[0]))
+
+
+def is_usage_based(queue: ClusterQueue) -> bool:
+    """Whether the ClusterQueue wants its LocalQueues ordered by past usage."""
+    scope = queue.spec.admission_scope
+    return scope is not None and scope.admission_mode == policies.USAGE_BASED
 
 
 def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:
@@ -200,10 +365,15 @@ def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:
     return strategy.admission_checks if strategy is not None else ()
 
 
-def quotas_of(queue: ClusterQueue) -> dict[FlavorResource, Quota]:
-    """The quotas of a ClusterQueue as exact amounts."""
+def weight_of(sharing: FairSharing | None) -> Fraction:
+    """spec.fairSharing.weight, 1 if absent."""
+    return Fraction(1) if sharing is None or sharing.weight is None else exact(sharing.weight)
+
+
+def quotas_of(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Quota]:
+    """The quotas of a ClusterQueue or Cohort as exact amounts. Raises ValueError on a malformed quantity."""
     result = {}
-    for group in queue.spec.resource_groups:
+    for group in groups:
         for flavor in group.flavors:
             for quota in flavor.resources:
                 limits = (quota.borrowing_limit, quota.lending_limit)
@@ -224,17 +394,18 @@ def holding_of(workload: Workload, info: Info) -> Holding | None:
 
     The status determines only the ClusterQueue and the flavors. The amounts are computed from the pod sets, which
     cannot change while quota is reserved, by the rules of the scheduler: so write access to the status cannot free
-    quota that pods use.
+    quota that pods use. Neither does leaving out the flavors: see `_with_all_requests`.
     """
     admission = workload.status.admission
     if admission is None or not reserves_quota(workload):
         return None
+    usage, unassigned = _usage(admission, info.pod_sets)
     return Holding(
         uid=workload.metadata.uid,
         key=workload.metadata.key,
         cluster_queue=admission.cluster_queue,
         queue=workload.local_queue,
-        usage=_usage(admission, info.pod_sets),
+        usage=usage,
         admitted=workload.is_true(condition_types.ADMITTED),
         ready=workload.is_true(condition_types.PODS_READY),
         priority=info.priority,
@@ -242,6 +413,7 @@ def holding_of(workload: Workload, info: Info) -> Holding | None:
         reserved_at=_reserved_at(workload),
         evicted=workload.is_true(condition_types.EVICTED),
         ends_by=execution_deadline(workload),
+        unassigned=unassigned,
     )
 
 
@@ -250,18 +422,35 @@ def _reserved_at(workload: Workload) -> datetime:
     return (reserved.last_transition_time if reserved is not None else None) or EPOCH
 
 
-def _usage(admission: Admission, pod_sets: Sequence[PodSetInfo]) -> Usage:
-    """The requests of each pod set in its assigned flavors; resources without a flavor do not count."""
+def _usage(admission: Admission, pod_sets: Sequence[PodSetInfo]) -> tuple[Usage, Mapping[str, int]]:
+    """The requests of each pod set in its assigned flavors, and those without a flavor by resource."""
     usage: dict[FlavorResource, int] = {}
+    unassigned: dict[str, int] = {}
     assignments = {assigned.name: assigned for assigned in admission.pod_set_assignments}
     for pod_set in pod_sets:
         assigned = assignments.get(pod_set.name, PodSetAssignment())
         running = msgspec.structs.replace(pod_set, count=_running(pod_set, assigned.count))
-        requests = requests_of(running, covers_pods=PODS in assigned.flavors)
+        requests = requests_of(running, covers_pods=True)
         for resource, flavor in assigned.flavors.items():
             fr = FlavorResource(flavor, resource)
             usage[fr] = usage.get(fr, 0) + requests.get(resource, 0)
-    return usage
+        for resource in requests.keys() - assigned.flavors.keys():
+            unassigned[resource] = unassigned.get(resource, 0) + requests[resource]
+    return usage, unassigned
+
+
+def _with_all_requests(holding: Holding, quotas: Iterable[FlavorResource]) -> Holding:
+    """The holding with each request without a flavor counted in the first flavor that has quota for its resource.
+
+    The scheduler assigns a flavor to every request for which there is quota. The others are in a status that another
+    client wrote, or their resource got quota after the admission; in both cases the pods use it.
+    """
+    first = {fr.resource: fr for fr in reversed(list(quotas))}
+    extra = {first[resource]: n for resource, n in holding.unassigned.items() if n and resource in first}
+    if not extra:
+        return holding
+    usage = {fr: holding.usage.get(fr, 0) + extra.get(fr, 0) for fr in {**holding.usage, **extra}}
+    return holding._replace(usage=usage)
 
 
 def _running(pod_set: PodSetInfo, assigned: int | None) -> int:

@@ -2,22 +2,31 @@
 
 Every node (ClusterQueue or cohort) has quotas and a usage per flavor and resource. A node offers its parent the quota
 that it may lend. Usage beyond its guaranteed part ("local quota") counts as usage of the parent, and so on up to the
-root. All amounts are exact integers.
+root.
 
     subtree(ClusterQueue) = nominal          subtree(cohort) = nominal + sum of children (subtree - local)
+    usage(ClusterQueue) = of its Workloads   usage(cohort) = sum of children max(0, usage - local)
     local(node)           = max(0, subtree - lendingLimit) with a lendingLimit, else 0
     available(root)       = subtree - usage
     available(node)       = max(0, local - usage) + min(available(parent), remainder of borrowingLimit)
     potential(node)       = the same without any usage
+
+These equations hold after every call: a change of a node replaces what it and its ancestors contribute to their
+parents, so it costs a step per level and no other node is read. `subtree` and `usage` are exact integers of any size,
+which is why nothing that is added and removed leaves a trace. `available` and `potential` saturate at 64 bits, as the
+quotas themselves (Kueue: resources.Amount). No method recurses: the depth of a tree is bounded by memory only.
 
 Kueue: pkg/cache/scheduler/resource_node.go, KEP-79; BEHAVIOUR.md#q14-quota-tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import NamedTuple
+
+from job_controller.quantities import INT64_MAX
 
 
 class FlavorResource(NamedTuple):
@@ -40,18 +49,32 @@ class Quota:
 
 
 NO_QUOTA = Quota()
+Quotas = Mapping[FlavorResource, Quota]
 
 
 @dataclass(slots=True, eq=False)
 class QuotaNode:
-    """A ClusterQueue or a cohort."""
+    """A ClusterQueue or a cohort. `link`, `unlink` and `set_quotas` change the tree, `add` and `remove` the usage."""
 
     name: str
-    quotas: dict[FlavorResource, Quota] = field(default_factory=dict)
+    quotas: Quotas = field(default_factory=dict)
+    is_cohort: bool = False
     parent: QuotaNode | None = None
     children: list[QuotaNode] = field(default_factory=list)
-    subtree: dict[FlavorResource, int] = field(default_factory=dict)
+    subtree: dict[FlavorResource, int] = field(init=False)
     usage: dict[FlavorResource, int] = field(default_factory=dict)
+    height: int = 0  # the number of levels below; 0 for a ClusterQueue
+    weight: Fraction = Fraction(1)  # among its siblings, for fair sharing
+
+    def __post_init__(self) -> None:
+        self.subtree = {fr: quota.nominal for fr, quota in self.quotas.items()}
+
+    def path(self) -> Iterator[QuotaNode]:
+        """This node and its ancestors, up to the root."""
+        node: QuotaNode | None = self
+        while node is not None:
+            yield node
+            node = node.parent
 
     @property
     def root(self) -> QuotaNode:
@@ -60,6 +83,13 @@ class QuotaNode:
         while node.parent is not None:
             node = node.parent
         return node
+
+    def below(self) -> Iterator[QuotaNode]:
+        """This node and its descendants, each after its parent."""
+        found = [self]
+        for node in found:
+            yield node
+            found += node.children
 
     def quota(self, fr: FlavorResource) -> Quota:
         """The node's own quota of `fr`; NO_QUOTA if it has none."""
@@ -76,25 +106,27 @@ class QuotaNode:
 
     def available(self, fr: FlavorResource) -> int:
         """The amount that can still be used here. Negative if quota was lowered below the usage."""
-        used = self.usage.get(fr, 0)
-        subtree = self.subtree.get(fr, 0)
-        if self.parent is None:
-            return subtree - used
-        above = self.parent.available(fr)
-        limit = self.quota(fr).borrowing_limit
-        if limit is not None:
-            local = self.local_quota(fr)
-            above = min(above, subtree - local - max(0, used - local) + limit)
-        return self.local_available(fr) + above
+        node, kept, most = self, 0, INT64_MAX  # `kept`: free in local quotas from here to below `node`
+        while node.parent is not None:
+            kept += node.local_available(fr)
+            limit = node.quota(fr).borrowing_limit
+            if limit is not None:
+                local = node.local_quota(fr)
+                borrowed = max(0, node.usage.get(fr, 0) - local)
+                most = min(most, kept + node.subtree.get(fr, 0) - local - borrowed + limit)
+            node = node.parent
+        return min(most, kept + node.subtree.get(fr, 0) - node.usage.get(fr, 0))
 
     def potential(self, fr: FlavorResource) -> int:
         """The amount that could be used here if nothing else ran."""
-        subtree = self.subtree.get(fr, 0)
-        if self.parent is None:
-            return subtree
-        most = self.local_quota(fr) + self.parent.potential(fr)
-        limit = self.quota(fr).borrowing_limit
-        return most if limit is None else min(most, subtree + limit)
+        node, kept, most = self, 0, INT64_MAX
+        while node.parent is not None:
+            limit = node.quota(fr).borrowing_limit
+            if limit is not None:
+                most = min(most, kept + node.subtree.get(fr, 0) + limit)
+            kept += node.local_quota(fr)
+            node = node.parent
+        return min(most, kept + node.subtree.get(fr, 0))
 
     def borrow_level(self, fr: FlavorResource, amount: int) -> int:
         """Height of the lowest subtree that holds `amount` more without borrowing; 0 is this node itself."""
@@ -104,24 +136,23 @@ class QuotaNode:
             node = node.parent
         return node.height
 
-    @property
-    def height(self) -> int:
-        """The number of levels below; 0 for a ClusterQueue."""
-        return 1 + max(child.height for child in self.children) if self.children else 0
-
     def add(self, fr: FlavorResource, amount: int) -> None:
-        """Add usage here, and in the parent the part that exceeds the free local quota."""
-        free = self.local_available(fr)
-        self.usage[fr] = self.usage.get(fr, 0) + amount
-        if self.parent is not None and amount > free:
-            self.parent.add(fr, amount - free)
+        """Add usage here, and in each ancestor the part that exceeds the free local quota below it."""
+        node: QuotaNode | None = self
+        while node is not None:
+            free = node.local_available(fr)
+            node.usage[fr] = node.usage.get(fr, 0) + amount
+            amount -= free
+            node = node.parent if amount > 0 else None
 
     def remove(self, fr: FlavorResource, amount: int) -> None:
-        """The reverse of `add`."""
-        in_parent = max(0, self.usage.get(fr, 0) - self.local_quota(fr))
-        self.usage[fr] = self.usage.get(fr, 0) - amount
-        if self.parent is not None and in_parent > 0:
-            self.parent.remove(fr, min(amount, in_parent))
+        """The reverse of `add`. At most the usage of this node can be removed."""
+        node: QuotaNode | None = self
+        while node is not None:
+            in_parent = node.usage.get(fr, 0) - node.local_quota(fr)
+            node.usage[fr] = node.usage.get(fr, 0) - amount
+            amount = min(amount, in_parent)
+            node = node.parent if amount > 0 else None
 
     def add_all(self, usage: Usage) -> None:
         """Add every amount of `usage`."""
@@ -134,21 +165,74 @@ class QuotaNode:
             self.remove(fr, amount)
 
 
+# --- changes of the tree -----------------------------------------------------------------------------------
+
+
 def link(child: QuotaNode, parent: QuotaNode) -> None:
-    """Make `child` a child of `parent`. Call compute_subtrees after all links are made."""
+    """Make `child`, which is a root, a child of `parent`, which is not below it."""
+    _withdraw(parent)
     child.parent = parent
     parent.children.append(child)
+    _contribute(child)
+    _raise_heights(child)
 
 
-def compute_subtrees(roots: Iterable[QuotaNode]) -> None:
-    """Compute `subtree` from the leaves up."""
-    for root in roots:
-        _compute(root)
+def unlink(child: QuotaNode) -> None:
+    """Make `child` the root of its subtree. Does nothing if it is a root."""
+    parent = child.parent
+    if parent is None:
+        return
+    _withdraw(child)
+    parent.children.remove(child)
+    child.parent = None
+    _contribute(parent)
+    _lower_heights(parent)
 
 
-def _compute(node: QuotaNode) -> None:
-    node.subtree = {fr: quota.nominal for fr, quota in node.quotas.items()}
-    for child in node.children:
-        _compute(child)
-        for fr, amount in child.subtree.items():
-            node.subtree[fr] = node.subtree.get(fr, 0) + amount - child.local_quota(fr)
+def set_quotas(node: QuotaNode, quotas: Quotas) -> None:
+    """Replace the node's own quotas."""
+    _withdraw(node)
+    for fr, quota in node.quotas.items():
+        node.subtree[fr] -= quota.nominal
+    for fr, quota in quotas.items():
+        node.subtree[fr] = node.subtree.get(fr, 0) + quota.nominal
+    node.quotas = quotas
+    _contribute(node)
+
+
+def _withdraw(node: QuotaNode) -> None:
+    """Subtract from each parent on the path what its child on the path contributes, from the root down."""
+    for child in reversed(list(node.path())):
+        _add_contribution(child, -1)
+
+
+def _contribute(node: QuotaNode) -> None:
+    """The reverse of `_withdraw`, from the node up."""
+    for child in node.path():
+        _add_contribution(child, 1)
+
+
+def _add_contribution(child: QuotaNode, sign: int) -> None:
+    """Add to the parent, if any, the quota that `child` may lend and the usage beyond its local quota."""
+    parent = child.parent
+    if parent is None:
+        return
+    for fr, subtree in child.subtree.items():
+        parent.subtree[fr] = parent.subtree.get(fr, 0) + sign * (subtree - child.local_quota(fr))
+    for fr, usage in child.usage.items():
+        parent.usage[fr] = parent.usage.get(fr, 0) + sign * max(0, usage - child.local_quota(fr))
+
+
+def _raise_heights(node: QuotaNode) -> None:
+    while node.parent is not None and node.parent.height <= node.height:
+        node.parent.height = node.height + 1
+        node = node.parent
+
+
+def _lower_heights(node: QuotaNode | None) -> None:
+    while node is not None:
+        height = 1 + max((child.height for child in node.children), default=-1)
+        if height == node.height:
+            return
+        node.height = height
+        node = node.parent

@@ -7,14 +7,15 @@ from datetime import datetime
 
 import msgspec
 
+from job_controller import backoff
 from job_controller.disruption_target import DISRUPTION_TARGET
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import finish_time
 from job_controller.switches import effective
 from queue_manager.api.types import Workload
-from queue_manager.visibility.pod_attempts import backoff_end, failed_container, next_of_index
-from queue_manager.visibility.tries import budget
+from queue_manager.visibility.attempt_counts import budget_attempts
+from queue_manager.visibility.pod_attempts import backoff_end, delay_of_index, failed_container
 from queue_manager.visibility.wire_types import Pod
 
 OOM_KILLED = "OOMKilled"
@@ -105,7 +106,7 @@ def _led_here(workload: Workload, failed: datetime, replaced: datetime) -> bool:
     True if the pod failed during these attempts, or if the Job's backoff after the failure outlasted them, so that
     the pod was not replaced.
     """
-    attempts = budget(workload)
+    attempts = budget_attempts(workload)
     if not attempts:
         return True
     start, end = attempts[0].start, attempts[-1].end
@@ -117,6 +118,7 @@ def _replaced_at(job: Job | None, newest: Pod, failed: Sequence[Pod], options: J
     if job is None:
         return finish_time(newest)
     if effective(job, options.switches).spec.backoff_limit_per_index is not None:
-        return next_of_index(job, newest, options)
+        return finish_time(newest) + delay_of_index(job, newest, options)
     in_a_row = [newest] if job.status.succeeded else failed  # the time of the success is unknown, so count one failure
-    return backoff_end(job, (), in_a_row, options) or finish_time(newest)
+    history = backoff.extend(backoff.FailureHistory(), (), in_a_row)
+    return backoff_end(job, history, options) or finish_time(newest)

@@ -17,13 +17,14 @@ from job_controller.completion_indexes import stored_completed, stored_failed
 from job_controller.index_set import IndexSet
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
-from job_controller.pod_facts import completion_index, is_active, is_ready
+from job_controller.pod_facts import completion_index, finish_time, is_active, is_ready
 from job_controller.switches import effective
+from job_controller.times import effective_start
 from queue_manager.visibility.pod_attempts import (
     attempt_of,
     creation_order,
+    delay_of_index,
     exit_code,
-    next_of_index,
     next_pod_at,
     trouble,
     works,
@@ -53,7 +54,7 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     troubled: list[IndexRow]
 
 
-def index_map(job: Job, pods: Sequence[Pod], options: JobControllerOptions) -> IndexMap | None:
+def index_map(job: Job, pods: Sequence[Pod], options: JobControllerOptions, now: datetime) -> IndexMap | None:
     """Return the index map, or None for a Job that is not Indexed."""
     if job.spec.completion_mode != "Indexed" or job.spec.completions is None:
         return None
@@ -69,8 +70,8 @@ def index_map(job: Job, pods: Sequence[Pod], options: JobControllerOptions) -> I
     by_pods = Counter(sign for index, sign in signs.items() if index not in done and index not in failed)
     counts = by_pods + Counter({".": len(done), "x": len(failed) - failed.common(done)})
     counts["_"] += job.spec.completions - counts.total()
-    at = next_pod_at(job, pods, options)
-    rows = [_row(job, index, own, signs[index], at, options) for index, own in sorted(by_index.items())]
+    at = next_pod_at(job, pods, options, now)
+    rows = [_row(job, index, own, signs[index], at, options, now) for index, own in sorted(by_index.items())]
     return IndexMap(
         map=_drawn(min(job.spec.completions, DRAWN), signs, failed, done),
         counts={name: counts[sign] for sign, name in MEANING.items() if counts[sign]},
@@ -102,14 +103,21 @@ def _sign(job: Job, pods: Sequence[Pod]) -> str:
 
 
 def _row(
-    job: Job, index: int, pods: Sequence[Pod], sign: str, at: datetime | None, options: JobControllerOptions
+    job: Job,
+    index: int,
+    pods: Sequence[Pod],
+    sign: str,
+    at: datetime | None,
+    options: JobControllerOptions,
+    now: datetime,
 ) -> IndexRow:
     codes = [(pod, exit_code(pod)) for pod in pods]
     failed = [pod for pod in pods if pod.status.phase == "Failed"]
     retry = None
     if sign == "b" and works(job):
         per_index = effective(job, options.switches).spec.backoff_limit_per_index
-        retry = at if per_index is None else next_of_index(job, failed[-1], options)
+        began = effective_start(finish_time(failed[-1]), None, now)
+        retry = at if per_index is None else began + delay_of_index(job, failed[-1], options)
     return IndexRow(
         index=index,
         state=MEANING[sign],

@@ -7,7 +7,7 @@ The Job controller decides when to replace a failed pod. This module computes th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -153,28 +153,28 @@ def works(job: Job) -> bool:
     return not ended and not job.spec.suspend and job.metadata.deletion_timestamp is None
 
 
-def next_pod_at(job: Job, pods: Sequence[Pod], options: JobControllerOptions) -> datetime | None:
-    """Return when the Job's backoff for failed pods ends, or None if no backoff is pending."""
+def next_pod_at(job: Job, pods: Sequence[Pod], options: JobControllerOptions, now: datetime) -> datetime | None:
+    """Return when the Job's backoff for failed pods ends, or None if no backoff is pending.
+
+    Finish times in the future, from before the clock was set back, count as by the Job controller.
+    """
     job = effective(job, options.switches)
     if not works(job) or job.spec.backoff_limit_per_index is not None:
         return None
     if sum(map(is_active, pods)) >= job.spec.pods_at_once:
         return None
     succeeded = [pod for pod in pods if pod.status.phase == "Succeeded"]
-    return backoff_end(job, succeeded, [pod for pod in pods if pod.status.phase == "Failed"], options)
+    seen = backoff.extend(backoff.FailureHistory(), succeeded, [pod for pod in pods if pod.status.phase == "Failed"])
+    return backoff_end(job, backoff.without_future_times(seen, now), options)
 
 
-def backoff_end(
-    job: Job, succeeded: Iterable[Pod], failed: Iterable[Pod], options: JobControllerOptions
-) -> datetime | None:
-    """Return when the Job's backoff for these failed pods ends, or None if a pod has succeeded since."""
-    seen = backoff.extend(backoff.FailureHistory(), succeeded, failed)
+def backoff_end(job: Job, seen: backoff.FailureHistory, options: JobControllerOptions) -> datetime | None:
+    """Return when the Job's backoff for these failures ends, or None if a pod has succeeded since."""
     if seen.last_failure is None:
         return None
     return seen.last_failure + backoff.delay(len(seen.failures), backoff.base_of(job, options), options.backoff_max)
 
 
-def next_of_index(job: Job, last: Pod, options: JobControllerOptions) -> datetime:
-    """Return when the replacement of this failed pod may be created, for Jobs with backoffLimitPerIndex."""
-    failures = attempt_of(last)
-    return finish_time(last) + backoff.delay(failures, backoff.base_of(job, options), options.backoff_max)
+def delay_of_index(job: Job, last: Pod, options: JobControllerOptions) -> timedelta:
+    """Return how long after the end of this failed pod it is replaced, for Jobs with backoffLimitPerIndex."""
+    return backoff.delay(attempt_of(last), backoff.base_of(job, options), options.backoff_max)

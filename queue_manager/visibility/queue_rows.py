@@ -5,8 +5,9 @@ ClusterQueue has the same numbers, but may be of another time. The usage of a Wo
 whose quota is released (reclaimablePods).
 
 The API does not record how much a ClusterQueue lends, so it is bounded. Let B be the amount that all members of the
-cohort borrow, and U(i) the unused quota that member i may lend. Member i lends at least B minus the U of all other
-members, and at most min(B, U(i)). With a single possible lender the bounds are equal.
+tree of cohorts borrow, U(i) the unused quota that member i may lend, and C the quota of the Cohorts themselves. Member
+i lends at least B minus C and the U of all other members, and at most min(B, U(i)). With a single possible lender the
+bounds are equal.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from typing import NamedTuple
 import msgspec
 
 from queue_manager.api import condition_types
-from queue_manager.api.types import ClusterQueue, LocalQueue, Quantity, ResourceQuota, Workload, stops
+from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Quantity, ResourceQuota, Workload, stops
 from queue_manager.scheduling.amounts import amount, text
-from queue_manager.scheduling.quota_tree import FlavorResource
+from queue_manager.scheduling.quota_forest import QuotaForest
+from queue_manager.scheduling.quota_state import quotas_of
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
 
 
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -41,10 +44,14 @@ class QuotaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A ClusterQueue as `sluice queues` shows it. `stopped_queues`: its LocalQueues with a stop policy."""
+    """A ClusterQueue as `sluice queues` shows it. `stopped_queues`: its LocalQueues with a stop policy.
+
+    `cohort_path`: the cohorts above it, from the root of the tree to `cohort`.
+    """
 
     name: str
     cohort: str
+    cohort_path: list[str]
     strategy: str
     state: str
     message: str
@@ -61,12 +68,13 @@ def queue_rows(
     local_queues: Iterable[LocalQueue],
     workloads: Iterable[Workload],
     now: datetime,
+    cohorts: Iterable[Cohort] = (),
 ) -> list[QueueRow]:
     """Return rows ordered by name."""
-    feeds: dict[str, list[LocalQueue]] = {}
+    by_cluster_queue: dict[str, list[LocalQueue]] = {}
     target: dict[tuple[str, str], str] = {}
     for queue in local_queues:
-        feeds.setdefault(queue.spec.cluster_queue, []).append(queue)
+        by_cluster_queue.setdefault(queue.spec.cluster_queue, []).append(queue)
         target[queue.metadata.key] = queue.spec.cluster_queue
     waiting: dict[str, list[datetime]] = {}
     admitted: dict[str, int] = {}
@@ -76,22 +84,32 @@ def queue_rows(
         if workload.is_true(condition_types.FINISHED):
             continue
         if workload.status.admission is not None:
-            home = workload.status.admission.cluster_queue
-            admitted[home] = admitted.get(home, 0) + 1
-            _add(used.setdefault(home, {}), usage(workload))
+            name = workload.status.admission.cluster_queue
+            admitted[name] = admitted.get(name, 0) + 1
+            _add(used.setdefault(name, {}), usage(workload))
         elif workload.spec.active:
             waiting.setdefault(name, []).append(workload.metadata.creation_timestamp or now)
     named = {queue.metadata.name: queue for queue in cluster_queues}
-    quotas = _quotas(named.values(), used)
+    forest = _forest(named.values(), cohorts)
+    quotas = _quotas(named.values(), used, forest)
     return [
-        _row(queue, feeds.get(name, []), waiting.get(name, []), admitted.get(name, 0), quotas[name], now)
+        _row(
+            queue,
+            [node.name for node in forest.queues[name].path()][:0:-1],
+            by_cluster_queue.get(name, []),
+            waiting.get(name, []),
+            admitted.get(name, 0),
+            quotas[name],
+            now,
+        )
         for name, queue in sorted(named.items())
     ]
 
 
 def _row(
     queue: ClusterQueue,
-    feeds: Sequence[LocalQueue],
+    cohort_path: list[str],
+    local_queues: Sequence[LocalQueue],
     waiting: Sequence[datetime],
     admitted: int,
     quotas: list[QuotaRow],
@@ -101,11 +119,12 @@ def _row(
     return QueueRow(
         name=queue.metadata.name,
         cohort=queue.spec.cohort_name,
+        cohort_path=cohort_path,
         strategy=queue.spec.queueing_strategy,
         state="Active" if active and active.is_true else (active.reason if active else "Unknown"),
         message=active.message if active and not active.is_true else "",
-        local_queues=sorted(str(local.metadata.key) for local in feeds),
-        stopped_queues=sorted(str(local.metadata.key) for local in feeds if stops(local.spec.stop_policy)),
+        local_queues=sorted(str(local.metadata.key) for local in local_queues),
+        stopped_queues=sorted(str(local.metadata.key) for local in local_queues if stops(local.spec.stop_policy)),
         pending=len(waiting),
         admitted=admitted,
         oldest_waiting_seconds=max(0.0, (now - min(waiting)).total_seconds()) if waiting else None,
@@ -147,16 +166,32 @@ def _add(total: Usage, more: Usage) -> None:
         total[fr] = total.get(fr, 0) + value
 
 
-def _quotas(queues: Iterable[ClusterQueue], used: Mapping[str, Usage]) -> dict[str, list[QuotaRow]]:
+def _forest(queues: Iterable[ClusterQueue], cohorts: Iterable[Cohort]) -> QuotaForest:
+    """The trees of cohorts, with the quotas of the Cohorts only."""
+    forest = QuotaForest()
+    for queue in queues:
+        forest.set_queue(queue.metadata.name, {}, queue.spec.cohort_name)
+    for cohort in cohorts:
+        forest.set_cohort(cohort.metadata.name, quotas_of(cohort.spec.resource_groups), cohort.spec.parent_name)
+    return forest
+
+
+def _quotas(
+    queues: Iterable[ClusterQueue], used: Mapping[str, Usage], forest: QuotaForest
+) -> dict[str, list[QuotaRow]]:
     """Return the quota rows of each ClusterQueue by name. `used`: usage by name."""
-    cohorts: dict[str, list[_Member]] = {}
+    trees: dict[QuotaNode, list[_Member]] = {}
     found = {}
     for queue in queues:
         name = queue.metadata.name
-        cohorts.setdefault(queue.spec.cohort_name or f"/{name}", []).append(_member(queue, used.get(name, {})))
-    for members in cohorts.values():
+        trees.setdefault(forest.queues[name].root, []).append(_member(queue, used.get(name, {})))
+    for root, members in trees.items():
+        shared = [node.quotas for node in root.below() if node.is_cohort]
         for member in members:
-            rows = [_quota(member, fr, quota, members) for fr, quota in _specs(member.queue)]
+            rows = [
+                _quota(member, fr, quota, members, sum(quotas[fr].nominal for quotas in shared if fr in quotas))
+                for fr, quota in _specs(member.queue)
+            ]
             found[member.queue.metadata.name] = rows
     return found
 
@@ -172,11 +207,13 @@ def _member(queue: ClusterQueue, used: Usage) -> _Member:
     return _Member(queue, used, borrowed, spare)
 
 
-def _quota(member: _Member, fr: FlavorResource, quota: ResourceQuota, members: Sequence[_Member]) -> QuotaRow:
-    """Return the row of one quota. `members`: all members of the cohort, including this one."""
+def _quota(
+    member: _Member, fr: FlavorResource, quota: ResourceQuota, members: Sequence[_Member], of_cohorts: int
+) -> QuotaRow:
+    """Return the row of one quota. `members`: of the tree, including this one; `of_cohorts`: quota of its Cohorts."""
     borrowed = sum(one.borrowed.get(fr, 0) for one in members)
     own = member.spare.get(fr, 0)
-    others = sum(one.spare.get(fr, 0) for one in members) - own
+    others = of_cohorts + sum(one.spare.get(fr, 0) for one in members) - own
     return QuotaRow(
         flavor=fr.flavor,
         resource=fr.resource,

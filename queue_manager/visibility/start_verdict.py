@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from job_controller.model import Job
-from queue_manager.api.types import ClusterQueue, ResourceFlavor, ResourceGroup
+from queue_manager.api.types import ClusterQueue, Cohort, ResourceFlavor, ResourceGroup
 from queue_manager.jobs.workload_manifest import min_parallelism, pod_count
 from queue_manager.scheduling.amounts import Amounts, text
 from queue_manager.scheduling.flavor_matching import refusal
@@ -37,27 +37,36 @@ def never(
     others: Iterable[ClusterQueue],
     flavors: Mapping[str, ResourceFlavor],
     rules: ResourceRules = COUNT_ALL,
+    cohorts: Iterable[Cohort] = (),
 ) -> str:
     """Return in a few words why the Job can never start in this ClusterQueue, or "" if it may.
 
-    `others`: all ClusterQueues, to compute what can be borrowed. `flavors`: by name.
+    `others` and `cohorts`: all ClusterQueues and Cohorts, to compute what can be borrowed. `flavors`: by name.
     """
-    cohort = queue.spec.cohort_name
-    state = SchedulerState()
     try:
         asked = least(job, rules)
-        for one in (*(other for other in others if cohort and other.spec.cohort_name == cohort), queue):
-            state.set_queue(one)
-        node = state.queues[queue.metadata.name].node
+        state = _quotas(queue, others, cohorts)
     except ValueError:
         return ""  # a value is not a quantity, which validation reports
+    if state.cycle_above(queue.metadata.name):
+        return ""  # what it can borrow is known when the cycle is broken
+    node = state.queues[queue.metadata.name].node
     if PODS in _covered(queue):
         asked[PODS] = smallest_count(job)
     for group in queue.spec.resource_groups:
-        reason = _never_in(group, asked, job, node, flavors)
+        reason = _why_never_in(group, asked, job, node, flavors)
         if reason:
             return f"can never start: {reason}"
     return ""
+
+
+def _quotas(queue: ClusterQueue, others: Iterable[ClusterQueue], cohorts: Iterable[Cohort]) -> SchedulerState:
+    state = SchedulerState()
+    for cohort in cohorts if queue.spec.cohort_name else ():
+        state.set_cohort(cohort)
+    for one in (*(other for other in others if queue.spec.cohort_name and other.spec.cohort_name), queue):
+        state.set_queue(one)
+    return state
 
 
 def without_quota(job: Job, queue: ClusterQueue, rules: ResourceRules = COUNT_ALL) -> list[str]:
@@ -86,7 +95,7 @@ def smallest_count(job: Job) -> int:
     return all_of_them if minimum is None else min(minimum, all_of_them)
 
 
-def _never_in(
+def _why_never_in(
     group: ResourceGroup, asked: Amounts, job: Job, node: QuotaNode, flavors: Mapping[str, ResourceFlavor]
 ) -> str:
     wanted = [resource for resource in group.covered_resources if asked.get(resource)]

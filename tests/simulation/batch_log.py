@@ -115,16 +115,12 @@ class BatchLogReplay:
     def _admit(self, now: int) -> None:
         while heads := self._queues.heads(lambda name: True, at(now)):
             waiting = self._queues.waiting_heads()
-            for outcome in run_cycle(self._state, heads, at(now), waiting, self._backfilling):
+            for outcome in run_cycle(self._state, heads, at(now), self._backfilling, waiting):
                 if isinstance(outcome, Admit):
                     self._start(outcome, now)
                 else:
-                    self._queues.refused(
-                        outcome,
-                        promised=self._backfilling is not None,
-                        shortest_first=self._backfilling is not None
-                        and self._backfilling.is_shortest_first(outcome.info, at(now)),
-                    )
+                    behind = self._backfilling.order_behind(outcome.info, at(now)) if self._backfilling else None
+                    self._queues.refused(outcome, behind=behind)
 
     def _start(self, admitted: Admit, now: int) -> None:
         one = admitted.info

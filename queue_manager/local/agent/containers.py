@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from job_controller.json_tree import Json
+from job_controller.times import WaitStart, wait_start
 
 CRASH_BACKOFF = timedelta(seconds=10)
 CRASH_BACKOFF_CAP = timedelta(seconds=300)
@@ -66,6 +67,7 @@ class Container:
     previous: ContainerRun | None = None
     refusal: StartFailure | None = None
     backoff: timedelta | None = None  # wait after the next exit; None: restart at once
+    backoff_start: WaitStart | None = None  # of the wait after the last exit
 
     @property
     def name(self) -> str:
@@ -98,7 +100,7 @@ class Container:
         old = self.exit
         if old is not None and self.current is not None:
             healthy = old.finished_at - self.current.started_at >= CRASH_BACKOFF_RESET
-            self.backoff = CRASH_BACKOFF if healthy or self.backoff is None else grown(self.backoff)
+            self.backoff = CRASH_BACKOFF if healthy or self.backoff is None else increased(self.backoff)
             self.previous = self.current
         self.current, self.refusal = attempt, None
 
@@ -114,8 +116,25 @@ class Container:
 
     def refused(self, reason: str, message: str, now: datetime, *, retry: bool = True) -> None:
         """A start failed. The first retry comes after 10 s, later ones wait twice as long, up to 300 s."""
-        delay = CRASH_BACKOFF if self.refusal is None else grown(self.refusal.delay)
+        delay = CRASH_BACKOFF if self.refusal is None else increased(self.refusal.delay)
         self.refusal = StartFailure(reason, message, now + delay if retry else None, delay)
+
+    def observe(self, now: datetime) -> None:
+        """Cap both waits at their own length from now: the clock may have been set back since they started."""
+        if self.exit is not None:
+            self.backoff_start = wait_start(self.exit.finished_at, self.backoff_start, now)
+        refusal = self.refusal
+        if refusal is not None and refusal.retry_at is not None:
+            self.refusal = replace(refusal, retry_at=min(refusal.retry_at, now + refusal.delay))
+
+    @property
+    def backoff_until(self) -> datetime | None:
+        """When the wait after the last exit ends; None if there is none."""
+        if self.exit is None or self.backoff is None:
+            return None
+        start = self.backoff_start
+        known = start is not None and start.time == self.exit.finished_at
+        return (start.effective if start is not None and known else self.exit.finished_at) + self.backoff
 
 
 @dataclass(slots=True)
@@ -126,7 +145,7 @@ class ContainerPlan:
     wake: datetime | None = None
     finished: bool = False
 
-    def look_again(self, when: datetime | None) -> None:
+    def wake_by(self, when: datetime | None) -> None:
         if when is not None:
             self.wake = when if self.wake is None else min(self.wake, when)
 
@@ -137,7 +156,7 @@ def containers_of(spec: Json) -> list[Container]:
     return init + [Container(c) for c in spec["containers"]]
 
 
-def grown(delay: timedelta) -> timedelta:
+def increased(delay: timedelta) -> timedelta:
     return min(delay * 2, CRASH_BACKOFF_CAP)
 
 
@@ -159,10 +178,8 @@ def plan(containers: Sequence[Container], restart_policy: str, now: datetime) ->
 
 def waiting_since_crash(container: Container, restart_policy: str, now: datetime) -> datetime | None:
     """When a crashed container may start again; None if it may start now."""
-    if container.exit is None or not _restarts(container, restart_policy) or container.backoff is None:
-        return None
-    due = container.exit.finished_at + container.backoff
-    return due if due > now else None
+    due = container.backoff_until
+    return due if due is not None and due > now and _restarts(container, restart_policy) else None
 
 
 def failed_for_good(container: Container, restart_policy: str) -> bool:
@@ -210,9 +227,9 @@ def _keep_running(container: Container, restart_policy: str, now: datetime, resu
     if container.refusal is not None:
         due = container.refusal.retry_at
         if due is None or due > now:
-            result.look_again(due)
+            result.wake_by(due)
             return
     elif (later := waiting_since_crash(container, restart_policy, now)) is not None:
-        result.look_again(later)
+        result.wake_by(later)
         return
     result.start.append(container)

@@ -159,8 +159,8 @@ def _state(container: Container, view: PodFacts) -> Json:
         return {"terminated": _terminated(container.current, view, container.name)}
     if container.refusal is not None:
         return _waiting(container.refusal.reason, container.refusal.message)
-    if (due := waiting_since_crash(container, view.restart_policy, view.now)) is not None:
-        return _waiting(CRASH_LOOP, _back_off(container, view.pod["metadata"], due))
+    if waiting_since_crash(container, view.restart_policy, view.now) is not None:
+        return _waiting(CRASH_LOOP, _back_off(container, view.pod["metadata"]))
     if container.current is not None:
         return {"terminated": _terminated(container.current, view, container.name)}
     pending_init = any(c.init for c in view.containers)
@@ -171,8 +171,8 @@ def _waiting(reason: str, message: str = "") -> Json:
     return {"waiting": {"reason": reason, "message": message} if message else {"reason": reason}}
 
 
-def _back_off(container: Container, metadata: Json, due: datetime) -> str:
-    delay = due - container.exit.finished_at if container.exit else timedelta()
+def _back_off(container: Container, metadata: Json) -> str:
+    delay = container.backoff or timedelta()
     pod = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
     return f"back-off {go_duration(delay)} restarting failed container={container.name} pod={pod}"
 

@@ -1,8 +1,9 @@
 """Evict pods from nodes with NoExecute taints, immediately or when the pod's toleration ends.
 
 The time counts from when both the taint and the pod are on the node. A taint starts at its timeAdded or, without one,
-when this process first saw it; such taints are the only state in memory, and start anew when the process restarts. Pods
-that have ended or are being deleted are ignored.
+when this process first saw it; such taints start anew when the process restarts. A start that lies in the future,
+because the clock was set back, counts from when that is first observed (`job_controller.times.wait_start`). Pods that
+have ended or are being deleted are ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from job_controller.json_tree import Json
-from job_controller.times import later
+from job_controller.times import WaitStart, later, wait_start
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
@@ -28,21 +29,21 @@ REASON = "DeletionByTaintManager"
 MESSAGE = "Taint manager: deleting due to NoExecute taint"
 EVENT = "TaintManagerEviction"
 EVICTIONS_IN_FLIGHT = 8
-FOR_EVER = 100 * 365 * 86_400  # seconds; longer tolerations would exceed the range of datetime
+MAX_TOLERATION_SECONDS = 100 * 365 * 86_400  # seconds; longer tolerations would exceed the range of datetime
 
 
 class Tainted(NamedTuple):
-    """A NoExecute taint and the time since which it has been on the node."""
+    """A NoExecute taint and since when it has been on the node."""
 
     taint: Json
-    since: datetime
+    start: WaitStart
 
 
 def no_execute(taints: Iterable[Json], before: Sequence[Tainted], now: datetime) -> list[Tainted]:
-    """Return the NoExecute taints of a node. Taints that are in `before` keep their start time."""
-    known = {_identity(tainted.taint): tainted.since for tainted in before}
+    """Return the NoExecute taints of a node. Taints that are in `before` keep their start."""
+    known = {_identity(tainted.taint): tainted.start for tainted in before}
     found = [taint for taint in taints if taint.get("effect") == NO_EXECUTE]
-    return [Tainted(taint, _added(taint) or known.get(_identity(taint), now)) for taint in found]
+    return [Tainted(taint, _start(taint, known.get(_identity(taint)), now)) for taint in found]
 
 
 def evicted_at(tolerations: Sequence[Json], taints: Iterable[Tainted], bound: datetime) -> datetime | None:
@@ -50,8 +51,8 @@ def evicted_at(tolerations: Sequence[Json], taints: Iterable[Tainted], bound: da
     ends = []
     for tainted in taints:
         seconds = tolerated_for(tolerations, tainted.taint)
-        if seconds is not None and seconds < FOR_EVER:
-            ends.append(later(max(tainted.since, bound), seconds))
+        if seconds is not None and seconds < MAX_TOLERATION_SECONDS:
+            ends.append(later(max(tainted.start.effective, bound), seconds))
     return min(ends, default=None)
 
 
@@ -59,9 +60,11 @@ def _identity(taint: Json) -> tuple[str, str]:
     return taint.get("key", ""), taint.get("value") or ""
 
 
-def _added(taint: Json) -> datetime | None:
+def _start(taint: Json, before: WaitStart | None, now: datetime) -> WaitStart:
     text = taint.get("timeAdded")
-    return datetime.fromisoformat(text) if text else None
+    if text:
+        return wait_start(datetime.fromisoformat(text), before, now)
+    return wait_start(before.time if before is not None else now, before, now)
 
 
 class TaintEviction:
@@ -73,6 +76,7 @@ class TaintEviction:
         self._queue: WorkQueue[str] = WorkQueue("taint_eviction")
         self._tainted: dict[str, list[Tainted]] = {}  # by node; only nodes that have such taints
         self._announced: set[str] = set()  # uids of pods with a pending eviction
+        self._bound: dict[str, WaitStart] = {}  # by uid of a pod on a tainted node: since when it is on the node
         self._pods = runtime.cache(PODS, PodObject, field_selector=UNFINISHED)
         runtime.cache(NODES, NodeObject).subscribe(self._node_changed)
         self._pods.subscribe(self._pod_changed)
@@ -97,6 +101,7 @@ class TaintEviction:
         if new is None:
             if old is not None:
                 self._announced.discard(old.metadata.uid)
+                self._bound.pop(old.metadata.uid, None)
         elif self._tainted and _spec(new).get("nodeName") in self._tainted:
             self._queue.add(new.metadata.uid)
 
@@ -107,8 +112,7 @@ class TaintEviction:
             return
         now = self._runtime.clock.now()
         spec = _spec(pod)
-        taints = self._tainted.get(spec.get("nodeName") or "", ())
-        due = evicted_at(spec.get("tolerations") or (), taints, _bound_at(pod, now))
+        due = evicted_at(spec.get("tolerations") or (), self._taints(spec, now), self._bound_at(pod, now))
         if due is None:
             if uid in self._announced:
                 self._announced.discard(uid)
@@ -119,6 +123,20 @@ class TaintEviction:
         else:
             self._events.event(pod, "Normal", EVENT, f"Marking for deletion Pod {pod.metadata.key}")
             await disrupt(self._runtime, pod, REASON, MESSAGE)
+
+    def _taints(self, spec: Mapping[str, Json], now: datetime) -> Sequence[Tainted]:
+        """The NoExecute taints of the pod's node, of which none starts in the future."""
+        node = spec.get("nodeName") or ""
+        known = self._tainted.get(node)
+        if known is None:
+            return ()
+        taints = self._tainted[node] = no_execute([tainted.taint for tainted in known], known, now)
+        return taints
+
+    def _bound_at(self, pod: PodObject, now: datetime) -> datetime:
+        uid = pod.metadata.uid
+        start = self._bound[uid] = wait_start(_bound_at(pod, now), self._bound.get(uid), now)
+        return start.effective
 
 
 def _spec(pod: PodObject) -> Mapping[str, Json]:

@@ -26,11 +26,11 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 from aiohttp.web_protocol import RequestHandler
 
+from queue_manager.engine.connections import BACKLOG, Connections
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.connections import Connections
 from queue_manager.local.server.exchange import ServerRequest, Stream, refuse
 
 log = logging.getLogger(__name__)
@@ -41,14 +41,13 @@ SHUTDOWN_SECONDS = 2.0
 USER = "admin"
 _HEADERS = ("Accept", "Content-Type", "User-Agent")  # the headers that the API reads
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
-BACKLOG = 512
 
 
 def _brief(record: logging.LogRecord) -> bool:
     """Log a malformed HTTP request as one line without a traceback: the fault lies with the client."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError):
-        record.msg, record.args, record.exc_info = "a request was no HTTP: %.200s", (error.message,), None
+        record.msg, record.args, record.exc_info = "a request was not HTTP: %.200s", (error.message,), None
         record.levelno, record.levelname = logging.WARNING, "WARNING"
     return True
 
@@ -84,7 +83,7 @@ async def serve(
         raise ValueError(f"{host} is not a loopback address: the embedded API server is for this machine only")
     if not token:
         raise ValueError("the embedded API server needs a bearer token")
-    door = _Door(server, token)
+    door = _RequestHandler(server, token)
     web_server = web.Server(
         door.handle,
         request_factory=_make_request,
@@ -97,7 +96,6 @@ async def serve(
     )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    listener.setblocking(False)
     taken = listener.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     door.hosts = frozenset(f"{name}:{taken}" for name in (shown, "localhost", "127.0.0.1", "[::1]"))
@@ -116,7 +114,7 @@ def _make_request(
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)  # type: ignore[arg-type]
 
 
-class _Door:
+class _RequestHandler:
     """Authenticates requests, and converts between aiohttp's requests and responses and those of exchange.py."""
 
     connections: Connections
@@ -130,12 +128,12 @@ class _Door:
         """Answer one request on a connection."""
         refusal = self._refusal(raw.headers)
         if refusal is not None:
-            return _Whole(refuse(refusal))
+            return _BufferedResponse(refuse(refusal))
         self.connections.trust(raw.protocol)
         try:
             body = await self._body(raw)
         except errors.StatusError as error:
-            return _Whole(refuse(error))
+            return _BufferedResponse(refuse(error))
         path, _, query = raw.raw_path.partition("?")
         headers = {name.lower(): raw.headers[name] for name in _HEADERS if name in raw.headers}
         asked = dict(parse_qsl(query, keep_blank_values=True)) if query else {}
@@ -143,7 +141,7 @@ class _Door:
         answer = await self._server.handle(request)
         if isinstance(answer, Stream):
             return await self._stream(raw, answer)
-        return _Whole(answer)
+        return _BufferedResponse(answer)
 
     def _refusal(self, headers: Mapping[str, str]) -> errors.StatusError | None:
         if headers.get("Host", "").lower() not in self.hosts:
@@ -183,7 +181,7 @@ class _Door:
             async with asyncio.timeout(STALLED_SECONDS):
                 await response.write_eof()
         except TimeoutError:
-            log.warning("%s: a reader took nothing for %.0f s and was cut off", raw.path_qs, STALLED_SECONDS)
+            log.warning("%s: a client read nothing for %.0f s and was disconnected", raw.path_qs, STALLED_SECONDS)
             if raw.transport is not None:
                 raw.transport.abort()
         except ConnectionError:
@@ -197,7 +195,7 @@ def _bytes(header: str) -> bytes:
     return header.encode("utf-8", "surrogateescape")
 
 
-class _Whole(web.StreamResponse):
+class _BufferedResponse(web.StreamResponse):
     """A response that is sent in a single write, at a third of the cost of `web.Response`."""
 
     def __init__(self, answer: Response) -> None:
@@ -216,7 +214,7 @@ class _Whole(web.StreamResponse):
         ).encode("latin-1", "replace")
         transport = request.transport
         if transport is None or transport.is_closing():
-            raise ConnectionResetError("the client went away")
+            raise ConnectionResetError("the client has disconnected")
         transport.write(head + (b"" if request.method == "HEAD" else answer.body))
         await request.writer.drain()
         return None

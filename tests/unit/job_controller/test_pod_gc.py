@@ -15,12 +15,12 @@ import pytest
 
 from job_controller.model import Pod
 from job_controller.pod_gc import GcNode, Removal, failed_patch, missing_nodes, out_of_quarantine, removals
-from job_controller.stale_disruption import clearing_patch, stale_at
+from job_controller.stale_disruption import announced_at, clearing_patch
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH
 from queue_manager.hosting.job_cluster import attach_job_controller
-from queue_manager.hosting.pod_keeping import attach_pod_keeping
+from queue_manager.hosting.pod_controllers import attach_pod_controllers
 from queue_manager.local.server.in_process import LocalTransport
 from tests.unit.job_controller.build import at, pod, wire
 from tests.unit.job_controller.test_on_the_api_server import Cluster, Tree, types, virtually
@@ -59,6 +59,12 @@ def test_node_that_comes_back_starts_its_quarantine_anew() -> None:
     pods = [pod("a", node="lost")]
     back = missing_nodes({"lost": at(0)}, pods, ["lost"], at(20))
     assert missing_nodes(back, pods, [], at(30)) == {"lost": at(30)}
+
+
+def test_quarantine_takes_no_longer_when_the_clock_is_set_back() -> None:
+    pods, day = [pod("a", node="lost")], 86_400
+    back = missing_nodes({"lost": at(day)}, pods, [], at(10))
+    assert out_of_quarantine(missing_nodes(back, pods, [], at(50)), at(50)) == ["lost"]
 
 
 def test_pods_of_a_node_that_is_gone_are_orphans() -> None:
@@ -141,8 +147,8 @@ def disrupted(reason: str = "EvictionByEvictionAPI", phase: str = "Running", **m
     return msgspec.convert({**msgspec.to_builtins(found), "status": status}, Pod)
 
 
-def test_disruption_target_is_stale_after_two_minutes() -> None:
-    assert stale_at(disrupted()) == at(120)
+def test_disruption_counts_from_its_announcement() -> None:
+    assert announced_at(disrupted()) == at(0)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +163,7 @@ def test_disruption_target_is_stale_after_two_minutes() -> None:
     ids=["by the kubelet", "ended", "being deleted", "not announced", "taken back"],
 )
 def test_disruption_in_progress_is_never_stale(kept: Pod) -> None:
-    assert stale_at(kept) is None
+    assert announced_at(kept) is None
 
 
 def test_clearing_empties_reason_and_message() -> None:
@@ -180,7 +186,7 @@ def test_clearing_empties_reason_and_message() -> None:
 async def keeping(cluster: Cluster, **options: Any) -> Any:
     runtime = Runtime(LocalTransport(cluster.server, "system:sluice"), cluster.clock, Random(3))
     attach_job_controller(runtime)
-    attach_pod_keeping(runtime, **options)
+    attach_pod_controllers(runtime, **options)
     async with runtime:
         yield runtime
 
@@ -323,3 +329,21 @@ async def test_renewed_disruption_target_is_stale_two_minutes_later() -> None:
         began = cluster.clock.now()
         await cluster.until(cleared)
         assert timedelta(seconds=119) <= cluster.clock.now() - began <= timedelta(seconds=121)
+
+
+@virtually
+async def test_stale_disruption_target_is_cleared_after_two_minutes_when_the_clock_was_set_back() -> None:
+    """The announcement was written a day ahead of the clock."""
+    cluster = Cluster()
+    async with keeping(cluster):
+        await cluster.user.create(NODES, "", {"metadata": {"name": "n"}})
+        await cluster.submit()
+        name = (await bound_to(cluster, "n"))["metadata"]["name"]
+        told = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "m"}
+        ahead = wire(cluster.clock.now().replace(microsecond=0) + timedelta(days=1))
+        await report(cluster, name, {"conditions": [{**told, "lastTransitionTime": ahead}]})
+
+        async def cleared() -> bool:
+            return bool(disruption(await cluster.user.get(PODS, "default", name))["status"] == "False")
+
+        await cluster.until(cleared, seconds=121)

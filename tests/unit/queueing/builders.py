@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
+from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from queue_manager.scheduling.workload_info import Info, info
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -63,6 +63,18 @@ def condition(type: str, status: str, reason: str = "R", message: str = "m", sec
     }
 
 
+def resource_group(quotas):
+    """`quotas`: {flavor: {resource: nominal or full quota}}."""
+    flavors = [
+        {
+            "name": flavor,
+            "resources": [{"name": r, **(q if isinstance(q, dict) else {"nominalQuota": q})} for r, q in own.items()],
+        }
+        for flavor, own in quotas.items()
+    ]
+    return {"coveredResources": list(next(iter(quotas.values()))), "flavors": flavors}
+
+
 def cluster_queue(name="cq", *, quotas=None, groups=None, strategy="BestEffortFIFO", **spec) -> ClusterQueue:
     """`quotas`: {flavor: {resource: nominal or full quota}}, all resources in one group."""
     if groups is None:
@@ -70,28 +82,20 @@ def cluster_queue(name="cq", *, quotas=None, groups=None, strategy="BestEffortFI
     tree = {
         "metadata": {"name": name, "uid": f"uid-{name}", "generation": 1},
         "spec": {
-            "resourceGroups": [
-                {
-                    "coveredResources": list(next(iter(group.values()))),
-                    "flavors": [
-                        {
-                            "name": flavor,
-                            "resources": [
-                                {"name": r, **(q if isinstance(q, dict) else {"nominalQuota": q})}
-                                for r, q in resources.items()
-                            ],
-                        }
-                        for flavor, resources in group.items()
-                    ],
-                }
-                for group in groups
-            ],
+            "resourceGroups": [resource_group(group) for group in groups],
             "namespaceSelector": {},
             "queueingStrategy": strategy,
             **spec,
         },
     }
     return msgspec.convert(tree, ClusterQueue)
+
+
+def cohort(name, parent="", quotas=None, **spec) -> Cohort:
+    """`quotas`: {flavor: {resource: nominal or full quota}}, all resources in one group."""
+    groups = [resource_group(quotas)] if quotas else []
+    tree = {"metadata": {"name": name}, "spec": {"parentName": parent, "resourceGroups": groups, **spec}}
+    return msgspec.convert(tree, Cohort)
 
 
 def local_queue(name="lq", cluster_queue="cq", namespace="ns", **spec) -> LocalQueue:

@@ -1,15 +1,19 @@
 """The line of one ClusterQueue."""
 
 import random
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_manager.queueing.pending import PendingReason, PendingWorkloads
+from queue_manager.scheduling.backfill import HeadOrder
 from queue_manager.scheduling.cycle import Retry
+from queue_manager.scheduling.usage_decay import WeightedUsage
 from tests.unit.queueing.builders import T0, at, condition, pending
 
+WAITS = "WaitingForPreemptedWorkloads"
 WHY = PendingReason("WaitingForQuota", "full")
 
 
@@ -176,9 +180,70 @@ def test_a_raised_priority_moves_a_workload_forward():
     assert drain(queue) == ["b", "a"]
 
 
+def test_a_preemptor_waits_alone_and_is_first_of_its_priority_after_a_change():
+    """An equal Workload has no claim to the quota that is kept for it; one that waits longer comes after it."""
+    queue = line("BestEffortFIFO", pending("big", requests={"cpu": "9"}), pending("p", created=1))
+    queue.put(pending("equal", created=2), T0)
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head().key.name == "p"
+    queue.refused(queue.head().key, Retry.PREEMPTION, WHY)
+    assert queue.head().key.name == "equal"
+    assert (queue.active, queue.inadmissible) == (2, 1)
+    assert not queue.is_inadmissible(pending("p").key)
+    assert queue.bypassed(pending("equal").key) is None
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head() is None
+    queue.put(pending("p", created=1, conditions=[condition("QuotaReserved", "False", WAITS)]), T0)
+    assert queue.head() is None
+    assert queue.requeue_inadmissible(T0)
+    assert drain(queue) == ["p", "big", "equal"]
+
+
+def test_a_higher_priority_comes_before_a_preemptor_that_returns():
+    queue = line("BestEffortFIFO", pending("p"))
+    queue.refused(queue.head().key, Retry.PREEMPTION, WHY)
+    queue.put(pending("high", priority=1, created=5), T0)
+    queue.requeue_inadmissible(T0)
+    assert drain(queue) == ["high", "p"]
+
+
+def test_after_a_restart_a_preemptor_is_first_of_its_priority():
+    waits = pending("p", created=5, conditions=[condition("QuotaReserved", "False", WAITS)])
+    queue = line("BestEffortFIFO", pending("older"), waits)
+    assert queue.head().key.name == "p"
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.bypassed(waits.key) == WHY
+
+
+def test_a_preemptor_blocks_a_strict_queue_until_something_changes():
+    queue = line("StrictFIFO", pending("p"), pending("next", created=1))
+    queue.refused(queue.head().key, Retry.PREEMPTION, WHY)
+    assert queue.head() is None
+    assert queue.requeue_inadmissible(T0)
+    assert queue.head().key.name == "p"
+
+
+def test_an_earlier_equal_workload_is_tried_if_it_may_preempt_newer_ones():
+    queue = line("BestEffortFIFO", pending("later", created=9))
+    queue.preempts_newer = True
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    queue.put(pending("last", created=10), T0)
+    assert queue.head() is None
+    queue.put(pending("earlier", created=3), T0)
+    assert queue.head().key.name == "earlier"
+
+
+def test_a_switch_to_strict_order_ends_the_precedence_of_a_preemptor():
+    queue = line("BestEffortFIFO", pending("p", created=1))
+    queue.refused(queue.head().key, Retry.PREEMPTION, WHY)
+    queue.put(pending("older"), T0)
+    queue.set_strategy("StrictFIFO", T0)
+    assert drain(queue) == ["older", "p"]
+
+
 operations = st.lists(
     st.tuples(
-        st.sampled_from(["put", "put", "put", "remove", "refuse", "namespace", "wake", "admit"]),
+        st.sampled_from(["put", "put", "put", "remove", "refuse", "preempt", "namespace", "wake", "admit"]),
         st.integers(0, 11),  # Workload
         st.integers(0, 2),  # priority
         st.integers(1, 3),  # cpu
@@ -194,14 +259,17 @@ def test_the_head_is_always_the_first_workload_that_was_not_refused_since_the_la
     """A model that looks at everything, against the heaps that do not."""
     queue = PendingWorkloads(strategy)
     model: dict = {}
-    parked: set = set()
+    parked: dict = {}  # shape -> the Workload that was refused for it
     refused: set = set()
+    preempting: dict = {}  # True: to be tried
     blocked = None
 
     def first():
         strict = strategy == "StrictFIFO"
         able = [i for k, i in model.items() if k not in refused and (strict or i.shape not in parked)]
-        best = min(able, key=lambda i: i.rank, default=None)
+        able = [i for i in able if i.key not in preempting]
+        able += [i for k, i in model.items() if preempting.get(k)]
+        best = min(able, key=lambda i: (-i.priority, i.key not in preempting, i.rank), default=None)
         return None if best is not None and best.key == blocked else best
 
     for op, n, priority, cpu, created in steps:
@@ -212,9 +280,10 @@ def test_the_head_is_always_the_first_workload_that_was_not_refused_since_the_la
             same = old is not None and (old.rank, old.shape) == (info.rank, info.shape)
             if not same:
                 refused.discard(info.key)
+                preempting.pop(info.key, None)
                 blocked = None if blocked == info.key else blocked
-                if old is not None and all(i.shape != old.shape for i in model.values() if i is not old):
-                    parked.discard(old.shape)
+                if old is not None and parked.get(old.shape) == old.key:
+                    del parked[old.shape]
             queue.put(info, T0)
             model[info.key] = info
         elif op == "remove" or (op == "admit" and head is not None):
@@ -222,24 +291,31 @@ def test_the_head_is_always_the_first_workload_that_was_not_refused_since_the_la
             old = model.pop(key, None)
             queue.remove(key)
             refused.discard(key)
+            preempting.pop(key, None)
             blocked = None if blocked == key else blocked
-            members = [i for i in model.values() if old and i.shape == old.shape and i.key not in refused]
-            if old is not None and not members:
-                parked.discard(old.shape)
+            if old is not None and parked.get(old.shape) == key:
+                del parked[old.shape]
         elif op == "refuse" and head is not None:
             queue.refused(head.key, Retry.CHANGE, WHY)
             if strategy == "StrictFIFO":
                 blocked = head.key
             else:
-                parked.add(head.shape)
+                preempting.pop(head.key, None)
+                parked[head.shape] = head.key
+        elif op == "preempt" and head is not None:
+            queue.refused(head.key, Retry.PREEMPTION, WHY)
+            if strategy == "StrictFIFO":
+                blocked = head.key
+            else:
+                preempting[head.key] = False
         elif op == "namespace" and head is not None:
             queue.refused(head.key, Retry.NAMESPACE, WHY)
             refused.add(head.key)
-            if all(i.shape != head.shape or i.key in refused for i in model.values()):
-                parked.discard(head.shape)
+            preempting.pop(head.key, None)
         elif op == "wake":
             queue.requeue_inadmissible(T0)
-            parked, refused, blocked = set(), set(), None
+            parked, refused, blocked = {}, set(), None
+            preempting = dict.fromkeys(preempting, True)
         expected, got = first(), queue.head()
         assert (got and got.key) == (expected and expected.key)
         assert len(queue) == len(model)
@@ -255,6 +331,70 @@ def test_many_workloads_drain_in_order():
     for info in infos:
         queue.put(info, T0)
     assert drain(queue) == [i.key.name for i in sorted(infos, key=lambda i: i.rank)]
+
+
+# --- past usage of LocalQueues ---
+
+
+def by_usage(strategy="BestEffortFIFO", **usages):
+    """A queue in which these LocalQueues have used so much; the numbers may be changed."""
+    queue = PendingWorkloads(strategy)
+    queue.set_usage(lambda local: WeightedUsage(False, Fraction(usages[local.name])))
+    return queue, usages
+
+
+def test_the_local_queue_with_the_lowest_usage_comes_before_priority():
+    queue, _ = by_usage(a=5, b=3)
+    for info in (pending("high", queue="a", priority=9), pending("b2", queue="b", created=2), pending("b1", queue="b")):
+        queue.put(info, T0)
+    assert [info.key.name for info in queue.in_order()] == ["b1", "b2", "high"]
+    assert drain(queue) == ["b1", "b2", "high"]
+
+
+def test_usage_decides_anew_for_each_head():
+    queue, usages = by_usage(a=0, b=0)
+    for i in range(3):
+        for local in "ab":
+            queue.put(pending(f"{local}{i}", queue=local, created=i), T0)
+    names = []
+    while (head := queue.head()) is not None:
+        names.append(head.key.name)
+        queue.remove(head.key)
+        usages[head.queue.name] += 2 if head.queue.name == "a" else 1
+    assert names == ["a0", "b0", "b1", "a1", "b2", "a2"]
+
+
+def test_equal_workloads_of_several_local_queues_are_parked_one_by_one():
+    queue, _ = by_usage(a=1, b=2)
+    for local in "ab":
+        queue.put(pending(local, queue=local), T0)
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head().key.name == "b"
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head() is None
+    assert queue.requeue_inadmissible(T0)
+    assert drain(queue) == ["a", "b"]
+
+
+def test_a_blocked_strict_queue_goes_on_when_usage_puts_another_first():
+    queue, usages = by_usage("StrictFIFO", a=1, b=2)
+    for local in "ab":
+        queue.put(pending(local, queue=local), T0)
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head() is None
+    usages["a"] = 3
+    assert queue.head().key.name == "b"
+
+
+def test_switching_the_order_by_usage_keeps_all_and_tries_them_again():
+    queue = line("BestEffortFIFO", pending("b", queue="b"), pending("a", queue="a", created=1))
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head() is None  # both have one shape
+    queue.set_usage(lambda local: WeightedUsage(False, Fraction(local.name == "b")))
+    assert (len(queue), queue.inadmissible) == (2, 0)
+    assert queue.head().key.name == "a"
+    queue.set_usage(None)
+    assert drain(queue) == ["b", "a"]
 
 
 def test_behind_an_aged_head_the_shortest_declared_run_is_tried_first():
@@ -276,20 +416,23 @@ def test_behind_an_aged_head_the_shortest_declared_run_is_tried_first():
         names = []
         while (head := queue.head()) is not None:
             names.append(head.key.name)
-            queue.refused(head.key, Retry.CHANGE, WHY, promised=True)
+            queue.refused(head.key, Retry.CHANGE, WHY, behind=HeadOrder.RANK)
         return names
 
-    for shortest_first, order in ((True, ["short", "long", "none", "low"]), (False, ["long", "short", "none", "low"])):
+    for order, names in (
+        (HeadOrder.SHORTEST, ["short", "long", "none", "low"]),
+        (HeadOrder.RANK, ["long", "short", "none", "low"]),
+    ):
         queue = crowd()
-        queue.refused(queue.head().key, Retry.CHANGE, WHY, promised=True, shortest_first=shortest_first)
+        queue.refused(queue.head().key, Retry.CHANGE, WHY, behind=order)
         assert queue.waiting_head.key.name == "head"
-        assert behind(queue) == order
+        assert behind(queue) == names
 
 
 def test_those_that_a_promised_head_kept_waiting_are_tried_when_it_leaves():
     queue = line("BestEffortFIFO", pending("head", requests={"cpu": "9"}), pending("small", created=1))
     for _ in range(2):
-        queue.refused(queue.head().key, Retry.CHANGE, WHY, promised=True)
+        queue.refused(queue.head().key, Retry.CHANGE, WHY, behind=HeadOrder.RANK)
     assert queue.head() is None
     queue.remove(pending("head").key)
     assert queue.head().key.name == "small"

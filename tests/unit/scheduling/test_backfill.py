@@ -4,7 +4,6 @@ import pytest
 
 from queue_manager.scheduling.backfill import NEVER, Backfilling, BackfillRules, promise
 from queue_manager.scheduling.cycle import Admit, Refuse, run_cycle
-from queue_manager.scheduling.flavor_assignment import assign
 from queue_manager.scheduling.quota_state import Holding, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from tests.unit.queueing.builders import T0, at, cluster_queue, flavor, pending
@@ -36,7 +35,7 @@ def waiting(name, cpu, *, lasts=None, created=0.0, priority=0):
 
 
 def promised(s, head, now=T0, queue="cq"):
-    return promise(s, s.queues[queue], head, now, lambda q, one: assign(one, q.queue.spec, q.node, s.flavors)).starts_by
+    return promise(s, s.queues[queue], head, now).starts_by
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,7 @@ def test_who_may_pass_a_head_that_waits(candidate, passes):
     run(s, "r", 8, ends=100)
     head = waiting("head", 9)
     one = waiting("small", **{"created": 30, **candidate})
-    (outcome,) = run_cycle(s, [("cq", one)], at(60), {"cq": head}, Backfilling(RULES))
+    (outcome,) = run_cycle(s, [("cq", one)], at(60), Backfilling(RULES), {"cq": head})
     assert isinstance(outcome, Admit) == passes
     if not passes:
         assert isinstance(outcome, Refuse)
@@ -94,7 +93,7 @@ def test_a_young_head_is_passed_by_all():
     s = state()
     run(s, "r", 8, ends=100)
     (outcome,) = run_cycle(
-        s, [("cq", waiting("small", 2, created=30))], at(59), {"cq": waiting("head", 9)}, Backfilling(RULES)
+        s, [("cq", waiting("small", 2, created=30))], at(59), Backfilling(RULES), {"cq": waiting("head", 9)}
     )
     assert isinstance(outcome, Admit)
 
@@ -111,7 +110,7 @@ def test_another_cluster_queue_uses_its_nominal_quota_in_any_case(nominal, passe
     )
     run(s, "r", 8, ends=100, queue="a")
     one = waiting("small", 2, created=30)
-    (outcome,) = run_cycle(s, [("b", one)], at(60), {"a": waiting("head", 10)}, Backfilling(RULES))
+    (outcome,) = run_cycle(s, [("b", one)], at(60), Backfilling(RULES), {"a": waiting("head", 10)})
     assert isinstance(outcome, Admit) == passes
 
 
@@ -120,8 +119,8 @@ def test_the_next_one_may_not_use_what_one_before_it_left():
     s = state()
     run(s, "r", 6, ends=100)
     head, rules = waiting("head", 8), Backfilling(RULES)
-    (first,) = run_cycle(s, [("cq", waiting("first", 2, created=30))], at(60), {"cq": head}, rules)
+    (first,) = run_cycle(s, [("cq", waiting("first", 2, created=30))], at(60), rules, {"cq": head})
     assert isinstance(first, Admit)
     run(s, "first", 2)
-    (second,) = run_cycle(s, [("cq", waiting("second", 2, created=31))], at(60), {"cq": head}, rules)
+    (second,) = run_cycle(s, [("cq", waiting("second", 2, created=31))], at(60), rules, {"cq": head})
     assert isinstance(second, Refuse)

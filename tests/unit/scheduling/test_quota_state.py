@@ -7,7 +7,7 @@ from queue_manager.api.types import AdmissionCheck, ClusterQueue
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import info
-from tests.unit.queueing.builders import cluster_queue, condition, flavor, pending, workload
+from tests.unit.queueing.builders import cluster_queue, cohort, condition, flavor, pending, workload
 
 CPU = FlavorResource("default", "cpu")
 
@@ -82,6 +82,56 @@ def test_relatives_share_a_cohort():
     s.drop_queue("b")
     assert s.relatives("a") == ["a"]
     assert list(s.queues) == ["a", "c"]
+
+
+def test_relatives_are_all_queues_of_a_tree_of_cohorts():
+    s = state(cluster_queue("a", cohortName="x"), cluster_queue("b", cohortName="y"), cluster_queue("c"))
+    s.set_cohort(cohort("x", parent="all"))
+    s.set_cohort(cohort("y", parent="all"))
+    s.set_cohort(cohort("alone"))
+    assert s.relatives("a") == s.relatives("b") == s.relatives_of_cohort("all") == s.relatives_of_cohort("x")
+    assert (s.relatives("a"), s.relatives("c")) == (["a", "b"], ["c"])
+    assert (s.relatives_of_cohort("alone"), s.relatives_of_cohort("unknown")) == ([], [])
+    s.drop_cohort("y")
+    assert (s.relatives("a"), s.relatives("b")) == (["a"], ["b"])
+
+
+def test_the_quota_of_a_cohort_counts_while_it_exists_and_what_is_held_stays_counted():
+    s = state(cluster_queue("a", cohortName="x", quotas={"default": {"cpu": "1"}}))
+    s.set_cohort(cohort("x", parent="all", quotas={"default": {"cpu": "2"}}))
+    s.set_cohort(cohort("all", quotas={"default": {"cpu": "4"}}))
+    node = s.queues["a"].node
+    hold(s, "w", 1500, queue="a")
+    assert (node.available(CPU), s.forest.cohorts["all"].usage[CPU]) == (5500, 1500)
+    s.drop_cohort("all")
+    assert (s.queues["a"].node.available(CPU), node.potential(CPU)) == (1500, 3000)
+    s.drop_cohort("x")
+    assert (node.available(CPU), node.borrow_level(CPU, 1)) == (-500, 1)
+
+
+@pytest.mark.parametrize(
+    ("above", "why"),
+    [
+        ({"x": "y", "y": ""}, None),
+        ({"x": "y", "y": "x"}, 'Cohort "x" has a cycle in hierarchy: x -> y -> x'),
+        ({"x": "y", "y": "z", "z": "y"}, 'Cohort "x" has a cycle in hierarchy: y -> z -> y'),
+        ({"x": "x"}, 'Cohort "x" has a cycle in hierarchy: x -> x'),
+    ],
+)
+def test_a_queue_below_a_cycle_of_cohorts_admits_nothing_and_names_the_cycle(above, why):
+    s = state(cluster_queue(cohortName="x"))
+    for name, parent in above.items():
+        s.set_cohort(cohort(name, parent))
+    assert s.inactive("cq") == (why and ("CohortCycleDetected", f"Can't admit new workloads: {why}."))
+
+
+def test_the_message_about_a_huge_cycle_fits_into_a_condition():
+    s = state(cluster_queue(cohortName=f"{0:0253}"))
+    for i in range(300):
+        s.set_cohort(cohort(f"{i:0253}", parent=f"{(i + 1) % 300:0253}"))
+    message = s.inactive("cq")[1]
+    assert len(message) <= 32768
+    assert message.endswith(f" -> ... -> {299:0253} -> {0:0253}.")
 
 
 def hold(s, name, milli, queue="cq", admitted=True):

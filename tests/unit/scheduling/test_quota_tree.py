@@ -1,9 +1,12 @@
 """Quota arithmetic: what is available, and what lies where."""
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, compute_subtrees, link
+from job_controller.quantities import INT64_MAX
+from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, link, set_quotas, unlink
 
 FR = FlavorResource("default", "cpu")
 
@@ -13,20 +16,17 @@ def cohort(*quotas: Quota) -> list[QuotaNode]:
     nodes = [QuotaNode(f"cq{i}", {FR: quota}) for i, quota in enumerate(quotas)]
     for node in nodes:
         link(node, root)
-    compute_subtrees([root])
     return nodes
 
 
 def test_alone_a_queue_has_its_nominal_quota():
     node = QuotaNode("cq", {FR: Quota(5)})
-    compute_subtrees([node])
     node.add(FR, 3)
     assert (node.available(FR), node.potential(FR)) == (2, 5)
 
 
 def test_lowered_quota_makes_the_available_amount_negative():
     node = QuotaNode("cq", {FR: Quota(2)})
-    compute_subtrees([node])
     node.add(FR, 3)
     assert node.available(FR) == -1
 
@@ -64,7 +64,7 @@ quotas = st.builds(Quota, st.integers(0, 20), st.none() | st.integers(0, 20), st
     st.lists(quotas, min_size=1, max_size=4), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 15)), max_size=20)
 )
 def test_what_fits_never_exceeds_any_limit_and_giving_it_back_leaves_nothing(limits, requests):
-    """S1 and S2 on the tree: admitted usage stays within quota, and removal is exact."""
+    """Admitted usage stays within quota, and removal is exact."""
     nodes = cohort(*limits)
     root = nodes[0].root
     given_out = []
@@ -120,10 +120,74 @@ def test_a_borrowing_limit_counts_what_is_borrowed_already_and_not_what_is_kept(
     assert a.available(FR) == 1
 
 
-def test_the_height_is_that_of_the_highest_branch():
+def chain(*names: str, **quotas: Quota) -> list[QuotaNode]:
+    """Nodes from the root down; the last is a ClusterQueue."""
+    own = ({FR: quotas[name]} if name in quotas else {} for name in names)
+    nodes = [QuotaNode(name, quota, is_cohort=name != names[-1]) for name, quota in zip(names, own, strict=True)]
+    for parent, child in pairwise(nodes):
+        link(child, parent)
+    return nodes
+
+
+def test_the_height_is_that_of_the_highest_branch_and_follows_the_links():
     root, middle, low, high = QuotaNode("root"), QuotaNode("middle"), QuotaNode("low"), QuotaNode("high")
     link(low, middle)
     link(middle, root)
     link(high, root)
     assert [node.height for node in (root, middle, low, high)] == [2, 1, 0, 0]
     assert low.root is root
+    unlink(low)
+    assert [node.height for node in (root, middle)] == [1, 0]
+    unlink(middle)
+    unlink(high)
+    assert root.height == 0
+
+
+def test_a_queue_without_quota_borrows_through_two_levels():
+    root, _, cq = chain("root", "child", "cq", root=Quota(2000))
+    assert (cq.available(FR), cq.potential(FR), cq.borrow_level(FR, 1000)) == (2000, 2000, 2)
+    cq.add(FR, 1000)
+    assert (cq.available(FR), root.usage[FR]) == (1000, 1000)
+
+
+def test_the_limits_of_a_cohort_bound_its_whole_subtree():
+    root, team, cq = chain("root", "team", "cq", team=Quota(4, borrowing_limit=3, lending_limit=1), cq=Quota(2))
+    other = QuotaNode("other", {FR: Quota(10)})
+    link(other, root)
+    assert (team.subtree[FR], team.local_quota(FR), root.subtree[FR]) == (6, 5, 11)
+    assert (cq.potential(FR), other.potential(FR)) == (9, 11)
+    cq.add(FR, 7)
+    assert (root.usage[FR], cq.available(FR), other.available(FR)) == (2, 2, 9)
+    assert cq.borrow_level(FR, 1) == 2
+
+
+def test_a_subtree_that_holds_the_request_is_not_left_to_borrow():
+    *_, cq = chain("root", "team", "cq", root=Quota(9), team=Quota(3), cq=Quota(1))
+    assert [cq.borrow_level(FR, amount) for amount in (1, 4, 5, 99)] == [0, 1, 2, 2]
+
+
+def test_amounts_saturate_at_64_bits_and_usage_stays_exact():
+    nodes = cohort(*[Quota(INT64_MAX)] * 3)
+    assert (nodes[0].available(FR), nodes[0].potential(FR)) == (INT64_MAX, INT64_MAX)
+    for node in nodes:
+        node.add(FR, INT64_MAX)
+    assert nodes[0].available(FR) == 0
+    for node in nodes:
+        node.remove(FR, INT64_MAX)
+    assert (nodes[0].root.usage[FR], nodes[0].available(FR)) == (0, INT64_MAX)
+
+
+def test_a_limit_at_64_bits_does_not_overflow():
+    a, _ = cohort(Quota(5, borrowing_limit=INT64_MAX, lending_limit=INT64_MAX), Quota(7, INT64_MAX, 0))
+    assert (a.available(FR), a.potential(FR)) == (5, 5)
+
+
+def test_a_chain_deeper_than_the_stack_of_python_is_computed():
+    nodes = chain(*map(str, range(3000)), **{"0": Quota(5)})
+    nodes[-1].add(FR, 4)
+    assert (nodes[-1].available(FR), nodes[-1].borrow_level(FR, 1), nodes[0].usage[FR]) == (1, 2999, 4)
+    assert nodes[-1].potential(FR) == 5
+    set_quotas(nodes[-1], {FR: Quota(1)})
+    assert nodes[-1].available(FR) == 2
+    nodes[-1].remove(FR, 4)
+    assert nodes[0].usage[FR] == 0

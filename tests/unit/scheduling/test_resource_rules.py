@@ -32,6 +32,16 @@ from queue_manager.scheduling.resource_rules import ResourceRules, Transformatio
             {"a": 1, "b": 1},
             {"x": 3},
         ),
+        (
+            ResourceRules(transformations={"gpu": Transformation(True, {"x": "-2", "cpu": "0.0001"})}),
+            {"gpu": 1},
+            {"x": 0, "cpu": 1},
+        ),
+        (
+            ResourceRules(("net.",), transformations={"net.a": Transformation(False, {"x": "1"})}),
+            {"net.a": 1},
+            {},
+        ),
     ],
 )
 def test_what_is_counted(rules, requests, counted):

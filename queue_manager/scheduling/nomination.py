@@ -1,0 +1,127 @@
+"""What one head could get: flavors, and victims if it fits only without them. Pure.
+
+Kueue remembers between cycles which flavors it has tried (LastAssignment). Here a head is judged from scratch in each
+cycle, so what it remembers is within one judgement: if the chosen flavors need preemption and no victims suffice for
+all of them together, they are *lost*, and the flavors are assigned again. Each round loses a flavor, so this ends, with
+flavors in which the head fits or with all of them tried. A head whose choice is taken by another one in the same cycle
+is judged again in the next cycle, when what the other one got counts. Kueue: Scheduler.nominate,
+BEHAVIOUR.md#q13-flavor-assignment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from queue_manager.scheduling import fair_preemption, preemption
+from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, Assignment, Choice, Mode, assign
+from queue_manager.scheduling.partial_admission import largest_fit
+from queue_manager.scheduling.planned_usage import PlannedUsage
+from queue_manager.scheduling.preemption import FindVictims, Preemptor, Victim, after, prospect
+from queue_manager.scheduling.quota_state import QueueState, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource, Usage
+from queue_manager.scheduling.workload_info import Info
+
+NOBODY: dict[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """The flavors of a head. It fits now, without the victims, or when the planned preemptions are done."""
+
+    assignment: Assignment
+    victims: tuple[Victim, ...] = ()
+    will_fit: bool = False  # after planned preemptions, without further victims
+
+    @property
+    def fits(self) -> bool:
+        """Whether the head fits now."""
+        return self.assignment.mode is Mode.FIT
+
+
+def nominate(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime) -> Nomination:
+    """Flavors for all pods, or with partial admission for as many as fit; with the mode that holds for all together."""
+
+    def attempt(some: Info) -> Nomination | None:
+        found = _Judgement(state, planned, queue, some, now).nomination()
+        return found if found.fits or found.victims else None
+
+    full = _Judgement(state, planned, queue, info, now).nomination()
+    if full.fits or full.victims or full.will_fit:
+        return full
+    return largest_fit(info, attempt) or full
+
+
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """One number of pods of one head. It is the `Room` of its flavor assignment."""
+
+    state: SchedulerState
+    planned: PlannedUsage
+    queue: QueueState
+    info: Info
+    now: datetime
+
+    def nomination(self) -> Nomination:
+        lost: frozenset[Choice] = frozenset()
+        while True:
+            assignment = self._assign(lost)
+            if assignment.mode not in NEEDS_PREEMPTION:
+                return Nomination(assignment)
+            earlier = self._earlier_victims(assignment.usage)
+            if earlier:  # what they release is kept for this head
+                return Nomination(assignment, earlier)
+            if self.planned.will_fit(self.queue.node, assignment.usage):
+                return Nomination(assignment, will_fit=True)
+            victims = self._find_victims(self.state, self._preemptor(assignment.usage), self.now)
+            if victims:
+                return Nomination(assignment, victims)
+            lost |= assignment.preempting
+
+    def _assign(self, lost: frozenset[Choice]) -> Assignment:
+        return assign(
+            self.info,
+            self.queue.queue.spec,
+            self.queue.node,
+            self.state.flavors,
+            self,
+            ignore_undeclared=self.state.ignore_undeclared,
+            lost=lost,
+        )
+
+    @property
+    def _find_victims(self) -> FindVictims:
+        return fair_preemption.find_victims if self.state.fair_sharing else preemption.find_victims
+
+    def _preemptor(self, usage: Usage) -> Preemptor:
+        node = self.queue.node
+        needs = frozenset(fr for fr, amount in usage.items() if amount > node.available(fr))
+        before = self.state.preempted.get(self.info.uid) or NOBODY
+        return Preemptor(self.info, self.queue, usage, needs, self.planned.victims.keys(), before)
+
+    def _earlier_victims(self, usage: Usage) -> tuple[Victim, ...]:
+        """The victims of an earlier judgement that are being stopped, if they still suffice."""
+        reservation = self.state.reservations.get(self.info.uid)
+        if reservation is None:
+            return ()
+        stopping = {uid: h for uid in reservation.victims if (h := self.state.counted(uid)) and h.evicted}
+        if not self.planned.will_fit_without(self.queue.node, usage, stopping):
+            return ()
+        return tuple(Victim(holding, reservation.victims[uid]) for uid, holding in stopping.items())
+
+    # --- Room ---
+
+    def free(self, fr: FlavorResource) -> int:
+        """The amount that is available now and stays available."""
+        return self.planned.free(self.queue.node, fr)
+
+    def after_preemption(self, fr: FlavorResource, value: int) -> tuple[Mode, int]:
+        """How well an amount that is not free would fit after preemption, and the borrow level then."""
+        node = self.queue.node
+        if value <= node.available(fr):  # when the planned preemptions are done
+            return Mode.RECLAIM, node.borrow_level(fr, value)
+        preemptor = self._preemptor({fr: value})
+        earlier = self._earlier_victims(preemptor.usage)
+        if earlier:
+            return after(self.state, earlier, preemptor)
+        return prospect(self.state, preemptor, self.now, self._find_victims)

@@ -1,0 +1,203 @@
+"""Usage of the quota tree during one admission cycle, in two versions: as it is now, and as it is planned.
+
+*Planned* is the usage as soon as all preemptions in progress are done: without the victims, and with their preemptors.
+A Workload is admitted only if it fits in both versions. So nothing is over-admitted while victims still run, and what
+they release is kept for their preemptors. Victims for further preemptors are sought in the planned version, where
+those of others are gone already.
+
+The planned version is in `QuotaNode.usage`; the other version is kept only for nodes where it differs. At the end of
+the cycle the tree gets its own numbers back: the caller counts what the cycle has decided.
+BEHAVIOUR.md#q45-quota-kept-for-preemptors.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import TracebackType
+
+from queue_manager.api import policies
+from queue_manager.scheduling.preemption import smallest_subtree
+from queue_manager.scheduling.quota_state import QueueState, Reservation, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
+from queue_manager.scheduling.workload_info import Info
+
+Amounts = dict[FlavorResource, int]
+
+
+class PlannedUsage:
+    """The two versions, and the reservations that are planned. To be used in a `with` statement."""
+
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+        self._original: dict[QuotaNode, Amounts] = {}
+        self._now: dict[QuotaNode, Amounts] = {}  # where the usage now differs from the planned one
+        self._victims: Counter[str] = Counter()  # by uid: in how many planned reservations
+        self._planned: dict[str, Reservation] = {}  # by uid of the preemptor
+        self._standing: dict[QuotaNode, list[Reservation]] = {}  # of earlier cycles, by root
+
+    def __enter__(self) -> PlannedUsage:
+        for reservation in self._state.reservations.values():
+            self.plan(reservation)
+        for reservation in self._planned.values():
+            root = self._state.queues[reservation.cluster_queue].node.root
+            self._standing.setdefault(root, []).append(reservation)
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        for node, usage in self._original.items():
+            node.usage = usage
+
+    @property
+    def victims(self) -> Counter[str]:
+        """The uids of the Workloads that are planned to be gone."""
+        return self._victims
+
+    # --- queries ---
+
+    def free(self, node: QuotaNode, fr: FlavorResource) -> int:
+        """The amount that is available now and stays available."""
+        planned = node.available(fr)
+        if not self._differs(node):
+            return planned
+        with self._as_now(node):
+            return min(planned, node.available(fr))
+
+    def fits(self, node: QuotaNode, usage: Usage) -> bool:
+        """Whether this much is free."""
+        return all(amount <= self.free(node, fr) for fr, amount in usage.items())
+
+    def will_fit(self, node: QuotaNode, usage: Usage) -> bool:
+        """Whether this much is free when all planned preemptions are done."""
+        return all(amount <= node.available(fr) for fr, amount in usage.items())
+
+    def will_fit_without(self, node: QuotaNode, usage: Usage, victims: Iterable[str]) -> bool:
+        """Whether this much is free when all planned preemptions are done, and these Workloads are gone too."""
+        gone = [uid for uid in victims if uid not in self._victims]
+        for uid in gone:
+            self._change_victim(uid, sign=-1)
+        fits = self.will_fit(node, usage)
+        for uid in gone:
+            self._change_victim(uid, sign=1)
+        return fits
+
+    def passed_by(self, info: Info, queue: QueueState) -> frozenset[str]:
+        """The preemptors whose reservations of earlier cycles do not concern a head of this ClusterQueue."""
+        if not self._standing:
+            return frozenset()
+        around = self._standing.get(queue.node.root, ())
+        return frozenset(r.info.uid for r in around if passes(self._state, info, queue, r))
+
+    # --- changes ---
+
+    def count(self, node: QuotaNode, usage: Usage) -> None:
+        """Count an admission of this cycle, in both versions."""
+        if self._differs(node):
+            self._separate(node)
+            with self._as_now(node):
+                node.add_all(usage)
+        self.withhold(node, usage)
+
+    def withhold(self, node: QuotaNode, usage: Usage) -> None:
+        """Keep an amount from others until the cycle ends: count it in the planned version."""
+        self._keep_original(node)
+        node.add_all(usage)
+
+    def plan(self, reservation: Reservation) -> None:
+        """Plan that the victims are gone and their preemptor is admitted. Replaces what was planned for it."""
+        self.forget(reservation.info.uid)
+        queue = self._state.queues.get(reservation.cluster_queue)
+        if queue is None or reservation.info.uid in self._state.holdings:
+            return
+        self._planned[reservation.info.uid] = reservation
+        for uid in reservation.victims:
+            self._victims[uid] += 1
+            if self._victims[uid] == 1:
+                self._change_victim(uid, sign=-1)
+        self._separate(queue.node)
+        queue.node.add_all(reservation.usage)
+
+    def forget(self, preemptor: str) -> Reservation | None:
+        """The reverse of `plan`; returns what was planned for this uid."""
+        reservation = self._planned.pop(preemptor, None)
+        if reservation is None:
+            return None
+        self._state.queues[reservation.cluster_queue].node.remove_all(reservation.usage)
+        for uid in reservation.victims:
+            self._victims[uid] -= 1
+            if not self._victims[uid]:
+                del self._victims[uid]
+                self._change_victim(uid, sign=1)
+        return reservation
+
+    def _change_victim(self, uid: str, *, sign: int) -> None:
+        holding = self._state.counted(uid)
+        if holding is None:
+            return
+        node = self._state.queues[holding.cluster_queue].node
+        self._separate(node)
+        (node.add_all if sign > 0 else node.remove_all)(holding.usage)
+
+    def without(self, concerned: frozenset[str]) -> AbstractContextManager[None]:
+        """For the time of a `with` block, plan nothing for these preemptors."""
+        return self._without(concerned) if concerned else nullcontext()
+
+    @contextmanager
+    def _without(self, concerned: frozenset[str]) -> Iterator[None]:
+        forgotten = [r for uid in sorted(concerned) if (r := self.forget(uid)) is not None]
+        try:
+            yield
+        finally:
+            for reservation in forgotten:
+                self.plan(reservation)
+
+    # --- the two versions ---
+
+    def _differs(self, node: QuotaNode) -> bool:
+        return bool(self._now) and any(each in self._now for each in node.path())
+
+    def _keep_original(self, node: QuotaNode) -> None:
+        for each in node.path():
+            if each not in self._original:
+                self._original[each] = each.usage
+                each.usage = dict(each.usage)
+
+    def _separate(self, node: QuotaNode) -> None:
+        """Keep both versions of this node and its ancestors, which may become different."""
+        self._keep_original(node)
+        for each in node.path():
+            if each not in self._now:
+                self._now[each] = dict(each.usage)
+
+    @contextmanager
+    def _as_now(self, node: QuotaNode) -> Iterator[None]:
+        """For the time of a `with` block, the node and its ancestors have the usage of now."""
+        path = [each for each in node.path() if each in self._now]
+        self._swap(path)
+        try:
+            yield
+        finally:
+            self._swap(path)
+
+    def _swap(self, path: list[QuotaNode]) -> None:
+        for each in path:
+            each.usage, self._now[each] = self._now[each], each.usage
+
+
+def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Reservation) -> bool:
+    """Whether a head of this ClusterQueue may use the quota that is kept for a preemptor.
+
+    It has a higher priority, and it could not become a victim of that preemptor. Else the two would evict each other in
+    turn. A preemptor can reclaim from higher priorities by policy Any, outside of the smallest subtree that holds it;
+    with fair sharing everywhere but in its own ClusterQueue.
+    """
+    if info.uid == reservation.info.uid:
+        return True
+    if info.priority <= reservation.info.priority:
+        return False
+    preemptor = state.queues.get(reservation.cluster_queue)
+    if preemptor is None or preemptor.queue.spec.preemption.reclaim_within_cohort != policies.ANY:
+        return True
+    safe = smallest_subtree(preemptor.node, 0 if state.fair_sharing else reservation.borrow)
+    return any(each is safe for each in queue.node.path())

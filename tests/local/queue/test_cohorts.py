@@ -1,0 +1,168 @@
+"""Cohort objects: their quota, their trees, and cycles of them, as users and admins see them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
+from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
+from tests.local.queue.environments import Environment, run
+
+CYCLE = (
+    "False",
+    "CohortCycleDetected",
+    'Can\'t admit new workloads: Cohort "a" has a cycle in hierarchy: a -> b -> a.',
+)
+
+
+def quota(cpu: str) -> list[dict[str, Any]]:
+    resources = [{"name": "cpu", "nominalQuota": cpu}]
+    return [{"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": resources}]}]
+
+
+async def set_cohort(c: Cluster, name: str, parent: str = "", cpu: str = "") -> None:
+    spec = ({"parentName": parent} if parent else {}) | ({"resourceGroups": quota(cpu)} if cpu else {})
+    await c.create(COHORTS, {**API, "kind": "Cohort", "metadata": {"name": name}, "spec": spec})
+
+
+async def patch(c: Cluster, cohort: str, **spec: Any) -> None:
+    await c.client.patch(COHORTS, "", cohort, {"spec": spec})
+
+
+async def active(c: Cluster) -> tuple[str, str, str] | None:
+    return condition((await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"], "Active")
+
+
+async def usage(c: Cluster) -> object:
+    status = (await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"]
+    return status["flavorsUsage"][0]["resources"]
+
+
+def refused(reason: str, said: str) -> tuple[str, str, str]:
+    return "False", reason, f"couldn't assign flavors to pod set main: {said}"
+
+
+def test_a_queue_borrows_what_the_cohorts_above_it_have_and_is_tried_again_when_that_changes(
+    environment: Environment,
+) -> None:
+    async def scenario() -> None:
+        async with cluster() as c:
+            await set_cohort(c, "root", cpu="2")
+            await set_cohort(c, "child", parent="root")
+            await c.queues("1", cohortName="child")
+            await c.submit("large", cpu="3")
+            await c.until(c.running, ["large"])
+            row = {"name": "cpu", "total": "3", "borrowed": "2"}
+            await c.until(lambda: usage(c), [row])
+            await c.submit("next", cpu="2")
+            more = "insufficient unused quota for cpu in flavor default, 2 more needed"
+            await c.until(lambda: c.condition("next", "QuotaReserved"), refused("WaitingForQuota", more))
+            await c.submit("huge", cpu="4")
+            most = "insufficient quota for cpu in flavor default, previously considered podsets requests (0) + current"
+            most += " podset request (4) > maximum capacity (3)"
+            await c.until(lambda: c.condition("huge", "QuotaReserved"), refused("ExceedsMaxQuota", most))
+            await patch(c, "root", resourceGroups=quota("4"))
+            await c.until(c.running, ["large", "next"])
+
+    run(scenario())
+
+
+def test_the_quota_of_a_cohort_that_is_moved_or_deleted_is_lost_to_its_queues(environment: Environment) -> None:
+    async def scenario() -> None:
+        async with cluster() as c:
+            await set_cohort(c, "root", cpu="2")
+            await set_cohort(c, "child", parent="root", cpu="1")
+            await c.queues("0", cohortName="child")
+            await c.submit("runs", cpu="3")
+            await c.until(c.running, ["runs"])
+            await c.client.delete(COHORTS, "", "root")
+            await c.submit("waits", cpu="3")
+
+            async def reason() -> str:
+                return (await c.condition("waits", "QuotaReserved") or ("", ""))[1]
+
+            await c.until(reason, "ExceedsMaxQuota")
+            await set_cohort(c, "other", cpu="5")
+            await patch(c, "child", parentName="other")
+            await c.until(c.running, ["runs", "waits"])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("mended_by", ["patch", "delete"])
+def test_a_cycle_of_cohorts_stops_the_queues_below_it_until_it_is_broken(
+    environment: Environment, mended_by: str
+) -> None:
+    async def scenario() -> None:
+        async with cluster() as c:
+            await set_cohort(c, "b", parent="a", cpu="2")
+            await c.queues("1", cohortName="a")
+            await c.submit("runs")
+            await c.until(c.running, ["runs"])
+            await set_cohort(c, "a", parent="b")
+            await c.until(lambda: active(c), CYCLE)
+            await c.submit("waits")
+            reason = ("False", "Suspended", "ClusterQueue cq is inactive")
+            await c.until(lambda: c.condition("waits", "QuotaReserved"), reason)
+
+            async def of_local_queue() -> object:
+                return (condition((await c.client.get(LOCAL_QUEUES, NS, "lq"))["status"], "Active") or "")[:2]
+
+            await c.until(of_local_queue, ("False", "ClusterQueueIsInactive"))
+            assert await c.running() == ["runs"]
+            if mended_by == "patch":
+                await patch(c, "b", parentName=None)
+            else:
+                await c.client.delete(COHORTS, "", "a")  # a remains, as the parent that b names
+            await c.until(lambda: active(c), ("True", "Ready", "Can admit new workloads"), seconds=1)
+            await c.until(of_local_queue, ("True", "Ready"), seconds=1)
+            await c.until(c.running, ["runs", "waits"])
+
+    run(scenario())
+
+
+def series(c: Cluster, name: str) -> list[str]:
+    """The series of one family, without the role of the replica."""
+    lines = c.world.metrics.exposition().splitlines()
+    return sorted(
+        line.removeprefix("kueue_").replace('replica_role="standalone",', "").replace(',replica_role="standalone"', "")
+        for line in lines
+        if line.startswith(f"kueue_{name}{{")
+    )
+
+
+@pytest.mark.virtual_time
+def test_the_metrics_of_cohorts_add_up_their_subtrees(environment: Environment) -> None:
+    async def scenario() -> None:
+        async with cluster() as c:
+            await set_cohort(c, "root", cpu="2500m")
+            await set_cohort(c, "child", parent="root")
+            await c.queues("1", cohortName="child")
+            await c.submit("large", cpu="3")
+            await c.until(c.running, ["large"])
+            where = 'flavor="default",resource="cpu"'
+            assert series(c, "cohort_subtree_quota") == [
+                f'cohort_subtree_quota{{cohort="child",{where}}} 1.0',
+                f'cohort_subtree_quota{{cohort="root",{where}}} 3.5',
+            ]
+            assert series(c, "cohort_subtree_resource_reservations") == [
+                f'cohort_subtree_resource_reservations{{cohort="child",{where}}} 3.0',
+                f'cohort_subtree_resource_reservations{{cohort="root",{where}}} 3.0',
+            ]
+            assert series(c, "cohort_info") == [
+                'cohort_info{cohort="child",parent_cohort="root",root_cohort="root"} 1.0',
+                'cohort_info{cohort="root",parent_cohort="",root_cohort="root"} 1.0',
+            ]
+            place_of = 'cluster_queue_info{cluster_queue="cq",parent_cohort="child",root_cohort="root"} 1.0'
+            assert series(c, "cluster_queue_info") == [place_of]
+            for family in ("admitted_active_workloads", "admitted_workloads_total"):
+                rows = series(c, f"cohort_subtree_{family}")
+                assert [row.rpartition(" ")[2] for row in rows] == ["1.0", "1.0"]
+            await patch(c, "root", parentName="child")
+            await asyncio.sleep(1)
+            assert series(c, "cohort_info") + series(c, "cluster_queue_info") + series(c, "cohort_subtree_quota") == []
+
+    run(scenario())

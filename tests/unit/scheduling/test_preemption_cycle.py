@@ -1,0 +1,376 @@
+"""Cycles that preempt: outcomes with Kueue's words, flavors, reservations, conflicts between heads."""
+
+import pytest
+
+from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
+from tests.unit.queueing.builders import T0, condition, pending
+from tests.unit.scheduling.preemption_cases import CPU, queue, run, state, usage_of
+
+POD_SET = "couldn't assign flavors to pod set main: "
+NO_LONGER = "Workload no longer fits after processing another workload"
+WAITS = "WaitingForPreemptedWorkloads"
+
+
+def try_one(s, info, name="cq"):
+    before = usage_of(s)
+    (outcome,) = run_cycle(s, [(name, info)], T0)
+    assert usage_of(s) == before
+    return outcome
+
+
+def names(outcome):
+    return [v.holding.key.name for v in outcome.victims]
+
+
+def carry_out(s, outcome):
+    """What the shell does with a Preempt."""
+    s.reserve(outcome.reservation)
+    for victim in outcome.victims:
+        s.mark_evicted(victim.holding.uid)
+
+
+def head(name, cpu, queue="cq", **more):
+    return queue, pending(name, requests={"cpu": str(cpu)}, **more)
+
+
+# --- outcomes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("wanted", "victims"), [(2, ["p2"]), (3, ["p1", "p2"])])
+def test_a_preemptor_says_how_many_it_waits_for(wanted, victims):
+    """The words of the recorded scenarios h01 and h07."""
+    s = state(queue(within="LowerPriority"))
+    for name, cpu, priority in [("p1", 1, 1), ("p2", 2, 2), ("p3", 1, 3)]:
+        run(s, name, cpu=cpu, priority=priority)
+    outcome = try_one(s, pending("high", requests={"cpu": str(wanted)}, priority=100))
+    assert isinstance(outcome, Preempt)
+    assert names(outcome) == victims
+    missing = f"insufficient unused quota for cpu in flavor default, {wanted} more needed"
+    suffix = f". Pending the preemption of {len(victims)} workload(s)"
+    assert (outcome.reason, outcome.message) == (WAITS, POD_SET + missing + suffix)
+    assert outcome.retry is Retry.PREEMPTION
+    assert outcome.reservation.victims == {f"uid-{name}": "InClusterQueue" for name in victims}
+
+
+def test_without_a_policy_a_higher_priority_waits():
+    """The words of the recorded scenario h02."""
+    s = state(queue(cpu="1"))
+    run(s, "low")
+    outcome = try_one(s, pending("high", priority=100))
+    missing = "insufficient unused quota for cpu in flavor default, 1 more needed"
+    assert isinstance(outcome, Refuse)
+    assert (outcome.reason, outcome.message) == ("WaitingForQuota", POD_SET + missing)
+    assert outcome.retry is Retry.CHANGE
+
+
+def test_a_workload_above_its_nominal_quota_does_not_preempt_borrowers():
+    """The recorded scenario h08, once its preemptor is admitted: the victim waits."""
+    s = state(queue("cq1", "1", "co"), queue("cq2", "1", "co", reclaim="LowerPriority"), queue("cq3", "1", "co"))
+    run(s, "a1", "cq1"), run(s, "b", "cq2", cpu=2, priority=100)
+    outcome = try_one(s, pending("a2", requests={"cpu": "2"}), "cq1")
+    missing = "insufficient unused quota for cpu in flavor default, 2 more needed"
+    assert (outcome.reason, outcome.message) == ("WaitingForQuota", POD_SET + missing)
+
+
+def test_with_partial_admission_as_many_pods_as_fit_after_preemption_are_promised():
+    s = state(queue(within="LowerPriority", cpu="4"))
+    run(s, "low", cpu=2), run(s, "equal", cpu=2, priority=100)
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    pod_sets = [{"name": "main", "count": 4, "minCount": 1, "template": {"spec": {"containers": [container]}}}]
+    outcome = try_one(s, pending("high", priority=100, spec={"podSets": pod_sets}))
+    assert isinstance(outcome, Preempt)
+    assert names(outcome) == ["low"]
+    assert outcome.assignment.usage == {CPU: 2000}
+    assert outcome.info.pod_sets[0].count == 4
+
+
+# --- flavors -----------------------------------------------------------------------------------------------
+
+TWO = {"f1": {"cpu": "1"}, "f2": {"cpu": "1"}}
+FLAVORS = ("f1", "f2")
+
+
+def two_flavors(first_used=True, second_used=False, **fungibility):
+    """Queue cq with a cpu of either flavor, in a cohort that lends four of each; low Workloads use what it has."""
+    fungibility = {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor", **fungibility}
+    lender = queue("lender", cohort="co", quotas={"f1": {"cpu": "4"}, "f2": {"cpu": "4"}})
+    s = state(
+        queue(cohort="co", within="LowerPriority", reclaim="Any", quotas=TWO, flavorFungibility=fungibility),
+        lender,
+        flavors=FLAVORS,
+    )
+    if first_used:
+        run(s, "in-f1", usage={("f1", "cpu"): 1000})
+    if second_used:
+        run(s, "in-f2", usage={("f2", "cpu"): 1000})
+    return s
+
+
+def flavor_of(outcome):
+    return outcome.assignment.pod_sets[0].flavors["cpu"]
+
+
+@pytest.mark.parametrize(("when_can_borrow", "expected"), [("TryNextFlavor", "f2"), ("MayStopSearch", "f1")])
+def test_rather_the_second_flavor_than_borrowing_in_the_first(when_can_borrow, expected):
+    """The words of the recorded scenario x15."""
+    s = two_flavors(whenCanBorrow=when_can_borrow)
+    outcome = try_one(s, pending("b"))
+    assert isinstance(outcome, Admit)
+    assert flavor_of(outcome) == expected
+    assert outcome.assignment.considered == "; Flavors considered: main: f1(Fit;borrow=1)"
+
+
+def full_lender(s):
+    run(s, "lent", "lender", usage={("f1", "cpu"): 4000})
+
+
+@pytest.mark.parametrize(("when_can_preempt", "expected"), [("TryNextFlavor", Admit), ("MayStopSearch", Preempt)])
+def test_rather_the_second_flavor_than_preemption_in_the_first(when_can_preempt, expected):
+    s = two_flavors(whenCanPreempt=when_can_preempt)
+    full_lender(s)
+    outcome = try_one(s, pending("high", priority=9))
+    assert isinstance(outcome, expected)
+    short = "insufficient unused quota for cpu in flavor f1, 1 more needed"
+    assert outcome.assignment.considered == f"; Flavors considered: main: f1(preemptionMode=Preempt;{short})"
+
+
+@pytest.mark.parametrize(
+    ("preference", "expected"), [({}, Admit), ({"preference": "PreemptionOverBorrowing"}, Preempt)]
+)
+def test_the_preference_decides_between_preemption_and_borrowing(preference, expected):
+    """f1 needs preemption, f2 borrows."""
+    s = two_flavors(second_used=True, whenCanBorrow="TryNextFlavor", **preference)
+    full_lender(s)
+    outcome = try_one(s, pending("high", priority=9))
+    assert isinstance(outcome, expected)
+    assert flavor_of(outcome) == ("f1" if expected is Preempt else "f2")
+
+
+def test_reclaiming_is_better_than_preempting_in_the_own_queue():
+    s = two_flavors(second_used=True)
+    run(s, "lent", "lender", usage={("f1", "cpu"): 4000})
+    run(s, "loan", "lender", usage={("f2", "cpu"): 4000}, priority=99)
+    s.release("uid-in-f2")
+    run(s, "loan2", "lender", usage={("f2", "cpu"): 1000}, reserved=5)
+    outcome = try_one(s, pending("high", priority=9))
+    assert isinstance(outcome, Preempt)
+    assert (flavor_of(outcome), names(outcome)) == ("f2", ["loan2"])
+    assert "f2(preemptionMode=Reclaim;insufficient" in outcome.assignment.considered
+
+
+def test_if_no_victims_suffice_for_all_resources_of_a_flavor_the_next_one_is_tried():
+    """In f1 memory is borrowed, and a borrower may not reclaim cpu. Either resource alone could be had.
+
+    Kueue tries f2 in its next cycle.
+    """
+    stop = {"whenCanPreempt": "MayStopSearch"}
+    quotas = {"f1": {"cpu": "2", "memory": "2"}, "f2": {"cpu": "2", "memory": "3"}}
+    s = state(
+        queue(cohort="co", reclaim="Any", quotas=quotas, flavorFungibility=stop),
+        queue("other", cohort="co", quotas={"f1": {"cpu": "0", "memory": "1"}}),
+        flavors=FLAVORS,
+    )
+    run(s, "loan", "other", usage={("f1", "cpu"): 2000})
+    outcome = try_one(s, pending("both", requests={"cpu": "2", "memory": "3"}))
+    assert isinstance(outcome, Admit)
+    assert outcome.assignment.considered == (
+        "; Flavors considered: main: f1(preemptionMode=NoCandidates;borrow=1;"
+        "insufficient unused quota for cpu in flavor f1, 2 more needed)"
+    )
+    run(s, "mine", usage={("f2", "cpu"): 1000})
+    refused = try_one(s, pending("both", requests={"cpu": "2", "memory": "3"}))
+    assert isinstance(refused, Refuse)
+    assert refused.message == POD_SET + ", ".join(
+        f"insufficient unused quota for cpu in flavor {name}, {missing} more needed"
+        for name, missing in [("f1", 2), ("f2", 1)]
+    )
+    assert isinstance(try_one(s, pending("cpu", requests={"cpu": "2"})), Preempt)
+
+
+# --- several heads -----------------------------------------------------------------------------------------
+
+
+def lent_to_b(*loans, **more):
+    """Queues a1 and a2 have lent two cpus each to b."""
+    s = state(
+        *(queue(name, "2", "team", reclaim="Any", **more) for name in ("a1", "a2")),
+        queue("b", "0", "team"),
+    )
+    for i, cpu in enumerate(loans):
+        run(s, f"b{i}", "b", cpu=cpu, reserved=i)
+    return s
+
+
+def test_two_preemptors_of_one_cycle_do_not_share_a_victim_and_the_second_chooses_anew():
+    s = lent_to_b(1, 1, 1, 1)
+    heads = [head("first", 1, "a1"), head("second", 1, "a2", created=1)]
+    first, second = run_cycle(s, heads, T0)
+    assert names(first) == ["b3"]
+    assert (second.message, second.retry) == (
+        "Workload has overlapping preemption targets with another workload",
+        Retry.NEXT_CYCLE,
+    )
+    carry_out(s, first)
+    assert names(try_one(s, heads[1][1], "a2")) == ["b2"]
+
+
+def test_a_victim_that_is_large_enough_for_two_is_evicted_once():
+    s = lent_to_b(4)
+    heads = [head("first", 2, "a1"), head("second", 2, "a2", created=1)]
+    carry_out(s, run_cycle(s, heads, T0)[0])
+    waits = try_one(s, heads[1][1], "a2")
+    assert isinstance(waits, Preempt)
+    assert (waits.reason, waits.victims) == (WAITS, ())
+    assert waits.message == (
+        "Workload has overlapping preemption targets with another workload, "
+        "but will fit after these preemptions complete"
+    )
+    carry_out(s, waits)
+    assert isinstance(try_one(s, pending("third"), "b"), Refuse)
+    s.release("uid-b0")
+    assert all(isinstance(outcome, Admit) for outcome in run_cycle(s, heads, T0))
+
+
+def test_a_head_that_fits_does_not_take_what_a_preemptor_of_the_cycle_counts_on():
+    s = lent_to_b(1, 1, 1)
+    heads = [head("preemptor", 2, "a1"), head("fits", 1, "b")]
+    assert isinstance(try_one(s, heads[1][1], "b"), Admit)
+    first, second = run_cycle(s, heads, T0)
+    assert isinstance(first, Preempt)
+    assert (second.message, second.retry) == (NO_LONGER, Retry.NEXT_CYCLE)
+
+
+@pytest.mark.parametrize(("cpu", "expected"), [(1, Admit), (2, Preempt), (3, Refuse)])
+def test_what_a_victim_holds_beyond_the_need_of_its_preemptor_is_not_free_before_it_stops(cpu, expected):
+    s = lent_to_b(3)
+    carry_out(s, try_one(s, pending("p", requests={"cpu": "2"}), "a1"))
+    outcome = try_one(s, pending("other", requests={"cpu": str(cpu)}, created=1), "b")
+    assert isinstance(outcome, expected)
+    s.release("uid-b0")
+    freed = try_one(s, pending("other", requests={"cpu": str(cpu)}, created=1), "b")
+    assert isinstance(freed, Refuse if cpu == 3 else Admit)
+
+
+# --- reservations ------------------------------------------------------------------------------------------
+
+
+def preempting(cpu=2, **more):
+    """`p` of priority 5 waits for two victims of one cpu; another cpu is free. Returns the state and p."""
+    s = state(queue(within="LowerPriority", cpu="3"))
+    run(s, "v1"), run(s, "v2", reserved=1)
+    p = pending("p", requests={"cpu": "3"}, priority=5, **more)
+    carry_out(s, try_one(s, p))
+    return s, p
+
+
+@pytest.mark.parametrize(("priority", "fits"), [(5, False), (6, True)])
+def test_quota_is_kept_for_a_preemptor_until_a_higher_priority_comes(priority, fits):
+    """What is free already, and what a victim releases before the other."""
+    s, p = preempting()
+    other = pending("other", priority=priority, created=1)
+    assert isinstance(try_one(s, other), Admit) is fits
+    s.release("uid-v1")
+    assert isinstance(try_one(s, other), Admit) is fits
+    again = try_one(s, p)
+    assert names(again) == ["v2"]
+    assert [v.holding.evicted for v in again.victims] == [True]
+    carry_out(s, again)
+    s.release("uid-v2")
+    assert isinstance(try_one(s, other), Admit) is fits
+    assert isinstance(try_one(s, p), Admit)
+
+
+def test_a_preemptor_that_waits_goes_first():
+    s, p = preempting()
+    s.release("uid-v1"), s.release("uid-v2")
+    heads = [head("higher", 1, priority=9), ("cq", p)]
+    first, second = run_cycle(s, heads, T0)
+    assert isinstance(first, Admit)
+    assert first.info is p
+    assert (second.message, second.retry) == (NO_LONGER, Retry.NEXT_CYCLE)
+
+
+def test_after_a_restart_a_preemptor_goes_first_before_its_reservation_is_known():
+    s = state(queue("a", "2", "team"), queue("b", "0", "team"))
+    p = head("p", 2, "a", created=9, conditions=[condition("QuotaReserved", "False", WAITS)])
+    first, second = run_cycle(s, [head("thief", 1, "b"), p], T0)
+    assert first.info is p[1]
+    assert isinstance(first, Admit)
+    assert second.retry is Retry.NEXT_CYCLE
+
+
+def test_when_its_reservation_ends_others_get_the_quota():
+    s, _ = preempting()
+    s.end_reservation("uid-p")
+    assert isinstance(try_one(s, pending("other", created=1)), Admit)
+
+
+def test_a_higher_priority_takes_victims_that_are_evicted_already():
+    s, p = preempting()
+    higher = pending("higher", requests={"cpu": "2"}, priority=9)
+    outcome = try_one(s, higher)
+    assert [v.holding.evicted for v in outcome.victims] == [True]
+    carry_out(s, outcome)
+    assert isinstance(try_one(s, p), Refuse)
+
+
+def test_a_borrower_of_higher_priority_does_not_take_what_is_reclaimed_from_it():
+    """Else the two would evict each other in turn: the preemptor may reclaim whatever the priority."""
+    s = lent_to_b(2, 2)
+    preemptor = pending("own", requests={"cpu": "2"}, priority=1)
+    carry_out(s, try_one(s, preemptor, "a1"))
+    s.release("uid-b1")
+    again = pending("b1", requests={"cpu": "2"}, priority=9)
+    refused = try_one(s, again, "b")
+    assert isinstance(refused, Refuse)
+    assert isinstance(try_one(s, preemptor, "a1"), Admit)
+
+
+def test_a_head_within_a_subtree_that_the_preemptor_borrows_from_passes_it():
+    """The preemptor, which borrows itself, could not evict it."""
+    borrowing = {"policy": "LowerPriority"}
+    s = state(
+        queue("a", "1", "team", reclaim="Any", borrowing=borrowing), queue("b", "1", "team"), queue("c", "1", "team")
+    )
+    run(s, "loan", "c", cpu=3)
+    carry_out(s, try_one(s, pending("p", requests={"cpu": "2"}, priority=5), "a"))
+    s.release("uid-loan")
+    assert isinstance(try_one(s, pending("h", requests={"cpu": "2"}, priority=6), "b"), Admit)
+    assert isinstance(try_one(s, pending("h", requests={"cpu": "2"}, priority=5), "b"), Refuse)
+
+
+def test_a_failed_cycle_leaves_the_tree_as_it_was():
+    s, p = preempting()
+    before = usage_of(s)
+
+    def heads():
+        yield "cq", p
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_cycle(s, heads(), T0)
+    assert usage_of(s) == before
+
+
+def test_a_marked_eviction_holds_until_the_store_shows_it_or_the_write_fails():
+    s = state(queue(within="LowerPriority"))
+    known = run(s, "v")
+    s.mark_evicted(known.uid)
+    s.hold(known)
+    assert s.holdings[known.uid].evicted
+    s.mark_evicted(known.uid, evicted=False)
+    assert not s.holdings[known.uid].evicted
+    assert s.queues["cq"].ranking == [known.ranking]
+
+
+def test_a_victim_releases_also_what_it_uses_without_a_flavor():
+    s = state(queue(within="LowerPriority", cpu="2"))
+    known = run(s, "v", usage={("gone", "cpu"): 0})
+    s.hold(known._replace(usage={}, unassigned={"cpu": 2000}))
+    high = pending("high", requests={"cpu": "2"}, priority=9)
+    carry_out(s, try_one(s, high))
+    assert names(try_one(s, high)) == ["v"]
+    s.release(known.uid)
+    assert isinstance(try_one(s, high), Admit)
+    s.drop_queue("cq")
+    assert not s.holdings

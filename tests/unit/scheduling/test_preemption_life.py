@@ -1,0 +1,212 @@
+"""Whole lives: Workloads queue, preempt, stop late and run again, until all have run. With a shell of a few lines."""
+
+from collections import Counter
+from datetime import timedelta
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queue_manager.queueing.queue_set import Queues
+from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, concerned_by, run_cycle
+from queue_manager.scheduling.preemption import MOST_RECLAIMS
+from queue_manager.scheduling.quota_state import Holding
+from tests.unit.queueing.builders import T0, local_queue, pending
+from tests.unit.scheduling.preemption_cases import CPU, queue, state
+
+
+class Cluster:
+    """Queues and quota, and what the shell does with outcomes. Victims stop when `stop` is called."""
+
+    def __init__(self, queues, infos, seed):
+        self.rng = Random(seed)
+        self.now = T0
+        self.state = state(*queues)
+        self.queues = Queues()
+        self.infos = {info.uid: info for info in infos}
+        self.evictions: Counter[tuple[str, str]] = Counter()  # by preemptor and victim
+        self.finished: set[str] = set()
+        self.cycles = 0
+        for each in queues:
+            self.queues.set_cluster_queue(each, T0)
+            self.queues.set_local_queue(local_queue(each.metadata.name, each.metadata.name), T0)
+        for info in infos:
+            self.queues.put(info, T0)
+
+    def settle(self):
+        """Run cycles until nothing changes."""
+        while heads := self.queues.heads(lambda _: True, self.now):
+            self.cycles += 1
+            assert self.cycles < 50 * (len(self.infos) + 1), "cycles do not end"
+            outcomes = run_cycle(self.state, heads, self.now)
+            assert not all(isinstance(o, Refuse) and o.retry is Retry.NEXT_CYCLE for o in outcomes)
+            for outcome in outcomes:
+                self.carry_out(outcome)
+            for outcome in outcomes:
+                if isinstance(outcome, Admit):
+                    self.queues.requeue_inadmissible(concerned_by(self.state, outcome), self.now)
+            self.check()
+
+    def carry_out(self, outcome):
+        info = outcome.info
+        if isinstance(outcome, Admit):
+            self.queues.remove(info.key)
+            self.state.end_reservation(info.uid)
+            self.state.hold(self.holding(outcome))
+            return
+        self.queues.refused(outcome)
+        if isinstance(outcome, Preempt):
+            self.preempt(outcome)
+        elif outcome.retry is not Retry.NEXT_CYCLE and info.uid in self.state.reservations:
+            self.state.end_reservation(info.uid)
+            self.wake(outcome.cluster_queue)
+
+    def holding(self, outcome):
+        info = outcome.info
+        return Holding(
+            info.uid, info.key, outcome.cluster_queue, info.queue, outcome.assignment.usage, True,
+            priority=info.priority, queued_at=info.queued_at, reserved_at=self.now,
+        )  # fmt: skip
+
+    def preempt(self, outcome):
+        self.state.reserve(outcome.reservation)
+        preemptor = outcome.info
+        for victim, _ in outcome.victims:
+            if victim.cluster_queue == outcome.cluster_queue:
+                assert victim.priority <= preemptor.priority, "preempted a higher priority"
+            if not victim.evicted:
+                self.evictions[preemptor.uid, victim.uid] += 1
+                if victim.priority >= preemptor.priority and victim.cluster_queue != outcome.cluster_queue:
+                    assert self.evictions[preemptor.uid, victim.uid] <= MOST_RECLAIMS, "preempted too often"
+                self.state.mark_evicted(victim.uid)
+
+    def wake(self, name):
+        self.queues.requeue_inadmissible(self.state.relatives(name), self.now)
+
+    def advance(self):
+        """Time passes: one Workload that is being stopped has stopped, or else one has finished."""
+        self.now += timedelta(seconds=1)
+        holdings = sorted(self.state.holdings.values(), key=lambda h: h.uid)
+        stopping = [h for h in holdings if h.evicted]
+        if not holdings:
+            return False
+        gone = self.rng.choice(stopping or holdings)
+        self.state.release(gone.uid)
+        if gone.evicted:
+            self.queues.put(self.infos[gone.uid], self.now)
+        else:
+            self.finished.add(gone.uid)
+            self.state.forget(gone.uid)
+        self.wake(gone.cluster_queue)
+        return True
+
+    def check(self):
+        """No node is above its quota, and usage equals the holdings counted anew."""
+        for name, each in self.state.queues.items():
+            held = sum(h.usage.get(CPU, 0) for h in self.state.holdings.values() if h.cluster_queue == name)
+            assert each.node.usage.get(CPU, 0) == held
+            assert sorted(h.ranking for h in each.holdings.values()) == each.ranking
+            assert each.node.available(CPU) >= 0
+        assert not self.state.reservations.keys() & self.state.holdings.keys()
+        for reservation in self.state.reservations.values():
+            assert self.queues.get(reservation.info.key) is not None
+
+
+POLICIES = ["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
+some_queues = st.lists(
+    st.tuples(
+        st.integers(0, 4),
+        st.sampled_from(POLICIES),
+        st.sampled_from(["Never", "LowerPriority", "Any"]),
+        st.sampled_from([None, {"policy": "LowerPriority"}, {"policy": "LowerPriority", "maxPriorityThreshold": 1}]),
+        st.sampled_from(["BestEffortFIFO", "StrictFIFO"]),
+    ),
+    min_size=1,
+    max_size=3,
+)
+some_workloads = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 3), st.integers(0, 9)), max_size=14
+)
+
+
+def build(queues, workloads, seed):
+    specs = [
+        queue(f"q{i}", str(cpu), "team", within, reclaim, borrowing if reclaim != "Never" else None, strategy=strategy)
+        for i, (cpu, within, reclaim, borrowing, strategy) in enumerate(queues)
+    ]
+    total = sum(cpu for cpu, *_ in queues)
+    infos = [
+        pending(
+            f"w{i}", requests={"cpu": str(cpu)}, priority=priority, created=created, queue=f"q{where % len(queues)}"
+        )
+        for i, (where, cpu, priority, created) in enumerate(workloads)
+        if cpu <= total
+    ]
+    return Cluster(specs, infos, seed)
+
+
+def run_to_the_end(cluster):
+    cluster.settle()
+    while cluster.advance():
+        cluster.settle()
+    assert cluster.finished == set(cluster.infos)
+    assert not cluster.state.reservations
+    assert not cluster.state.preempted
+
+
+@settings(max_examples=150, deadline=None)
+@given(some_queues, some_workloads, st.integers(0, 99))
+def test_all_run_in_the_end_and_nobody_is_evicted_again_and_again(queues, workloads, seed):
+    run_to_the_end(build(queues, workloads, seed))
+
+
+def crowded(seed):
+    rng = Random(seed)
+    borrowing = [None, {"policy": "LowerPriority"}, {"policy": "LowerPriority", "maxPriorityThreshold": 1}]
+    queues = [
+        (
+            rng.randrange(5),
+            rng.choice(POLICIES),
+            rng.choice(["Never", "LowerPriority", "Any"]),
+            rng.choice(borrowing),
+            rng.choice(["BestEffortFIFO", "StrictFIFO"]),
+        )
+        for _ in range(rng.randint(1, 4))
+    ]
+    count = rng.randint(5, 25)
+    workloads = [(rng.randrange(4), rng.randint(1, 4), rng.randrange(4), rng.randrange(9)) for _ in range(count)]
+    return build(queues, workloads, seed)
+
+
+@pytest.mark.parametrize("seed", [298, 304, 601, 642, 758, 1002, 1145, 1310])
+def test_policies_that_contradict_each_other_do_not_make_a_circle(seed):
+    """One queue reclaims from any priority, the next preempts lower ones while it borrows, and so on: in these, each of
+    two or three Workloads may evict the next one.
+    """
+    run_to_the_end(crowded(seed))
+
+
+@settings(max_examples=150, deadline=None)
+@given(some_queues, some_workloads, st.integers(0, 99))
+def test_a_preemptor_is_admitted_as_soon_as_its_victims_have_stopped(queues, workloads, seed):
+    """Unless a higher priority arrives, nothing is kept for a preemptor whose victims have all stopped."""
+    cluster = build(queues, workloads, seed)
+    cluster.settle()
+    while cluster.advance():
+        cluster.settle()
+        if cluster.state.reservations:
+            assert any(holding.evicted for holding in cluster.state.holdings.values())
+
+
+def test_at_rest_nothing_more_could_be_admitted():
+    """Whoever is refused is tried again after every change that could alter the answer, though not after others."""
+    for seed in range(40):
+        cluster = crowded(seed)
+        cluster.settle()
+        while cluster.advance():
+            cluster.settle()
+            held = set(cluster.state.holdings)
+            cluster.queues.requeue_inadmissible(list(cluster.state.queues), cluster.now)
+            cluster.settle()
+            assert set(cluster.state.holdings) == held

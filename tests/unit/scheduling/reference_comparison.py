@@ -1,0 +1,162 @@
+"""Compares the product with the reference on one generated World; a difference is text, "" if there is none.
+
+`python -m tests.unit.scheduling.reference_comparison N SEED` compares N Worlds and prints each difference with its seed
+and the smallest World that shows it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from queue_manager.scheduling import fair_preemption, preemption
+from queue_manager.scheduling.cycle import Admit, Preempt, run_cycle
+from queue_manager.scheduling.flavor_assignment import Assignment, Mode
+from queue_manager.scheduling.nomination import nominate
+from queue_manager.scheduling.planned_usage import PlannedUsage
+from queue_manager.scheduling.quota_state import SchedulerState
+from tests.unit.queueing.builders import T0
+from tests.unit.scheduling import reference_cycle as cycles
+from tests.unit.scheduling import reference_preemption as victims
+from tests.unit.scheduling.reference import Head, World, fits, is_queue, share, used, ways
+from tests.unit.scheduling.reference_worlds import describe, generate, info_of, preemptor, product_preemptor, shrink, state_of
+
+TINY = 6  # candidates, of which all subsets are tried
+
+
+def expect(name: str, product: object, reference: object) -> str:
+    return "" if product == reference else f"{name}: {product} instead of {reference}"
+
+
+def usage_of(state: SchedulerState) -> dict[str, dict]:
+    nodes = {node.name: node for queue in state.queues.values() for node in queue.node.path()}
+    return {name: {fr: v for fr, v in node.usage.items() if v} for name, node in sorted(nodes.items())}
+
+
+def usage_differs(world: World, state: SchedulerState) -> str:
+    """The usage in the product's tree is a recount of the World: a search leaves nothing behind."""
+    for name, usage in usage_of(state).items():
+        counted = {fr: used(world, name, fr) for fr in usage}
+        if text := expect(f"usage of {name}", usage, counted):
+            return text
+    return ""
+
+
+# --- victims -----------------------------------------------------------------------------------------------
+
+
+def product_victims(state: SchedulerState, head: Head, wanted: victims.Preemptor) -> list[tuple[str, str]]:
+    find = fair_preemption.find_victims if state.fair_sharing else preemption.find_victims
+    return [(v.holding.uid, v.reason) for v in find(state, product_preemptor(state, head, wanted), T0)]
+
+
+def victims_differ(world: World, seed: str) -> str:
+    """For each head in some flavors: the victims, that they suffice, and that none can be spared."""
+    state = state_of(world)
+    for head in world.heads:
+        wanted = preemptor(world, head, f"{seed}/{head.uid}")
+        if wanted is not None:
+            found = product_victims(state, head, wanted)
+            text = one_search_differs(world, wanted, found) or usage_differs(world, state)
+            if text:
+                return f"victims of {head.uid} for {wanted}: {text}"
+    return ""
+
+
+def one_search_differs(world: World, wanted: victims.Preemptor, found: list[tuple[str, str]]) -> str:
+    expected = victims.find_victims(world, wanted)
+    if set(found) != set(expected) and not (world.strategies and is_a_tie(world, wanted, found)):
+        return f"{found} instead of {expected}"
+    uids = [uid for uid, _ in found]
+    if found and not fits(world.without(uids), wanted.queue, wanted.usage):
+        return f"{found} do not suffice"
+    return ""
+
+
+def is_a_tie(world: World, wanted: victims.Preemptor, found: list[tuple[str, str]]) -> bool:
+    """Whether cohorts with equal shares can be chosen so that these victims are found."""
+    cohorts = [name for name in world.nodes if not is_queue(world, name)]
+    return any(set(victims.fair(world, wanted, ties)) == set(found) for ties in ways(cohorts))
+
+
+# --- flavors -----------------------------------------------------------------------------------------------
+
+
+def assignments_differ(world: World) -> str:
+    """For each head: mode, borrow level and flavors, and the victims."""
+    state = state_of(world)
+    for head in world.heads:
+        with PlannedUsage(state) as planned:
+            found = nominate(state, planned, state.queues[head.queue], info_of(head), T0)
+        expected = cycles.nominate(world, head)
+        text = assignment_differs(found.assignment, expected.assigned)
+        text = text or expect("victims", sorted((v.holding.uid, v.reason) for v in found.victims), sorted(expected.victims))
+        if text:
+            return f"{head.uid}: {text}"
+    return ""
+
+
+def assignment_differs(found: Assignment, expected: cycles.Assigned) -> str:
+    if text := expect("mode", found.mode, Mode(expected.mode)):
+        return text
+    if expected.mode == cycles.NO_FIT:
+        return ""
+    return expect("flavors", tuple(p.flavors for p in found.pod_sets), expected.flavors) or expect(
+        "borrow", found.borrow, expected.borrow
+    )
+
+
+# --- cycles ------------------------------------------------------------------------------------------------
+
+
+def cycles_differ(world: World) -> str:
+    """The outcome of each head."""
+    state = state_of(world)
+    outcomes = run_cycle(state, [(head.queue, info_of(head)) for head in world.heads], T0)
+    expected = cycles.run_cycle(world)
+    for outcome in outcomes:
+        found = decided(outcome)
+        if text := expect(f"outcome of {outcome.info.uid}", found, expected[outcome.info.uid]):
+            return text
+    return expect("number of outcomes", len(outcomes), len(expected)) or usage_differs(world, state)
+
+
+def decided(outcome: object) -> cycles.Decided:
+    if isinstance(outcome, Admit):
+        return cycles.Decided(cycles.ADMIT, tuple(p.flavors for p in outcome.assignment.pod_sets))
+    if isinstance(outcome, Preempt):
+        found = frozenset((v.holding.uid, v.reason) for v in outcome.victims)
+        return cycles.Decided(found, tuple(p.flavors for p in outcome.assignment.pod_sets))
+    return cycles.Decided(cycles.REFUSE)
+
+
+# --- all of it ---------------------------------------------------------------------------------------------
+
+
+def differences(world: World, seed: str) -> str:
+    return victims_differ(world, seed) or assignments_differ(world) or cycles_differ(world)
+
+
+def report(world: World, seed: str) -> str:
+    """The difference and the smallest World that has one; "" if there is none."""
+    if not differences(world, seed):
+        return ""
+    smallest = shrink(world, lambda some: differences(some, seed))
+    return f"seed {seed}: {differences(smallest, seed)}\n{describe(smallest)}"
+
+
+def main(number: int, seed: str) -> int:
+    found = 0
+    for i in range(number):
+        text = report(generate(f"{seed}/{i}"), f"{seed}/{i}")
+        if text:
+            found += 1
+            print(text, flush=True)
+    print(f"{number} Worlds, {found} differences")
+    return min(found, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), sys.argv[2]))

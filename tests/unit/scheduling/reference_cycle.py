@@ -1,0 +1,259 @@
+"""Flavors and admission cycles, computed naively (see `reference`). Kueue: pkg/scheduler, pkg/scheduler/flavorassigner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tests.unit.scheduling.reference import (
+    FR,
+    Head,
+    Policies,
+    Usage,
+    World,
+    above,
+    available,
+    children,
+    fits,
+    height,
+    is_queue,
+    limits,
+    potential,
+    resources_of_all,
+    share,
+    smallest_subtree,
+    subtree,
+    used,
+)
+from tests.unit.scheduling.reference_preemption import Preemptor, Victims, find_victims
+
+NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = range(5)
+ADMIT, REFUSE = "Admit", "Refuse"
+
+Choice = tuple[int, str, str]  # pod set, resource, flavor
+
+
+class Way(NamedTuple):
+    """How well an amount or a flavor fits."""
+
+    mode: int
+    borrow: int
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """Flavors by pod set and resource, all that is used, and how well the worst part fits."""
+
+    mode: int
+    borrow: int
+    flavors: tuple[dict[str, str], ...]
+    usage: Usage
+    needs: frozenset[FR]
+    preempting: frozenset[Choice]
+
+
+# --- flavors -----------------------------------------------------------------------------------------------
+
+
+def assign(w: World, head: Head, lost: frozenset[Choice] = frozenset()) -> Assigned:
+    """Flavors for all pod sets in order; those of an earlier one count for the next."""
+    usage: dict[FR, int] = {}
+    flavors: list[dict[str, str]] = []
+    ways: dict[Choice, Way] = {}
+    for index, requests in enumerate(head.pod_sets):
+        chosen = choose(w, head, index, requests, usage, lost)
+        if chosen is None:
+            return Assigned(NO_FIT, 0, (), {}, frozenset(), frozenset())
+        flavors.append({resource: flavor for (_, resource, flavor) in chosen})
+        ways |= chosen
+        for _, resource, flavor in chosen:
+            usage[flavor, resource] = usage.get((flavor, resource), 0) + requests[resource]
+    return Assigned(
+        mode=min((way.mode for way in ways.values()), default=FIT),
+        borrow=max((way.borrow for way in ways.values()), default=0),
+        flavors=tuple(flavors),
+        usage=usage,
+        needs=frozenset((flavor, resource) for (_, resource, flavor), way in ways.items() if way.mode < FIT),
+        preempting=frozenset(choice for choice, way in ways.items() if way.mode in (PREEMPT, RECLAIM)),
+    )
+
+
+def choose(w, head, index, requests, usage, lost) -> dict[Choice, Way] | None:
+    """The flavors of one pod set; None if a resource has none."""
+    chosen: dict[Choice, Way] = {}
+    for resources, flavors in w.nodes[head.queue].groups:
+        wanted = {resource: requests[resource] for resource in resources if resource in requests}
+        if wanted:
+            found = choose_in_group(w, head, index, wanted, flavors, usage, lost)
+            if found is None:
+                return None
+            chosen |= found
+    return chosen if len(chosen) == len(requests) else None
+
+
+def choose_in_group(w, head, index, wanted, flavors, usage, lost) -> dict[Choice, Way] | None:
+    policies = w.nodes[head.queue].policies
+    best, best_way = None, Way(NO_FIT, 0)
+    for flavor in flavors:
+        if flavor in head.refused:
+            continue
+        ways = {
+            (index, resource, flavor): way_of(w, head, (flavor, resource), amount + usage.get((flavor, resource), 0))
+            for resource, amount in wanted.items()
+        }
+        for choice, way in ways.items():
+            if choice in lost and way.mode in (PREEMPT, RECLAIM):
+                ways[choice] = Way(NO_CANDIDATES, way.borrow)
+        worst = min(ways.values(), key=lambda way: preference(policies, way))
+        if not tries_next(policies, worst):
+            return ways
+        if preference(policies, worst) > preference(policies, best_way):
+            best, best_way = ways, worst
+    return best
+
+
+def preference(policies: Policies, way: Way) -> tuple:
+    """The higher, the better. A flavor in which nothing can be done is worst, whatever its borrow level."""
+    if way.mode == NO_FIT:
+        return (0,)
+    if way.mode == NO_CANDIDATES:
+        return 1, -way.borrow
+    if policies.preference == "PreemptionOverBorrowing":
+        return 2, -way.borrow, way.mode
+    return 2, way.mode, -way.borrow
+
+
+def tries_next(policies: Policies, way: Way) -> bool:
+    if way.mode in (NO_FIT, NO_CANDIDATES):
+        return True
+    if way.mode in (PREEMPT, RECLAIM) and policies.when_can_preempt == "TryNextFlavor":
+        return True
+    return way.borrow > 0 and policies.when_can_borrow == "TryNextFlavor"
+
+
+def level(w: World, queue: str, fr: FR, amount: int) -> int:
+    return height(w, smallest_subtree(w, queue, fr, amount))
+
+
+def way_of(w: World, head: Head, fr: FR, amount: int) -> Way:
+    """How well this amount in all fits into one flavor."""
+    if amount > potential(w, head.queue, fr):
+        return Way(NO_FIT, 0)
+    if amount <= available(w, head.queue, fr):
+        return Way(FIT, level(w, head.queue, fr, amount))
+    if not may_help(w, head.queue, fr, amount):
+        return Way(NO_FIT, level(w, head.queue, fr, amount))
+    preemptor = Preemptor(head.queue, head.priority, head.queued, {fr: amount}, frozenset([fr]))
+    victims = [uid for uid, _ in find_victims(w, preemptor)]
+    if not victims:
+        return Way(NO_CANDIDATES, level(w, head.queue, fr, amount))
+    own = any(h.uid in victims and h.queue == head.queue for h in w.held)
+    return Way(PREEMPT if own else RECLAIM, level(w.without(victims), head.queue, fr, amount))
+
+
+def may_help(w: World, queue: str, fr: FR, amount: int) -> bool:
+    """Whether preemption is worth a search: within a smaller tree than the whole, or while borrowing."""
+    policies, parent = w.nodes[queue].policies, w.nodes[queue].parent
+    lowest = smallest_subtree(w, queue, fr, amount)
+    below_the_root = bool(parent) and bool(w.nodes[lowest].parent)
+    borrowing = policies.borrow != "Never" or (bool(w.strategies) and policies.reclaim != "Never")
+    return amount <= limits(w, queue, fr).nominal or below_the_root or borrowing
+
+
+# --- cycles ------------------------------------------------------------------------------------------------
+
+
+class Nominated(NamedTuple):
+    assigned: Assigned
+    victims: Victims
+
+
+def nominate(w: World, head: Head) -> Nominated:
+    """Flavors, and victims where they are needed. Flavors for which no victims suffice are lost, and it is tried again."""
+    lost: frozenset[Choice] = frozenset()
+    while True:
+        assigned = assign(w, head, lost)
+        if assigned.mode in (NO_FIT, FIT):
+            return Nominated(assigned, [])
+        preemptor = Preemptor(head.queue, head.priority, head.queued, assigned.usage, assigned.needs)
+        victims = find_victims(w, preemptor)
+        if victims or assigned.preempting <= lost:
+            return Nominated(assigned, victims)
+        lost |= assigned.preempting
+
+
+class Decided(NamedTuple):
+    """Admit, or the victims of a preemptor, or Refuse; with the flavors of the first two."""
+
+    outcome: str | frozenset[tuple[str, str]]
+    flavors: tuple[dict[str, str], ...] = ()
+
+
+def run_cycle(w: World) -> dict[str, Decided]:
+    """What happens to each head, by uid."""
+    nominated = {head.uid: nominate(w, head) for head in w.heads}
+    now = planned = w  # as it is, and as it will be when all preemptions are done
+    taken: set[str] = set()
+    decided: dict[str, Decided] = {}
+    while left := [head for head in w.heads if head.uid not in decided]:
+        head = next_head(planned, left, nominated)
+        assigned, victims = nominated[head.uid]
+        uids = {uid for uid, _ in victims}
+        decided[head.uid] = Decided(REFUSE)
+        if assigned.mode == FIT:
+            if all(fits(world, head.queue, assigned.usage) for world in (now, planned)):
+                decided[head.uid] = Decided(ADMIT, assigned.flavors)
+                now, planned = (world.plus(head.queue, assigned.usage) for world in (now, planned))
+        elif victims:
+            rest = planned.without(uids)
+            if not uids & taken and fits(rest, head.queue, assigned.usage):
+                decided[head.uid] = Decided(frozenset(victims), assigned.flavors)
+                planned = rest.plus(head.queue, assigned.usage)
+                taken |= uids
+        elif assigned.mode != NO_FIT and w.nodes[head.queue].policies.reclaim != "Any":
+            kept = withheld(planned, head.queue, assigned)
+            now, planned = (world.plus(head.queue, kept) for world in (now, planned))
+    return decided
+
+
+def withheld(w: World, queue: str, assigned: Assigned) -> Usage:
+    """What a head without candidates keeps from others: up to its quota, or what it may borrow if it borrows."""
+    kept = {}
+    for fr, amount in assigned.usage.items():
+        quota = limits(w, queue, fr)
+        most = amount
+        if not assigned.borrow:
+            most = quota.nominal - used(w, queue, fr)
+        elif quota.borrowing is not None:
+            most = quota.nominal + quota.borrowing - used(w, queue, fr)
+        kept[fr] = max(0, min(amount, most))
+    return kept
+
+
+def next_head(w: World, left: list[Head], nominated: dict[str, Nominated]) -> Head:
+    """The first head of those left; fair sharing decides it anew each time."""
+    if not w.strategies:
+        return min(left, key=lambda head: (nominated[head.uid].assigned.borrow, *rank(head)))
+    roots = sorted({[head.queue, *above(w, head.queue)][-1] for head in left})
+    return tournament(w, roots[0], {head.queue: head for head in left}, nominated)
+
+
+def rank(head: Head) -> tuple:
+    return -head.priority, head.queued, head.uid
+
+
+def tournament(w: World, name: str, heads: dict[str, Head], nominated: dict[str, Nominated]) -> Head | None:
+    """The head that a cohort nominates: of its children, the one that borrows least with its own head counted."""
+    if is_queue(w, name):
+        return heads.get(name)
+    winners = {child: tournament(w, child, heads, nominated) for child in children(w, name)}
+
+    def place(child: str) -> tuple:
+        head = winners[child]
+        usage = nominated[head.uid].assigned.usage
+        counted = w.plus(head.queue, usage)
+        requested = [fr for fr in resources_of_all(w) if usage.get(fr, 0) > 0]
+        borrows = any(used(counted, child, fr) > subtree(counted, child, fr) for fr in requested)
+        return borrows, share(counted, child), rank(head)
+
+    return winners[min((child for child in winners if winners[child]), key=place)] if any(winners.values()) else None

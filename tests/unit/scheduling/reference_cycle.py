@@ -31,6 +31,7 @@ NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = range(5)
 ADMIT, REFUSE = "Admit", "Refuse"
 
 Choice = tuple[int, str, str]  # pod set, resource, flavor
+Lost = frozenset[tuple[int, str]]  # pod sets with a flavor
 
 
 class Way(NamedTuple):
@@ -49,13 +50,13 @@ class Assigned:
     flavors: tuple[dict[str, str], ...]
     usage: Usage
     needs: frozenset[FR]
-    preempting: frozenset[Choice]
+    preempting: Lost
 
 
 # --- flavors -----------------------------------------------------------------------------------------------
 
 
-def assign(w: World, head: Head, lost: frozenset[Choice] = frozenset()) -> Assigned:
+def assign(w: World, head: Head, lost: Lost = frozenset()) -> Assigned:
     """Flavors for all pod sets in order; those of an earlier one count for the next."""
     usage: dict[FR, int] = {}
     flavors: list[dict[str, str]] = []
@@ -74,7 +75,7 @@ def assign(w: World, head: Head, lost: frozenset[Choice] = frozenset()) -> Assig
         flavors=tuple(flavors),
         usage=usage,
         needs=frozenset((flavor, resource) for (_, resource, flavor), way in ways.items() if way.mode < FIT),
-        preempting=frozenset(choice for choice, way in ways.items() if way.mode in (PREEMPT, RECLAIM)),
+        preempting=frozenset((index, f) for (index, _, f), way in ways.items() if way.mode in (PREEMPT, RECLAIM)),
     )
 
 
@@ -101,10 +102,10 @@ def choose_in_group(w, head, index, wanted, flavors, usage, lost) -> dict[Choice
             (index, resource, flavor): way_of(w, head, (flavor, resource), amount + usage.get((flavor, resource), 0))
             for resource, amount in wanted.items()
         }
-        for choice, way in ways.items():
-            if choice in lost and way.mode in (PREEMPT, RECLAIM):
-                ways[choice] = Way(NO_CANDIDATES, way.borrow)
-        worst = min(ways.values(), key=lambda way: preference(policies, way))
+        worst = Way(min(way.mode for way in ways.values()), max(way.borrow for way in ways.values()))
+        if (index, flavor) in lost and worst.mode in (PREEMPT, RECLAIM):
+            ways = {choice: Way(min(way.mode, NO_CANDIDATES), way.borrow) for choice, way in ways.items()}
+            worst = Way(NO_CANDIDATES, worst.borrow)
         if not tries_next(policies, worst):
             return ways
         if preference(policies, worst) > preference(policies, best_way):
@@ -170,14 +171,14 @@ class Nominated(NamedTuple):
 
 def nominate(w: World, head: Head) -> Nominated:
     """Flavors, and victims where they are needed. Flavors for which no victims suffice are lost, and it is tried again."""
-    lost: frozenset[Choice] = frozenset()
+    lost: Lost = frozenset()
     while True:
         assigned = assign(w, head, lost)
-        if assigned.mode in (NO_FIT, FIT):
+        if assigned.mode in (NO_FIT, NO_CANDIDATES, FIT):
             return Nominated(assigned, [])
         preemptor = Preemptor(head.queue, head.priority, head.queued, assigned.usage, assigned.needs)
         victims = find_victims(w, preemptor)
-        if victims or assigned.preempting <= lost:
+        if victims:
             return Nominated(assigned, victims)
         lost |= assigned.preempting
 

@@ -201,7 +201,7 @@ def fair(w: World, p: Preemptor, ties: Sequence[str] = ()) -> Victims:
     excluded: set[str] = set()
     for _ in range(SEARCHES):
         found = FairSearch(w, p, excluded, ties).victims()
-        unfair = {uid for uid, reason in found if reason == FAIR and not is_fair(w, p, found, uid)}
+        unfair = {uid for uid, reason in found if reason != IN_QUEUE and not is_fair(w, p, found, uid, reason)}
         if not unfair:
             return found
         excluded |= unfair
@@ -213,12 +213,21 @@ def allows(strategy: str, preemptor: tuple, before: tuple, after: tuple) -> bool
     return preemptor < before and (strategy == INITIAL_SHARE or preemptor <= after)
 
 
-def is_fair(w: World, p: Preemptor, victims: Victims, uid: str) -> bool:
-    """Whether a strategy allows this victim in the state that results."""
+def is_open(w: World, p: Preemptor, name: str) -> bool:
+    """Whether a node, and each cohort up to the common one, borrows what is needed. The preemptor's own are open."""
+    if name == p.queue or name in above(w, p.queue):
+        return True
+    return not is_within_quota(w, name, p.needs) and is_open(w, p, w.nodes[name].parent)
+
+
+def is_fair(w: World, p: Preemptor, victims: Victims, uid: str, reason: str) -> bool:
+    """Whether this victim could be taken, and a strategy allows it, in the state that results."""
     held = next(h for h in w.held if h.uid == uid)
     if held.evicted:
         return True
     others = w.plus(p.queue, p.usage).without(other for other, _ in victims if other != uid)
+    if reason == RECLAMATION or not is_open(others, p, held.queue):
+        return is_open(others, p, held.queue)
     one, other = meeting(w, p.queue, held.queue)
     before, after = share(others, other), share(others.without([uid]), other)
     return any(allows(strategy, share(others, one), before, after) for strategy in w.strategies)
@@ -276,7 +285,7 @@ class FairSearch:
     def evicted(self) -> bool:
         for held in [h for h in self.left if h.evicted]:
             self.left.remove(held)
-            if self.is_open(held.queue) and self.take(held, self.reason(held)):
+            if self.take(held, self.reason(held)):
                 return True
         return False
 
@@ -309,13 +318,6 @@ class FairSearch:
         now = self.now
         return allows(strategy, share(now, one), share(now, other), share(now.without([held.uid]), other))
 
-    def is_open(self, name: str) -> bool:
-        """Whether the node still borrows what is needed, and each cohort up to the common one."""
-        if name == self.p.queue or name in above(self.w, self.p.queue):
-            return True
-        parent = self.w.nodes[name].parent
-        return not is_within_quota(self.now, name, self.p.needs) and (not parent or self.is_open(parent))
-
     def next(self) -> str:
         """The ClusterQueue to take from: from the root down to the child with the highest share; "" if none is left."""
         name = ([self.p.queue, *above(self.w, self.p.queue)])[-1]
@@ -327,7 +329,7 @@ class FairSearch:
 
     def is_left(self, name: str) -> bool:
         here = [h for h in self.left if name in (h.queue, *above(self.w, h.queue))]
-        return any(self.is_open(h.queue) for h in here)
+        return any(is_open(self.now, self.p, h.queue) for h in here)
 
     def preference(self, name: str) -> tuple:
         infinite, per_mille = share(self.now, name)

@@ -109,7 +109,7 @@ def order(state, *heads):
         info = pending(one, priority=int(priority or 0), created=created)
         entries.append((one, Claim(state.queues[name].node, {CPU: milli(cpu)}, info.rank)))
     result = []
-    for one, claim in fair_order(entries, lambda entry: entry[1]):
+    for one, claim in fair_order(entries, lambda entry: entry[1], []):
         result.append(one)
         claim.node.add_all(claim.usage)
     return result
@@ -141,7 +141,7 @@ def test_borrowing_of_another_flavor_does_not_count():
         ("borrows", Claim(state.queues["b"].node, {premium: 2000}, pending("borrows", created=0).rank)),
         ("fits", Claim(state.queues["a"].node, {premium: 2000}, pending("fits", created=1).rank)),
     ]
-    assert [name for name, _ in fair_order(entries, lambda entry: entry[1])] == ["fits", "borrows"]
+    assert [name for name, _ in fair_order(entries, lambda entry: entry[1], [])] == ["fits", "borrows"]
 
 
 def test_the_cohorts_compete_before_their_queues():

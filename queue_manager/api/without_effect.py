@@ -85,7 +85,6 @@ def _at(obj: Json, *path: str) -> Any:
 
 
 _PREEMPTION = ("spec", "preemption")
-_FUNGIBILITY = ("spec", "flavorFungibility")
 _TEMPLATE_ANNOTATIONS = ("spec", "template", "metadata", "annotations")
 
 ROWS: Mapping[str, tuple[Row, ...]] = {
@@ -97,16 +96,6 @@ ROWS: Mapping[str, tuple[Row, ...]] = {
                 _other_than("Never", *_PREEMPTION, "reclaimWithinCohort"),
                 _other_than("Never", *_PREEMPTION, "borrowWithinCohort", "policy"),
             ),
-            NO_PREEMPTION,
-        ),
-        Row(
-            "spec.flavorFungibility.whenCanPreempt",
-            _other_than("TryNextFlavor", *_FUNGIBILITY, "whenCanPreempt"),
-            NO_PREEMPTION,
-        ),
-        Row(
-            "spec.flavorFungibility.preference",
-            _other_than("BorrowingOverPreemption", *_FUNGIBILITY, "preference"),
             NO_PREEMPTION,
         ),
         Row("spec.concurrentAdmissionPolicy", _given("spec", "concurrentAdmissionPolicy"), NO_CONCURRENCY),

@@ -10,6 +10,7 @@ from job_controller.json_tree import Json
 from job_controller.model import Job, Key
 from queue_manager.api import condition_types, event_reasons, keys, reasons
 from queue_manager.api.resources import (
+    CLUSTER_QUEUES,
     JOBS,
     NAMESPACES,
     PRIORITY_CLASSES,
@@ -17,7 +18,14 @@ from queue_manager.api.resources import (
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
 )
-from queue_manager.api.types import Namespace, PriorityClass, ResourceFlavor, Workload, WorkloadPriorityClass
+from queue_manager.api.types import (
+    ClusterQueue,
+    Namespace,
+    PriorityClass,
+    ResourceFlavor,
+    Workload,
+    WorkloadPriorityClass,
+)
 from queue_manager.api.without_effect import without_effect
 from queue_manager.engine.cache import Cache, controller_uid
 from queue_manager.engine.runtime import Runtime
@@ -58,6 +66,7 @@ class JobQueueController:
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._namespaces: Cache[Namespace] = runtime.cache(NAMESPACES, Namespace)
         self._flavors: Cache[ResourceFlavor] = runtime.cache(RESOURCE_FLAVORS, ResourceFlavor)
+        self._cluster_queues: Cache[ClusterQueue] = runtime.cache(CLUSTER_QUEUES, ClusterQueue)
         self._classes: Cache[WorkloadPriorityClass] = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
         self._pod_classes: Cache[PriorityClass] = runtime.cache(PRIORITY_CLASSES, PriorityClass)
         self._running = running
@@ -75,7 +84,8 @@ class JobQueueController:
         self._workloads.index(_BY_CLASS, _class_reference)
         self._workloads.subscribe(self._on_workload)
         self._namespaces.subscribe(self._on_namespace)
-        self._flavors.subscribe(self._on_flavor)
+        self._flavors.subscribe(self._on_place)
+        self._cluster_queues.subscribe(self._on_place)
         self._classes.subscribe(self._on_class)
         runtime.worker(self.queue, self.sync, WORKERS)
         runtime.worker(self.classes, self.sync_class)
@@ -131,8 +141,8 @@ class JobQueueController:
             for job in self._jobs.lookup(_BY_NAMESPACE, new.metadata.name):
                 self._resync(job)
 
-    def _on_flavor(self, old: ResourceFlavor | None, new: ResourceFlavor | None) -> None:
-        """Jobs that were admitted to a flavor which was deleted, or is not in the cache yet, wait for it."""
+    def _on_place(self, old: ResourceFlavor | ClusterQueue | None, new: ResourceFlavor | ClusterQueue | None) -> None:
+        """Jobs admitted to a flavor or ClusterQueue that was deleted, or is not in the cache yet, wait for it."""
         if old is None and new is not None:
             for job in self._jobs.values():
                 if job.spec.suspend:
@@ -192,10 +202,16 @@ class JobQueueController:
             managed=self._standing.managed(job),
             priority=priority_of(job, classes, pod_classes),
             flavors={f.metadata.name: f for f in self._flavors.values()},
+            cluster_queue_exists=self._cluster_queue_exists(job),
             waits_for_pods=self._settings.pods_ready is not None,
             labels_to_copy=self._settings.label_keys_to_copy,
             overrides=overrides.accepted(job.metadata.annotations, self._settings.bounds),
         )
+
+    def _cluster_queue_exists(self, job: Job) -> bool:
+        """Whether every ClusterQueue whose quota the Job's Workloads hold exists."""
+        admissions = (w.status.admission for w in self._standing.workloads_of(job))
+        return all(self._cluster_queues.get("", a.cluster_queue) is not None for a in admissions if a is not None)
 
     def _report_rejected_annotations(self, job: Job) -> None:
         """Record an Event about labels and annotations that no webhook has rejected and that have no effect; once for

@@ -69,7 +69,7 @@ RULES: tuple[Rule, ...] = (
     following_rules.workload_follows_admission_gates,
     following_rules.workload_follows_overrides,
     # nothing to write
-    running_rules.missing_flavor_is_reported,
+    running_rules.missing_flavor_or_queue_is_reported,
     running_rules.pending_admission_checks_are_reported,
     following_rules.unknown_priority_class_is_reported,
 )

@@ -33,6 +33,7 @@ class JobContext:
     managed: bool = True  # the queue manages the Job; see `JobStanding.managed`
     priority: Priority | None = field(default_factory=Priority)  # None: the Job names a class that does not exist
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
+    cluster_queue_exists: bool = True  # the ClusterQueue whose quota the Workload holds; True without quota
     waits_for_pods: bool = True  # waitForPodsReady is enabled
     labels_to_copy: tuple[str, ...] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)  # the Job's annotations that pass `overrides.accepted`

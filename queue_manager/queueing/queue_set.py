@@ -160,7 +160,7 @@ class Queues:
         return [(name, head) for name, head in found if head is not None]
 
     def refused(self, refusal: Refuse | Preempt, *, never: bool = False) -> None:
-        """Record that the scheduler did not admit a head, or not yet; `never`: not unless quota or flavors change."""
+        """Record that a head was not admitted, or not yet. `never`: it cannot fit unless quota or flavors change."""
         pending = self.cluster_queues.get(refusal.cluster_queue)
         if pending is not None:
             why = PendingReason(refusal.reason, refusal.message)

@@ -23,7 +23,7 @@ results, with the other victims that were given back; one that does not is exclu
 is only taken from while it, and each cohort between it and the common one, borrows a resource that the preemptor needs.
 
 Kueue: fairPreemptions in pkg/scheduler/preemption, pkg/scheduler/preemption/fairsharing;
-BEHAVIOUR.md#q45-fair-preemption.
+BEHAVIOUR.md#q47-fair-preemption.
 """
 
 from __future__ import annotations

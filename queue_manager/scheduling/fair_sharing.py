@@ -12,7 +12,7 @@ shares without weight. Shares are exact fractions, so their order does not depen
 The heads of a cycle are ordered by a tournament, one per root. At each cohort the winners of its children compete: the
 first is the one whose child does not borrow a requested flavor from the cohort, then the one whose child has the lower
 share with the Workload counted, then the one with the higher rank. Kueue: dominantResourceShare in
-pkg/cache/scheduler, fairSharingIterator in pkg/scheduler; BEHAVIOUR.md#q44-fair-sharing.
+pkg/cache/scheduler, fairSharingIterator in pkg/scheduler; BEHAVIOUR.md#q46-fair-sharing.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from queue_manager.scheduling import fair_preemption, preemption
 from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, Assignment, Choice, Mode, assign
 from queue_manager.scheduling.partial_admission import largest_fit
 from queue_manager.scheduling.planned_usage import PlannedUsage
-from queue_manager.scheduling.preemption import FindVictims, Preemptor, Victim, prospect
+from queue_manager.scheduling.preemption import FindVictims, Preemptor, Victim, after, prospect
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.workload_info import Info
@@ -68,6 +68,9 @@ class _Judgement:
             assignment = self._assign(lost)
             if assignment.mode not in NEEDS_PREEMPTION:
                 return Nomination(assignment)
+            earlier = self._earlier_victims(assignment.usage)
+            if earlier:  # what they release is kept for this head
+                return Nomination(assignment, earlier)
             if self.planned.will_fit(self.queue.node, assignment.usage):
                 return Nomination(assignment, will_fit=True)
             victims = self._find_victims(self.state, self._preemptor(assignment.usage), self.now)
@@ -96,6 +99,16 @@ class _Judgement:
         before = self.state.preempted.get(self.info.uid) or NOBODY
         return Preemptor(self.info, self.queue, usage, needs, self.planned.victims.keys(), before)
 
+    def _earlier_victims(self, usage: Usage) -> tuple[Victim, ...]:
+        """The victims of an earlier judgement that are being stopped, if they still suffice."""
+        reservation = self.state.reservations.get(self.info.uid)
+        if reservation is None:
+            return ()
+        stopping = {uid: h for uid in reservation.victims if (h := self.state.counted(uid)) and h.evicted}
+        if not self.planned.will_fit_without(self.queue.node, usage, stopping):
+            return ()
+        return tuple(Victim(holding, reservation.victims[uid]) for uid, holding in stopping.items())
+
     # --- Room ---
 
     def free(self, fr: FlavorResource) -> int:
@@ -107,4 +120,8 @@ class _Judgement:
         node = self.queue.node
         if value <= node.available(fr):  # when the planned preemptions are done
             return Mode.RECLAIM, node.borrow_level(fr, value)
-        return prospect(self.state, self._preemptor({fr: value}), self.now, self._find_victims)
+        preemptor = self._preemptor({fr: value})
+        earlier = self._earlier_victims(preemptor.usage)
+        if earlier:
+            return after(self.state, earlier, preemptor)
+        return prospect(self.state, preemptor, self.now, self._find_victims)

@@ -21,7 +21,7 @@ a step in which quota is reclaimed from an equal or higher priority, so one Work
 MOST_RECLAIMS times and then waits.
 
 Each ClusterQueue keeps its holdings sorted (`QueueState.ranking`), so a search reads little more than it removes.
-Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q43-preemption.
+Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from math import inf
 from typing import NamedTuple
 
 from queue_manager.api import policies, reasons
+from queue_manager.api.types import Preemption
 from queue_manager.scheduling.flavor_assignment import Mode
 from queue_manager.scheduling.quota_state import Holding, QueueState, Ranking, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
@@ -81,19 +82,35 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
     return next((victims for victims in found if victims), ())
 
 
+def with_new_candidates(state: SchedulerState, cluster_queue: str, admitted: Usage) -> list[str]:
+    """The ClusterQueues whose refused Workloads may find victims, since this one now holds `admitted` too.
+
+    Other admissions give a preemptor nothing: without its victims it would be where it was before. But the first usage
+    above the quota of a subtree makes a candidate of every Workload there.
+    """
+    node: QuotaNode = state.queues[cluster_queue].node
+    while node.parent is not None:
+        over = {fr: node.usage.get(fr, 0) - node.subtree.get(fr, 0) for fr in admitted}
+        if any(0 < above <= admitted[fr] for fr, above in over.items()):
+            names = (name for name in state.relatives(cluster_queue) if name != cluster_queue)
+            return [n for n in names if _policy(state, n).reclaim_within_cohort != policies.NEVER]
+        node = node.parent
+    return []
+
+
+def _policy(state: SchedulerState, cluster_queue: str) -> Preemption:
+    return state.queues[cluster_queue].queue.spec.preemption
+
+
 def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: datetime) -> bool:
     """Whether a Workload is a candidate under a policy: withinClusterQueue or reclaimWithinCohort."""
-    if holding.uid in preemptor.spoken_for or not _uses(holding, preemptor.needs):
+    if holding.uid in preemptor.spoken_for or preemptor.needs.isdisjoint(holding.usage):
         return False
     if policy == policies.ANY and holding.priority >= preemptor.info.priority:
         return holding.evicted or preemptor.preempted.get(holding.uid, 0) < MOST_RECLAIMS
     if holding.priority == preemptor.info.priority:
         return policy == policies.LOWER_OR_NEWER_EQUAL and preemptor.info.queued_at < holding.queued_at
     return holding.priority < preemptor.info.priority
-
-
-def _uses(holding: Holding, needs: frozenset[FlavorResource]) -> bool:
-    return any(holding.usage.get(fr) for fr in needs)
 
 
 def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime, victims_of: FindVictims) -> tuple[Mode, int]:
@@ -104,7 +121,12 @@ def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime, victims
     [(fr, value)] = preemptor.usage.items()
     if not _may_fit_after_preemption(state, preemptor.queue, fr, value):
         return Mode.NO_FIT, 0
-    victims = victims_of(state, preemptor, now)
+    return after(state, victims_of(state, preemptor, now), preemptor)
+
+
+def after(state: SchedulerState, victims: tuple[Victim, ...], preemptor: Preemptor) -> tuple[Mode, int]:
+    """The mode and the borrow level of a preemptor of one FlavorResource without these victims; (): none suffice."""
+    [(fr, value)] = preemptor.usage.items()
     if not victims:
         return Mode.NO_CANDIDATES, preemptor.node.borrow_level(fr, value)
     own = any(victim.holding.cluster_queue == preemptor.queue.name for victim in victims)
@@ -182,7 +204,7 @@ def _sources(state: SchedulerState, preemptor: Preemptor) -> Iterator[_Source]:
 
 
 def _borrowers(top: QuotaNode, without: QuotaNode, needs: frozenset[FlavorResource]) -> Iterator[QuotaNode]:
-    """The ClusterQueues below `top` that are above their quota, as all subtrees around them are; without one subtree."""
+    """The ClusterQueues below `top` that are above their quota, and all subtrees around them; without one subtree."""
     found = [top]
     while found:
         for child in found.pop().children:
@@ -288,8 +310,9 @@ class _Search:
                 continue
             removal.remove(candidate)
             chosen.append(candidate)
+            usage = candidate.holding.usage
             for fr in missing:
-                missing[fr] -= candidate.holding.usage.get(fr, 0)
+                missing[fr] -= usage.get(fr, 0)
             if max(missing.values()) <= 0 and self._slack(removal, borrowing) is not None:
                 return chosen
         return []
@@ -323,9 +346,10 @@ class _Search:
     def _is_too_much(self, candidate: _Candidate, slack: Usage) -> bool:
         """Whether it is certain, without reading the tree, that the preemptor does not fit beside this candidate."""
         usage, source = candidate.holding.usage, candidate.source
-        return any(
-            usage.get(fr, 0) > free and _shares_all(source, self._preemptor.node, fr) for fr, free in slack.items()
-        )
+        for fr, free in slack.items():
+            if usage.get(fr, 0) > free and _shares_all(source, self._preemptor.node, fr):
+                return True
+        return False
 
     def _slack(self, removal: _Removal, borrowing: bool) -> dict[FlavorResource, int] | None:
         """What is free beside the preemptor; None if it does not fit."""
@@ -373,9 +397,12 @@ class _Removal:
         self._change(candidate, -1)
 
     def _change(self, candidate: _Candidate, sign: int) -> None:
-        due = self._due.setdefault(candidate.source.queue.node, dict.fromkeys(self._relevant, 0))
-        for fr in self._relevant:
-            due[fr] += sign * candidate.holding.usage.get(fr, 0)
+        node, usage = candidate.source.queue.node, candidate.holding.usage
+        due = self._due.get(node)
+        if due is None:
+            due = self._due[node] = dict.fromkeys(self._relevant, 0)
+        for fr in due:
+            due[fr] += sign * usage.get(fr, 0)
 
     def apply(self) -> None:
         """Bring the tree up to date."""

@@ -12,7 +12,7 @@ usage.
 The LocalQueue with the lowest *weighted usage* comes first: the sum over resources of usage * resourceWeight, divided
 by the LocalQueue's weight. With weight 0 it comes last. Usage is kept in whole thousandths of a unit and weights are
 exact, so the order does not depend on rounding. Kueue: pkg/util/admissionfairsharing, pkg/cache/queue/afs;
-BEHAVIOUR.md#q46-admission-fair-sharing.
+BEHAVIOUR.md#q48-admission-fair-sharing.
 """
 
 from __future__ import annotations

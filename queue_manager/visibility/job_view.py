@@ -88,7 +88,14 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 # States that the newest Warning Event is likely to explain.
-_TROUBLED = (JobState.STARTING, JobState.EVICTED, JobState.BACKOFF, JobState.DEACTIVATED, JobState.FAILED)
+_TROUBLED = (
+    JobState.RESERVED,
+    JobState.STARTING,
+    JobState.EVICTED,
+    JobState.BACKOFF,
+    JobState.DEACTIVATED,
+    JobState.FAILED,
+)
 
 
 def job_view(

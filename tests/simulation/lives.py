@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from job_controller.model import Pod
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS, Resource
+from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, PODS, WORKLOADS, Resource
 from queue_manager.configuration import loads
 from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.kubelet import PodScript
@@ -78,7 +78,7 @@ class Lives:
         await c.flavor("spot", **SPOT)
         flavors = [{"name": n, "resources": [{"name": "cpu", "nominalQuota": "2"}]} for n in ("plain", "spot")]
         group = {"coveredResources": ["cpu"], "flavors": flavors}
-        spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+        spec = {"namespaceSelector": {}, "resourceGroups": [group], "cohortName": "team"}
         await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq"}, "spec": spec})
         await c.local_queue("lq")
         await c.local_queue("lq2")
@@ -105,6 +105,8 @@ class Lives:
             await asyncio.sleep(1)  # who is off has been seen to be off before anybody switches it on
         for name in JOB_NAMES:
             self.outcomes[name] = QUICK
+        for cohort in await self.world.client.list(COHORTS):
+            await self.patch(COHORTS, cohort["metadata"]["name"], {"spec": {"parentName": None}})
         await self.patch(CLUSTER_QUEUES, "cq", {"spec": {"stopPolicy": "None"}})
         for queue in ("lq", "lq2"):
             await self.patch(LOCAL_QUEUES, queue, {"spec": {"stopPolicy": "None"}})
@@ -180,6 +182,19 @@ async def stop_local_queue(lives: Lives, job: str, how: int) -> None:
     await lives.patch(LOCAL_QUEUES, "lq", {"spec": {"stopPolicy": ("Hold", "HoldAndDrain", "None")[how % 3]}})
 
 
+async def move_cohort(lives: Lives, job: str, how: int) -> None:
+    """A Cohort gets a parent, which may close or break a cycle, or is deleted."""
+    name, parent = (("team", "up"), ("up", "team"), ("up", None), ("team", None))[how % 4]
+    known = [cohort["metadata"]["name"] for cohort in await lives.world.client.list(COHORTS)]
+    if name not in known:
+        spec = {"parentName": parent} if parent else {}
+        await lives.cluster.create(COHORTS, {**API, "kind": "Cohort", "metadata": {"name": name}, "spec": spec})
+    elif how >= 8:
+        await lives.world.client.delete(COHORTS, "", name)
+    else:
+        await lives.patch(COHORTS, name, {"spec": {"parentName": parent}})
+
+
 async def kill(lives: Lives, job: str, how: int) -> None:
     await lives.world.kill()
 
@@ -207,6 +222,7 @@ MOVES: Mapping[str, Callable[[Lives, str, int], Awaitable[None]]] = {
         change_queue,
         stop_cluster_queue,
         stop_local_queue,
+        move_cohort,
         kill,
         start,
         wait,

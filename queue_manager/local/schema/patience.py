@@ -59,12 +59,13 @@ class Turn:
     """One request on an event loop. `answers` are the results from another process; None until one is needed.
 
     A result of None means that the work exceeded its limit there as well. `skips_shortcuts` is set after a shortcut
-    exceeded its limit.
+    exceeded its limit. Unless the request is handled `on_loop`, limited work is done in the other process at once: the
+    timer cannot interrupt a thread.
     """
 
-    def __init__(self) -> None:
-        self.answers: dict[Work, list[Json] | None] | None = None
-        self.skips_shortcuts = False
+    def __init__(self, *, on_loop: bool = True) -> None:
+        self.answers: dict[Work, list[Json] | None] | None = None if on_loop else {}
+        self.skips_shortcuts = not on_loop
         self._token: Token[Turn | None]
 
     def __enter__(self) -> None:

@@ -30,6 +30,7 @@ from queue_manager.local.server.admission_chain import AdmissionPlugin, Admissio
 from queue_manager.local.server.call import Call, CallTarget, parse_path
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
 from queue_manager.local.server.exchange import ServerRequest, Stream, flag, negotiate, refuse, respond
+from queue_manager.local.server.large_writes import LargeWrites
 from queue_manager.local.server.listing import list_objects, version
 from queue_manager.local.server.namespace_finalize import finalize
 from queue_manager.local.server.pod_subresources import PodSubresources
@@ -46,6 +47,7 @@ log = logging.getLogger(__name__)
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH = ("healthz", "livez", "readyz")
 BEGUN_AGAIN = ("POST", "PUT", "PATCH")  # methods whose work in one step may take long
+MAX_PREPARATIONS = 3  # of a large write in the thread; then it is made on the event loop
 MAX_BEGINNINGS = 16  # restarts of one request; the object may have been written in between
 CHECKS = ("ping", "log", "etcd")  # always healthy while the server responds: it includes its store
 INTO_CONTAINERS = ("exec", "attach", "portforward", "proxy", "ephemeralcontainers")
@@ -84,6 +86,7 @@ class ApiServer:
         self._elsewhere = elsewhere
         self._closing = False
         self._writer = Writer(store, admission)
+        self._large = LargeWrites(store, admission)
         self._deleter = Deleter(store, admission)
         self._pods = PodSubresources(store, self._writer, self._deleter, logs)
         for stored in list(store.scan(str(CRDS))):
@@ -94,6 +97,7 @@ class ApiServer:
     def close(self) -> None:
         """End all watches; requests are still answered."""
         self._closing = True
+        self._large.close()
         self.store.wake_all()
 
     async def handle(self, request: ServerRequest) -> Response | Stream:
@@ -131,14 +135,25 @@ class ApiServer:
         return answer
 
     async def _carry_out(self, call: Call) -> Response | Stream:
-        """Run the verb. If a part of it takes too long, run that part with `elsewhere`, then run the verb again."""
+        """Run the verb. If a part of it takes too long, run that part with `elsewhere`, then run the verb again.
+
+        Large objects are written by `large_writes`.
+        """
         if self._elsewhere is None or call.request.method not in BEGUN_AGAIN:
             return self._verb(call) if call.name else await self._collection(call)
-        turn, warnings = Turn(), list(call.warnings)
+        large = self._large.covers(call)
+        turn, warnings = Turn(on_loop=not large), list(call.warnings)
+        attempts = MAX_PREPARATIONS if large else 0
         for _ in range(MAX_BEGINNINGS):
             try:
                 with turn:
-                    return self._verb(call) if call.name else await self._collection(call)
+                    if not attempts:
+                        return self._verb(call) if call.name else await self._collection(call)
+                    data = await self._large.write(call)
+                if data is not None:
+                    created = call.created or call.request.method == "POST"
+                    return self._shown(call, 201 if created else 200, data)
+                attempts -= 1
             except TakesLong as long:
                 turn.answers = turn.answers or {}
                 if long.work is not None:

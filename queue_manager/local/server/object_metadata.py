@@ -11,7 +11,7 @@ from job_controller.times import timestamp
 from queue_manager.api.resources import NAMESPACES
 from queue_manager.local import errors
 from queue_manager.local.server.call import Call
-from queue_manager.local.storage.store import Store, decode
+from queue_manager.local.storage.store import WritableStore, decode
 
 FINALIZING = ("deletionTimestamp", "deletionGracePeriodSeconds")
 # Set only at creation and deletion; an update copies them from the stored object.
@@ -79,7 +79,7 @@ def require_version(call: Call, meta: dict[str, Any]) -> None:
         raise errors.invalid(named, call.name, [problem])
 
 
-def require_namespace(store: Store, call: Call, name: str) -> None:
+def require_namespace(store: WritableStore, call: Call, name: str) -> None:
     """Check that the namespace of a new object exists (404) and is not being deleted (403)."""
     namespace = store.get(str(NAMESPACES), "", call.namespace)
     if namespace is None:
@@ -94,7 +94,7 @@ def require_namespace(store: Store, call: Call, name: str) -> None:
         )
 
 
-def begin(store: Store, call: Call, meta: dict[str, Any]) -> None:
+def begin(store: WritableStore, call: Call, meta: dict[str, Any]) -> None:
     """Set metadata of a new object: name, uid, creation time, generation. Raises 400, 422."""
     if meta.get("resourceVersion", "0") not in ("", "0", None):
         raise errors.unexplained("resourceVersion should not be set on objects to be created")

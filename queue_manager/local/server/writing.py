@@ -3,7 +3,8 @@
     decode -> metadata -> admission (mutate) -> defaults -> validation -> admission (validate) -> store
 
 There is no await between reading the old object and storing the new one, so no other request runs in between: conflicts
-are found by comparing resourceVersions, and patches never need a retry.
+are found by comparing resourceVersions, and patches never need a retry. Writes of large objects run in a thread, on a
+snapshot (`large_writes`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from queue_manager.local.server import applying, object_metadata, ownership
 from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.call import Call, check_write_options, name_of
 from queue_manager.local.server.decoding import SCHEME, read_object
-from queue_manager.local.storage.store import Store, Stored, decode
+from queue_manager.local.storage.store import Stored, WritableStore, decode
 
 MAX_NAME_ATTEMPTS = 8  # names tried for one generateName, as upstream
 
@@ -31,7 +32,7 @@ MAX_NAME_ATTEMPTS = 8  # names tried for one generateName, as upstream
 class Writer:
     """The verbs create, update and patch."""
 
-    def __init__(self, store: Store, admission: Sequence[AdmissionPlugin]) -> None:
+    def __init__(self, store: WritableStore, admission: Sequence[AdmissionPlugin]) -> None:
         self._store = store
         self._admission = admission
 

@@ -110,6 +110,22 @@ class Collection:
         return low, high
 
 
+class WritableStore(Protocol):
+    """The methods of the Store with which one object is created or changed."""
+
+    def get(self, resource: str, namespace: str, name: str) -> Stored | None: ...
+
+    def put(self, resource: str, obj: Json, fields: Mapping[str, str] = NO_FIELDS) -> Stored: ...
+
+    def remove(self, resource: str, obj: Json) -> object: ...
+
+    def now(self) -> datetime: ...
+
+    def new_uid(self) -> str: ...
+
+    def new_name(self, prefix: str) -> str: ...
+
+
 class Store:
     """The object store. Resources are named as in error messages: "pods", "jobs.batch"."""
 

@@ -6,6 +6,7 @@ thinks does not count.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -14,6 +15,8 @@ from typing import Any
 import msgspec
 
 from queue_manager.queueing.requeue_backoff import JITTER
+from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.simulation.world import World
 from tests.local.queue.facts import template_facts
 
@@ -237,6 +240,23 @@ def at_rest(world: World) -> None:
         said = condition(w, "QuotaReserved").get("reason") or (key is not None and queues.bypassed(key))
         if places["in line"] and not said:
             raise Broken(f"L6: {meta['name']} waits without a reason")
+    _recount(state)
+
+
+def _recount(state: SchedulerState) -> None:
+    """S2: the usage of each ClusterQueue is that of its holdings, and that of each cohort follows from its children."""
+    for name, queue in state.queues.items():
+        held: Counter[FlavorResource] = Counter()
+        for holding in queue.holdings.values():
+            held.update(holding.usage)
+        if +held != +Counter(queue.node.usage):
+            raise Broken(f"S2: ClusterQueue {name} counts {queue.node.usage}, and its Workloads hold {dict(held)}")
+    for name, cohort in state.forest.cohorts.items():
+        beyond: Counter[FlavorResource] = Counter()
+        for child in cohort.children:
+            beyond.update({fr: max(0, used - child.local_quota(fr)) for fr, used in child.usage.items()})
+        if +beyond != +Counter(cohort.usage):
+            raise Broken(f"S2: cohort {name} counts {cohort.usage}, and its children use {dict(beyond)}")
 
 
 # --- reading -----------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.usefixtures("place")
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 EVERYTHING = "manageJobsWithoutQueueName: true"
+DEFAULT = {"cpu": "default"}
 
 
 def pods_created(c: Cluster, job: str) -> int:
@@ -252,20 +253,22 @@ async def condition_of(c: Cluster, job: str, kind: str) -> bool:
 # --- usage that somebody writes ----------------------------------------------------------------------------
 
 
-def admission(usage: str, now: datetime) -> dict[str, Any]:
-    given = {"name": "main", "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": usage}, "count": 1}
+def admission(usage: str, now: datetime, *, flavors: dict[str, str] = DEFAULT, queue: str = "cq") -> dict[str, Any]:
+    given = {"name": "main", "flavors": flavors, "resourceUsage": {"cpu": usage}, "count": 1}
     true = {"lastTransitionTime": timestamp(now), "reason": "Admitted", "message": "forged", "status": "True"}
     conditions = [{**true, "type": kind} for kind in ("QuotaReserved", "Admitted")]
-    return {"status": {"admission": {"clusterQueue": "cq", "podSetAssignments": [given]}, "conditions": conditions}}
+    return {"status": {"admission": {"clusterQueue": queue, "podSetAssignments": [given]}, "conditions": conditions}}
 
 
-async def forge(c: Cluster, job: str, usage: str) -> None:
+async def forge(c: Cluster, job: str, usage: str, **more: Any) -> None:
     name = (await c.workload(job))["metadata"]["name"]
-    await c.client.patch(WORKLOADS, NS, name, admission(usage, c.world.clock.now()), subresource="status")
+    await c.client.patch(WORKLOADS, NS, name, admission(usage, c.world.clock.now(), **more), subresource="status")
 
 
-@pytest.mark.parametrize("usage", ["0", "1e-9", "1e9"])
-def test_usage_is_what_the_pods_ask_for_when_the_status_states_another(usage: str) -> None:
+@pytest.mark.parametrize(
+    ("usage", "flavors"), [("0", DEFAULT), ("1e-9", DEFAULT), ("1e9", DEFAULT), ("1", {}), ("1", {"memory": "default"})]
+)
+def test_usage_is_what_the_pods_ask_for_when_the_status_states_another(usage: str, flavors: dict[str, str]) -> None:
     """Of six Jobs at a quota of one, one is admitted by the queue and one by the forger, and no third."""
 
     async def story() -> None:
@@ -275,7 +278,7 @@ def test_usage_is_what_the_pods_ask_for_when_the_status_states_another(usage: st
                 await c.submit(name)
             await c.until(c.running, ["a"])
             await asyncio.sleep(1)
-            await forge(c, "f", usage)
+            await forge(c, "f", usage, flavors=flavors)
             await c.until(c.running, ["a", "f"])
             await asyncio.sleep(5)
             assert await c.running() == ["a", "f"]
@@ -285,6 +288,32 @@ def test_usage_is_what_the_pods_ask_for_when_the_status_states_another(usage: st
             await c.until(c.running, ["b"])
 
     run(story())
+
+
+def test_a_job_admitted_to_a_cluster_queue_that_does_not_exist_waits_until_it_does() -> None:
+    """Its pods would count against no quota."""
+
+    async def story() -> None:
+        async with cluster() as c:
+            await c.queues(cpu="1")
+            for name in "ab":
+                await c.submit(name)
+            await c.until(c.running, ["a"])
+            await asyncio.sleep(1)
+            await forge(c, "b", "1", queue="nowhere")
+            told = ("Warning", "Misconfigured", "Cannot be started: ClusterQueue nowhere doesn't exist")
+            await c.until(lambda: was_told(c, "b", told), True)
+            assert await c.running() == ["a"]
+            quota = {"flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "1"}]}]}
+            spec = {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], **quota}]}
+            await c.create(CLUSTER_QUEUES, {"metadata": {"name": "nowhere"}, "spec": spec})
+            await c.until(c.running, ["a", "b"])
+
+    run(story())
+
+
+async def was_told(c: Cluster, name: str, told: tuple[str, str, str]) -> bool:
+    return told in await c.events(name)
 
 
 @pytest.mark.parametrize("usage", ["-1", "-100m", -1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -14,11 +13,8 @@ from queue_manager.engine.transport import MERGE_PATCH, Request
 from tests.local.queue.cluster import NS, Cluster, cluster, condition
 from tests.local.queue.places import Place, rest, run
 
-PREEMPTION = {"withinClusterQueue": "LowerPriority"}
-NEVER = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never", "borrowWithinCohort": {"policy": "Never"}}
-PREEMPTION_TEXT = f"spec.preemption: has no effect: {table.NO_PREEMPTION}"
-FUNGIBILITY = {"preference": "PreemptionOverBorrowing", "whenCanBorrow": "TryNextFlavor"}
-FUNGIBILITY_TEXT = f"spec.flavorFungibility.preference: has no effect: {table.NO_PREEMPTION}"
+CONCURRENT = {"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}}
+CONCURRENT_TEXT = f"spec.concurrentAdmissionPolicy: has no effect: {table.NO_CONCURRENCY}"
 RACK = {"kueue.x-k8s.io/podset-required-topology": "rack"}
 
 
@@ -48,26 +44,15 @@ async def unsupported(c: Cluster) -> tuple[str, str, str] | None:
     return condition((await c.client.get(CLUSTER_QUEUES, "", "cq")).get("status", {}), "Unsupported")
 
 
-async def patch(c: Cluster, spec: Mapping[str, Any]) -> None:
-    await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": spec})
-
-
-def test_a_cluster_queue_names_them_in_an_event_for_each_generation_and_a_condition(place: Place) -> None:
+def test_a_cluster_queue_names_them_in_one_event_and_a_condition(place: Place) -> None:
     async def story() -> None:
         async with cluster() as c:
-            await c.queues("1", preemption=PREEMPTION)
-            await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", PREEMPTION_TEXT))
+            await c.queues("1", **CONCURRENT)
+            await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", CONCURRENT_TEXT))
             await c.submit("a")  # what changes is the status
             await c.until(c.running, ["a"])
             await rest(60)
-            assert await told(c) == [("ClusterQueue", "cq", PREEMPTION_TEXT)]
-            await patch(c, {"flavorFungibility": FUNGIBILITY})
-            both = f"{PREEMPTION_TEXT}; {FUNGIBILITY_TEXT}"
-            await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", both))
-            await c.until(lambda: told(c), [("ClusterQueue", "cq", PREEMPTION_TEXT), ("ClusterQueue", "cq", both)])
-            await patch(c, {"flavorFungibility": None, "preemption": NEVER})
-            await c.until(lambda: unsupported(c), None)
-            assert len(await told(c)) == 2
+            assert await told(c) == [("ClusterQueue", "cq", CONCURRENT_TEXT)]
 
     run(story())
 
@@ -96,8 +81,8 @@ def test_flavors_jobs_and_pods_name_them_in_one_event_each(place: Place) -> None
 @pytest.mark.parametrize(
     ("resource", "body", "says"),
     [
-        (CLUSTER_QUEUES, {"spec": {"preemption": PREEMPTION}}, PREEMPTION_TEXT),
-        (CLUSTER_QUEUES, {"spec": {"preemption": NEVER, "fairSharing": {"weight": 2}}}, ""),
+        (CLUSTER_QUEUES, {"spec": CONCURRENT}, CONCURRENT_TEXT),
+        (CLUSTER_QUEUES, {"spec": {"fairSharing": {"weight": 2}}}, ""),
         (CLUSTER_QUEUES, {"spec": {}}, ""),
         (COHORTS, {"spec": {"parentName": "up", "fairSharing": {"weight": 2}}}, ""),
         (
@@ -123,10 +108,13 @@ def test_the_embedded_server_warns_at_creation(resource: Resource, body: dict[st
 def test_the_embedded_server_warns_of_what_an_update_adds_and_not_of_what_was_there() -> None:
     async def story() -> None:
         async with cluster() as c:
-            await c.queues("1", preemption=PREEMPTION)
+            await c.queues("1")
+            path = RESOURCE_FLAVORS.path("", "default")
+            added = {"spec": {"nodeLabels": {"a": "b"}, "topologyName": "t"}}
+            topology = f"spec.topologyName: has no effect: {table.NO_TOPOLOGY}"
+            assert await warning(c, "PATCH", path, added) == topology
+            assert await warning(c, "PATCH", path, {"spec": {"nodeLabels": {"c": "d"}}}) == ""
             path = CLUSTER_QUEUES.path("", "cq")
-            assert await warning(c, "PATCH", path, {"spec": {"flavorFungibility": FUNGIBILITY}}) == FUNGIBILITY_TEXT
-            assert await warning(c, "PATCH", path, {"spec": {"stopPolicy": "Hold"}}) == ""
             assert await warning(c, "PATCH", f"{path}/status", {"status": {"pendingWorkloads": 1}}) == ""
 
     run(story())

@@ -33,18 +33,6 @@ def job(of_pods: dict[str, str], **meta: Any) -> dict[str, Any]:
         ),
         (
             CLUSTER_QUEUES,
-            {"flavorFungibility": {"whenCanPreempt": "MayStopSearch"}},
-            "spec.flavorFungibility.whenCanPreempt",
-            "NO_PREEMPTION",
-        ),
-        (
-            CLUSTER_QUEUES,
-            {"flavorFungibility": {"preference": "PreemptionOverBorrowing"}},
-            "spec.flavorFungibility.preference",
-            "NO_PREEMPTION",
-        ),
-        (
-            CLUSTER_QUEUES,
             {"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}},
             "spec.concurrentAdmissionPolicy",
             "NO_CONCURRENCY",

@@ -1,5 +1,7 @@
 """What a Workload follows of its Job, what a child Job follows of its parent, and what of several Workloads counts."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -9,7 +11,7 @@ from queue_manager.jobs.decide import decide
 from queue_manager.jobs.situation import JobContext, ParentJob
 from queue_manager.jobs.workload_manifest import Priority
 from queue_manager.lifecycle import overrides
-from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.status_draft import Draft, Event
 from tests.unit.jobs.test_decide import ADMITTED, CONFIRMED, CONTEXT, RUNS, job, workload
 from tests.unit.queueing.builders import at, condition, flavor
 
@@ -222,6 +224,13 @@ def test_a_job_that_contradicts_what_its_start_puts_into_it_has_failed_to_start(
     finished = draft.condition("Finished")
     assert finished.reason == "FailedToStart"
     assert finished.message.endswith("conflict for nodeSelector: conflict for key=kind, value1=cpu, value2=gpu")
+
+
+def test_a_job_whose_cluster_queue_does_not_exist_says_so_and_waits():
+    action = decide(job(), [workload(*ADMITTED)], replace(CONTEXT, cluster_queue_exists=False))
+    assert action == actions.RecordEvent(
+        Event("Warning", "Misconfigured", "Cannot be started: ClusterQueue cq doesn't exist")
+    )
 
 
 def test_a_job_whose_flavor_is_gone_says_so_and_waits():

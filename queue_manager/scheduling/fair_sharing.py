@@ -162,9 +162,7 @@ def fair_order(entries: Iterable[T], claim_of: Callable[[T], Claim], freed: list
         yield from _tournament(trees[root], root, freed)
 
 
-def _tournament(
-    brackets: Mapping[QuotaNode, _Bracket[T]], root: QuotaNode, freed: list[QuotaNode]
-) -> Iterator[T]:
+def _tournament(brackets: Mapping[QuotaNode, _Bracket[T]], root: QuotaNode, freed: list[QuotaNode]) -> Iterator[T]:
     """The entries of one root."""
     without_place = list(brackets.values())
     shares = Shares()

@@ -3,7 +3,8 @@
 Nothing here is incremental and nothing is shared with the product. A `World` never changes; a state without some
 Workloads is another World, in which every number is counted again from the quotas and the Workloads up. The rules are
 Kueue's (pkg/scheduler, pkg/cache/scheduler/resource_node.go, fair_sharing.go) with the differences that
-queue_manager/BEHAVIOUR.md names. `reference_preemption` has the rules of preemption, `reference_cycle` those of a cycle.
+queue_manager/BEHAVIOUR.md names. The rules of preemption are in `reference_preemption`, those of flavors and cycles in
+`reference_cycle`.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Head:
-    """A pending Workload. `pod_sets`: the requests of all pods of each; `refused`: flavors whose taint it does not tolerate."""
+    """A pending Workload. `pod_sets`: the requests of all pods of each; `refused`: flavors with a taint for it."""
 
     uid: str
     queue: str
@@ -245,7 +246,7 @@ def share(w: World, name: str) -> Share:
 def meeting(w: World, one: str, other: str) -> tuple[str, str]:
     """The two children of the lowest common cohort of two ClusterQueues, on the way to each."""
     common = next(c for c in above(w, one) if c in above(w, other))
-    return tuple([n for n in (queue, *above(w, queue)) if w.nodes[n].parent == common][0] for queue in (one, other))
+    return tuple(next(n for n in (queue, *above(w, queue)) if w.nodes[n].parent == common) for queue in (one, other))
 
 
 def ways(names: list[str]) -> Iterator[tuple[str, ...]]:

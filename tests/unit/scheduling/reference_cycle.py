@@ -1,4 +1,4 @@
-"""Flavors and admission cycles, computed naively (see `reference`). Kueue: pkg/scheduler, pkg/scheduler/flavorassigner."""
+"""Flavors and admission cycles, computed naively (see `reference`). Kueue: pkg/scheduler and flavorassigner there."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Nominated(NamedTuple):
 
 
 def nominate(w: World, head: Head) -> Nominated:
-    """Flavors, and victims where they are needed. Flavors for which no victims suffice are lost, and it is tried again."""
+    """Flavors, and victims if needed. Flavors for which no victims suffice are lost, and others are tried."""
     lost: Lost = frozenset()
     while True:
         assigned = assign(w, head, lost)

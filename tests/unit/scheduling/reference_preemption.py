@@ -147,15 +147,23 @@ def usable(w: World, p: Preemptor, c: Candidate, borrowing: bool) -> bool:
 def classical(w: World, p: Preemptor) -> Victims:
     found = candidates(w, p)
     for borrowing in attempts(w, p, found):
-        chosen: list[Candidate] = []
-        for candidate in found:
-            rest = w.without(c.held.uid for c in chosen)
-            if usable(rest, p, candidate, borrowing):
-                chosen.append(candidate)
-                if fits(w.without(c.held.uid for c in chosen), p.queue, p.usage, borrowing):
-                    kept = fill_back(w, p, [c.held.uid for c in chosen], borrowing)
-                    return [(c.held.uid, c.reason) for c in chosen if c.held.uid in kept]
+        removed = removed_in_order(w, p, found, borrowing)
+        if fits(w.without(removed), p.queue, p.usage, borrowing):
+            kept = fill_back(w, p, [c.held.uid for c in found if c.held.uid in removed], borrowing)
+            return [(c.held.uid, c.reason) for c in found if c.held.uid in kept]
     return []
+
+
+def removed_in_order(w: World, p: Preemptor, found: Sequence[Candidate], borrowing: bool) -> set[str]:
+    """The candidates that go, each if it may then, until the preemptor fits."""
+    removed: set[str] = set()
+    for candidate in found:
+        rest = w.without(removed)
+        if fits(rest, p.queue, p.usage, borrowing):
+            break
+        if usable(rest, p, candidate, borrowing):
+            removed.add(candidate.held.uid)
+    return removed
 
 
 def fill_back(w: World, p: Preemptor, uids: list[str], borrowing: bool = True) -> list[str]:
@@ -171,12 +179,11 @@ def fill_back(w: World, p: Preemptor, uids: list[str], borrowing: bool = True) -
 # --- every subset ------------------------------------------------------------------------------------------
 
 
-def allowed_sets(w: World, p: Preemptor) -> list[frozenset[str]]:
-    """All sets of candidates that suffice and that some order of removal allows, in any of the attempts."""
+def allowed_sets(w: World, p: Preemptor, borrowing: bool) -> list[frozenset[str]]:
+    """All sets of candidates that suffice and that some order of removal allows."""
     found = candidates(w, p)
     return [
         frozenset(c.held.uid for c in some)
-        for borrowing in attempts(w, p, found)
         for size in range(1, len(found) + 1)
         for some in combinations(found, size)
         if fits(w.without(c.held.uid for c in some), p.queue, p.usage, borrowing)

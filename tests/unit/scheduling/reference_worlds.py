@@ -7,15 +7,13 @@ from dataclasses import asdict, replace
 from fractions import Fraction
 from random import Random
 
-import msgspec
-
 from queue_manager.api.types import ClusterQueue, Cohort
 from queue_manager.scheduling import preemption
 from queue_manager.scheduling.quota_state import Holding, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import Info
 from tests.unit.queueing.builders import at, cluster_queue, cohort, flavor, pending
-from tests.unit.scheduling.reference import FR, Head, Held, Limits, Node, Policies, World, above, available, used
+from tests.unit.scheduling.reference import FR, Head, Held, Limits, Node, Policies, World, above, available
 from tests.unit.scheduling.reference_preemption import FINAL_SHARE, INITIAL_SHARE, Preemptor
 
 FLAVORS = ("red", "green", "blue")
@@ -32,7 +30,9 @@ def generate(seed: str) -> World:
     """A World of up to three levels of cohorts, five ClusterQueues, three flavors and two resources."""
     random = Random(seed)
     cohorts = [f"c{i}" for i in range(random.choice((0, 1, 1, 2, 2, 3, 4)))]
-    parents = {name: random.choice(cohorts[:i]) if i and random.random() < 0.85 else "" for i, name in enumerate(cohorts)}
+    parents = {
+        name: random.choice(cohorts[:i]) if i and random.random() < 0.85 else "" for i, name in enumerate(cohorts)
+    }
     groups = _groups(random)
     strategies = random.choice(STRATEGIES)
     nodes = {name: _cohort(random, name, parents[name], groups) for name in cohorts}
@@ -73,7 +73,9 @@ def _cohort(random: Random, name: str, parent: str, groups: tuple) -> Node:
 
 
 def _queue(random: Random, name: str, parent: str, groups: tuple) -> Node:
-    own = tuple((resources, tuple(random.sample(flavors, random.randint(1, len(flavors))))) for resources, flavors in groups)
+    own = tuple(
+        (resources, tuple(random.sample(flavors, random.randint(1, len(flavors))))) for resources, flavors in groups
+    )
     quotas = {fr: _limits(random, random.choice((0, 1, 2, 3, 4, 6, 8)), bool(parent)) for fr in _frs(own)}
     policies = Policies(
         within=random.choice((*POLICY[:3], *POLICY[1:3])),
@@ -281,7 +283,11 @@ def _smaller(world: World) -> Iterator[World]:
 
 
 def _simpler(world: World, node: Node) -> Iterator[World]:
-    changed = [replace(node, quotas={**node.quotas, fr: Limits(q.nominal)}) for fr, q in node.quotas.items() if q[1:] != (None, None)]
+    changed = [
+        replace(node, quotas={**node.quotas, fr: Limits(q.nominal)})
+        for fr, q in node.quotas.items()
+        if q[1:] != (None, None)
+    ]
     if node.weight != 1:
         changed.append(replace(node, weight=Fraction(1)))
     if not node.groups:

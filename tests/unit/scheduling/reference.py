@@ -77,6 +77,18 @@ class Head:
     refused: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True)
+class Kept:
+    """The quota that is kept for a preemptor of an earlier cycle, and its victims with the reasons."""
+
+    uid: str
+    queue: str
+    priority: int
+    usage: Usage
+    borrow: int
+    victims: Mapping[str, str]
+
+
 @dataclass(frozen=True, eq=False)
 class World:
     """ClusterQueues and cohorts by name, the Workloads that hold quota, and usage that is counted besides (`added`)."""
@@ -84,6 +96,7 @@ class World:
     nodes: Mapping[str, Node]
     held: tuple[Held, ...] = ()
     heads: tuple[Head, ...] = ()
+    kept: tuple[Kept, ...] = ()
     strategies: tuple[str, ...] = ()  # of fair sharing; (): off
     added: tuple[tuple[str, Usage], ...] = ()
     memo: dict = field(default_factory=dict, repr=False)

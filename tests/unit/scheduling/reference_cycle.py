@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tests.unit.scheduling.reference import (
     FR,
     Head,
+    Kept,
     Policies,
     Usage,
     World,
@@ -56,13 +59,13 @@ class Assigned:
 # --- flavors -----------------------------------------------------------------------------------------------
 
 
-def assign(w: World, head: Head, lost: Lost = frozenset()) -> Assigned:
+def assign(w: World, planned: World, head: Head, lost: Lost = frozenset()) -> Assigned:
     """Flavors for all pod sets in order; those of an earlier one count for the next."""
     usage: dict[FR, int] = {}
     flavors: list[dict[str, str]] = []
     ways: dict[Choice, Way] = {}
     for index, requests in enumerate(head.pod_sets):
-        chosen = choose(w, head, index, requests, usage, lost)
+        chosen = choose(w, planned, head, index, requests, usage, lost)
         if chosen is None:
             return Assigned(NO_FIT, 0, (), {}, frozenset(), frozenset())
         flavors.append({resource: flavor for (_, resource, flavor) in chosen})
@@ -79,27 +82,29 @@ def assign(w: World, head: Head, lost: Lost = frozenset()) -> Assigned:
     )
 
 
-def choose(w, head, index, requests, usage, lost) -> dict[Choice, Way] | None:
+def choose(w, planned, head, index, requests, usage, lost) -> dict[Choice, Way] | None:
     """The flavors of one pod set; None if a resource has none."""
     chosen: dict[Choice, Way] = {}
     for resources, flavors in w.nodes[head.queue].groups:
         wanted = {resource: requests[resource] for resource in resources if resource in requests}
         if wanted:
-            found = choose_in_group(w, head, index, wanted, flavors, usage, lost)
+            found = choose_in_group(w, planned, head, index, wanted, flavors, usage, lost)
             if found is None:
                 return None
             chosen |= found
     return chosen if len(chosen) == len(requests) else None
 
 
-def choose_in_group(w, head, index, wanted, flavors, usage, lost) -> dict[Choice, Way] | None:
+def choose_in_group(w, planned, head, index, wanted, flavors, usage, lost) -> dict[Choice, Way] | None:
     policies = w.nodes[head.queue].policies
     best, best_way = None, Way(NO_FIT, 0)
     for flavor in flavors:
         if flavor in head.refused:
             continue
         ways = {
-            (index, resource, flavor): way_of(w, head, (flavor, resource), amount + usage.get((flavor, resource), 0))
+            (index, resource, flavor): way_of(
+                w, planned, head, (flavor, resource), amount + usage.get((flavor, resource), 0)
+            )
             for resource, amount in wanted.items()
         }
         worst = Way(min(way.mode for way in ways.values()), max(way.borrow for way in ways.values()))
@@ -136,20 +141,24 @@ def level(w: World, queue: str, fr: FR, amount: int) -> int:
     return height(w, smallest_subtree(w, queue, fr, amount))
 
 
-def way_of(w: World, head: Head, fr: FR, amount: int) -> Way:
-    """How well this amount in all fits into one flavor."""
-    if amount > potential(w, head.queue, fr):
+def way_of(w: World, planned: World, head: Head, fr: FR, amount: int) -> Way:
+    """How well this amount in all fits into one flavor: now, and when the preemptions of others are done."""
+    queue = head.queue
+    if amount > potential(w, queue, fr):
         return Way(NO_FIT, 0)
-    if amount <= available(w, head.queue, fr):
-        return Way(FIT, level(w, head.queue, fr, amount))
-    if not may_help(w, head.queue, fr, amount):
-        return Way(NO_FIT, level(w, head.queue, fr, amount))
-    preemptor = Preemptor(head.queue, head.priority, head.queued, {fr: amount}, frozenset([fr]))
-    victims = [uid for uid, _ in find_victims(w, preemptor)]
+    if amount <= available(planned, queue, fr):
+        mode = FIT if amount <= available(w, queue, fr) else RECLAIM
+        return Way(mode, level(planned, queue, fr, amount))
+    preemptor = Preemptor(queue, head.priority, head.queued, {fr: amount}, frozenset([fr]))
+    victims = [uid for uid, _ in earlier_victims(w, head)]
+    if not victims or not fits(planned.without(victims), queue, {fr: amount}):
+        if not may_help(planned, queue, fr, amount):
+            return Way(NO_FIT, level(planned, queue, fr, amount))
+        victims = [uid for uid, _ in find_victims(planned, preemptor)]
     if not victims:
-        return Way(NO_CANDIDATES, level(w, head.queue, fr, amount))
-    own = any(h.uid in victims and h.queue == head.queue for h in w.held)
-    return Way(PREEMPT if own else RECLAIM, level(w.without(victims), head.queue, fr, amount))
+        return Way(NO_CANDIDATES, level(planned, queue, fr, amount))
+    own = any(h.uid in victims and h.queue == queue for h in w.held)
+    return Way(PREEMPT if own else RECLAIM, level(planned.without(victims), queue, fr, amount))
 
 
 def may_help(w: World, queue: str, fr: FR, amount: int) -> bool:
@@ -166,54 +175,102 @@ def may_help(w: World, queue: str, fr: FR, amount: int) -> bool:
 
 class Nominated(NamedTuple):
     assigned: Assigned
-    victims: Victims
+    victims: Victims | tuple = ()
+    will_fit: bool = False  # when the preemptions of others are done
 
 
 def nominate(w: World, head: Head) -> Nominated:
     """Flavors, and victims if needed. Flavors for which no victims suffice are lost, and others are tried."""
+    planned = plan(w, [kept for kept in w.kept if not passes(w, head, kept)])
     lost: Lost = frozenset()
     while True:
-        assigned = assign(w, head, lost)
+        assigned = assign(w, planned, head, lost)
         if assigned.mode in (NO_FIT, NO_CANDIDATES, FIT):
-            return Nominated(assigned, [])
-        preemptor = Preemptor(head.queue, head.priority, head.queued, assigned.usage, assigned.needs)
-        victims = find_victims(w, preemptor)
+            return Nominated(assigned)
+        stopping = earlier_victims(w, head)
+        if stopping and fits(planned.without(uid for uid, _ in stopping), head.queue, assigned.usage):
+            return Nominated(assigned, stopping)
+        if fits(planned, head.queue, assigned.usage):
+            return Nominated(assigned, will_fit=True)
+        needs = frozenset(fr for fr, amount in assigned.usage.items() if amount > available(planned, head.queue, fr))
+        victims = find_victims(planned, Preemptor(head.queue, head.priority, head.queued, assigned.usage, needs))
         if victims:
             return Nominated(assigned, victims)
         lost |= assigned.preempting
 
 
+def plan(w: World, kept: Iterable[Kept]) -> World:
+    """The world in which these preemptions are done."""
+    for each in kept:
+        w = w.without(each.victims).plus(each.queue, each.usage)
+    return w
+
+
+def passes(w: World, head: Head, kept: Kept) -> bool:
+    """Whether what is kept for a preemptor does not concern this head: its own, or that of a lower priority.
+
+    But if the preemptor could reclaim from the head, the two would evict each other in turn. By policy Any it can
+    outside of the smallest subtree that holds it; with fair sharing, outside of its own ClusterQueue.
+    """
+    if head.uid == kept.uid or head.priority <= kept.priority:
+        return head.uid == kept.uid
+    if w.nodes[kept.queue].policies.reclaim != "Any":
+        return True
+    around = [kept.queue, *above(w, kept.queue)]
+    high_enough = [name for name in around if height(w, name) >= (0 if w.strategies else kept.borrow)]
+    return high_enough[0] in (head.queue, *above(w, head.queue))
+
+
+def earlier_victims(w: World, head: Head) -> Victims:
+    """The victims of the head that are still being stopped."""
+    evicted = {held.uid for held in w.held if held.evicted}
+    own = [kept.victims for kept in w.kept if kept.uid == head.uid]
+    return [(uid, reason) for victims in own for uid, reason in victims.items() if uid in evicted]
+
+
 class Decided(NamedTuple):
-    """Admit, or the victims of a preemptor, or Refuse; with the flavors of the first two."""
+    """Admit, or the victims of a preemptor, or Refuse; with flavors, usage and borrow level of the first two."""
 
     outcome: str | frozenset[tuple[str, str]]
     flavors: tuple[dict[str, str], ...] = ()
+    usage: Usage = MappingProxyType({})
+    borrow: int = 0
 
 
 def run_cycle(w: World) -> dict[str, Decided]:
     """What happens to each head, by uid."""
     nominated = {head.uid: nominate(w, head) for head in w.heads}
-    now = planned = w  # as it is, and as it will be when all preemptions are done
+    admitted = withholding = w  # with what was admitted; and with what is kept from others until the cycle ends
+    plans = {kept.uid: kept for kept in w.kept}
     taken: set[str] = set()
     decided: dict[str, Decided] = {}
+
+    def planned(but: Iterable[str] = ()) -> World:
+        return plan(withholding, [kept for uid, kept in plans.items() if uid not in but])
+
     while left := [head for head in w.heads if head.uid not in decided]:
-        head = next_head(planned, left, nominated)
-        assigned, victims = nominated[head.uid]
-        uids = {uid for uid, _ in victims}
+        head = next_head(planned(), left, nominated)
+        assigned, victims, will_fit = nominated[head.uid]
+        passed = [kept.uid for kept in w.kept if passes(w, head, kept)]
+        promised = assigned.flavors, assigned.usage, assigned.borrow
         decided[head.uid] = Decided(REFUSE)
         if assigned.mode == FIT:
-            if all(fits(world, head.queue, assigned.usage) for world in (now, planned)):
-                decided[head.uid] = Decided(ADMIT, assigned.flavors)
-                now, planned = (world.plus(head.queue, assigned.usage) for world in (now, planned))
-        elif victims:
-            rest = planned.without(uids)
-            if not uids & taken and fits(rest, head.queue, assigned.usage):
-                decided[head.uid] = Decided(frozenset(victims), assigned.flavors)
-                planned = rest.plus(head.queue, assigned.usage)
+            if all(fits(world, head.queue, assigned.usage) for world in (admitted, planned(passed))):
+                decided[head.uid] = Decided(ADMIT, *promised)
+                plans.pop(head.uid, None)
+                admitted, withholding = (each.plus(head.queue, assigned.usage) for each in (admitted, withholding))
+        elif victims or will_fit:
+            uids = {uid for uid, _ in victims}
+            if not uids & taken and fits(planned(passed).without(uids), head.queue, assigned.usage):
+                decided[head.uid] = Decided(frozenset(victims), *promised)
+                plans[head.uid] = Kept(
+                    head.uid, head.queue, head.priority, assigned.usage, assigned.borrow, dict(victims)
+                )
                 taken |= uids
-        elif assigned.mode != NO_FIT and w.nodes[head.queue].policies.reclaim != "Any":
-            kept = withheld(planned, head.queue, assigned)
-            now, planned = (world.plus(head.queue, kept) for world in (now, planned))
+        else:
+            plans.pop(head.uid, None)
+            if assigned.mode == NO_CANDIDATES and w.nodes[head.queue].policies.reclaim != "Any":
+                withholding = withholding.plus(head.queue, withheld(planned(), head.queue, assigned))
     return decided
 
 
@@ -233,8 +290,9 @@ def withheld(w: World, queue: str, assigned: Assigned) -> Usage:
 
 def next_head(w: World, left: list[Head], nominated: dict[str, Nominated]) -> Head:
     """The first head of those left; fair sharing decides it anew each time."""
-    if not w.strategies:
-        return min(left, key=lambda head: (nominated[head.uid].assigned.borrow, *rank(head)))
+    waiting = [head for head in left if any(kept.uid == head.uid for kept in w.kept)]
+    if waiting or not w.strategies:
+        return min(waiting or left, key=lambda head: (nominated[head.uid].assigned.borrow, *rank(head)))
     roots = sorted({[head.queue, *above(w, head.queue)][-1] for head in left})
     return tournament(w, roots[0], {head.queue: head for head in left}, nominated)
 

@@ -9,11 +9,12 @@ from random import Random
 
 from queue_manager.api.types import ClusterQueue, Cohort
 from queue_manager.scheduling import preemption
-from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.quota_state import Holding, Reservation, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import Info
 from tests.unit.queueing.builders import at, cluster_queue, cohort, flavor, pending
-from tests.unit.scheduling.reference import FR, Head, Held, Limits, Node, Policies, World, above, available
+from tests.unit.scheduling.reference import FR, Head, Held, Kept, Limits, Node, Policies, World, above, available
+from tests.unit.scheduling.reference_cycle import ADMIT, REFUSE, run_cycle
 from tests.unit.scheduling.reference_preemption import FINAL_SHARE, INITIAL_SHARE, Preemptor
 
 FLAVORS = ("red", "green", "blue")
@@ -44,6 +45,45 @@ def generate(seed: str) -> World:
         world = _with_held(random, world, f"w{i}")
     heads = tuple(_head(random, world, name) for name in nodes if nodes[name].groups and random.random() < 0.8)
     return replace(world, heads=heads)
+
+
+def generate_later(seed: str) -> World:
+    """The World after a cycle: some preemptors wait, some victims have stopped, and other heads have come."""
+    random = Random(f"{seed}/later")
+    world = generate(seed)
+    for _ in range(random.choice((1, 1, 2))):
+        world = _after(random, world)
+    return world
+
+
+def _after(random: Random, world: World) -> World:
+    decided = run_cycle(world)
+    heads = {head.uid: head for head in world.heads}
+    held, kept = list(world.held), {each.uid: each for each in world.kept if each.uid not in decided}
+    victims: set[str] = set()
+    for uid, each in decided.items():
+        head = heads[uid]
+        if each.outcome == ADMIT:
+            held.append(Held(uid, head.queue, each.usage, head.priority, head.queued, 5))
+        elif each.outcome != REFUSE:
+            kept[uid] = Kept(uid, head.queue, head.priority, each.usage, each.borrow, dict(each.outcome))
+            victims |= {uid for uid, _ in each.outcome}
+    held = [replace(each, evicted=True) if each.uid in victims else each for each in held]
+    held = [each for each in held if not (each.evicted and random.random() < 0.3)]
+    world = replace(world, held=tuple(held), kept=tuple(kept.values()), memo={})
+    return replace(world, heads=tuple(_heads_after(random, world, heads)))
+
+
+def _heads_after(random: Random, world: World, before: Mapping[str, Head]) -> Iterator[Head]:
+    """Preemptors are mostly tried again, and otherwise others come: of higher priority too."""
+    number = len(world.held) + len(world.kept)
+    for name, node in world.nodes.items():
+        waiting = [before[each.uid] for each in world.kept if each.queue == name and each.uid in before]
+        if waiting and random.random() < 0.5:
+            yield waiting[0]
+        elif node.groups and random.random() < 0.8:
+            head = _head(random, world, name)
+            yield replace(head, uid=f"{head.uid}-{number}", priority=random.randint(0, 7))
 
 
 def _groups(random: Random) -> tuple:
@@ -188,6 +228,10 @@ def state_of(world: World) -> SchedulerState:
             state.set_cohort(_cohort_object(node))
     for held in world.held:
         state.hold(holding_of(held))
+    for kept in world.kept:
+        usage = {FlavorResource(*fr): amount for fr, amount in kept.usage.items()}
+        waits = pending(kept.uid, uid=kept.uid, priority=kept.priority)
+        state.reserve(Reservation(waits, kept.queue, usage, kept.borrow, kept.victims))
     return state
 
 
@@ -239,6 +283,9 @@ def describe(world: World) -> str:
     for held in world.held:
         times = f"priority={held.priority} queued={held.queued} reserved={held.reserved}"
         lines.append(f"{held.uid} in {held.queue}: {_usage_text(held.usage)} {times} {'evicted' * held.evicted}")
+    for kept in world.kept:
+        where = f"for {kept.uid} in {kept.queue}: {_usage_text(kept.usage)} priority={kept.priority}"
+        lines.append(f"kept {where} borrow={kept.borrow} victims={dict(kept.victims)}")
     for head in world.heads:
         refused = f"not in {sorted(head.refused)}" if head.refused else ""
         lines.append(f"{head.uid}: {head.pod_sets} priority={head.priority} queued={head.queued} {refused}")
@@ -271,11 +318,13 @@ def shrink(world: World, fails: Callable[[World], object]) -> World:
 def _smaller(world: World) -> Iterator[World]:
     for head in world.heads:
         yield replace(world, heads=tuple(h for h in world.heads if h is not head), memo={})
+    for kept in world.kept:
+        yield replace(world, kept=tuple(k for k in world.kept if k is not kept), memo={})
     for held in world.held:
         yield world.without([held.uid])
     for name in world.nodes:
         yield from _simpler(world, world.nodes[name])
-    used_names = {h.queue for h in (*world.held, *world.heads)}
+    used_names = {h.queue for h in (*world.held, *world.heads, *world.kept)}
     used_names |= {name for used_name in used_names for name in above(world, used_name)}
     for name in world.nodes.keys() - used_names:
         if not any(n.parent == name for n in world.nodes.values()):
@@ -292,7 +341,11 @@ def _simpler(world: World, node: Node) -> Iterator[World]:
         changed.append(replace(node, weight=Fraction(1)))
     if not node.groups:
         changed += [replace(node, quotas={k: v for k, v in node.quotas.items() if k != fr}) for fr in node.quotas]
-    if node.groups and node.policies != Policies() and not any(h.queue == node.name for h in world.heads):
+    if (
+        node.groups
+        and node.policies != Policies()
+        and not any(h.queue == node.name for h in (*world.heads, *world.kept))
+    ):
         changed.append(replace(node, policies=Policies()))
     for simpler in changed:
         yield replace(world, nodes={**world.nodes, node.name: simpler}, memo={})

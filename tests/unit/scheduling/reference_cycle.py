@@ -67,7 +67,9 @@ def assign(w: World, planned: World, head: Head, lost: Lost = frozenset()) -> As
     for index, requests in enumerate(head.pod_sets):
         chosen = choose(w, planned, head, index, requests, usage, lost)
         if chosen is None:
-            return Assigned(NO_FIT, 0, (), {}, frozenset(), frozenset())
+            return Assigned(
+                NO_FIT, 0, (), usage, frozenset(), frozenset()
+            )  # that of earlier pod sets counts for its turn
         flavors.append({resource: flavor for (_, resource, flavor) in chosen})
         ways |= chosen
         for _, resource, flavor in chosen:

@@ -13,7 +13,19 @@ from queue_manager.scheduling.quota_state import Holding, Reservation, Scheduler
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import Info
 from tests.unit.queueing.builders import at, cluster_queue, cohort, flavor, pending
-from tests.unit.scheduling.reference import FR, Head, Held, Kept, Limits, Node, Policies, World, above, available
+from tests.unit.scheduling.reference import (
+    FR,
+    Head,
+    Held,
+    Kept,
+    Limits,
+    Node,
+    Policies,
+    World,
+    above,
+    available,
+    potential,
+)
 from tests.unit.scheduling.reference_cycle import ADMIT, REFUSE, run_cycle
 from tests.unit.scheduling.reference_preemption import FINAL_SHARE, INITIAL_SHARE, Preemptor
 
@@ -21,27 +33,35 @@ FLAVORS = ("red", "green", "blue")
 RESOURCES = ("cpu", "example.com/gpu")
 POLICY = ("Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any")
 WEIGHTS = (Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(7, 2))
-STRATEGIES = ((), (), (FINAL_SHARE, INITIAL_SHARE), (FINAL_SHARE,), (INITIAL_SHARE,), (INITIAL_SHARE, FINAL_SHARE))
+STRATEGIES = (
+    (),
+    (),
+    (),
+    (),
+    (FINAL_SHARE, INITIAL_SHARE),
+    (FINAL_SHARE,),
+    (INITIAL_SHARE,),
+    (INITIAL_SHARE, FINAL_SHARE),
+)
 
 
 # --- generation --------------------------------------------------------------------------------------------
 
 
 def generate(seed: str) -> World:
-    """A World of up to three levels of cohorts, five ClusterQueues, three flavors and two resources."""
+    """A World of up to four cohorts in as many levels, five ClusterQueues, three flavors and two resources."""
     random = Random(seed)
-    cohorts = [f"c{i}" for i in range(random.choice((0, 1, 1, 2, 2, 3, 4)))]
-    parents = {
-        name: random.choice(cohorts[:i]) if i and random.random() < 0.85 else "" for i, name in enumerate(cohorts)
-    }
+    cohorts = [f"c{i}" for i in range(random.choice((0, 1, 2, 3, 3, 4)))]
+    parents = {name: random.choice((*cohorts[:i], *cohorts[i - 1 : i] * 2, "")) for i, name in enumerate(cohorts)}
     groups = _groups(random)
     strategies = random.choice(STRATEGIES)
-    nodes = {name: _cohort(random, name, parents[name], groups) for name in cohorts}
-    for i in range(random.randint(1, 5)):
+    bounded = random.choice((0.0, 0.3, 0.6))  # how often limits are set
+    nodes = {name: _cohort(random, name, parents[name], groups, bounded) for name in cohorts}
+    for i in range(random.choice((1, 2, 3, 4, 4, 5, 5))):
         parent = random.choice(cohorts) if cohorts and random.random() < 0.9 else ""
-        nodes[f"q{i}"] = _queue(random, f"q{i}", parent, groups)
+        nodes[f"q{i}"] = _queue(random, f"q{i}", parent, groups, bounded)
     world = World(nodes, strategies=strategies)
-    for i in range(random.randint(4, 16)):
+    for i in range(random.randint(6, 16)):
         world = _with_held(random, world, f"w{i}")
     heads = tuple(_head(random, world, name) for name in nodes if nodes[name].groups and random.random() < 0.8)
     return replace(world, heads=heads)
@@ -87,7 +107,7 @@ def _heads_after(random: Random, world: World, before: Mapping[str, Head]) -> It
 
 
 def _groups(random: Random) -> tuple:
-    flavors = FLAVORS[: random.randint(1, 3)]
+    flavors = FLAVORS[: random.choice((1, 1, 1, 2, 3))]
     if random.random() < 0.5:
         return ((RESOURCES[:1], flavors),)
     if len(flavors) > 1 and random.random() < 0.4:
@@ -99,24 +119,24 @@ def _frs(groups: tuple) -> list[FR]:
     return [(flavor, resource) for resources, flavors in groups for flavor in flavors for resource in resources]
 
 
-def _limits(random: Random, nominal: int, bounded: bool) -> Limits:
-    borrowing = random.randint(0, 6) if bounded and random.random() < 0.3 else None
-    lending = random.randint(0, max(0, nominal)) if bounded and random.random() < 0.3 else None
+def _limits(random: Random, nominal: int, bounded: float) -> Limits:
+    borrowing = random.randint(0, 6) if random.random() < bounded else None
+    lending = random.randint(0, nominal) if random.random() < bounded else None
     return Limits(nominal, borrowing, lending)
 
 
-def _cohort(random: Random, name: str, parent: str, groups: tuple) -> Node:
+def _cohort(random: Random, name: str, parent: str, groups: tuple, bounded: float) -> Node:
     quotas = {}
-    if random.random() < 0.5:
-        quotas = {fr: _limits(random, random.choice((0, 1, 2, 4)), bool(parent)) for fr in _frs(groups)}
+    if random.random() < 0.4:
+        quotas = {fr: _limits(random, random.choice((0, 1, 2, 4)), bounded if parent else 0) for fr in _frs(groups)}
     return Node(name, parent, quotas, random.choice(WEIGHTS))
 
 
-def _queue(random: Random, name: str, parent: str, groups: tuple) -> Node:
+def _queue(random: Random, name: str, parent: str, groups: tuple, bounded: float) -> Node:
     own = tuple(
         (resources, tuple(random.sample(flavors, random.randint(1, len(flavors))))) for resources, flavors in groups
     )
-    quotas = {fr: _limits(random, random.choice((0, 1, 2, 3, 4, 6, 8)), bool(parent)) for fr in _frs(own)}
+    quotas = {fr: _limits(random, random.choice((0, 1, 2, 3, 4, 6, 8)), bounded if parent else 0) for fr in _frs(own)}
     policies = Policies(
         within=random.choice((*POLICY[:3], *POLICY[1:3])),
         reclaim=random.choice((*POLICY, *POLICY[1:], "Any")),
@@ -137,7 +157,7 @@ def _with_held(random: Random, world: World, uid: str) -> World:
     usage = {}
     for resources, flavors in queue.groups:
         chosen = random.choice(flavors)
-        usage |= {(chosen, r): random.randint(1, 4) for r in resources if random.random() < 0.8}
+        usage |= {(chosen, r): random.choice((1, 1, 2, 3, 4)) for r in resources if random.random() < 0.8}
     fits = all(amount <= available(world, queue.name, fr) for fr, amount in usage.items())
     if not usage or (not fits and random.random() < 0.9):
         return world
@@ -153,11 +173,18 @@ def _head(random: Random, world: World, queue: str) -> Head:
     sizes = [1, 2, 2, 3, 4, 6]
 
     def pod_set() -> dict[str, int]:
-        requests = {r: random.choice(sizes) for r in resources if random.random() < 0.85}
-        return requests or {resources[0]: random.choice(sizes)}
+        wanted = [r for r in resources if random.random() < 0.85] or resources[:1]
+        return {
+            r: max(1, min(random.choice(sizes), _most(world, queue, r) + random.choice((0, 0, 0, 1)))) for r in wanted
+        }
 
     pod_sets = tuple(pod_set() for _ in range(random.choice((1, 1, 1, 2))))
     return Head(f"h{queue}", queue, pod_sets, random.randint(0, 5), random.randint(0, 4), refused)
+
+
+def _most(world: World, queue: str, resource: str) -> int:
+    """What the ClusterQueue could use of a resource at most."""
+    return max(potential(world, queue, fr) for fr in world.nodes[queue].quotas if fr[1] == resource)
 
 
 def preemptor(world: World, head: Head, seed: str) -> Preemptor | None:

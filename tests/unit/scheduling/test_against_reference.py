@@ -1,8 +1,8 @@
 """The product decides as the naive reference does, in thousands of generated small clusters.
 
 Each World has up to four cohorts in as many levels, five ClusterQueues, three flavors, two resources, sixteen Workloads
-that hold quota, and a head per ClusterQueue; in half of them a cycle has been carried out before, and victims are being
-stopped. Compared are all quotas, usages and shares; victims with their reasons, for arbitrary flavors; flavors, mode and
+that hold quota, and a head per ClusterQueue; half of them are the World after a cycle, in which victims are stopping.
+Compared are all quotas, usages and shares; victims with their reasons, for arbitrary flavors; flavors, mode and
 borrow level of each head; the outcome of each head in a whole cycle. Of victims it is tried, too, that no part of them
 would do, and if there are none that no other candidates would have done.
 
@@ -41,7 +41,7 @@ def test_the_generated_worlds_have_what_is_compared():
 
 
 def full_queue(**policies):
-    """One ClusterQueue whose head needs quota that a Workload of lower priority holds; another one is in no one's way."""
+    """One ClusterQueue whose head needs quota that a Workload of lower priority holds."""
     quotas, groups = {("red", "cpu"): Limits(2)}, ((("cpu",), ("red",)),)
     node = Node("q", "", quotas, groups=groups, policies=Policies(**policies))
     held = Held("low", "q", {("red", "cpu"): 2})

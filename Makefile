@@ -8,7 +8,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # What was set up for a Python that has been replaced since, or before the checkout was moved, is set up anew.
 BROKEN := $(if $(wildcard $(STAMP)),$(shell $(BIN)/sluice --help >/dev/null 2>&1 || echo broken))
 
-.PHONY: broken help setup demo test test-cluster test-real-server test-real-time quick lint types crds control-plane bench compare-jobs compare-scenarios compare-scheduling bench-jobs clean
+.PHONY: broken help setup demo test test-cluster test-real-server test-real-time quick lint types crds control-plane bench compare-jobs compare-scenarios compare-scheduling bench-jobs bench-queue clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
@@ -27,9 +27,10 @@ setup: $(STAMP) ## install sluice and its tools into .venv
 demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue, print the results
 	@$(BIN)/sluice demo
 
-# Tests wait more than they compute, so there are more of them at once than processors (tests/conftest.py). The tests of a
-# file stay together: they share clusters. Those in real time on the real server have the machine to themselves.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+# Tests wait more than they compute, so there are more of them at once than processors. The tests of a file stay together:
+# they share clusters. Files are handed out in the order of tests/conftest.py, the longest first. Those in real time on
+# the real server have the machine to themselves. Bytecode is cached: the tests start hundreds of processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP) ## run the tests, except those against a real API server (test-cluster)
 	@$(PYTEST) -m "not control_plane" $(PYTEST_ARGS)
@@ -78,6 +79,9 @@ compare-scheduling: $(STAMP) ## compare N generated small clusters with a naive 
 
 bench-jobs: $(STAMP) ## benchmark the Job controllers of Kubernetes and Sluice (ARGS="--large 10 100 1000")
 	@$(BIN)/python -m tests.benchmarks.bench_jobs $(ARGS)
+
+bench-queue: $(STAMP) control-plane ## benchmark the queue on a real API server, about ten minutes (ARGS="--scale 0.1")
+	@$(BIN)/python -m tests.benchmarks.bench_queue $(ARGS)
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

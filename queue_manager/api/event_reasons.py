@@ -20,5 +20,6 @@ CHILD_SUSPENDED = "Suspended"
 JOB_NESTING_TOO_DEEP = "JobNestingTooDeep"
 NEVER_FITS = "NeverFits"  # Sluice's own: a StrictFIFO head that can never fit
 ADMISSION_GATE_CLEARED = "AdmissionGateCleared"
+PREEMPTED_WORKLOAD = "PreemptedWorkload"
 ADMITTED = "Admitted"
 QUOTA_RESERVED = "QuotaReserved"

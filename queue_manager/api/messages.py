@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from queue_manager.api import reasons
+
 # --- QuotaReserved=False: why a Workload is pending ---------------------------------------------------------
 PENDING_EVALUATION_MESSAGE = "Workload is pending evaluation in the scheduling queue"
 EQUIVALENT_MESSAGE = "Bypassed scheduling evaluation because an equivalent workload recently failed"
@@ -49,6 +51,9 @@ STOP_MISSING_PREBUILT = "missing workload"
 STOP_MISSING = "Missing Workload; unable to restore pod templates"
 
 
+UNKNOWN = "UNKNOWN"  # an id that is not known
+
+
 def quota_reserved(cluster_queue: str) -> str:
     """QuotaReserved=True, and the start of its Event."""
     return f"Quota reserved in ClusterQueue {cluster_queue}"
@@ -80,6 +85,41 @@ def pending_preemption(message: str, victims: int) -> str:
 def pods_ready_timeout(workload: str) -> str:
     """Evicted by PodsReadyTimeout. `workload` is namespace/name."""
     return f"Exceeded the PodsReady timeout {workload}"
+
+
+_PREEMPTION_RULES = {
+    reasons.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
+    reasons.IN_COHORT_RECLAMATION: "reclamation within the cohort",
+    reasons.IN_COHORT_FAIR_SHARING: "Fair Sharing within the cohort",
+    reasons.IN_COHORT_RECLAIM_WHILE_BORROWING: "reclamation within the cohort while borrowing",
+}
+
+
+def preempted(uid: str, job_uid: str, reason: str, preemptor_path: str, victim_path: str) -> str:
+    """Evicted and Preempted of a victim. `uid` and `job_uid` are those of the preemptor."""
+    return (
+        f"Preempted to accommodate a workload (UID: {uid or UNKNOWN}, JobUID: {job_uid or UNKNOWN}) "
+        f"due to {_PREEMPTION_RULES.get(reason, UNKNOWN)}; "
+        f"preemptor path: {preemptor_path}; preemptee path: {victim_path}"
+    )
+
+
+def preemption_priorities(preemptor: int, victim: int) -> str:
+    """Appended in the Events of a preemption. A Workload has no boost: its effective priority is its priority."""
+    return (
+        f"preemptor effective priority: {preemptor} (base: {preemptor}, boost: 0); "
+        f"preemptee effective priority: {victim} (base: {victim}, boost: 0)"
+    )
+
+
+def needed_by(cluster_queue: str, priority: int) -> str:
+    """Who needed the quota of a victim, for the victim's user (Sluice's own)."""
+    return f"for ClusterQueue {cluster_queue}, priority {priority}"
+
+
+def preempted_workload(victim: str, uid: str, cluster_queue: str) -> str:
+    """The Event on the preemptor. `victim` is namespace/name, or "" if the reader may not see it."""
+    return f"Preempted workload {f'{victim} ' if victim else ''}(UID: {uid or UNKNOWN}) in ClusterQueue {cluster_queue}"
 
 
 NO_NODE = "no node could take"

@@ -67,6 +67,7 @@ EVENTS_OF_WORKLOADS = (
     ),
     *_of_both("finished_workloads_total", "counter", "priority_class", "Workloads that finished"),
     *_of_both("evicted_workloads_total", "counter", _EVICTION, "Evictions"),
+    _kueue("preempted_workloads_total", "counter", "preempting_cluster_queue reason", "Preemptions."),
     _kueue(
         "evicted_workloads_once_total",
         "counter",
@@ -308,6 +309,12 @@ JOBS = (
 # --- how any of the controllers works ----------------------------------------------------------------------
 
 ENGINE = (
+    Family(
+        "sluice_workload_status_writes_total",
+        "counter",
+        ("cause",),
+        "Writes of the status of Workloads, by what made the write necessary.",
+    ),
     Family("workqueue_adds_total", "counter", ("name",), "Keys added to the work queue."),
     Family("workqueue_retries_total", "counter", ("name",), "Keys added again after a failed sync."),
     Family("workqueue_depth", "gauge", ("name",), "Keys that wait for a worker."),

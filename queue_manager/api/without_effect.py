@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 from job_controller.json_tree import Json
 from queue_manager.api import keys
 
-NO_PREEMPTION = "Sluice does not preempt yet, a Workload waits until quota is free"
 NO_FLAVOR_WEIGHTS = "Sluice does not weigh flavors in fair sharing yet, what is borrowed counts the same in all"
 NO_CONCURRENCY = "Sluice does not try several flavors at the same time yet, they are tried in their order"
 NO_TOPOLOGY = "Sluice does not place pods by topology yet, any node of the flavor may get them"
-NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted anew"
+NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted again"
 NO_PODS = "Sluice queues Jobs, not single pods: this pod starts at once and uses no quota"
 
 TOPOLOGY_ANNOTATIONS = tuple(
@@ -53,14 +52,6 @@ def _given(*path: str) -> Callable[[Json], bool]:
     return lambda obj: bool(_at(obj, *path))
 
 
-def _other_than(default: str, *path: str) -> Callable[[Json], bool]:
-    return lambda obj: _at(obj, *path) not in (None, "", default)
-
-
-def _any_of(*predicates: Callable[[Json], bool]) -> Callable[[Json], bool]:
-    return lambda obj: any(predicate(obj) for predicate in predicates)
-
-
 def _is_queued_job_with(*path: str) -> Callable[[Json], bool]:
     return lambda job: _names_a_queue(job) and _at(job, *path) is not None
 
@@ -84,20 +75,10 @@ def _at(obj: Json, *path: str) -> Any:
     return obj
 
 
-_PREEMPTION = ("spec", "preemption")
 _TEMPLATE_ANNOTATIONS = ("spec", "template", "metadata", "annotations")
 
 ROWS: Mapping[str, tuple[Row, ...]] = {
     "clusterqueues.kueue.x-k8s.io": (
-        Row(
-            "spec.preemption",
-            _any_of(
-                _other_than("Never", *_PREEMPTION, "withinClusterQueue"),
-                _other_than("Never", *_PREEMPTION, "reclaimWithinCohort"),
-                _other_than("Never", *_PREEMPTION, "borrowWithinCohort", "policy"),
-            ),
-            NO_PREEMPTION,
-        ),
         Row("spec.concurrentAdmissionPolicy", _given("spec", "concurrentAdmissionPolicy"), NO_CONCURRENCY),
     ),
     "resourceflavors.kueue.x-k8s.io": (

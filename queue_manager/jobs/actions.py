@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from job_controller.json_tree import Json
 from queue_manager.api.types import Workload
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import Draft, Event
 
 
@@ -48,6 +49,7 @@ class WriteWorkloadStatus:
 
     workload: Workload
     transition: Callable[[Draft], None]
+    cause: Cause
     event: Event | None = None
 
 

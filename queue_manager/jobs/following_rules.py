@@ -9,32 +9,45 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from queue_manager.api import condition_types, event_reasons, keys
+from queue_manager.api.types import Workload
 from queue_manager.jobs import pod_progress
 from queue_manager.jobs.actions import Action, UpdateWorkload, WriteWorkloadStatus
 from queue_manager.jobs.pairing_rules import unknown_priority_class
 from queue_manager.jobs.situation import JobSituation
 from queue_manager.jobs.workload_manifest import queue_name, reclaimed
 from queue_manager.lifecycle import overrides, transitions
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import Draft, Event
 
 _ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # for drafts that only answer whether something changes
 
 
 def pods_are_reported(s: JobSituation) -> Action | None:
-    """The Workload's PodsReady condition and reclaimable pods follow the Job's status."""
+    """PodsReady and reclaimable pods of an admitted Workload follow the Job's status."""
 
     def report(draft: Draft) -> None:
         if s.context.waits_for_pods and not draft.is_true(condition_types.FINISHED):
-            transitions.pods_ready(draft, ready=pod_progress.ready(s.job))
+            transitions.pods_ready(draft, ready=pod_progress.are_pods_ready(s.job))
         count = pod_progress.reclaimable(s.job, draft.original.spec.pod_sets[0].count)
         if draft.is_true(condition_types.ADMITTED) and count > reclaimed(draft.workload):
             pod_progress.report_reclaimable(draft, count)
 
-    if s.workload is None:
+    if s.workload is None or not s.workload.is_true(condition_types.ADMITTED):
         return None
-    draft = Draft(s.workload, _ANY_TIME)
-    report(draft)
-    return WriteWorkloadStatus(s.workload, report) if draft.changed else None
+    return _write_if_changed(s.workload, report, Cause.PODS_READY)
+
+
+def pods_are_expected(s: JobSituation) -> Action | None:
+    """PodsReady is False before the admission; the admission itself sets it too, so this write has no hurry."""
+    if s.workload is None or not s.context.waits_for_pods or s.workload.is_true(condition_types.FINISHED):
+        return None
+    return _write_if_changed(s.workload, transitions.pods_awaited, Cause.PODS_EXPECTED)
+
+
+def _write_if_changed(workload: Workload, transition: transitions.Transition, cause: Cause) -> Action | None:
+    draft = Draft(workload, _ANY_TIME)
+    transition(draft)
+    return WriteWorkloadStatus(workload, transition, cause) if draft.changed else None
 
 
 def workload_follows_queue_name(s: JobSituation) -> Action | None:

@@ -5,6 +5,8 @@ While a stop waits for the last pods these rules give no answer, so that the Wor
 
 from __future__ import annotations
 
+from functools import partial
+
 from queue_manager.api import condition_types, event_reasons, messages, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Workload
@@ -12,6 +14,7 @@ from queue_manager.jobs import start_stop
 from queue_manager.jobs.actions import Action, Nothing, PatchJob, RecordEvent, WriteWorkloadStatus
 from queue_manager.jobs.situation import JobSituation
 from queue_manager.lifecycle import transitions
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import Event
 
 
@@ -30,7 +33,8 @@ def quota_of_stopped_job_is_released(s: JobSituation) -> Action | None:
         return None
     if not start_stop.is_stopped(s, w):
         return None
-    return WriteWorkloadStatus(w, lambda d: transitions.unreserve(d, waits_for_pods=s.context.waits_for_pods))
+    unreserve = partial(transitions.unreserve, waits_for_pods=s.context.waits_for_pods)
+    return WriteWorkloadStatus(w, unreserve, Cause.RELEASE)
 
 
 def admitted_job_is_started(s: JobSituation) -> Action | None:
@@ -50,7 +54,8 @@ def admitted_job_is_started(s: JobSituation) -> Action | None:
     except start_stop.TemplateConflict as conflict:
         text = str(conflict)
         event = start_stop.finished_event(s.workload)
-        return WriteWorkloadStatus(s.workload, lambda d: transitions.finish(d, reasons.FAILED_TO_START, text), event)
+        finish = partial(transitions.finish, reason=reasons.FAILED_TO_START, message=text)
+        return WriteWorkloadStatus(s.workload, finish, Cause.FINISH, event)
     admission = s.workload.status.admission
     queue = admission.cluster_queue if admission is not None else ""
     return PatchJob(patch, Event("Normal", event_reasons.JOB_STARTED, f"Admitted by clusterQueue {queue}"))

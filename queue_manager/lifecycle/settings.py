@@ -57,6 +57,7 @@ class Settings:
     usage_decay: UsageDecay | None = None  # admission fair sharing (KEP-4136); None: off
     retain_finished: float | None = None  # seconds
     retain_deactivated: float | None = None  # seconds
+    pending_reason_period: float = 30.0  # seconds; the longest that numbers in a pending reason stay out of date
 
     @property
     def timestamp(self) -> Timestamp:
@@ -119,6 +120,7 @@ def settings_of(config: KueueConfig) -> Settings:
         usage_decay=_usage_decay(config.admission_fair_sharing),
         retain_finished=_seconds(kept.after_finished),
         retain_deactivated=_seconds(kept.after_deactivated_by_kueue),
+        pending_reason_period=config.pending_reason_period.total_seconds(),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from queue_manager.api import messages, policies, reasons
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.requeuing import Unscheduled
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.queueing.pending import PendingReason
@@ -45,6 +46,7 @@ class WriteStatus:
     """Write the status that this transition produces."""
 
     apply: Callable[[Draft], None]
+    cause: Cause
 
 
 @dataclass(frozen=True, slots=True)

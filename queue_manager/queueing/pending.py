@@ -31,6 +31,8 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
+from msgspec.structs import force_setattr
+
 from job_controller.model import Key
 from queue_manager.api.policies import STRICT_FIFO
 from queue_manager.scheduling.cycle import Retry
@@ -51,18 +53,25 @@ class PendingReason(NamedTuple):
 class _Shape:
     """The Workloads of one shape, in a heap by rank."""
 
-    __slots__ = ("heap", "key", "live", "parked", "refused")
+    __slots__ = ("heap", "key", "live", "parked", "pod_sets", "refused", "shape")
 
-    def __init__(self, key: ShapeId) -> None:
+    def __init__(self, key: ShapeId, first: Info) -> None:
         self.key = key
+        self.shape, self.pod_sets = first.shape, first.pod_sets
         self.heap: list[tuple[Rank, Key]] = []
         self.live: dict[Key, Info] = {}
         self.parked: PendingReason | None = None
         self.refused: Key | None = None  # the Workload for which the shape is parked: its status carries the reason
 
     def push(self, info: Info) -> None:
-        self.live[info.key] = info
+        self.take(info)
         heapq.heappush(self.heap, (info.rank, info.key))
+
+    def take(self, info: Info) -> None:
+        """Take the newest state of a member. Equal values become one object: half of what a Workload would use."""
+        force_setattr(info, "shape", self.shape)
+        force_setattr(info, "pod_sets", self.pod_sets)
+        self.live[info.key] = info
 
     def first(self) -> Info | None:
         """The Workload with the smallest rank, or None; drops dead entries on the way."""
@@ -178,7 +187,7 @@ class PendingWorkloads:
         """Take newer data about a Workload that keeps its place, and its refusal."""
         self._where[info.key] = info
         if self._in_shape(info.key):
-            self._shape_of(known).live[info.key] = info
+            self._shape_of(known).take(info)
 
     def remove(self, key: Key) -> Info | None:
         """Remove a Workload and return it, or None if it was not pending."""
@@ -204,7 +213,7 @@ class PendingWorkloads:
         key = self._id(info)
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = _Shape(key)
+            shape = self._shapes[key] = _Shape(key, info)
         shape.push(info)
         if shape.parked is not None:
             self._parked += 1

@@ -7,6 +7,7 @@ Workloads and queues again, in any order, gives the same result.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
@@ -16,7 +17,7 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, stops
 from queue_manager.queueing.pending import PendingReason, PendingWorkloads
 from queue_manager.scheduling.cycle import Preempt, Refuse
 from queue_manager.scheduling.quota_state import is_usage_based, weight_of
-from queue_manager.scheduling.usage_decay import UsageDecay, UsageLedger, WeightedUsage
+from queue_manager.scheduling.usage_decay import Consumption, UsageDecay, UsageLedger, WeightedUsage
 from queue_manager.scheduling.workload_info import Info
 
 
@@ -30,6 +31,8 @@ class Queues:
         self._queue_of: dict[Key, Key] = {}  # Workload -> LocalQueue
         self.ledger = UsageLedger()
         self._usage_based: set[str] = set()  # ClusterQueues whose LocalQueues are ordered by past usage, if it is kept
+        self._eligible: dict[str, None] = {}  # ClusterQueues that may have a head: a cycle reads no others
+        self._backoff_ends: list[tuple[datetime, str]] = []  # heap of (end, ClusterQueue); entries may be dead
 
     # --- Workloads ---
 
@@ -53,6 +56,7 @@ class Queues:
         pending = self._pending(queue)
         if pending is not None:
             pending.remove(key)
+            self._eligible[self.local_queues[queue].spec.cluster_queue] = None  # the next one may be tried
         return info
 
     def get(self, key: Key) -> Info | None:
@@ -66,7 +70,11 @@ class Queues:
     def _enqueue(self, info: Info, now: datetime) -> None:
         pending = self._pending(info.queue)
         if pending is not None:
+            name = self.local_queues[info.queue].spec.cluster_queue
             pending.put(info, now, hold=self.is_stopped(info.queue))
+            self._eligible[name] = None
+            if info.requeue_at is not None:
+                heapq.heappush(self._backoff_ends, (info.requeue_at, name))
 
     def _pending(self, queue: Key) -> PendingWorkloads | None:
         local = self.local_queues.get(queue)
@@ -94,15 +102,17 @@ class Queues:
     def drop_local_queue(self, key: Key) -> None:
         """The LocalQueue is deleted: its Workloads are pending in no ClusterQueue."""
         pending = self._pending(key)
-        self.local_queues.pop(key, None)
+        local = self.local_queues.pop(key, None)
         self.ledger.forget(key)
-        if pending is not None:
+        if pending is not None and local is not None:
+            self._eligible[local.spec.cluster_queue] = None
             for member in self._members.get(key, {}):
                 pending.remove(member)
 
     def set_cluster_queue(self, queue: ClusterQueue, now: datetime) -> None:
         """Take a new or changed ClusterQueue."""
         name = queue.metadata.name
+        self._eligible[name] = None
         known = self.cluster_queues.get(name)
         pass_by = queue.metadata.annotations.get(keys.PASS_BY) == "true"
         preempts_newer = queue.spec.preemption.within_cluster_queue == policies.LOWER_OR_NEWER_EQUAL
@@ -143,6 +153,13 @@ class Queues:
     def _usage_for(self, cluster_queue: str) -> Callable[[Key], WeightedUsage] | None:
         return self.weighted_usage if self.is_ordered_by_usage(cluster_queue) else None
 
+    def sample_usage(self, queue: Key, running: Consumption, now: datetime) -> None:
+        """Bring the past usage of a LocalQueue up to date: another one may be first then."""
+        self.ledger.sample(queue, running, now)
+        local = self.local_queues.get(queue)
+        if local is not None:
+            self._eligible[local.spec.cluster_queue] = None
+
     def weighted_usage(self, queue: Key) -> WeightedUsage:
         """The past usage of a LocalQueue by its weight; the lowest comes first."""
         local = self.local_queues.get(queue)
@@ -154,10 +171,23 @@ class Queues:
         """(ClusterQueue, head) for each active ClusterQueue with a Workload to try. Ends backoffs that are over by
         `now`.
         """
-        for pending in self.cluster_queues.values():
-            pending.end_backoffs(now)
-        found = ((name, p.head()) for name, p in self.cluster_queues.items() if is_active(name))
-        return [(name, head) for name, head in found if head is not None]
+        self._end_backoffs(now)
+        found: list[tuple[str, Info]] = []
+        for name in list(self._eligible):
+            pending = self.cluster_queues.get(name)
+            head = pending.head() if pending is not None else None
+            if head is None:
+                del self._eligible[name]
+            elif is_active(name):
+                found.append((name, head))
+        return found
+
+    def _end_backoffs(self, now: datetime) -> None:
+        while self._backoff_ends and self._backoff_ends[0][0] <= now:
+            _, name = heapq.heappop(self._backoff_ends)
+            pending = self.cluster_queues.get(name)
+            if pending is not None and pending.end_backoffs(now):
+                self._eligible[name] = None
 
     def refused(self, refusal: Refuse | Preempt, *, never: bool = False) -> None:
         """Record that a head was not admitted, or not yet. `never`: it cannot fit unless quota or flavors change."""
@@ -168,7 +198,9 @@ class Queues:
 
     def requeue_inadmissible(self, names: Iterable[str], now: datetime) -> bool:
         """Quota or rules of these ClusterQueues changed: their Workloads can be tried again. True if there was any."""
-        woken = [p.requeue_inadmissible(now) for name in names if (p := self.cluster_queues.get(name)) is not None]
+        known = {name: pending for name in names if (pending := self.cluster_queues.get(name)) is not None}
+        self._eligible |= dict.fromkeys(known)
+        woken = [pending.requeue_inadmissible(now) for pending in known.values()]
         return any(woken)
 
     # --- queries ---

@@ -1,37 +1,37 @@
 """Runs admission cycles when something has changed, and writes their outcomes.
 
 The `quota_cache` knows the pending Workloads and the quota in use. A cycle is one synchronous call between two awaits,
-so nothing changes during it. Admissions are assumed in the quota cache at once, and written concurrently with further
-cycles. BEHAVIOUR.md#q11-admission-cycle.
+so nothing changes during it. Its outcomes are assumed in the quota cache at once, and written concurrently with further
+cycles: cycles follow one another in memory for as long as each admits, preempts or parks something, up to
+BUDGET_SECONDS between two turns of the event loop. BEHAVIOUR.md#q11-admission-cycle.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 
 from queue_manager.api import event_reasons, messages, policies, reasons
 from queue_manager.api.resources import WORKLOADS
 from queue_manager.api.types import Workload
+from queue_manager.api.workload_names import job_name
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
 from queue_manager.lifecycle import admission_checks, transitions
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.scheduler.pending_reasons import PendingReasons
+from queue_manager.scheduler.preemptions import Preemptions
 from queue_manager.scheduler.quota_cache import QuotaCache, waits
+from queue_manager.scheduler.rejections import RETRY_SECONDS, Rejections, is_rejection, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.quota_state import reserves_quota
 from queue_manager.scheduling.workload_info import Info
 
-log = logging.getLogger(__name__)
-
-CONCURRENT_WRITES = 50  # requests
+BUDGET_SECONDS = 0.01  # of consecutive cycles, before watches and writes proceed
 NEVER_FITS_REASONS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # hold until quota or flavors change
-RETRY_SECONDS = 1.0  # after a failed write, and after the first rejected one
-MAX_RETRY_SECONDS = 60.0  # the delay doubles with each write that the server rejects
 
 
 class Scheduler:
@@ -45,38 +45,46 @@ class Scheduler:
         self._writer = writer
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._writes: set[asyncio.Task[None]] = set()
-        self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
-        self._refusals: dict[str, int] = {}  # by uid: rejected writes in a row
-        self._retry_timers: dict[str, asyncio.TimerHandle] = {}  # by uid: retries of reasons
+        self._rejections = Rejections(runtime)
+        self._reasons = PendingReasons(runtime, settings, quota_cache, writer, self._rejections)
+        self._preemptions = Preemptions(runtime, quota_cache, writer, self._reasons, self._rejections)
         self._workloads.subscribe(self._on_workload)
         runtime.task(self.run)
 
     def reconfigure(self, settings: Settings) -> None:
         """Use these settings from the next cycle on."""
         self._settings = settings
+        self._reasons.reconfigure(settings)
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is None and old is not None:
-            self._refusals.pop(old.metadata.uid, None)
-            self._cancel_retry(old.metadata.uid)
+            self._rejections.forget(old.metadata.uid)
 
     # --- cycles ---
 
     async def run(self) -> None:
-        """Run cycles while there is a head to try, then wait for a change."""
+        """Run cycles while they achieve something, then wait for a change."""
         changed = self._quota_cache.changed
         try:
             while True:
                 await changed.wait()
                 changed.clear()
-                if self.cycle():
+                if self._run_cycles():
                     changed.set()
-                await asyncio.sleep(0)  # let watches and writes proceed between two cycles
+                await asyncio.sleep(0)  # let watches and writes proceed
         finally:
             for task in self._writes:
                 task.cancel()
-            for uid in list(self._retry_timers):
-                self._cancel_retry(uid)
+            self._preemptions.close()
+            self._reasons.close()
+
+    def _run_cycles(self) -> bool:
+        """Run cycles for up to BUDGET_SECONDS. False if the last one found nothing to do."""
+        end = self._loop_time() + BUDGET_SECONDS
+        while self.cycle():
+            if self._loop_time() >= end:
+                return True
+        return False
 
     def cycle(self) -> bool:
         """Run one admission cycle. False if nothing can be tried before something changes."""
@@ -87,27 +95,23 @@ class Scheduler:
         self.cycles += 1
         started = self._loop_time()
         outcomes = run_cycle(self._quota_cache.state, heads, now)
+        blocked = self._is_blocked_by_pods()
         progress = False
         for outcome in outcomes:
-            progress = self._carry_out(outcome) or progress
+            match outcome:
+                case Admit() if blocked:
+                    self._reasons.report(outcome.info, _wait_for_pods)
+                case Admit():
+                    self._admit(outcome)
+                    progress, blocked = True, self._is_blocked_by_pods()
+                case Preempt():
+                    self._preemptions.preempt(outcome)
+                    progress = True
+                case Refuse():
+                    self._refuse(outcome)
+                    progress = progress or outcome.retry is not Retry.NEXT_CYCLE
         self._record_metrics(outcomes, self._loop_time() - started)
         return progress
-
-    def _carry_out(self, outcome: Outcome) -> bool:
-        """Carry out an outcome. True if the next cycle has another head to try."""
-        if isinstance(outcome, Preempt):  # victims are not evicted yet: the preemptor waits as if there were none
-            reason, message = outcome.assignment.reason, outcome.assignment.message
-            outcome = Refuse(outcome.info, outcome.cluster_queue, reason, message, Retry.CHANGE)
-        if isinstance(outcome, Refuse):
-            self._quota_cache.queues.refused(outcome, never=outcome.reason in NEVER_FITS_REASONS)
-            self._start_write(self._write_refusal(outcome))
-            return True
-        if self._is_blocked_by_pods():
-            self._start_write(self._write_wait(outcome))
-            return False
-        self._quota_cache.assume(outcome)
-        self._start_write(self._write_admission(outcome))
-        return True
 
     def _is_blocked_by_pods(self) -> bool:
         """Whether blockAdmission holds back admissions: an admitted Workload is not PodsReady.
@@ -119,7 +123,11 @@ class Scheduler:
             return False
         return any(not holding.ready for holding in self._quota_cache.state.holdings.values())
 
-    # --- writes ---
+    # --- admissions ---
+
+    def _admit(self, decision: Admit) -> None:
+        self._quota_cache.assume(decision)
+        self._start_write(self._write_admission(decision))
 
     def _start_write(self, write: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(write)
@@ -132,99 +140,55 @@ class Scheduler:
         written, retry_after = False, 0.0
         try:
             if workload is not None:
-                async with self._slots:
-                    latest = await self._writer.write(
-                        workload, lambda draft: self._admit(draft, decision), event_reasons.SCHEDULER_COMPONENT
-                    )
+                component = event_reasons.SCHEDULER_COMPONENT
+                latest = await self._writer.write(
+                    workload, lambda draft: self._reserve(draft, decision), component, Cause.ADMISSION
+                )
                 written = reserves_quota(latest)  # False if the Workload finished in the same write
-                self._refusals.pop(info.uid, None)
+                self._rejections.forget(info.uid)
         except Gone:
             pass
         except Exception as error:
-            _report(error, "an admission could not be written", info)
-            if _is_refusal(error):  # the quota is free for others until the retry
-                retry_after = self._record_refusal(info, error)
+            report(error, "an admission could not be written", info)
+            if is_rejection(error):  # the quota is free for others until the retry
+                retry_after = self._rejections.record(self._workloads.by_uid(info.uid), error)
             else:
                 await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._quota_cache.resolve_assumption(info, written=written, retry_after=retry_after)
 
-    def _record_refusal(self, info: Info, error: Exception) -> float:
-        """The server rejects what we write about a Workload: record one Event, return the seconds until the retry."""
-        before = self._refusals.get(info.uid, 0)
-        workload = self._workloads.by_uid(info.uid)
-        if workload is not None:
-            self._refusals[info.uid] = before + 1
-            if not before:
-                text = f"Cannot be written: {error}"
-                self._runtime.recorder(event_reasons.SCHEDULER_COMPONENT).event(
-                    workload, "Warning", event_reasons.QUEUEING_REFUSED, text
-                )
-        return min(MAX_RETRY_SECONDS, RETRY_SECONDS * 2.0 ** min(before, 32))
+    def _reserve(self, draft: Draft, decision: Admit) -> None:
+        """Reserve quota, unless something on which the decision depends has changed.
 
-    def _admit(self, draft: Draft, decision: Admit) -> None:
-        """Reserve quota, unless something on which the decision depends has changed."""
+        PodsReady is set in the same write if pods are to come.
+        """
         newest = self._quota_cache.read(draft.workload)
         if not self._quota_cache.is_active(decision.cluster_queue) or self._quota_cache.queues.is_stopped(newest.queue):
             return
         if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decision.info):
+            if self._settings.pods_ready is not None and _was_made_for_job(draft.original):
+                transitions.pods_awaited(draft)
             transitions.reserve(draft, decision.cluster_queue, decision.assignment)
             flavors = {flavor for pod_set in decision.assignment.pod_sets for flavor in pod_set.flavors.values()}
             admission_checks.synchronise(draft, self._quota_cache.state.checks_of(decision.cluster_queue, flavors))
             admission_checks.confirm(draft)
 
-    async def _write_refusal(self, refusal: Refuse) -> None:
+    # --- refusals ---
+
+    def _refuse(self, refusal: Refuse) -> None:
+        never = refusal.reason in NEVER_FITS_REASONS
+        self._quota_cache.state.end_reservation(refusal.info.uid)
+        self._quota_cache.queues.refused(refusal, never=never)
+
         def refuse(draft: Draft) -> None:
             before = len(draft.events)
             if waits(draft.workload):
                 transitions.refuse(draft, refusal.reason, refusal.message, refusal.info.requests)
-            if (
-                len(draft.events) > before
-                and refusal.reason in NEVER_FITS_REASONS
-                and self._is_strict(refusal.cluster_queue)
-            ):
+            if len(draft.events) > before and never and self._is_strict(refusal.cluster_queue):
                 text = f"Can never be admitted, and blocks ClusterQueue {refusal.cluster_queue}: {refusal.message}"
                 draft.event("Warning", event_reasons.NEVER_FITS, text)
 
-        await self._write_reason(refusal.info, refuse)
-
-    async def _write_wait(self, decision: Admit) -> None:
-        def wait(draft: Draft) -> None:
-            if waits(draft.workload):
-                transitions.block(draft, reasons.WAITING_FOR_PODS_READY, messages.WAITING_FOR_PODS_READY_MESSAGE)
-
-        await self._write_reason(decision.info, wait)
-
-    async def _write_reason(self, info: Info, transition: transitions.Transition) -> None:
-        workload = self._workloads.by_uid(info.uid)
-        if workload is None or info.uid in self._retry_timers or not _changes(workload, transition, self._runtime):
-            return
-        try:
-            async with self._slots:
-                await self._writer.write(workload, transition, event_reasons.SCHEDULER_COMPONENT)
-        except Gone:
-            return
-        except Exception as error:
-            if info.uid not in self._retry_timers:  # else a concurrent write has reported it
-                _report(error, "a refusal could not be written", info)
-                self._retry_reason_after(
-                    workload, self._record_refusal(info, error) if _is_refusal(error) else RETRY_SECONDS
-                )
-
-    def _retry_reason_after(self, workload: Workload, seconds: float) -> None:
-        """Do not write the reason of this Workload again for `seconds`, however often its queue changes."""
-
-        def end() -> None:
-            self._cancel_retry(workload.metadata.uid)
-            local = self._quota_cache.queues.local_queues.get(workload.local_queue)
-            self._quota_cache.requeue_inadmissible([local.spec.cluster_queue] if local else [])
-
-        self._retry_timers[workload.metadata.uid] = asyncio.get_running_loop().call_later(seconds, end)
-
-    def _cancel_retry(self, uid: str) -> None:
-        timer = self._retry_timers.pop(uid, None)
-        if timer is not None:
-            timer.cancel()
+        self._reasons.report(refusal.info, refuse)
 
     def _is_strict(self, cluster_queue: str) -> bool:
         pending = self._quota_cache.queues.cluster_queues.get(cluster_queue)
@@ -240,24 +204,15 @@ class Scheduler:
         self._runtime.metrics.observe("kueue_admission_attempt_duration_seconds", result, seconds)
 
 
-def _report(error: Exception, text: str, info: Info) -> None:
-    """Log a failed write; with a traceback unless the server is busy or unreachable."""
-    extra = {"key": str(info.key), "error": str(error)}
-    if isinstance(error, ApiError | OSError):
-        log.warning(text, extra=extra)
-    else:
-        log.error(text, extra=extra, exc_info=error)
+def _wait_for_pods(draft: Draft) -> None:
+    if waits(draft.workload):
+        transitions.block(draft, reasons.WAITING_FOR_PODS_READY, messages.WAITING_FOR_PODS_READY_MESSAGE)
 
 
-def _is_refusal(error: Exception) -> bool:
-    return isinstance(error, ApiError) and error.is_rejected
+def _was_made_for_job(workload: Workload) -> bool:
+    """Whether pods will come. A Workload that its user made may turn out to match no Job."""
+    return bool(job_name(workload.metadata.name, workload.job_uid))
 
 
 def _same(a: Info, b: Info) -> bool:
     return (a.uid, a.queue, a.shape) == (b.uid, b.queue, b.shape)
-
-
-def _changes(workload: Workload, transition: transitions.Transition, runtime: Runtime) -> bool:
-    draft = Draft(workload, runtime.clock.now())
-    transition(draft)
-    return draft.changed

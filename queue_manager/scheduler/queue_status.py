@@ -1,13 +1,16 @@
 """The status of ClusterQueues, LocalQueues and Cohorts, and the finalizers of queues and flavors that are in use.
 
 A status is computed from the quota cache and written only when it differs. Changes of Workloads are batched for
-STATUS_BATCH_SECONDS, so that a burst of admissions costs one write per queue (Kueue: UpdatesBatchPeriod). The status of
-a Cohort is its share only, so it is written only with fair sharing. The past usage of a LocalQueue is sampled here.
+STATUS_BATCH_SECONDS, so that a burst of admissions costs one write per queue (Kueue: UpdatesBatchPeriod), and the next
+write of the same queue comes no earlier than that after the last one. Only a changed condition does not wait.
+
+The status of a Cohort is only its share: it is written only with fair sharing. Past usage of LocalQueues is sampled.
 BEHAVIOUR.md#q30-queue-status.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import UTC
 
@@ -52,7 +55,7 @@ from queue_manager.scheduling.quota_state import Holding, QueueState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.usage_decay import Sample
 
-STATUS_BATCH_SECONDS = 1.0  # from a Workload's change to the status write
+STATUS_BATCH_SECONDS = 1.0  # from a Workload's change to the status write, and between two writes of one queue
 
 
 class QueueStatusController:
@@ -66,6 +69,7 @@ class QueueStatusController:
         self._cohorts = runtime.cache(COHORTS, Cohort)
         self._flavors = runtime.cache(RESOURCE_FLAVORS, ResourceFlavor)
         self.queue: WorkQueue[tuple[str, Key]] = WorkQueue("queue-status", metrics=runtime.metrics)
+        self._written_at: dict[tuple[str, Key], float] = {}  # loop time of the last write of a status
         runtime.cache(WORKLOADS, Workload).subscribe(self._on_workload)
         self._cluster_queues.subscribe(self._on_cluster_queue)
         self._local_queues.subscribe(self._on_local_queue)
@@ -130,6 +134,8 @@ class QueueStatusController:
             return
         if new is not None:
             self.queue.add(("cq", new.metadata.key))
+        else:
+            self._written_at.pop(("cq", queue.metadata.key), None)
         if old is None or new is None or old.spec != new.spec or old.status.conditions != new.status.conditions:
             for key in self._quota_cache.queues.local_queues_of(queue.metadata.name):
                 self.queue.add(("lq", key))
@@ -143,6 +149,8 @@ class QueueStatusController:
         cohort = new or old
         if cohort is None or (old is not None and new is not None and old.spec == new.spec):
             return
+        if new is None:
+            self._written_at.pop(("co", cohort.metadata.key), None)
         parents = {one.spec.parent_name for one in (old, new) if one is not None}
         for name in {cohort.metadata.name, *parents}:
             self._quotas_changed(name)
@@ -151,6 +159,8 @@ class QueueStatusController:
         if new is not None:
             self.queue.add(("lq", new.metadata.key))
         queue = new or old
+        if queue is not None and new is None:
+            self._written_at.pop(("lq", queue.metadata.key), None)
         if queue is not None and (old is None or new is None):
             self._enqueue_later("cq", Key("", queue.spec.cluster_queue))
 
@@ -241,15 +251,22 @@ class QueueStatusController:
         if cohort is None or node is None:
             return
         new = share_status(self._quota_cache.state, node)
-        if new != cohort.status.fair_sharing:
-            meta = cohort.metadata
-            patch = {
-                "metadata": {"resourceVersion": meta.resource_version},
-                "status": {"fairSharing": merge_patch(cohort.status.fair_sharing, new)},
-            }
-            await self._runtime.client.patch(
-                COHORTS, meta.namespace, meta.name, patch, subresource="status", type=Cohort
-            )
+        if new == cohort.status.fair_sharing or self._is_postponed(("co", key)):
+            return
+        meta = cohort.metadata
+        self._written_at["co", key] = asyncio.get_running_loop().time()
+        patch = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": {"fairSharing": merge_patch(cohort.status.fair_sharing, new)},
+        }
+        await self._runtime.client.patch(COHORTS, meta.namespace, meta.name, patch, subresource="status", type=Cohort)
+
+    def _is_postponed(self, item: tuple[str, Key]) -> bool:
+        """Whether the last write of this status is too recent; it is synced again when it is not."""
+        remaining = self._written_at.get(item, float("-inf")) + STATUS_BATCH_SECONDS - asyncio.get_running_loop().time()
+        if remaining > 0:
+            self.queue.add_after(item, remaining)
+        return remaining > 0
 
     def _past_usage(self, key: Key) -> Sample | None:
         """The past usage of a LocalQueue, and a sync for the next sample; None if it is not kept."""
@@ -296,6 +313,10 @@ class QueueStatusController:
         if new == old:
             return
         meta = queue.metadata
+        item = "cq" if isinstance(queue, ClusterQueue) else "lq", meta.key
+        if new.conditions == old.conditions and self._is_postponed(item):
+            return
+        self._written_at[item] = asyncio.get_running_loop().time()
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},
             "status": _status_tree(old, new),

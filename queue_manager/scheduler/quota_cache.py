@@ -115,6 +115,7 @@ class QuotaCache:
         candidate = decision.info
         self._charge(candidate.queue, decision.cluster_queue, decision.assignment.usage)
         self.queues.remove(candidate.key)
+        self.state.end_reservation(candidate.uid)
         self._assumed.add(candidate.uid)
         self.state.hold(
             Holding(
@@ -181,7 +182,8 @@ class QuotaCache:
         if ledger.is_due(queue, now):
             state = self.state.queues.get(local.spec.cluster_queue)
             holdings = state.holdings.values() if state is not None else ()
-            ledger.sample(queue, consumption(h.usage for h in holdings if h.queue == queue and h.admitted), now)
+            running = consumption(h.usage for h in holdings if h.queue == queue and h.admitted)
+            self.queues.sample_usage(queue, running, now)
             self.changed.set()
         return ledger.get(queue)
 
@@ -241,6 +243,7 @@ class QuotaCache:
         if new is None:
             if old is not None:
                 self.queues.remove(old.metadata.key)
+                self._end_reservation(old.metadata.uid)
                 self._released(self.state.release(old.metadata.uid))
         elif reserves_quota(new):
             self.queues.remove(new.metadata.key)
@@ -265,12 +268,23 @@ class QuotaCache:
 
     def _enqueue(self, workload: Workload, retry_after: float = 0.0) -> None:
         now = self._clock.now()
+        reservation = self.state.reservations.get(workload.metadata.uid)
         if waits(workload):
             found = self.read(workload)
+            if reservation is not None and reservation.info.shape != found.shape:
+                self._end_reservation(workload.metadata.uid)
             until = max(now + timedelta(seconds=retry_after), found.requeue_at or now)
             self.queues.put(msgspec.structs.replace(found, requeue_at=until) if retry_after else found, now)
         else:
+            self._end_reservation(workload.metadata.uid)
             self.queues.remove(workload.metadata.key)
+
+    def _end_reservation(self, uid: str) -> None:
+        """The Workload cannot use the quota that is kept for it: others may."""
+        reservation = self.state.reservations.get(uid)
+        if reservation is not None:
+            self.state.end_reservation(uid)
+            self.requeue_inadmissible(self.state.relatives(reservation.cluster_queue))
 
     def _released(self, holding: Holding | None) -> None:
         if holding is not None:

@@ -16,9 +16,11 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.lifecycle import steps
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.requeuing import Unscheduled
 from queue_manager.lifecycle.rules import next_step
 from queue_manager.lifecycle.settings import Settings, without_future_times
+from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.unscheduled import unschedulable, unscheduled
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.quota_cache import QuotaCache
@@ -26,6 +28,7 @@ from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 
 WORKERS = 10  # concurrent syncs
 ORPHAN = "orphan"  # finalizer of a Job that is deleted with propagationPolicy Orphan
+EXPLANATIONS = "lifecycle"  # slot of the writer
 BY_OWNER = "owner"  # index of Workloads by the uid of their Job; `jobs` uses it too
 
 
@@ -159,8 +162,11 @@ class WorkloadController:
                 return
             case steps.Idle():
                 return
-            case steps.WriteStatus(apply):
-                await self._writer.write(workload, apply, event_reasons.WORKLOAD_COMPONENT)
+            case steps.WriteStatus(apply, cause) if cause.explains:
+                self._explain(workload, apply, cause)
+                return
+            case steps.WriteStatus(apply, cause):
+                await self._writer.write(workload, apply, event_reasons.WORKLOAD_COMPONENT, cause)
             case steps.Deactivate(announced):
                 own = {"resourceVersion": meta.resource_version, "annotations": {keys.DEACTIVATED_FOR: announced}}
                 patch = {"metadata": own, "spec": {"active": False}}
@@ -170,6 +176,16 @@ class WorkloadController:
             case steps.DeleteExpired(owner, message):
                 await self._delete(workload, owner, message)
         self.queue.add(key)
+
+    def _explain(self, workload: Workload, apply: Transition, cause: Cause) -> None:
+        """Queue a write for which nothing waits; if it fails, the Workload is synced again."""
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, Gone):
+                self.queue.add_rate_limited(workload.metadata.key)
+
+        component = event_reasons.WORKLOAD_COMPONENT
+        self._writer.explain(workload, apply, component, cause, slot=EXPLANATIONS, failed=failed)
 
     async def _remove_finalizer(self, workload: Workload) -> None:
         """Remove our finalizer, and no other."""

@@ -3,7 +3,8 @@
 Several controllers change the same Workload at nearly the same time: the scheduler reserves quota while `jobs` reports
 pods. Each passes a transition. All transitions pending for one Workload are applied to its newest state, one after
 another, and sent as one conditional patch. So our own writers never conflict with each other, a transition always
-decides on current facts, and Events are recorded only after the write. BEHAVIOUR.md#q39-status-writes.
+decides on current facts, and Events are recorded only after the write. In which order Workloads are written, and how
+many at a time, is decided by `write_queue`. BEHAVIOUR.md#q39-status-writes.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
+from queue_manager.lifecycle.causes import Cause, main_cause
+from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.transitions import Transition
+from queue_manager.scheduler.write_queue import WriteQueue
 
 MAX_ATTEMPTS = 5  # before a conflict is raised to the caller
+WRITES = "sluice_workload_status_writes_total"
 
 
 class Gone(Exception):
@@ -32,45 +37,139 @@ class _PendingWrite(NamedTuple):
     uid: str
     transition: Transition
     component: str
-    done: asyncio.Future[Workload]
+    cause: Cause
+    written: Callable[[Workload], None]
+    failed: Callable[[Exception], None]
+    slot: str = ""  # of an explanation: a newer one of the same slot replaces it
 
 
 class WorkloadWriter:
-    """`write` applies a transition. `listeners` are called with (before, after) of each write."""
+    """Applies transitions. `listeners` are called with (before, after) of each write."""
 
-    def __init__(self, runtime: Runtime, cache: Cache[Workload]) -> None:
+    def __init__(self, runtime: Runtime, settings: Settings, cache: Cache[Workload]) -> None:
         self._runtime = runtime
         self._cache = cache
         self.listeners: list[Callable[[Workload, Workload], None]] = []
-        self._queued: dict[Key, list[_PendingWrite]] = {}
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._queue = WriteQueue(settings.pending_reason_period)
+        self._pending: dict[Key, list[_PendingWrite]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._explanation_added = asyncio.Event()
+        runtime.support(self._pace_explanations)
 
-    async def write(self, workload: Workload, transition: Transition, component: str) -> Workload:
+    def reconfigure(self, settings: Settings) -> None:
+        """Use these settings from now on."""
+        self._queue.period = settings.pending_reason_period
+        self._explanation_added.set()
+
+    # --- adding ---
+
+    async def write(self, workload: Workload, transition: Transition, component: str, cause: Cause) -> Workload:
         """Apply a transition to the newest state of a Workload and return the state after the write.
 
         Raises Gone, ApiError if the API server rejects the write, or OSError if it cannot be reached.
         """
-        key = workload.metadata.key
         done: asyncio.Future[Workload] = asyncio.get_running_loop().create_future()
-        self._queued.setdefault(key, []).append(_PendingWrite(workload.metadata.uid, transition, component, done))
-        if key not in self._tasks:
-            self._tasks[key] = asyncio.create_task(self._drain(key), name=f"write {key}")
+
+        def written(latest: Workload) -> None:
+            if not done.done():
+                done.set_result(latest)
+
+        def failed(error: Exception) -> None:
+            if not done.done():
+                done.set_exception(error)
+                done.exception()  # retrieved, in case the caller was cancelled
+
+        write = _PendingWrite(workload.metadata.uid, transition, component, cause, written, failed)
+        self._add(workload.metadata.key, write)
         return await asyncio.shield(done)
 
-    async def _drain(self, key: Key) -> None:
+    def explain(
+        self,
+        workload: Workload,
+        transition: Transition,
+        component: str,
+        cause: Cause,
+        *,
+        slot: str,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Have a transition applied when nothing more urgent is to be written, or together with that.
+
+        It replaces an earlier one of the same `slot` that is still queued. `failed` is called with what `write` raises.
+        """
+        key = workload.metadata.key
+        self._remove(key, slot)
+        write = _PendingWrite(workload.metadata.uid, transition, component, cause, lambda latest: None, failed, slot)
+        self._add(key, write)
+        self._explanation_added.set()
+
+    def withdraw(self, key: Key, slot: str) -> None:
+        """Drop the queued explanation of this slot, if any: it is no longer true."""
+        self._remove(key, slot)
+        if key not in self._pending:
+            self._queue.discard(key)
+
+    def _add(self, key: Key, write: _PendingWrite) -> None:
+        self._pending.setdefault(key, []).append(write)
+        self._queue.add(key, self._time(), explains=write.cause.explains)
+        self._start_writes()
+
+    def _remove(self, key: Key, slot: str) -> None:
+        kept = [write for write in self._pending.get(key, ()) if write.slot != slot]
+        if kept:
+            self._pending[key] = kept
+        else:
+            self._pending.pop(key, None)
+
+    # --- order ---
+
+    async def _pace_explanations(self) -> None:
+        """Start the queued explanations at their pace."""
+        try:
+            while True:
+                self._explanation_added.clear()
+                self._start_writes()
+                wake_at = self._queue.wake_at(self._time())
+                pause = None if wake_at is None else max(0.0, wake_at - self._time())
+                try:
+                    async with asyncio.timeout(pause):
+                        await self._explanation_added.wait()
+                except TimeoutError:
+                    pass
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    def _start_writes(self) -> None:
+        while (key := self._queue.take(self._time())) is not None:
+            task = asyncio.create_task(self._write_pending(key), name=f"write {key}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _write_pending(self, key: Key) -> None:
         try:
             for _ in range(2):  # let controllers that react to the same change add their transitions
                 await asyncio.sleep(0)
-            while writes := self._queued.pop(key, None):
-                try:
-                    await self._write(key, writes)
-                except Exception as error:
-                    _fail(writes, error)  # each caller logs and decides about a retry
-                except asyncio.CancelledError:
-                    _fail(writes, ConnectionAbortedError("the writer was stopped"))
-                    raise
+            # Explanations come last: what the others write can make them untrue, and then they have no Event either.
+            writes = sorted(self._pending.pop(key, []), key=lambda write: bool(write.slot))
+            try:
+                await self._write(key, writes)
+            except Exception as error:
+                _fail(writes, error)  # each caller logs and decides about a retry
+            except asyncio.CancelledError:
+                _fail(writes, ConnectionAbortedError("the writer was stopped"))
+                raise
         finally:
-            del self._tasks[key]
+            self._queue.done(key, self._time())
+            self._start_writes()
+            if len(self._queue):
+                self._explanation_added.set()
+
+    @staticmethod
+    def _time() -> float:
+        return asyncio.get_running_loop().time()
+
+    # --- one write ---
 
     async def _write(self, key: Key, writes: list[_PendingWrite]) -> None:
         for attempt in range(MAX_ATTEMPTS):
@@ -88,21 +187,29 @@ class WorkloadWriter:
             total.status = latest.status
             if total.changed:
                 try:
-                    latest = await self._runtime.client.patch(
-                        WORKLOADS, key.namespace, key.name, total.patch(), subresource="status", type=Workload
-                    )
-                    for listener in self.listeners:
-                        listener(current, latest)
+                    latest = await self._patch(key, total)
                 except ApiError as error:
                     if error.is_conflict and attempt < MAX_ATTEMPTS - 1:
                         continue
                     raise Gone(str(key)) if error.is_not_found else error from error
+                self._count([write.cause for write, draft in drafts if draft.changed])
+                for listener in self.listeners:
+                    listener(current, latest)
             for write, draft in drafts:
                 for event in draft.events:
                     self._runtime.recorder(write.component).event(latest, *event)
-                if not write.done.done():
-                    write.done.set_result(latest)
+                write.written(latest)
             return
+
+    async def _patch(self, key: Key, draft: Draft) -> Workload:
+        client = self._runtime.client
+        return await client.patch(
+            WORKLOADS, key.namespace, key.name, draft.patch(), subresource="status", type=Workload
+        )
+
+    def _count(self, causes: list[Cause]) -> None:
+        if causes:
+            self._runtime.metrics.inc(WRITES, {"cause": main_cause(causes).value})
 
     async def _read(self, key: Key) -> Workload:
         try:
@@ -118,8 +225,6 @@ def _for(current: Workload | None, writes: list[_PendingWrite]) -> list[_Pending
     return [write for write in writes if write.uid == uid]
 
 
-def _fail(writes: list[_PendingWrite], error: BaseException) -> None:
+def _fail(writes: list[_PendingWrite], error: Exception) -> None:
     for write in writes:
-        if not write.done.done():
-            write.done.set_exception(error)
-            write.done.exception()  # retrieved, in case the caller was cancelled
+        write.failed(error)

@@ -6,7 +6,7 @@ import asyncio
 import math
 from typing import Any
 
-from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES
+from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
@@ -54,7 +54,7 @@ async def consumed(c: Cluster, queue: str) -> Any:
 
 
 def test_shares_are_in_the_status_and_the_metrics_of_queues_and_cohorts() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(SHARING + RESOURCES) as c:
             await add_cohort(c, "root", "6")
             await add_cohort(c, "team", "0", parentName="root", fairSharing={"weight": "2"})
@@ -75,11 +75,11 @@ def test_shares_are_in_the_status_and_the_metrics_of_queues_and_cohorts() -> Non
             own = {"cluster_queue": "none", "cohort": "team"}
             assert math.isnan(metrics.value("kueue_cluster_queue_weighted_share", own))
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_shares_follow_quotas_and_usage_and_the_setting() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(SHARING) as c:
             await c.queues("2", cohortName="all")
             await add_cohort(c, "all", "6")
@@ -97,13 +97,13 @@ def test_shares_follow_quotas_and_usage_and_the_setting() -> None:
             await c.client.delete(JOBS, NS, "a")
             await c.until(lambda: share(c, CLUSTER_QUEUES, "cq"), 0)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_the_queue_that_borrows_less_gets_the_quota_that_is_freed() -> None:
     """Without fair sharing the priority of `greedy` would decide."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(SHARING, first=PodScript(ready_after=0.2, ends_after=20)) as c:
             await c.apply_class("high", 100)
             await add_cohort(c, "all", "6")
@@ -116,7 +116,56 @@ def test_the_queue_that_borrows_less_gets_the_quota_that_is_freed() -> None:
             await c.submit("modest", cpu="3", queue="other")
             await c.until(c.running, ["modest", "second"], 60)
 
-    run_virtual(story())
+    run_virtual(scenario())
+
+
+async def evictions(c: Cluster) -> dict[str, str]:
+    """By Job, the reason of Preempted of each that was preempted; no one twice."""
+    found = {}
+    for w in await c.client.list(WORKLOADS, NS):
+        stats = w.get("status", {}).get("schedulingStats", {}).get("evictions", [])
+        assert sum(each["count"] for each in stats) <= 1
+        if stats:
+            [preempted] = [each for each in w["status"]["conditions"] if each["type"] == "Preempted"]
+            found[w["metadata"]["ownerReferences"][0]["name"]] = preempted["reason"]
+    return found
+
+
+def test_the_queue_that_has_less_preempts_until_the_shares_are_equal_and_then_no_more() -> None:
+    async def scenario() -> None:
+        async with cluster(SHARING) as c:
+            policy = {"preemption": {"reclaimWithinCohort": "Any"}, "cohortName": "all"}
+            await add_cohort(c, "all", "6")
+            await c.queues("0", **policy)
+            await add_queue(c, "other", "0", **policy)
+            for i in range(6):
+                await c.submit(f"a{i}")
+                await c.until(c.running, [f"a{n}" for n in range(i + 1)])
+                await asyncio.sleep(1)  # reservations are compared by whole seconds
+            for i in range(6):
+                await c.submit(f"b{i}", queue="other")
+            await c.until(c.running, ["a0", "a1", "a2", "b0", "b1", "b2"], 60)
+            assert await evictions(c) == dict.fromkeys(("a3", "a4", "a5"), "InCohortFairSharing")
+            await c.until(lambda: share(c, CLUSTER_QUEUES, "other"), 500)
+            await asyncio.sleep(600)
+            assert await c.running() == ["a0", "a1", "a2", "b0", "b1", "b2"]
+            assert len(await evictions(c)) == 3
+
+    run_virtual(scenario())
+
+
+def test_nominal_quota_is_reclaimed_whatever_the_shares_are() -> None:
+    async def scenario() -> None:
+        async with cluster(SHARING) as c:
+            await c.queues("3", cohortName="all", preemption={"reclaimWithinCohort": "Any"})
+            await add_queue(c, "other", "0", cohortName="all", fairSharing={"weight": "100"})
+            await c.submit("lent", cpu="3", queue="other")
+            await c.until(c.running, ["lent"])
+            await c.submit("mine", cpu="1")
+            await c.until(c.running, ["mine"], 60)
+            assert await evictions(c) == {"lent": "InCohortReclamation"}
+
+    run_virtual(scenario())
 
 
 # --- past usage ---
@@ -125,7 +174,7 @@ def test_the_queue_that_borrows_less_gets_the_quota_that_is_freed() -> None:
 def test_the_local_queue_that_has_used_less_goes_first() -> None:
     """Quota for one at a time; lq is served first, then the two take turns, whatever their priorities."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         ends = {f"{queue}{i}": PodScript(ready_after=0.2, ends_after=50) for queue in "ab" for i in range(3)}
         async with cluster(USAGE, **ends) as c:
             await c.apply_class("high", 100)
@@ -141,11 +190,11 @@ def test_the_local_queue_that_has_used_less_goes_first() -> None:
                 await asyncio.sleep(1)
             assert order == ["a0", "b0", "a1", "b1", "a2", "b2"]
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_past_usage_is_written_at_the_interval_and_survives_a_restart() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(USAGE, a=PodScript(ready_after=0.2, ends_after=601)) as c:
             await c.queues("2", **BY_USAGE)
             await c.submit("a", cpu="2")
@@ -164,7 +213,7 @@ def test_past_usage_is_written_at_the_interval_and_survives_a_restart() -> None:
             own = {"name": "lq", "namespace": NS, "cluster_queue": "cq"}
             assert c.world.metrics.value("kueue_local_queue_admission_fair_sharing_usage", own) == later / 1000
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def milli(text: str) -> int:
@@ -172,7 +221,7 @@ def milli(text: str) -> int:
 
 
 def test_nothing_is_written_once_usage_has_decayed() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         short = "admissionFairSharing: {usageHalfLifeTime: 10s, usageSamplingInterval: 1m}\n"
         async with cluster(short, a=PodScript(ready_after=0.2, ends_after=1)) as c:
             await c.queues("2", **BY_USAGE)
@@ -183,11 +232,11 @@ def test_nothing_is_written_once_usage_has_decayed() -> None:
             await asyncio.sleep(1800)
             assert await c.client.get(LOCAL_QUEUES, NS, "lq") == before
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_usage_is_forgotten_when_it_is_switched_off() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(USAGE) as c:
             await c.queues("2", **BY_USAGE)
             await c.submit("a")
@@ -195,4 +244,4 @@ def test_usage_is_forgotten_when_it_is_switched_off() -> None:
             c.world.queue.reconfigure(loads(HEAD))
             await c.until(lambda: fair_sharing(c, LOCAL_QUEUES, "lq"), None)
 
-    run_virtual(story())
+    run_virtual(scenario())

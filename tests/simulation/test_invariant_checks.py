@@ -1,4 +1,4 @@
-"""Each check of an invariant can fail: a good history in which one thing is made wrong is found out, by its number."""
+"""Each check of an invariant can fail: a valid history with one violation is reported with the invariant's number."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Line = tuple[bytes, bytes, Tree]
 WORKLOADS, JOBS, PODS = b"workloads.kueue.x-k8s.io", b"jobs.batch", b"pods"
 CLUSTER_QUEUES = b"clusterqueues.kueue.x-k8s.io"
 
-# b hangs: it is evicted twice and deactivated, comes back and ends; c waits in a queue that is held for a while.
-STORY = [
+# b hangs: it is evicted twice, deactivated, reactivated and ends; c is pending in a queue that is held for a while.
+MOVES = [
     Move("submit", 0, 2),
     Move("submit", 1, 1, 5),
     Move("wait", 0, 0, 5),
@@ -34,25 +34,27 @@ STORY = [
 
 
 @cache
-def told() -> tuple[list[bytes], Mapping[str, Tree]]:
-    return run_virtual(lives.live(STORY))
+def valid_history() -> tuple[list[bytes], Mapping[str, Tree]]:
+    return run_virtual(lives.live(MOVES))
 
 
 def lines() -> list[Line]:
-    split = (line.split(b" ", 2) for line in told()[0])
+    split = (line.split(b" ", 2) for line in valid_history()[0])
     return [(what, resource, msgspec.json.decode(data)) for what, resource, data in split]
 
 
 def check(changed: list[Line]) -> None:
-    history = History(lives.QUOTA, base=lives.BASE, maximum=lives.MAXIMUM, limit=lives.LIMIT, by_user=told()[1])
+    history = History(
+        lives.QUOTA, base=lives.BASE, maximum=lives.MAXIMUM, limit=lives.LIMIT, by_user=valid_history()[1]
+    )
     history.check(b" ".join((what, resource, msgspec.json.encode(tree))) for what, resource, tree in changed)
 
 
-def test_the_history_as_it_was_is_good() -> None:
+def test_the_unchanged_history_is_valid() -> None:
     check(lines())
 
 
-# --- what is made wrong, and where ---------------------------------------------------------------------------
+# --- violations ---------------------------------------------------------------------------
 
 
 def became(kind: str) -> Callable[[Tree, Tree], bool]:
@@ -82,7 +84,7 @@ def set_condition(tree: Tree, kind: str, status: str) -> None:
 
 
 def at(where: Callable[[Tree, Tree], bool], change: Callable[[Tree], None]) -> list[Line]:
-    """The history with the first Workload of which `where` holds changed in that write."""
+    """The history in which the first Workload write that satisfies `where` is changed."""
     result, before, done = [], {}, False
     for what, resource, tree in lines():
         if resource == WORKLOADS and not done:
@@ -92,7 +94,7 @@ def at(where: Callable[[Tree, Tree], bool], change: Callable[[Tree], None]) -> l
                 done = True
                 change(tree)
         result.append((what, resource, tree))
-    assert done, "the story has no such write"
+    assert done, "the scenario has no such write"
     return result
 
 
@@ -109,7 +111,7 @@ def job_of(workload: Tree, changed: list[Line], until: Tree) -> Tree:
 
 
 def around_release(change: Callable[[Tree, list[Line]], None]) -> list[Line]:
-    """Change something about the Job of the first Workload that gives its quota back without having ended."""
+    """Change the Job of the first Workload that gives its quota back without having ended."""
     result = lines()
     before: dict[str, Tree] = {}
     for _, resource, tree in result:
@@ -123,7 +125,7 @@ def around_release(change: Callable[[Tree, list[Line]], None]) -> list[Line]:
 
 
 def while_the_queue_is_held() -> list[Line]:
-    """The first reservation of all is made while the ClusterQueue is stopped."""
+    """The first reservation happens while the ClusterQueue is stopped."""
     result = lines()
     for _, resource, tree in result:
         if resource == CLUSTER_QUEUES:
@@ -148,7 +150,7 @@ def pod_of_a_suspended_job() -> list[Line]:
 
 
 def started_too_early() -> list[Line]:
-    """Each start of a Job comes before the admission of its Workload."""
+    """Each Job starts before the admission of its Workload."""
     result = lines()
     for _, resource, tree in result:
         if resource == WORKLOADS:
@@ -226,7 +228,7 @@ WRONG: dict[str, tuple[str, Callable[[], list[Line]]]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_in_a_history_is_found(what: str) -> None:
+def test_a_violation_in_a_history_is_found(what: str) -> None:
     number, make = WRONG[what]
     with pytest.raises(Broken, match=rf"^{number}"):
         check(make())
@@ -235,14 +237,14 @@ def test_what_is_wrong_in_a_history_is_found(what: str) -> None:
 def test_a_retry_beyond_the_limit_is_found() -> None:
     history = History(lives.QUOTA, base=lives.BASE, maximum=lives.MAXIMUM, limit=1)
     with pytest.raises(Broken, match=r"^S21: job-b-\w+ is retried 2 times and the limit is 1"):
-        history.check(told()[0])
+        history.check(valid_history()[0])
 
 
 # --- the end -------------------------------------------------------------------------------------------------
 
 
 def a_world_after(spoil: Callable[[lives.Lives], None]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         outcomes: dict[str, lives.PodScript] = {}
         config = lives.loads(lives.CONFIG)
         async with lives.World(1, lambda pod: lives.OUTCOMES[2], config, separate_queue=True) as world:
@@ -253,10 +255,10 @@ def a_world_after(spoil: Callable[[lives.Lives], None]) -> None:
             spoil(all_lives)
             at_rest(world)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
-def lose_a_place(one: lives.Lives) -> None:
+def lose_from_the_queue(one: lives.Lives) -> None:
     queues = one.world.queue.quota_cache.queues
     for key in list(queues._queue_of):
         queues.remove(key)
@@ -275,7 +277,7 @@ def count_twice_in_the_cohort(one: lives.Lives) -> None:
 
 
 def forget_a_holding(one: lives.Lives) -> None:
-    """It stands in line again, and its quota is free: in memory only."""
+    """The Workload is pending again and its quota is free, in memory only."""
     ledger = one.world.queue.quota_cache
     uid = next(iter(ledger.state.holdings))
     ledger.state.release(uid)
@@ -287,22 +289,22 @@ def forget_a_holding(one: lives.Lives) -> None:
 @pytest.mark.parametrize(
     ("number", "spoil"),
     [
-        ("S4", lose_a_place),
+        ("S4", lose_from_the_queue),
         ("S2", forget_a_holding),
         ("S2: ClusterQueue cq", count_twice_in_the_queue),
         ("S2: cohort team", count_twice_in_the_cohort),
     ],
 )
-def test_what_only_memory_knows_wrong_is_found(number: str, spoil: Callable[[lives.Lives], None]) -> None:
+def test_a_violation_in_memory_is_found(number: str, spoil: Callable[[lives.Lives], None]) -> None:
     with pytest.raises(Broken, match=rf"^{number}"):
         a_world_after(spoil)
 
 
-def test_the_places_of_a_cluster_at_work_are_right() -> None:
+def test_each_workload_of_a_running_cluster_is_in_one_place() -> None:
     a_world_after(lambda one: None)
 
 
-def test_a_workload_that_waits_without_a_reason_is_found() -> None:
+def test_a_pending_workload_without_a_reason_is_found() -> None:
     def spoil(one: lives.Lives) -> None:
         ledger = one.world.queue.quota_cache
         stored = next(iter(one.world.store.scan("workloads.kueue.x-k8s.io")))
@@ -341,17 +343,72 @@ def ticket(*conditions: str, active: bool = True) -> Tree:
         ("L10", JOB, [ticket(active=False)], []),
     ],
 )
-def test_what_is_owed_in_the_end_and_did_not_come_about_is_found(
-    number: str, job: Tree, workloads: list[Tree], pods: list[Tree]
-) -> None:
+def test_a_job_that_should_have_run_is_found(number: str, job: Tree, workloads: list[Tree], pods: list[Tree]) -> None:
     with pytest.raises(Broken, match=rf"^{number}"):
         check_owed({"a": job}, workloads, pods)
 
 
-def test_nothing_is_owed_when_all_has_ended() -> None:
+def test_no_violation_is_found_when_all_has_ended() -> None:
     check_owed({"a": ENDED}, [ticket("Finished")], [{"metadata": {"name": "p"}, "status": {"phase": "Succeeded"}}])
 
 
 def test_a_write_at_rest_is_found() -> None:
     with pytest.raises(Broken, match=r"^L8:"):
         check_quiet(7, 8)
+
+
+def waiting(name: str, priority: int, *conditions: Tree, cpu: int = 1, **status: Any) -> Tree:
+    """A Workload; the resourceVersion is no user's."""
+    rows = [{"name": "main", "resources": {"cpu": cpu}}]
+    return {
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"},
+        "spec": {"priority": priority, "active": True, "podSets": [{"name": "main", "count": 1}]},
+        "status": {"conditions": list(conditions), "resourceRequests": rows, **status},
+    }
+
+
+def has(kind: str, status: str, reason: str = "x", message: str = "") -> Tree:
+    time = "2026-01-01T00:00:00Z"
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": time}
+
+
+def holding(name: str, priority: int, *more: Tree, cpu: int = 1, **status: Any) -> Tree:
+    assigned = {"podSetAssignments": [{"resourceUsage": {"cpu": cpu}}]}
+    return waiting(name, priority, has("QuotaReserved", "True"), *more, admission=assigned, **status)
+
+
+def victim(name: str, priority: int, by: str, times: int = 1, *, cpu: int = 1, holds: bool = True) -> Tree:
+    text = f"Preempted to accommodate a workload (UID: {by}, JobUID: j) due to ..."
+    stats = {"evictions": [{"reason": "Preempted", "underlyingCause": "", "count": times}]}
+    how = holding if holds else waiting
+    more = (has("Preempted", "True", "InClusterQueue", text), has("Evicted", "True", "Preempted", text))
+    return how(name, priority, *more, cpu=cpu, schedulingStats=stats)
+
+
+WAITS = has("QuotaReserved", "False", "WaitingForPreemptedWorkloads")
+LOW, HIGH = holding("low", 1), waiting("high", 9, WAITS)
+
+
+def preemptions(*writes: Tree) -> None:
+    lines = (b"MODIFIED " + WORKLOADS + b" " + msgspec.json.encode(tree) for tree in writes)
+    History(quota=1).check(lines)
+
+
+def test_a_right_preemption_is_not_found() -> None:
+    released = victim("low", 1, "high", holds=False)
+    preemptions(LOW, HIGH, victim("low", 1, "high"), released, holding("high", 9))
+
+
+@pytest.mark.parametrize(
+    ("number", "writes"),
+    [
+        ("S8", (holding("low", 10), HIGH, victim("low", 10, "high"))),
+        ("S7", (LOW, HIGH, victim("low", 1, "high"), holding("low", 1), victim("low", 1, "high"))),
+        ("S9", (LOW, HIGH, victim("low", 1, "high", times=3))),
+        ("S7", (LOW, HIGH, victim("low", 1, "high"), victim("low", 1, "high", holds=False), holding("other", 9))),
+    ],
+    ids=["of a higher priority", "twice for one attempt", "again and again", "for the benefit of another one"],
+)
+def test_a_wrong_preemption_is_found(number: str, writes: tuple[Tree, ...]) -> None:
+    with pytest.raises(Broken, match=f"^{number}:"):
+        preemptions(*writes)

@@ -1,145 +1,68 @@
-"""The queue's controllers are killed before and after every single write, started again, and nothing is lost.
+"""The queue's controllers are killed before and after every single write and restarted, and nothing is lost.
 
-Each story is first told undisturbed, and its writes are counted. Then it is told again for each of them, with
-all controllers of the queue dying right before, or right after, that write reached the store; half a second
-later they start anew on what is there. The end must be the same, and the invariants must hold all the way.
+Each scenario first runs undisturbed, and its writes are counted. Then it runs again for each write; all controllers of
+the queue die right before or right after that write reaches the store, and start anew half a second later. The end must
+be the same, and the invariants must hold all the way.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
-
-import msgspec
 import pytest
 
 from queue_manager.api.resources import JOBS, WORKLOADS
-from queue_manager.configuration import loads
-from queue_manager.engine.transport import Relay, Request, Response, Transport
-from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
-from queue_manager.simulation.world import World
-from tests.local.queue.cluster import NS, RUNS_FOR_EVER, Cluster
-from tests.local.queue.facts import facts, name_of
-from tests.local.queue.invariants import History, at_rest
-
-NEVER = PodScript(ready_after=None, ends_after=None)
-SHORT = PodScript(ready_after=0.2, ends_after=2.0)
-CONFIG = """
-apiVersion: config.kueue.x-k8s.io/v1beta2
-kind: Configuration
-waitForPodsReady: {timeout: 3s, requeuingStrategy: {backoffBaseSeconds: 1, backoffLimitCount: 1}}
-"""
-TIMES = ("deletionTimestamp", "status.startTime", "status.completionTime", "status.accumulatedPastExecutionTimeSeconds")
-DOWN = 0.5  # s
-QUIET = 40.0  # s after the story, longer than anything that is under way
-
-
-class Death(NamedTuple):
-    """At which write of the queue's controllers they die; None: they live."""
-
-    at: int | None = None
-    applied: bool = False  # whether this last write reaches the store
-
-
-class Mortal(Relay):
-    """A transport whose program dies at one of its writes."""
-
-    def __init__(self, inner: Transport, fate: Fate) -> None:
-        super().__init__(inner)
-        self._fate = fate
-        self._dead = False
-
-    async def request(self, request: Request) -> Response:
-        if self._dead:
-            raise ConnectionAbortedError("dead")
-        counts = request.method != "GET" and "events" not in request.path.split("/")
-        dies = counts and self._fate.strikes()
-        if dies and not self._fate.death.applied:
-            self._die()
-        answer = await self._inner.request(request)
-        if dies:
-            self._die()
-        return answer
-
-    def _die(self) -> None:
-        self._dead = True
-        self._fate.struck.set()
-        raise ConnectionAbortedError("dead")
-
-
-class Fate:
-    """Counts writes over all lives; strikes once."""
-
-    def __init__(self, death: Death) -> None:
-        self.death = death
-        self.writes = 0
-        self.struck = asyncio.Event()
-
-    def strikes(self) -> bool:
-        self.writes += 1
-        return self.death.at == self.writes - 1 and not self.struck.is_set()
-
-
-Story = Callable[[Cluster], Awaitable[None]]
+from tests.local.queue.cluster import NS, Cluster
+from tests.simulation.crashes import NEVER, SHORT, Death, Scenario, is_true, play, until_workload
 
 
 async def admitted_and_finished(c: Cluster) -> None:
+    await c.queues("2")
     c.outcomes["a"] = SHORT
     await c.submit("a")
 
 
 async def evicted_and_requeued(c: Cluster) -> None:
+    await c.queues("2")
     c.outcomes |= {"a": NEVER, "b": NEVER}
     await c.submit("a", "2")
     await c.submit("b", "1")
-    await _until_workload(c, "a", lambda w: (w["status"].get("requeueState") or {}).get("count") == 1)
+    await until_workload(c, "a", lambda w: (w["status"].get("requeueState") or {}).get("count") == 1)
     c.outcomes |= {"a": SHORT, "b": SHORT}
 
 
 async def deactivated_and_reactivated(c: Cluster) -> None:
+    await c.queues("2")
     c.outcomes["a"] = NEVER
     await c.submit("a")
-    await _until_workload(c, "a", lambda w: w["spec"]["active"] is False and "admission" not in w["status"])
+    await until_workload(c, "a", lambda w: w["spec"]["active"] is False and "admission" not in w["status"])
     c.outcomes["a"] = SHORT
     await _set_active(c, "a", True)
 
 
-async def switched_off_and_on_by_its_user(c: Cluster) -> None:
+async def deactivated_and_reactivated_by_its_user(c: Cluster) -> None:
+    await c.queues("2")
     await c.submit("a")
-    await _until_workload(c, "a", lambda w: _is(w, "PodsReady"))
+    await until_workload(c, "a", lambda w: is_true(w, "PodsReady"))
     await _set_active(c, "a", False)
-    await _until_workload(c, "a", lambda w: "admission" not in w["status"])
+    await until_workload(c, "a", lambda w: "admission" not in w["status"])
     await _set_active(c, "a", True)
 
 
 async def deleted_while_another_waits(c: Cluster) -> None:
+    await c.queues("2")
     await c.submit("a", "2")
     await c.submit("b", "2")
-    await _until_workload(c, "a", lambda w: _is(w, "PodsReady"))
+    await until_workload(c, "a", lambda w: is_true(w, "PodsReady"))
     await c.client.delete(JOBS, NS, "a", propagation="Background")
 
 
-STORIES: tuple[Story, ...] = (
+SCENARIOS: tuple[Scenario, ...] = (
     admitted_and_finished,
     evicted_and_requeued,
     deactivated_and_reactivated,
-    switched_off_and_on_by_its_user,
+    deactivated_and_reactivated_by_its_user,
     deleted_while_another_waits,
 )
-
-
-def _is(workload: dict[str, Any], kind: str) -> bool:
-    return any(c["type"] == kind and c["status"] == "True" for c in workload["status"].get("conditions") or ())
-
-
-async def _until_workload(c: Cluster, job: str, question: Callable[[dict[str, Any]], bool]) -> None:
-    async def answer() -> bool:
-        workload = await c.workload(job)
-        return question({"status": {}, **workload})
-
-    await c.until(answer, True)
 
 
 async def _set_active(c: Cluster, job: str, active: bool) -> None:
@@ -147,66 +70,11 @@ async def _set_active(c: Cluster, job: str, active: bool) -> None:
     await c.client.patch(WORKLOADS, NS, name, {"spec": {"active": active}})
 
 
-class End(NamedTuple):
-    objects: dict[str, Any]
-    writes: int
-    struck: bool
-
-
-async def tell(story: Story, death: Death) -> End:
-    """The story in a world of its own; its end, checked."""
-    outcomes: dict[str, PodScript] = {}
-
-    def script(pod: Any) -> PodScript:
-        return outcomes.get(pod.metadata.name.rsplit("-", 1)[0], RUNS_FOR_EVER)
-
-    fate = Fate(death)
-    async with World(1, script, loads(CONFIG), separate_queue=True, wrap_transport=lambda t: Mortal(t, fate)) as world:
-        resurrection = asyncio.create_task(_resurrect(world, fate))
-        c = Cluster(world, outcomes)
-        await c.queues("2")
-        await story(c)
-        await asyncio.sleep(QUIET)
-        revision = world.store.revision
-        await asyncio.sleep(QUIET)
-        assert world.store.revision == revision, "L8: writes at rest"
-        at_rest(world)
-        resurrection.cancel()
-        History(quota=2).check(world.history)
-        return End(_objects(world), fate.writes, fate.struck.is_set())
-
-
-async def _resurrect(world: World, fate: Fate) -> None:
-    await fate.struck.wait()
-    await world.kill()
-    await asyncio.sleep(DOWN)
-    await world.start()
-
-
-def _objects(world: World) -> dict[str, Any]:
-    """What is there, without times."""
-    result = {}
-    for resource in (
-        "workloads.kueue.x-k8s.io",
-        "jobs.batch",
-        "clusterqueues.kueue.x-k8s.io",
-        "localqueues.kueue.x-k8s.io",
-    ):
-        for stored in world.store.scan(str(resource)):
-            tree = msgspec.json.decode(stored.data)
-            table = {k: v for k, v in facts(tree).items() if k not in TIMES}
-            table.get("template.labels", {}).pop("controller-uid", None)
-            table.get("template.labels", {}).pop("batch.kubernetes.io/controller-uid", None)
-            table.get("labels", {}).pop("kueue.x-k8s.io/job-uid", None)
-            result[name_of(tree)] = table
-    return result
-
-
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_a_death_at_any_write_changes_nothing_about_the_end(story: Story) -> None:
-    undisturbed = run_virtual(tell(story, Death()))
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_a_crash_at_any_write_does_not_change_the_end(scenario: Scenario) -> None:
+    undisturbed = run_virtual(play(scenario, Death()))
     for at in range(undisturbed.writes):
         for applied in (False, True):
-            end = run_virtual(tell(story, Death(at, applied)))
+            end = run_virtual(play(scenario, Death(at, applied)))
             assert end.struck
             assert end.objects == undisturbed.objects, f"killed {'after' if applied else 'before'} write {at}"

@@ -1,11 +1,28 @@
-"""What must hold at every step of the API's history, and at its end (spec: invariants.md).
+"""Invariants that hold at every write of the API's history, and some at its end, by number.
 
-Everything is read from the objects as the store had them, in the order of their writes; what a controller
-thinks does not count.
+Everything is read from the objects as the store had them, in the order of their writes. The state of a controller's
+memory does not count, except in `at_rest`.
+
+    S1   reserved quota stays within the nominal quota
+    S2   the quota cache holds what the store says
+    S4   each Workload without an end is in exactly one place: pending, in flight, backing off, held, reserved
+    S5   no quota for a Workload that backs off, is inactive, finished or deleted, or whose queue is stopped
+    S7   the quota that victims release goes to their preemptor, unless a higher priority takes it
+    S8   no Workload is preempted for one of lower priority in its ClusterQueue
+    S10  a Job is unsuspended, and gets pods, only while its Workload is admitted
+    S11  a stopped Job has its user's template again; a partially admitted one runs with all pods that fit
+    S12  quota is given back when no pod of the Job uses a node any more
+    S21  requeueState.count grows by one per PodsReady eviction and stays within the limit
+    S22  one deactivation per announcement; a reactivation is not undone and starts a new budget
+    S23  a backoff is as long as the settings say
+    S26  the reason of a pending Workload is that of the scheduler, within pendingReasonPeriod
+    L1   a Workload that can be admitted is admitted    L2  an admitted Job runs    L3  nothing is left of what ended
+    L6   a pending Workload has a reason                L8  nothing is written at rest
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +32,7 @@ from typing import Any
 import msgspec
 
 from queue_manager.queueing.requeue_backoff import JITTER
+from queue_manager.scheduling.cycle import run_cycle
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.simulation.world import World
@@ -23,6 +41,8 @@ from tests.local.queue.facts import template_facts
 Tree = dict[str, Any]
 
 
+BY_SCHEDULER = ("WaitingForQuota", "ExceedsMaxQuota", "NoMatchingFlavor", "WaitingForPreemptedWorkloads")
+MAX_PREEMPTIONS = 2  # of one Workload, in a story with few arrivals
 IN_FLIGHT = 12  # writes that may be on their way when something changes
 
 
@@ -32,10 +52,10 @@ class Broken(AssertionError):
 
 @dataclass
 class History:
-    """Walks through the writes and checks each against all before it.
+    """Checks each write against all writes before it.
 
-    What users wrote is theirs to answer for: `by_user` has the resourceVersions of their writes, and what they changed
-    in the pod template of a Job (a merge patch), which is its original from then on.
+    Writes of users are not judged: `by_user` has their resourceVersions, and what they changed in the pod template of a
+    Job (a merge patch), which belongs to its original template from then on.
     """
 
     quota: int  # cpu of the one ClusterQueue
@@ -50,6 +70,7 @@ class History:
     unsuspended: set[str] = field(default_factory=set)  # uids of Jobs that their users started
     stopped: set[str] = field(default_factory=set)  # queues
     members: dict[str, str] = field(default_factory=dict)  # LocalQueue -> ClusterQueue
+    claims: dict[str, set[str]] = field(default_factory=dict)  # by uid of a preemptor that waits: uids of its victims
     jobs: dict[str, Tree] = field(default_factory=dict)
     workloads: dict[str, Tree] = field(default_factory=dict)
     pods: dict[str, Tree] = field(default_factory=dict)
@@ -130,8 +151,11 @@ class History:
             return
         self.workloads[uid] = new
         name = new["metadata"]["name"]
+        if is_true(new, "Preempted") and not is_true(old, "Preempted"):
+            self._preempted(name, new)
         if is_true(new, "QuotaReserved") and not is_true(old, "QuotaReserved"):
             self._reserved(name, new)
+            self._claimed(name, new)
         if is_true(old, "QuotaReserved") and not is_true(new, "QuotaReserved"):
             self._released(name, new)
         if new["spec"].get("active") is False:
@@ -173,6 +197,38 @@ class History:
         if requeued.get("status") == "False" or (at and datetime.fromisoformat(at) > written):
             raise Broken(f"S5: {name} got quota before its backoff was over")
 
+    def _preempted(self, name: str, victim: Tree) -> None:
+        """S7 and S8: for a Workload that waits, at most once for each of its attempts, and not for a lower one."""
+        uid = preemptor_of(victim)
+        preemptor, condition_of = self.workloads.get(uid), condition(victim, "Preempted")
+        if preemptor is None:
+            return  # deleted meanwhile
+        same_queue = condition_of["reason"] == "InClusterQueue"
+        if same_queue and priority(victim) > priority(preemptor):
+            raise Broken(f"S8: {name} was preempted for a lower priority")
+        if victim["metadata"]["uid"] in self.claims.setdefault(uid, set()):
+            raise Broken(f"S7: {name} was preempted twice for one attempt")
+        self.claims[uid].add(victim["metadata"]["uid"])
+        times = sum(
+            e["count"]
+            for e in (victim["status"].get("schedulingStats") or {}).get("evictions", ())
+            if e["reason"] == "Preempted"
+        )
+        if times > MAX_PREEMPTIONS:
+            raise Broken(f"S9: {name} was preempted {times} times")
+
+    def _claimed(self, name: str, new: Tree) -> None:
+        """S7: the quota that victims have released is not given to another Workload of no higher priority."""
+        self.claims.pop(new["metadata"]["uid"], None)
+        used = sum(cpus_reserved(w) for w in self.workloads.values())
+        for uid, victims in self.claims.items():
+            waiting = self.workloads.get(uid)
+            if waiting is None or condition(waiting, "QuotaReserved").get("reason") != "WaitingForPreemptedWorkloads":
+                continue
+            held = sum(cpus_reserved(self.workloads[v]) for v in victims if v in self.workloads)
+            if priority(new) <= priority(waiting) and used - held + cpus_wanted(waiting) > self.quota:
+                raise Broken(f"S7: {name} took the quota that was released for {waiting['metadata']['name']}")
+
     def _released(self, name: str, w: Tree) -> None:
         job = self.jobs.get(owner(w))
         if is_true(w, "Finished") or job is None or "deletionTimestamp" in job["metadata"]:
@@ -210,18 +266,13 @@ class History:
                 raise Broken(f"S23: wait {after} of {name} is {wait}")
 
     def _within_quota(self) -> None:
-        used = sum(
-            int(assigned["resourceUsage"].get("cpu", 0))
-            for w in self.workloads.values()
-            if is_true(w, "QuotaReserved") and not is_true(w, "Finished")
-            for assigned in (w["status"].get("admission") or {}).get("podSetAssignments", ())
-        )
+        used = sum(cpus_reserved(w) for w in self.workloads.values())
         if used > self.quota:
             raise Broken(f"S1: {used} of {self.quota} cpu are reserved")
 
 
 def at_rest(world: World) -> None:
-    """S4, L1, L2, L6 and L9, when nothing happens any more."""
+    """S2, S4 and L6, when nothing happens any more."""
     state, queues = world.queue.quota_cache.state, world.queue.quota_cache.queues
     for stored in world.store.scan("workloads.kueue.x-k8s.io"):
         w = msgspec.json.decode(stored.data)
@@ -241,6 +292,8 @@ def at_rest(world: World) -> None:
         if places["in line"] and not said:
             raise Broken(f"L6: {meta['name']} waits without a reason")
     _recount(state)
+    _recounted(world)
+    _reasoned(world)
 
 
 def _recount(state: SchedulerState) -> None:
@@ -259,6 +312,34 @@ def _recount(state: SchedulerState) -> None:
             raise Broken(f"S2: cohort {name} counts {cohort.usage}, and its children use {dict(beyond)}")
 
 
+def _recounted(world: World) -> None:
+    """S2: the usage of each ClusterQueue in memory is what its Workloads in the store hold."""
+    held: dict[str, int] = {}
+    for stored in world.store.scan("workloads.kueue.x-k8s.io"):
+        w = msgspec.json.decode(stored.data)
+        queue = ((w.get("status") or {}).get("admission") or {}).get("clusterQueue", "")
+        held[queue] = held.get(queue, 0) + cpus_reserved(w)
+    for name, queue in world.queue.quota_cache.state.queues.items():
+        used = sum(amount for fr, amount in queue.node.usage.items() if fr.resource == "cpu")
+        if used != 1000 * held.get(name, 0):
+            raise Broken(f"S2: {name} counts {used} m cpu, and its Workloads hold {held.get(name, 0)}")
+
+
+def _reasoned(world: World) -> None:
+    """S26: judged anew, a Workload that the scheduler refused is refused for the reason that is published."""
+    cache, now = world.queue.quota_cache, world.clock.now()
+    for name, pending in cache.queues.cluster_queues.items():
+        for info in pending.in_order() if cache.is_active(name) else ():
+            w = msgspec.json.decode(world.store.get("workloads.kueue.x-k8s.io", *info.key).data)
+            said = condition(w, "QuotaReserved").get("reason")
+            if said not in BY_SCHEDULER or info.in_backoff(now) or cache.queues.is_stopped(info.queue):
+                continue
+            (outcome,) = run_cycle(cache.state, [(name, info)], now)
+            reason = getattr(outcome, "reason", "admitted")
+            if reason != said:
+                raise Broken(f"S26: {info.key.name} says {said}, and it is {reason}")
+
+
 # --- reading -----------------------------------------------------------------------------------------------
 
 
@@ -269,6 +350,28 @@ def condition(tree: Tree, kind: str) -> Tree:
 
 def is_true(tree: Tree, kind: str) -> bool:
     return bool(condition(tree, kind).get("status") == "True")
+
+
+def priority(workload: Tree) -> int:
+    return int(workload["spec"].get("priority") or 0)
+
+
+def cpus_reserved(workload: Tree) -> int:
+    if not is_true(workload, "QuotaReserved") or is_true(workload, "Finished"):
+        return 0
+    assigned = (workload["status"].get("admission") or {}).get("podSetAssignments", ())
+    return sum(int(row["resourceUsage"].get("cpu", 0)) for row in assigned)
+
+
+def cpus_wanted(workload: Tree) -> int:
+    rows = (workload["status"].get("resourceRequests") or ()) if workload.get("status") else ()
+    return sum(int(row["resources"].get("cpu", 0)) for row in rows)
+
+
+def preemptor_of(victim: Tree) -> str:
+    """The uid of the Workload for which this one was preempted, from the message."""
+    found = re.search(r"workload \(UID: ([^,]+),", condition(victim, "Preempted").get("message", ""))
+    return found.group(1) if found else ""
 
 
 def merged(tree: Any, patch: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is accepted and has no effect is named: in a Warning of the embedded server, in Events, in a condition."""
+"""Accepted fields without effect are named: in a Warning of the embedded server, in Events, in a condition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queue_manager.api import without_effect as table
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, EVENTS, JOBS, PODS, RESOURCE_FLAVORS, Resource
 from queue_manager.engine.transport import MERGE_PATCH, Request
 from tests.local.queue.cluster import NS, Cluster, cluster, condition
-from tests.local.queue.places import Place, rest, run
+from tests.local.queue.environments import Environment, rest, run
 
 CONCURRENT = {"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}}
 CONCURRENT_TEXT = f"spec.concurrentAdmissionPolicy: has no effect: {table.NO_CONCURRENCY}"
@@ -30,8 +30,8 @@ def queued_job(name: str, of_pods: dict[str, str]) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": pod["metadata"], "spec": {"template": template}}
 
 
-async def told(c: Cluster) -> list[tuple[str, str, str]]:
-    """Kind, name and message of each such Event about an object that exists."""
+async def events_without_effect(c: Cluster) -> list[tuple[str, str, str]]:
+    """Kind, name and message of each such Event about an existing object."""
     kinds = (CLUSTER_QUEUES, COHORTS, RESOURCE_FLAVORS, JOBS, PODS)
     existing = {obj["metadata"]["uid"] for kind in kinds for obj in await c.client.list(kind)}
     events = [e for e in await c.client.list(EVENTS) if e["reason"] == "FieldsWithoutEffect"]
@@ -44,21 +44,21 @@ async def unsupported(c: Cluster) -> tuple[str, str, str] | None:
     return condition((await c.client.get(CLUSTER_QUEUES, "", "cq")).get("status", {}), "Unsupported")
 
 
-def test_a_cluster_queue_names_them_in_one_event_and_a_condition(place: Place) -> None:
-    async def story() -> None:
+def test_a_cluster_queue_reports_fields_without_effect(environment: Environment) -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("1", **CONCURRENT)
             await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", CONCURRENT_TEXT))
             await c.submit("a")  # what changes is the status
             await c.until(c.running, ["a"])
             await rest(60)
-            assert await told(c) == [("ClusterQueue", "cq", CONCURRENT_TEXT)]
+            assert await events_without_effect(c) == [("ClusterQueue", "cq", CONCURRENT_TEXT)]
 
-    run(story())
+    run(scenario())
 
 
-def test_flavors_jobs_and_pods_name_them_in_one_event_each(place: Place) -> None:
-    async def story() -> None:
+def test_fields_of_other_kinds_without_effect_are_one_event_each(environment: Environment) -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("1")
             await c.flavor("racked", nodeLabels={"a": "b"}, topologyName="racks")
@@ -71,11 +71,11 @@ def test_flavors_jobs_and_pods_name_them_in_one_event_each(place: Place) -> None
                 ("Pod", "single", f"metadata.labels[kueue.x-k8s.io/queue-name]: has no effect: {table.NO_PODS}"),
                 ("ResourceFlavor", "racked", f"spec.topologyName: has no effect: {table.NO_TOPOLOGY}"),
             ]
-            await c.until(lambda: told(c), expected)
+            await c.until(lambda: events_without_effect(c), expected)
             await rest(60)
-            assert await told(c) == expected
+            assert await events_without_effect(c) == expected
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_flavors_jobs_and_pods_name_them_in_one_event_each(place: Place) -> None
     ],
 )
 def test_the_embedded_server_warns_at_creation(resource: Resource, body: dict[str, Any], says: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.namespace()
             assert (
@@ -102,11 +102,11 @@ def test_the_embedded_server_warns_at_creation(resource: Resource, body: dict[st
                 == says
             )
 
-    run(story())
+    run(scenario())
 
 
-def test_the_embedded_server_warns_of_what_an_update_adds_and_not_of_what_was_there() -> None:
-    async def story() -> None:
+def test_the_embedded_server_warns_only_of_fields_that_an_update_adds() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("1")
             path = RESOURCE_FLAVORS.path("", "default")
@@ -117,7 +117,7 @@ def test_the_embedded_server_warns_of_what_an_update_adds_and_not_of_what_was_th
             path = CLUSTER_QUEUES.path("", "cq")
             assert await warning(c, "PATCH", f"{path}/status", {"status": {"pendingWorkloads": 1}}) == ""
 
-    run(story())
+    run(scenario())
 
 
 def named(resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def named(resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
 
 
 async def warning(c: Cluster, method: str, path: str, body: dict[str, Any]) -> str:
-    """The text of the Warning header, if there is one."""
+    """The text of the Warning header, or ""."""
     kind = {"content_type": MERGE_PATCH} if method == "PATCH" else {}
     answer = await c.client.transport.request(Request(method, path, body=orjson.dumps(body), **kind))
     assert answer.status in (200, 201), answer.body

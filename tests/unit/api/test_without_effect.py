@@ -1,4 +1,4 @@
-"""Which fields are named as having no effect, and that values which mean the default are not."""
+"""Fields without effect are named; values that mean the default are not."""
 
 from __future__ import annotations
 
@@ -23,14 +23,6 @@ def job(of_pods: dict[str, str], **meta: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("resource", "obj", "path", "why"),
     [
-        (CLUSTER_QUEUES, {"preemption": {"withinClusterQueue": "LowerPriority"}}, "spec.preemption", "NO_PREEMPTION"),
-        (CLUSTER_QUEUES, {"preemption": {"reclaimWithinCohort": "Any"}}, "spec.preemption", "NO_PREEMPTION"),
-        (
-            CLUSTER_QUEUES,
-            {"preemption": {"borrowWithinCohort": {"policy": "LowerPriority"}}},
-            "spec.preemption",
-            "NO_PREEMPTION",
-        ),
         (
             CLUSTER_QUEUES,
             {"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}},
@@ -49,29 +41,14 @@ def test_a_field_of_a_spec_without_effect_is_named(resource: str, obj: Any, path
     ("resource", "spec"),
     [
         (CLUSTER_QUEUES, {}),
-        (CLUSTER_QUEUES, {"preemption": None, "flavorFungibility": None}),
         (CLUSTER_QUEUES, {"fairSharing": {"weight": 2}, "admissionScope": {"admissionMode": "NoAdmissionFairSharing"}}),
-        (
-            CLUSTER_QUEUES,
-            {
-                "preemption": {
-                    "withinClusterQueue": "Never",
-                    "reclaimWithinCohort": "Never",
-                    "borrowWithinCohort": {"policy": "Never"},
-                },
-                "flavorFungibility": {
-                    "whenCanBorrow": "TryNextFlavor",
-                    "whenCanPreempt": "TryNextFlavor",
-                    "preference": "BorrowingOverPreemption",
-                },
-            },
-        ),
+        (CLUSTER_QUEUES, {"preemption": {"withinClusterQueue": "LowerPriority"}}),
         (COHORTS, {"parentName": "all", "resourceGroups": [{}], "fairSharing": {"weight": 2}}),
         (FLAVORS, {"nodeLabels": {"a": "b"}}),
         ("workloads.kueue.x-k8s.io", {"podSets": []}),
     ],
 )
-def test_defaults_are_not_named_written_out_or_not(resource: str, spec: Any) -> None:
+def test_default_values_are_not_named(resource: str, spec: Any) -> None:
     assert without_effect(resource, {"spec": spec}) == []
 
 
@@ -87,7 +64,7 @@ def test_annotations_for_topology_and_elastic_jobs_are_named_on_queued_jobs_only
     ]
 
 
-def test_the_queue_of_a_single_pod_is_named_and_that_of_a_controllers_pod_is_not() -> None:
+def test_the_queue_name_of_a_pod_is_named_unless_a_controller_owns_the_pod() -> None:
     text = f"metadata.labels[kueue.x-k8s.io/queue-name]: has no effect: {table.NO_PODS}"
     assert without_effect("pods", {"metadata": QUEUED}) == [text]
     assert without_effect("pods", {"metadata": {**QUEUED, "ownerReferences": [{"kind": "Job"}]}}) == []

@@ -74,11 +74,11 @@ class Cluster:
         preemptor = outcome.info
         for victim, _ in outcome.victims:
             if victim.cluster_queue == outcome.cluster_queue:
-                assert victim.priority <= preemptor.priority, "S8"
+                assert victim.priority <= preemptor.priority, "preempted a higher priority"
             if not victim.evicted:
                 self.evictions[preemptor.uid, victim.uid] += 1
                 if victim.priority >= preemptor.priority and victim.cluster_queue != outcome.cluster_queue:
-                    assert self.evictions[preemptor.uid, victim.uid] <= MOST_RECLAIMS, "S9"
+                    assert self.evictions[preemptor.uid, victim.uid] <= MOST_RECLAIMS, "preempted too often"
                 self.state.mark_evicted(victim.uid)
 
     def wake(self, name):
@@ -102,7 +102,7 @@ class Cluster:
         return True
 
     def check(self):
-        """S1 and S2: no node is above its quota, and usage equals the holdings counted anew."""
+        """No node is above its quota, and usage equals the holdings counted anew."""
         for name, each in self.state.queues.items():
             held = sum(h.usage.get(CPU, 0) for h in self.state.holdings.values() if h.cluster_queue == name)
             assert each.node.usage.get(CPU, 0) == held
@@ -190,7 +190,7 @@ def test_policies_that_contradict_each_other_do_not_make_a_circle(seed):
 @settings(max_examples=150, deadline=None)
 @given(some_queues, some_workloads, st.integers(0, 99))
 def test_a_preemptor_is_admitted_as_soon_as_its_victims_have_stopped(queues, workloads, seed):
-    """S7, if no higher priority arrives: nothing is kept for a preemptor whose victims have all stopped."""
+    """Unless a higher priority arrives, nothing is kept for a preemptor whose victims have all stopped."""
     cluster = build(queues, workloads, seed)
     cluster.settle()
     while cluster.advance():

@@ -1,4 +1,4 @@
-"""Can this Job ever start: the cases, and agreement with the scheduler on random ones."""
+"""Whether a Job can ever start: cases, and agreement with the scheduler on random ones."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from job_controller.model import Job
 from queue_manager.api import keys, reasons
 from queue_manager.api.types import ClusterQueue, Cohort, ResourceFlavor
-from queue_manager.scheduling.flavor_assignment import assign
+from queue_manager.scheduling.nomination import nominate
+from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.workload_info import info
 from queue_manager.visibility.start_verdict import never, without_quota
-from tests.unit.queueing.builders import cohort
+from tests.unit.queueing.builders import T0, cohort
 from tests.unit.visibility.build import Tree, cluster_queue, flavor, job, workload
 
 TWO = {"a": {"cpu": "2", "memory": "8Gi"}, "b": {"cpu": "8", "memory": "1Gi"}}
@@ -75,11 +76,11 @@ def verdict(
         ({"requests": {"cpu": "nonsense"}}, None, ""),
     ],
 )
-def test_the_verdict_by_what_is_asked_and_what_there_is(spec: Tree, quotas: Tree | None, says: str) -> None:
+def test_the_verdict_follows_from_requests_and_quota(spec: Tree, quotas: Tree | None, says: str) -> None:
     assert verdict(job(**spec), cluster_queue(quotas=quotas)) == says
 
 
-def test_what_a_cohort_may_lend_counts() -> None:
+def test_quota_that_the_cohort_may_lend_counts() -> None:
     own, other, stranger = (cluster_queue(name, cohortName=cohort) for name, cohort in ("ac", "bc", "sx"))
     assert verdict(job(requests={"cpu": "8"}), own, other, stranger) == ""
     assert verdict(job(requests={"cpu": "9"}), own, other, stranger) == "can never start: asks 9 cpu, queue limit 8"
@@ -104,7 +105,7 @@ def test_a_flavor_that_its_pods_may_not_use_does_not_count() -> None:
     assert "untolerated taint" in only
 
 
-def test_resources_without_quota_are_those_asked_for_that_the_queue_does_not_cover() -> None:
+def test_resources_without_quota_are_requested_and_not_covered() -> None:
     assert without_quota(job(requests={"cpu": "1", "gpu": "1", "zero": "0"}), cluster_queue()) == ["gpu"]
     assert without_quota(job(), cluster_queue()) == []
 
@@ -116,7 +117,7 @@ QUOTAS = st.dictionaries(
 
 
 @given(st.fixed_dictionaries({"cpu": AMOUNT, "memory": AMOUNT}), st.integers(1, 3), QUOTAS, QUOTAS, st.booleans())
-def test_it_is_never_exactly_when_the_scheduler_finds_no_fit_on_an_empty_cluster(
+def test_never_means_that_the_scheduler_finds_no_fit_on_an_empty_cluster(
     asked: Tree, pods: int, quotas: Tree, others: Tree, cohort: bool
 ) -> None:
     more: dict[str, Any] = {"cohortName": "c"} if cohort else {}
@@ -126,6 +127,8 @@ def test_it_is_never_exactly_when_the_scheduler_finds_no_fit_on_an_empty_cluster
     for one in (queue, other):
         state.set_queue(one)
     seen = info(workload(requests=asked, count=pods))
-    fits = assign(seen, queue.spec, state.queues["cq"].node, flavors)
+    state.flavors.update(flavors)
+    with PlannedUsage(state) as planned:
+        fits = nominate(state, planned, state.queues["cq"], seen, T0).assignment
     mine = never(job(requests=asked, parallelism=pods, completions=pods), queue, [queue, other], flavors)
     assert bool(mine) == (fits.reason == reasons.EXCEEDS_MAX_QUOTA)

@@ -1,0 +1,151 @@
+"""Carries out preemptions: evicts the victims of a Workload that fits once they have released their quota.
+
+    decided       the quota is reserved for the preemptor, its victims count as evicted, it waits (`Preempt`)
+    evictions     CONCURRENT_EVICTIONS at a time; each is one write, followed by the Events
+    the reason    WaitingForPreemptedWorkloads on the preemptor, once all its evictions are written
+    released      each victim that stops makes the preemptor eligible again; it is admitted when it fits
+
+A victim counts as evicted from the decision on, so that no second preemption is issued for it while the write is under
+way. A write that fails is undone after a delay: the victim counts as running again, and the preemptor is judged anew.
+After a crash the store has the record: evictions that name the preemptor, and its reason.
+BEHAVIOUR.md#q49-carrying-out-a-preemption.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from queue_manager.api import event_reasons, messages
+from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.types import Workload
+from queue_manager.engine.cache import Cache
+from queue_manager.engine.runtime import Runtime
+from queue_manager.lifecycle import transitions
+from queue_manager.lifecycle.causes import Cause
+from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.scheduler.pending_reasons import PendingReasons
+from queue_manager.scheduler.quota_cache import QuotaCache, waits
+from queue_manager.scheduler.rejections import Rejections, report
+from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
+from queue_manager.scheduling.cycle import Preempt
+from queue_manager.scheduling.preemption import Victim
+from queue_manager.scheduling.quota_state import SchedulerState
+
+CONCURRENT_EVICTIONS = 8
+PREEMPTED_WORKLOADS = "kueue_preempted_workloads_total"
+
+
+class Preemptions:
+    """Evicts victims, and keeps their preemptors pending meanwhile."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        quota_cache: QuotaCache,
+        writer: WorkloadWriter,
+        reasons: PendingReasons,
+        rejections: Rejections,
+    ) -> None:
+        self._runtime = runtime
+        self._quota_cache = quota_cache
+        self._writer = writer
+        self._reasons = reasons
+        self._rejections = rejections
+        self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
+        self._slots = asyncio.Semaphore(CONCURRENT_EVICTIONS)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def close(self) -> None:
+        """Start no further write."""
+        for task in self._tasks:
+            task.cancel()
+
+    def preempt(self, decision: Preempt) -> None:
+        """Assume the evictions, keep the quota for the preemptor, and start the writes."""
+        state = self._quota_cache.state
+        state.reserve(decision.reservation)
+        self._quota_cache.queues.refused(decision)
+        running = [v for v in decision.victims if not v.holding.evicted]
+        for victim in running:
+            state.mark_evicted(victim.holding.uid)
+        task = asyncio.get_running_loop().create_task(self._carry_out(decision, running))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry_out(self, decision: Preempt, victims: Iterable[Victim]) -> None:
+        """Evict, then say what the preemptor waits for."""
+        await asyncio.gather(*(self._evict(decision, victim) for victim in victims))
+        info, state = decision.info, self._quota_cache.state
+        if not any(victim.holding.uid in state.holdings for victim in decision.victims):
+            return  # all have released their quota already: the next cycle decides
+
+        def wait(draft: Draft) -> None:
+            if waits(draft.workload) and info.uid in state.reservations:
+                transitions.refuse(draft, decision.reason, decision.message, info.requests)
+
+        # Not an explanation only: after a restart the preemptor is tried first because of this reason.
+        self._reasons.report(info, wait, Cause.PREEMPTION)
+
+    async def _evict(self, decision: Preempt, victim: Victim) -> None:
+        holding = victim.holding
+        workload, preemptor = self._workloads.by_uid(holding.uid), self._workloads.by_uid(decision.info.uid)
+        if workload is None:
+            return
+        state = self._quota_cache.state
+        message = messages.preempted(
+            decision.info.uid,
+            preemptor.job_uid if preemptor is not None else "",
+            victim.reason,
+            path(state, decision.cluster_queue),
+            path(state, holding.cluster_queue),
+        )
+        priorities = messages.preemption_priorities(decision.info.priority, holding.priority)
+        needed_by = messages.needed_by(decision.cluster_queue, decision.info.priority)
+        evicts = False
+
+        def preempt(draft: Draft) -> None:
+            nonlocal evicts
+            before = draft.status
+            transitions.preempt(draft, victim.reason, message, priorities, needed_by)
+            evicts = draft.status != before
+
+        try:
+            async with self._slots:
+                await self._writer.write(workload, preempt, event_reasons.SCHEDULER_COMPONENT, Cause.PREEMPTION)
+        except Gone:
+            return
+        except Exception as error:
+            report(error, "a preemption could not be written", decision.info)
+            delay = self._rejections.record(workload, error)
+            asyncio.get_running_loop().call_later(delay, self._undo, victim)
+            return
+        if evicts:
+            self._record(decision, victim, preemptor, priorities)
+
+    def _undo(self, victim: Victim) -> None:
+        state = self._quota_cache.state
+        state.mark_evicted(victim.holding.uid, evicted=False)
+        self._quota_cache.requeue_inadmissible(state.relatives(victim.holding.cluster_queue))
+
+    def _record(self, decision: Preempt, victim: Victim, preemptor: Workload | None, priorities: str) -> None:
+        holding = victim.holding
+        labels = {"preempting_cluster_queue": decision.cluster_queue, "reason": victim.reason}
+        self._runtime.metrics.inc(PREEMPTED_WORKLOADS, labels)
+        if preemptor is None:
+            return
+        # Users of the preemptor's namespace read this Event: it names no Workload of another namespace.
+        name = str(holding.key) if holding.key.namespace == decision.info.key.namespace else ""
+        text = messages.preempted_workload(name, holding.uid, holding.cluster_queue)
+        recorder = self._runtime.recorder(event_reasons.SCHEDULER_COMPONENT)
+        recorder.event(preemptor, "Normal", event_reasons.PREEMPTED_WORKLOAD, f"{text}; {priorities}")
+
+
+def path(state: SchedulerState, cluster_queue: str) -> str:
+    """ "/root/.../name" of a ClusterQueue in the tree of cohorts."""
+    queue = state.queues.get(cluster_queue)
+    node, names = (queue.node if queue is not None else None), []
+    while node is not None:
+        names.append(node.name)
+        node = node.parent
+    return "/" + "/".join(reversed(names or [cluster_queue]))

@@ -1,0 +1,54 @@
+"""Writes that the API server rejects: one Event per Workload, and a delay that doubles up to a minute."""
+
+from __future__ import annotations
+
+import logging
+
+from queue_manager.api import event_reasons
+from queue_manager.api.types import Workload
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import ApiError
+from queue_manager.scheduling.workload_info import Info
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1.0  # after a failed write, and after the first rejected one
+MAX_RETRY_SECONDS = 60.0
+
+
+class Rejections:
+    """Counts rejected writes in a row, by Workload."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._counts: dict[str, int] = {}  # by uid
+
+    def record(self, workload: Workload | None, error: Exception) -> float:
+        """Seconds until the write is tried again. The first rejection in a row records an Event."""
+        if not is_rejection(error) or workload is None:
+            return RETRY_SECONDS
+        uid = workload.metadata.uid
+        before = self._counts.get(uid, 0)
+        self._counts[uid] = before + 1
+        if not before:
+            recorder = self._runtime.recorder(event_reasons.SCHEDULER_COMPONENT)
+            recorder.event(workload, "Warning", event_reasons.QUEUEING_REFUSED, f"Cannot be written: {error}")
+        return float(min(MAX_RETRY_SECONDS, RETRY_SECONDS * 2.0 ** min(before, 32)))
+
+    def forget(self, uid: str) -> None:
+        """A write has succeeded, or the Workload is gone."""
+        self._counts.pop(uid, None)
+
+
+def is_rejection(error: Exception) -> bool:
+    """Whether the server would reject the same write again."""
+    return isinstance(error, ApiError) and error.is_rejected
+
+
+def report(error: Exception, text: str, info: Info) -> None:
+    """Log a failed write; with a traceback unless the server is busy or unreachable."""
+    extra = {"key": str(info.key), "error": str(error)}
+    if isinstance(error, ApiError | OSError):
+        log.warning(text, extra=extra)
+    else:
+        log.error(text, extra=extra, exc_info=error)

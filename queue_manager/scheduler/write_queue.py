@@ -1,0 +1,110 @@
+"""Which Workload's status is written next. Pure: the caller passes the time and performs the writes.
+
+Two kinds of writes compete for the API server, which is the slowest part of an admission:
+
+    urgent       an admission, an eviction, a released quota, a step of the life cycle: work can run because of it
+    explaining   why a Workload is pending, and which pods are expected: only readers wait for it
+
+Urgent writes go first, in order of arrival. Explaining ones use the slots that are left, at most EXPLAINING_SLOTS, at a
+steady pace: EXPLANATIONS_PER_SECOND, or as many as are needed to write the oldest within `period` seconds. So a burst
+of arrivals is admitted before it is explained, most explanations are dropped because their Workload has been admitted
+meanwhile, and none waits for ever: one in FAIR_TURN writes is an explanation that is older than the period.
+
+A Workload is written by one task at a time. Added while it is written, it is queued again afterwards; an urgent
+addition makes a queued explanation urgent, since one patch carries both. BEHAVIOUR.md#q39-status-writes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from job_controller.model import Key
+
+SLOTS = 50  # concurrent writes
+EXPLAINING_SLOTS = 10  # of them
+EXPLANATIONS_PER_SECOND = 20.0
+BURST = 20  # explanations without a pause, after as many as that were not needed
+FAIR_TURN = 8
+
+
+class WriteQueue:
+    """Keys of Workloads with something to write."""
+
+    def __init__(self, period: float) -> None:
+        """`period`: seconds within which an explanation is written; 0: at once."""
+        self.period = period
+        self._urgent: OrderedDict[Key, None] = OrderedDict()
+        self._explaining: OrderedDict[Key, float] = OrderedDict()  # since when
+        self._writing: dict[Key, bool] = {}  # True: it is an explanation
+        self._added: dict[Key, bool] = {}  # while writing; True: an explanation
+        self._taken = 0
+        self._next_explanation = 0.0
+
+    def __len__(self) -> int:
+        """Queued keys, without those that are being written."""
+        return len(self._urgent) + len(self._explaining)
+
+    def add(self, key: Key, now: float, *, explains: bool) -> None:
+        """Queue a key. A queued key keeps its place, and leaves the explanations if it becomes urgent."""
+        if key in self._writing:
+            self._added[key] = explains and self._added.get(key, True)
+        elif not explains:
+            self._explaining.pop(key, None)
+            self._urgent.setdefault(key)
+        elif key not in self._urgent:
+            self._explaining.setdefault(key, now)
+
+    def discard(self, key: Key) -> None:
+        """Remove a queued explanation: there is nothing left to write."""
+        self._explaining.pop(key, None)
+
+    def take(self, now: float) -> Key | None:
+        """The next key to write, to be followed by `done`; None if none may be written now."""
+        if len(self._writing) >= SLOTS:
+            return None
+        explains = self._takes_explanation(now)
+        if not explains and not self._urgent:
+            return None
+        key, _ = (self._explaining if explains else self._urgent).popitem(last=False)
+        self._taken += 1
+        self._writing[key] = explains
+        if explains:
+            self._next_explanation = self._start_of_pace(now) + self._pause(now)
+        return key
+
+    def done(self, key: Key, now: float) -> None:
+        """The write of the key has ended; what was added meanwhile is queued."""
+        del self._writing[key]
+        explains = self._added.pop(key, None)
+        if explains is not None:
+            self.add(key, now, explains=explains)
+
+    def wake_at(self, now: float) -> float | None:
+        """When `take` may return an explanation for which only the pace is missing; None: not before a change."""
+        if not self._explaining or len(self._writing) >= SLOTS or self._explaining_slots_used() >= EXPLAINING_SLOTS:
+            return None
+        return max(now, self._next_explanation)
+
+    def _takes_explanation(self, now: float) -> bool:
+        if not self._explaining or self._explaining_slots_used() >= EXPLAINING_SLOTS:
+            return False
+        if self.period > 0 and now < self._next_explanation:
+            return False
+        return not self._urgent or (self._taken % FAIR_TURN == 0 and now >= self._deadline())
+
+    def _explaining_slots_used(self) -> int:
+        return sum(self._writing.values())
+
+    def _deadline(self) -> float:
+        """Until when the oldest explanation is to be written."""
+        return next(iter(self._explaining.values())) + self.period
+
+    def _start_of_pace(self, now: float) -> float:
+        """The time from which the next pause counts; in the past after a time without explanations (`BURST`)."""
+        return max(self._next_explanation, now - BURST / EXPLANATIONS_PER_SECOND)
+
+    def _pause(self, now: float) -> float:
+        """Seconds between two explanations."""
+        if not self._explaining:
+            return 1 / EXPLANATIONS_PER_SECOND
+        return min(1 / EXPLANATIONS_PER_SECOND, max(0.0, self._deadline() - now) / len(self._explaining))

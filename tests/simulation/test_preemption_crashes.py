@@ -1,0 +1,190 @@
+"""Preemptions, with the queue's controllers killed before and after every single write: nothing is lost or done twice.
+
+As `test_queue_crashes`: the end is that of the undisturbed scenario. On the way the invariants hold, also those of
+preemption: no victim twice, and the quota that victims release goes to their preemptor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES
+from queue_manager.simulation.kubelet import PodScript
+from queue_manager.simulation.virtual import run_virtual
+from tests.local.queue.cluster import API, NS, Cluster
+from tests.simulation.crashes import SHORT, Death, Scenario, is_true, play, until_workload
+
+LOWER = {"withinClusterQueue": "LowerPriority"}
+SLOW_TO_STOP = PodScript(ready_after=0.2, ends_after=4.0, stops_within=1.5)
+LONG = PodScript(ready_after=0.2, ends_after=6.0)
+
+
+async def one_queue(c: Cluster, **spec: Any) -> None:
+    await c.queues("2", preemption=LOWER, **spec)
+    await classes(c)
+
+
+async def cohort_of_two(c: Cluster, **preemption: Any) -> None:
+    """ClusterQueues cq and cq2 with 1 cpu each; LocalQueues lq and lq2."""
+    await c.queues("1", cohortName="co", preemption=preemption)
+    group = {
+        "coveredResources": ["cpu"],
+        "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "1"}]}],
+    }
+    spec = {"namespaceSelector": {}, "cohortName": "co", "resourceGroups": [group], "preemption": preemption}
+    await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq2"}, "spec": spec})
+    await c.local_queue("lq2", "cq2")
+    await classes(c)
+
+
+async def classes(c: Cluster) -> None:
+    for name, value in (("low", 10), ("mid", 50), ("high", 100)):
+        await c.apply_class(name, value)
+
+
+async def submit(c: Cluster, name: str, cpu: str, priority: str, queue: str = "lq") -> None:
+    await c.submit(name, cpu, queue=queue, labels={"kueue.x-k8s.io/priority-class": priority})
+
+
+async def runs(c: Cluster, *jobs: str) -> None:
+    for job in jobs:
+        await until_workload(c, job, lambda w: is_true(w, "PodsReady"))
+
+
+async def is_evicted(c: Cluster, job: str) -> None:
+    await until_workload(c, job, lambda w: is_true(w, "Evicted"))
+
+
+async def a_lower_priority_gives_way(c: Cluster) -> None:
+    await one_queue(c)
+    c.outcomes |= {"low": LONG, "high": SHORT}
+    await submit(c, "low", "2", "low")
+    await runs(c, "low")
+    await submit(c, "high", "2", "high")
+
+
+async def only_one_of_two_is_needed(c: Cluster) -> None:
+    await one_queue(c)
+    c.outcomes |= {"first": LONG, "second": LONG, "high": SHORT}
+    await submit(c, "first", "1", "low")
+    await asyncio.sleep(1.1)
+    await submit(c, "second", "1", "low")
+    await runs(c, "first", "second")
+    await submit(c, "high", "1", "high")
+
+
+async def two_victims_for_one(c: Cluster) -> None:
+    await one_queue(c)
+    c.outcomes |= {"first": LONG, "second": SLOW_TO_STOP, "high": SHORT}
+    await submit(c, "first", "1", "low")
+    await submit(c, "second", "1", "mid")
+    await runs(c, "first", "second")
+    await submit(c, "high", "2", "high")
+
+
+async def a_victim_takes_its_time_to_stop(c: Cluster) -> None:
+    await one_queue(c)
+    c.outcomes |= {"low": SLOW_TO_STOP, "high": SHORT}
+    await submit(c, "low", "2", "low")
+    await runs(c, "low")
+    await submit(c, "high", "2", "high")
+    await is_evicted(c, "low")
+    await submit(c, "other", "1", "low")  # must not take what becomes free first
+    c.outcomes["other"] = SHORT
+
+
+async def a_borrower_is_reclaimed_from(c: Cluster) -> None:
+    await cohort_of_two(c, reclaimWithinCohort="Any")
+    c.outcomes |= {"borrower": LONG, "own": SHORT}
+    await submit(c, "borrower", "2", "high")
+    await runs(c, "borrower")
+    await submit(c, "own", "1", "low", "lq2")
+
+
+async def reclaiming_while_borrowing(c: Cluster) -> None:
+    within = {"policy": "LowerPriority", "maxPriorityThreshold": 60}
+    await cohort_of_two(c, reclaimWithinCohort="LowerPriority", borrowWithinCohort=within)
+    c.outcomes |= {"borrower": LONG, "big": SHORT}
+    await submit(c, "borrower", "2", "low")
+    await runs(c, "borrower")
+    await submit(c, "big", "2", "high", "lq2")
+
+
+async def the_preemptor_is_deleted_while_its_victim_stops(c: Cluster) -> None:
+    await one_queue(c)
+    c.outcomes |= {"low": SLOW_TO_STOP, "high": SHORT}
+    await submit(c, "low", "2", "low")
+    await runs(c, "low")
+    await submit(c, "high", "2", "high")
+    await is_evicted(c, "low")
+    await c.client.delete(JOBS, NS, "high", propagation="Background")
+
+
+async def a_higher_priority_arrives_meanwhile(c: Cluster) -> None:
+    await one_queue(c)
+    c.outcomes |= {"low": SLOW_TO_STOP, "mid": SHORT, "high": SHORT}
+    await submit(c, "low", "2", "low")
+    await runs(c, "low")
+    await submit(c, "mid", "2", "mid")
+    await is_evicted(c, "low")
+    await submit(c, "high", "2", "high")
+
+
+async def the_victim_is_deleted_while_it_stops(c: Cluster) -> None:
+    await one_queue(c)
+    c.outcomes |= {"low": SLOW_TO_STOP, "high": SHORT}
+    await submit(c, "low", "2", "low")
+    await runs(c, "low")
+    await submit(c, "high", "2", "high")
+    await is_evicted(c, "low")
+    await c.client.delete(JOBS, NS, "low", propagation="Background")
+
+
+async def an_older_one_of_equal_priority_comes_back(c: Cluster) -> None:
+    await c.queues("2", preemption={"withinClusterQueue": "LowerOrNewerEqualPriority"})
+    await classes(c)
+    await c.local_queue("lq2")
+    c.outcomes |= {"old": SHORT, "new": LONG}
+    await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "Hold"}})
+    await submit(c, "old", "2", "low")
+    await asyncio.sleep(2)
+    await submit(c, "new", "2", "low", "lq2")
+    await runs(c, "new")
+    await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "None"}})
+
+
+async def a_strict_head_preempts(c: Cluster) -> None:
+    await one_queue(c, strategy="StrictFIFO")
+    c.outcomes |= {"low": LONG, "high": SHORT, "later": SHORT}
+    await submit(c, "low", "2", "low")
+    await runs(c, "low")
+    await submit(c, "high", "1", "high")
+    await submit(c, "later", "1", "mid")
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    a_lower_priority_gives_way,
+    only_one_of_two_is_needed,
+    two_victims_for_one,
+    a_victim_takes_its_time_to_stop,
+    a_borrower_is_reclaimed_from,
+    reclaiming_while_borrowing,
+    the_preemptor_is_deleted_while_its_victim_stops,
+    a_higher_priority_arrives_meanwhile,
+    the_victim_is_deleted_while_it_stops,
+    an_older_one_of_equal_priority_comes_back,
+    a_strict_head_preempts,
+)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_a_death_at_any_write_of_a_preemption_changes_nothing_about_the_end(scenario: Scenario) -> None:
+    undisturbed = run_virtual(play(scenario, Death()))
+    for at in range(undisturbed.writes):
+        for applied in (False, True):
+            end = run_virtual(play(scenario, Death(at, applied)))
+            assert end.struck
+            assert end.objects == undisturbed.objects, f"killed {'after' if applied else 'before'} write {at}"

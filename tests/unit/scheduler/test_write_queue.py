@@ -1,0 +1,130 @@
+"""Which write goes next: what lets work run, then what explains, at its pace."""
+
+from __future__ import annotations
+
+import pytest
+
+from job_controller.model import Key
+from queue_manager.scheduler.pending_reasons import next_turn
+from queue_manager.scheduler.write_queue import (
+    BURST,
+    EXPLAINING_SLOTS,
+    EXPLANATIONS_PER_SECOND,
+    FAIR_TURN,
+    SLOTS,
+    WriteQueue,
+)
+
+PERIOD = 30.0
+
+
+def key(number: int) -> Key:
+    return Key("ns", f"w{number}")
+
+
+def taken(queue: WriteQueue, now: float = 0.0) -> list[str]:
+    """All that may be written now, each of it done at once."""
+    names = []
+    while (one := queue.take(now)) is not None:
+        names.append(one.name)
+        queue.done(one, now)
+    return names
+
+
+def test_an_admission_goes_before_explanations_that_came_earlier() -> None:
+    queue = WriteQueue(PERIOD)
+    for number in range(3):
+        queue.add(key(number), 0.0, explains=True)
+    queue.add(key(3), 0.0, explains=False)
+    assert taken(queue)[0] == "w3"
+
+
+def test_an_explanation_becomes_urgent_when_its_workload_is_admitted() -> None:
+    queue = WriteQueue(PERIOD)
+    queue.add(key(0), 0.0, explains=True)
+    queue.add(key(1), 0.0, explains=True)
+    queue.add(key(1), 0.0, explains=False)
+    assert taken(queue) == ["w1", "w0"]
+
+
+def test_urgent_writes_keep_the_order_of_their_arrival() -> None:
+    queue = WriteQueue(PERIOD)
+    for number in (2, 0, 1, 2):
+        queue.add(key(number), 0.0, explains=False)
+    assert taken(queue) == ["w2", "w0", "w1"]
+
+
+def test_a_workload_is_written_by_one_task_at_a_time_and_again_afterwards() -> None:
+    queue = WriteQueue(PERIOD)
+    queue.add(key(0), 0.0, explains=False)
+    first = queue.take(0.0)
+    queue.add(key(0), 0.0, explains=True)
+    queue.add(key(0), 0.0, explains=False)
+    assert (first, queue.take(0.0)) == (key(0), None)
+    queue.done(key(0), 0.0)
+    assert taken(queue) == ["w0"]
+
+
+def test_a_withdrawn_explanation_is_not_written() -> None:
+    queue = WriteQueue(PERIOD)
+    queue.add(key(0), 0.0, explains=True)
+    queue.discard(key(0))
+    assert taken(queue) == []
+
+
+def test_no_more_than_the_slots_are_written_at_once_and_explanations_leave_most_of_them_free() -> None:
+    queue = WriteQueue(0.0)
+    for number in range(100):
+        queue.add(key(number), 0.0, explains=True)
+    assert sum(queue.take(0.0) is not None for _ in range(100)) == EXPLAINING_SLOTS
+    for number in range(100, 200):
+        queue.add(key(number), 0.0, explains=False)
+    assert sum(queue.take(0.0) is not None for _ in range(100)) == SLOTS - EXPLAINING_SLOTS
+
+
+def test_explanations_have_a_pace_after_a_first_burst() -> None:
+    queue = WriteQueue(PERIOD)
+    for number in range(100):
+        queue.add(key(number), 100.0, explains=True)
+    first = len(taken(queue, 100.0))
+    assert first == BURST + 1
+    later = queue.wake_at(100.0)
+    assert later == pytest.approx(100.0 + 1 / EXPLANATIONS_PER_SECOND)
+    assert len(taken(queue, 101.0)) == pytest.approx(EXPLANATIONS_PER_SECOND, abs=1)
+
+
+@pytest.mark.parametrize("count", [10, 1_000, 15_000])
+def test_each_explanation_is_written_within_the_period(count: int) -> None:
+    queue = WriteQueue(PERIOD)
+    for number in range(count):
+        queue.add(key(number), 0.0, explains=True)
+    now, left, most = 0.0, count, 0
+    while left and now < 10 * PERIOD:
+        written = len(taken(queue, now))
+        left, most, now = left - written, max(most, written if now else 0), now + 0.1
+    assert (left, now <= PERIOD + 0.2) == (0, True)
+    assert most <= 0.1 * max(EXPLANATIONS_PER_SECOND, count / PERIOD) + 2  # evenly, no rush at the end
+
+
+def test_urgent_writes_without_end_do_not_starve_an_overdue_explanation() -> None:
+    queue = WriteQueue(PERIOD)
+    queue.add(key(0), 0.0, explains=True)
+    for number in range(1, 100):
+        queue.add(key(number), 0.0, explains=False)
+    before = [queue.take(1.0) for _ in range(SLOTS - 1)]
+    assert key(0) not in before
+    for one in before:
+        assert one is not None
+        queue.done(one, 1.0)
+    overdue = [queue.take(PERIOD + 1) for _ in range(FAIR_TURN)]
+    assert overdue.count(key(0)) == 1
+
+
+def test_turns_of_refreshed_messages_are_spread_over_the_period_and_come_once_in_it() -> None:
+    turns = sorted(next_turn(f"uid-{n}", PERIOD, 1000.0) for n in range(3000))
+    assert turns[0] >= 1000.0
+    assert turns[-1] < 1000.0 + PERIOD
+    for second in range(int(PERIOD)):
+        assert 50 < sum(second <= turn - 1000.0 < second + 1 for turn in turns) < 200
+    first = next_turn("u", PERIOD, 1000.0)
+    assert next_turn("u", PERIOD, first + 0.001) == pytest.approx(first + PERIOD)

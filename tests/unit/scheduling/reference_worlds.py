@@ -71,12 +71,12 @@ def generate_later(seed: str) -> World:
     """The World after a cycle: some preemptors wait, some victims have stopped, and other heads have come."""
     random = Random(f"{seed}/later")
     world = generate(seed)
-    for _ in range(random.choice((1, 1, 2))):
-        world = _after(random, world)
+    for cycle in range(random.choice((1, 1, 2))):
+        world = _after(random, world, cycle)
     return world
 
 
-def _after(random: Random, world: World) -> World:
+def _after(random: Random, world: World, cycle: int) -> World:
     decided = run_cycle(world)
     heads = {head.uid: head for head in world.heads}
     held, kept = list(world.held), {each.uid: each for each in world.kept if each.uid not in decided}
@@ -91,19 +91,18 @@ def _after(random: Random, world: World) -> World:
     held = [replace(each, evicted=True) if each.uid in victims else each for each in held]
     held = [each for each in held if not (each.evicted and random.random() < 0.3)]
     world = replace(world, held=tuple(held), kept=tuple(kept.values()), memo={})
-    return replace(world, heads=tuple(_heads_after(random, world, heads)))
+    return replace(world, heads=tuple(_heads_after(random, world, heads, cycle)))
 
 
-def _heads_after(random: Random, world: World, before: Mapping[str, Head]) -> Iterator[Head]:
+def _heads_after(random: Random, world: World, before: Mapping[str, Head], cycle: int) -> Iterator[Head]:
     """Preemptors are mostly tried again, and otherwise others come: of higher priority too."""
-    number = len(world.held) + len(world.kept)
     for name, node in world.nodes.items():
         waiting = [before[each.uid] for each in world.kept if each.queue == name and each.uid in before]
         if waiting and random.random() < 0.5:
             yield waiting[0]
         elif node.groups and random.random() < 0.8:
             head = _head(random, world, name)
-            yield replace(head, uid=f"{head.uid}-{number}", priority=random.randint(0, 7))
+            yield replace(head, uid=f"{head.uid}-{cycle}", priority=random.randint(0, 7))
 
 
 def _groups(random: Random) -> tuple:

@@ -91,12 +91,16 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """ClusterQueues and cohorts by name, the Workloads that hold quota, and usage that is counted besides (`added`)."""
+    """ClusterQueues and cohorts by name, Workloads, and usage that is counted besides (`added`).
+
+    `preempted`: by uid of a preemptor, how often it has preempted which uid.
+    """
 
     nodes: Mapping[str, Node]
     held: tuple[Held, ...] = ()
     heads: tuple[Head, ...] = ()
     kept: tuple[Kept, ...] = ()
+    preempted: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     strategies: tuple[str, ...] = ()  # of fair sharing; (): off
     added: tuple[tuple[str, Usage], ...] = ()
     memo: dict = field(default_factory=dict, repr=False)

@@ -151,7 +151,7 @@ def way_of(w: World, planned: World, head: Head, fr: FR, amount: int) -> Way:
     if amount <= available(planned, queue, fr):
         mode = FIT if amount <= available(w, queue, fr) else RECLAIM
         return Way(mode, level(planned, queue, fr, amount))
-    preemptor = Preemptor(queue, head.priority, head.queued, {fr: amount}, frozenset([fr]))
+    preemptor = as_preemptor(w, head, {fr: amount}, frozenset([fr]))
     victims = [uid for uid, _ in earlier_victims(w, head)]
     if not victims or not fits(planned.without(victims), queue, {fr: amount}):
         if not may_help(planned, queue, fr, amount):
@@ -161,6 +161,10 @@ def way_of(w: World, planned: World, head: Head, fr: FR, amount: int) -> Way:
         return Way(NO_CANDIDATES, level(planned, queue, fr, amount))
     own = any(h.uid in victims and h.queue == queue for h in w.held)
     return Way(PREEMPT if own else RECLAIM, level(planned.without(victims), queue, fr, amount))
+
+
+def as_preemptor(w: World, head: Head, usage: Usage, needs: frozenset[FR]) -> Preemptor:
+    return Preemptor(head.queue, head.priority, head.queued, usage, needs, w.preempted.get(head.uid, {}))
 
 
 def may_help(w: World, queue: str, fr: FR, amount: int) -> bool:
@@ -195,7 +199,7 @@ def nominate(w: World, head: Head) -> Nominated:
         if fits(planned, head.queue, assigned.usage):
             return Nominated(assigned, will_fit=True)
         needs = frozenset(fr for fr, amount in assigned.usage.items() if amount > available(planned, head.queue, fr))
-        victims = find_victims(planned, Preemptor(head.queue, head.priority, head.queued, assigned.usage, needs))
+        victims = find_victims(planned, as_preemptor(w, head, assigned.usage, needs))
         if victims:
             return Nominated(assigned, victims)
         lost |= assigned.preempting

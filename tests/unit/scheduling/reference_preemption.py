@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tests.unit.scheduling.reference import (
@@ -27,18 +28,20 @@ IN_QUEUE, RECLAMATION = "InClusterQueue", "InCohortReclamation"
 WHILE_BORROWING, FAIR = "InCohortReclaimWhileBorrowing", "InCohortFairSharing"
 FINAL_SHARE, INITIAL_SHARE = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
 SEARCHES = 8
+MOST_RECLAIMS = 2  # from one Workload of no lower priority
 
 Victims = list[tuple[str, str]]  # uid and reason
 
 
 class Preemptor(NamedTuple):
-    """A pending Workload: all that it would use, and where quota is short."""
+    """A pending Workload: all that it would use, where quota is short, and how often it has preempted which uid."""
 
     queue: str
     priority: int
     queued: int
     usage: Usage
     needs: frozenset[FR]
+    preempted: Mapping[str, int] = MappingProxyType({})
 
 
 class Candidate(NamedTuple):
@@ -57,7 +60,9 @@ def may(policy: str, preemptor: Preemptor, held: Held) -> bool:
     """Whether a policy lets the Workload be preempted, and whether that helps."""
     lower = held.priority < preemptor.priority
     newer = held.priority == preemptor.priority and held.queued > preemptor.queued
-    allowed = {"Never": False, "LowerPriority": lower, "LowerOrNewerEqualPriority": lower or newer, "Any": True}
+    again = held.priority >= preemptor.priority and preemptor.preempted.get(held.uid, 0) >= MOST_RECLAIMS
+    some = held.evicted or not again
+    allowed = {"Never": False, "LowerPriority": lower, "LowerOrNewerEqualPriority": lower or newer, "Any": some}
     return allowed[policy] and any(fr in preemptor.needs for fr in held.usage)
 
 

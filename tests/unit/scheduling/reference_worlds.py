@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from fractions import Fraction
@@ -26,7 +27,7 @@ from tests.unit.scheduling.reference import (
     available,
     potential,
 )
-from tests.unit.scheduling.reference_cycle import ADMIT, REFUSE, run_cycle
+from tests.unit.scheduling.reference_cycle import ADMIT, REFUSE, as_preemptor, run_cycle
 from tests.unit.scheduling.reference_preemption import FINAL_SHARE, INITIAL_SHARE, Preemptor
 
 FLAVORS = ("red", "green", "blue")
@@ -64,7 +65,12 @@ def generate(seed: str) -> World:
     for i in range(random.randint(6, 16)):
         world = _with_held(random, world, f"w{i}")
     heads = tuple(_head(random, world, name) for name in nodes if nodes[name].groups and random.random() < 0.8)
-    return replace(world, heads=heads)
+    preempted = {
+        head.uid: {held.uid: random.randint(1, 3) for held in world.held if random.random() < 0.3}
+        for head in heads
+        if random.random() < 0.2
+    }
+    return replace(world, heads=heads, preempted=preempted)
 
 
 def generate_later(seed: str) -> World:
@@ -197,7 +203,7 @@ def preemptor(world: World, head: Head, seed: str) -> Preemptor | None:
             if amount:
                 usage[chosen, resource] = amount
     needs = frozenset(fr for fr, amount in usage.items() if amount > available(world, head.queue, fr))
-    return Preemptor(head.queue, head.priority, head.queued, usage, needs) if needs else None
+    return as_preemptor(world, head, usage, needs) if needs else None
 
 
 # --- the product's state -----------------------------------------------------------------------------------
@@ -258,6 +264,7 @@ def state_of(world: World) -> SchedulerState:
         usage = {FlavorResource(*fr): amount for fr, amount in kept.usage.items()}
         waits = pending(kept.uid, uid=kept.uid, priority=kept.priority)
         state.reserve(Reservation(waits, kept.queue, usage, kept.borrow, kept.victims))
+    state.preempted = {uid: Counter(counts) for uid, counts in world.preempted.items()}
     return state
 
 
@@ -292,7 +299,7 @@ def _pod_set(name: str, requests: dict[str, int], tolerations: list[dict]) -> di
 def product_preemptor(state: SchedulerState, head: Head, p: Preemptor) -> preemption.Preemptor:
     usage = {FlavorResource(*fr): amount for fr, amount in p.usage.items()}
     needs = frozenset(FlavorResource(*fr) for fr in p.needs)
-    return preemption.Preemptor(info_of(head), state.queues[p.queue], usage, needs)
+    return preemption.Preemptor(info_of(head), state.queues[p.queue], usage, needs, preempted=p.preempted)
 
 
 # --- words -------------------------------------------------------------------------------------------------
@@ -309,6 +316,8 @@ def describe(world: World) -> str:
     for held in world.held:
         times = f"priority={held.priority} queued={held.queued} reserved={held.reserved}"
         lines.append(f"{held.uid} in {held.queue}: {_usage_text(held.usage)} {times} {'evicted' * held.evicted}")
+    if world.preempted:
+        lines.append(f"preempted before: {world.preempted}")
     for kept in world.kept:
         where = f"for {kept.uid} in {kept.queue}: {_usage_text(kept.usage)} priority={kept.priority}"
         lines.append(f"kept {where} borrow={kept.borrow} victims={dict(kept.victims)}")
@@ -344,6 +353,8 @@ def shrink(world: World, fails: Callable[[World], object]) -> World:
 def _smaller(world: World) -> Iterator[World]:
     for head in world.heads:
         yield replace(world, heads=tuple(h for h in world.heads if h is not head), memo={})
+    if world.preempted:
+        yield replace(world, preempted={}, memo={})
     for kept in world.kept:
         yield replace(world, kept=tuple(k for k in world.kept if k is not kept), memo={})
     for held in world.held:

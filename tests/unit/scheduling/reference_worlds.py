@@ -56,7 +56,7 @@ def generate(seed: str) -> World:
     parents = {name: random.choice((*cohorts[:i], *cohorts[i - 1 : i] * 2, "")) for i, name in enumerate(cohorts)}
     groups = _groups(random)
     strategies = random.choice(STRATEGIES)
-    bounded = random.choice((0.0, 0.3, 0.6))  # how often limits are set
+    bounded = random.choice((0.0, 0.3, 0.7))  # how often limits are set
     nodes = {name: _cohort(random, name, parents[name], groups, bounded) for name in cohorts}
     for i in range(random.choice((1, 2, 3, 4, 4, 5, 5))):
         parent = random.choice(cohorts) if cohorts and random.random() < 0.9 else ""
@@ -66,9 +66,9 @@ def generate(seed: str) -> World:
         world = _with_held(random, world, f"w{i}")
     heads = tuple(_head(random, world, name) for name in nodes if nodes[name].groups and random.random() < 0.8)
     preempted = {
-        head.uid: {held.uid: random.randint(1, 3) for held in world.held if random.random() < 0.3}
+        head.uid: {held.uid: random.randint(1, 3) for held in world.held if random.random() < 0.6}
         for head in heads
-        if random.random() < 0.2
+        if random.random() < 0.4
     }
     return replace(world, heads=heads, preempted=preempted)
 
